@@ -28,8 +28,7 @@ LOWEST := $(VENV)/lowest
 LLAMA_CPP_LOWEST := $(subst >=,==,$(firstword $(subst $(comma), ,$(LLAMA_CPP))))
 LOWEST_TESTS := tests/test_imports.py \
   $(addprefix tests/,calibration models/logprobs sampling runnable data pools lab cli) \
-  $(addprefix tests/backends/openai/,test_chat_model.py test_langchain_openai_internals.py test_call_options.py routing/test_error_kinds.py \
-  probing/test_probing.py drawing/test_sample_streams.py) \
+  $(addprefix tests/backends/openai/,test_chat_model.py test_langchain_openai_internals.py test_errors.py test_probing.py test_samples.py) \
   $(addprefix tests/backends/llama_cpp/,test_chat_model.py native/test_hub.py test_readme.py tools/test_tools.py) \
   $(filter-out tests/agents/test_standard.py,$(wildcard tests/agents/test_*.py))
 

@@ -10,17 +10,13 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_openai import ChatOpenAI
-from langchain_reasc_openai.drawing.draw import Draw, SampleStream
-from langchain_reasc_openai.drawing.drawn import Drawn
-from langchain_reasc_openai.routing.replicas import ReplicaPool
-from pydantic import SecretStr
+from langchain_core.messages import AIMessage
+from langchain_reasc_openai import ChatOpenAICompatible
 
 from benchmarks.settings import CELLS, QUESTION, Settings
 from tests.servers.llama_server import LlamaServer, llama_server
@@ -54,11 +50,10 @@ class Aborted:
         return self.after / self.would_be
 
 
-def cut_off(pool: ReplicaPool, server: LlamaServer, *, tokens: int, after: int, per_request: int, seed: int) -> Aborted:
+def cut_off(model: ChatOpenAICompatible, server: LlamaServer, *, tokens: int, after: int, seed: int) -> Aborted:
     """Draw samples of ``tokens`` tokens, and cancel them when the server has generated ``after``."""
-    begun, seeds = server.generated(), range(seed, seed + SAMPLES)
-    draw = Draw(pool, [HumanMessage(QUESTION)], n=SAMPLES, seeds=seeds, per_request=per_request)
-    with SampleStream(draw.start, Drawn.outcome) as samples:
+    begun = server.generated()
+    with model.sample(QUESTION, n=SAMPLES, first=seed) as samples:
         while (live := server.generating())[1] < after:
             time.sleep(0.001)
         samples.cancel()
@@ -72,42 +67,45 @@ def cut_off(pool: ReplicaPool, server: LlamaServer, *, tokens: int, after: int, 
 
 
 @contextmanager
-def endless_server(folder: Path | None, *, tokens: int) -> Iterator[tuple[LlamaServer, ReplicaPool]]:
-    """A llama-server with the shipped model made endless, and a pool of it alone."""
+def endless_server(
+    folder: Path | None, *, tokens: int, per_request: int
+) -> Iterator[tuple[LlamaServer, ChatOpenAICompatible]]:
+    """A llama-server with the shipped model made endless, and a chat model over it."""
     path = Settings(folder=folder, quick=True).endless_shipped_path
-    options = {"max_tokens": tokens, "logprobs": True, "top_logprobs": 5}
+    options = {"max_tokens": tokens, "logprobs": True, "top_logprobs": 5, "seed": 0, "samples_per_request": per_request}
     with llama_server(path, slots=SAMPLES, cells=CELLS, flash_attn="auto") as server:
         if hasattr(os, "setpriority"):  # a server elsewhere would not keep us from deciding
             os.setpriority(os.PRIO_PROCESS, server.pid, 10)
-        model = ChatOpenAI(base_url=server.url, api_key=SecretStr("none"), model=server.name, **options)
-        with closing(ReplicaPool([(server.url, model)])) as pool:
-            yield server, pool
+        with ChatOpenAICompatible(
+            base_url=server.url,
+            model=server.name,
+            preset="llama-server",
+            **options,  # type: ignore[arg-type]
+        ) as model:
+            yield server, model
 
 
 def measure_aborts(
     *, rounds: int, tokens: int, after: int, per_request: int = 1, folder: Path | None = None
 ) -> list[Aborted]:
     """Cut off samples on a server of its own, after a first time that warms it up."""
-    options = {"tokens": tokens, "after": after, "per_request": per_request}
-    with endless_server(folder, tokens=tokens) as (server, pool):
-        return [cut_off(pool, server, seed=SAMPLES * at, **options) for at in range(rounds + 1)][1:]
+    with endless_server(folder, tokens=tokens, per_request=per_request) as (server, model):
+        return [cut_off(model, server, tokens=tokens, after=after, seed=SAMPLES * at) for at in range(rounds + 1)][1:]
 
 
 def measure_requests(*, rounds: int, folder: Path | None = None) -> Iterator[str]:
     """Draw samples of prompts that the server has not seen, in one request and in several; gives table rows."""
-    with endless_server(folder, tokens=64) as (server, pool):
-        for per_request in (1, SAMPLES):
-            prefilled, seconds = [], []
+    for per_request in (1, SAMPLES):
+        prefilled, seconds = [], []
+        with endless_server(folder, tokens=64, per_request=per_request) as (server, model):
             for at in range(rounds + 1):
-                messages: list[BaseMessage] = [HumanMessage(f"{per_request} {at} {LONG}")]
                 computed, begun = server.prefilled(), time.perf_counter()
-                draw = Draw(pool, messages, n=SAMPLES, per_request=per_request)
-                drawn = list(SampleStream(draw.start, Drawn.outcome))
+                drawn = list(model.sample(f"{per_request} {at} {LONG}", n=SAMPLES))
                 assert all(isinstance(message, AIMessage) for _, message in drawn)
                 seconds.append(time.perf_counter() - begun)
                 prefilled.append(server.prefilled() - computed)
-            times = f"{statistics.median(seconds[1:]) * 1000:.0f} ms"
-            yield f"| {per_request} | {statistics.median(prefilled[1:]):.0f} | {times} |"
+        times = f"{statistics.median(seconds[1:]) * 1000:.0f} ms"
+        yield f"| {per_request} | {statistics.median(prefilled[1:]):.0f} | {times} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

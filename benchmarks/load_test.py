@@ -21,13 +21,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_openai import ChatOpenAI
-from langchain_reasc_backend.bridge import Start
-from langchain_reasc_openai.drawing.draw import AsyncSampleStream, Draw
-from langchain_reasc_openai.drawing.drawn import Drawn
-from langchain_reasc_openai.routing.replicas import ReplicaPool, ReplicaStatus
-from pydantic import SecretStr
+from langchain_core.messages import AIMessage
+from langchain_reasc_openai import ChatOpenAICompatible, ReplicaStatus
 
 from tests.servers.chat_wire import PROMPT_TOKENS
 
@@ -108,18 +103,14 @@ class Report:
 class LoadTest:
     """Asks the questions, and keeps the books."""
 
-    def __init__(self, pool: ReplicaPool, report: Report) -> None:
+    def __init__(self, model: ChatOpenAICompatible, report: Report) -> None:
         """Fill in ``report``."""
-        self._pool, self.report, self.ended = pool, report, 0
+        self._model, self.report, self.ended = model, report, 0
         self.numbers: Counter[str] = Counter()
 
     async def ask(self, question: int) -> None:
         """Draw the samples of one question."""
-
-        async def begin() -> Start[Drawn]:
-            return Draw(self._pool, [HumanMessage(f"Question {question}")], n=self.report.samples).start
-
-        async with AsyncSampleStream(begin, Drawn.outcome) as samples:
+        async with self._model.asample(f"Question {question}", n=self.report.samples) as samples:
             async for index, outcome in samples:
                 self.ended += 1
                 if isinstance(outcome, AIMessage):
@@ -145,16 +136,18 @@ async def run(*, questions: int, samples: int, servers: int, at_once: int, down:
     with tempfile.TemporaryDirectory() as folder:
         logs = [Path(folder, f"{at}.jsonl") for at in range(servers)]
         processes = [await asyncio.to_thread(ServerProcess, log) for log in logs]
-        pool = ReplicaPool([(process.url, _client(process.url)) for process in processes])
-        test, begun = LoadTest(pool, report), time.monotonic()
+        model = ChatOpenAICompatible(
+            base_url=[process.url for process in processes], model="loopback", preset="generic", timeout=60
+        )
+        test, begun = LoadTest(model, report), time.monotonic()
         crash = asyncio.create_task(_crash(processes[0], test, questions * samples // 3, down))
         try:
             await _all(test, range(questions), at_once)
             await crash
         finally:
             crash.cancel()
-            report.seconds, report.status = time.monotonic() - begun, pool.status()
-            await asyncio.to_thread(pool.close)
+            report.seconds, report.status = time.monotonic() - begun, model.status()
+            await asyncio.to_thread(model.close)
             for process in processes:
                 process.kill()
         _compare(report, test.numbers, logs)
@@ -177,10 +170,6 @@ async def _crash(process: ServerProcess, test: LoadTest, after: int, down: float
     await asyncio.to_thread(process.kill)
     await asyncio.sleep(down)
     await asyncio.to_thread(process.start)
-
-
-def _client(url: str) -> ChatOpenAI:
-    return ChatOpenAI(base_url=url, api_key=SecretStr("none"), model="loopback", stream_usage=True, timeout=60)
 
 
 def _compare(report: Report, numbers: Counter[str], logs: Sequence[Path]) -> None:

@@ -8,19 +8,9 @@ if importlib.util.find_spec("langchain_openai") is None:
     raise missing_extra("openai", "langchain-openai")
 
 from langchain_reasc_openai.chat_model import ChatOpenAICompatible
-from langchain_reasc_openai.probing.capabilities import Capabilities
-from langchain_reasc_openai.probing.presets import PRESETS, Preset
-from langchain_reasc_openai.probing.probe import probe
-from langchain_reasc_openai.routing.replicas import ReplicaPool, ReplicaStatus
-from langchain_reasc_openai.routing.retrying import RetryPolicy
+from langchain_reasc_openai.presets import PRESETS, Capabilities, Preset
+from langchain_reasc_openai.probing import probe
+from langchain_reasc_openai.replicas import ReplicaStatus
+from langchain_reasc_openai.routing import RetryPolicy
 
-__all__ = [
-    "PRESETS",
-    "Capabilities",
-    "ChatOpenAICompatible",
-    "Preset",
-    "ReplicaPool",
-    "ReplicaStatus",
-    "RetryPolicy",
-    "probe",
-]
+__all__ = ["PRESETS", "Capabilities", "ChatOpenAICompatible", "Preset", "ReplicaStatus", "RetryPolicy", "probe"]

@@ -1,29 +1,44 @@
 """ChatOpenAICompatible: one or several OpenAI-compatible servers as one LangChain chat model."""
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import LanguageModelInput
+from langchain_core.language_models.base import LangSmithParams
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from langchain_reasc_backend.bridge import Start
-from pydantic import SecretStr
+from langchain_reasc_backend.bridge import AsyncStream, Start, Stream
+from langchain_reasc_backend.closing import Closing
+from pydantic import Field, PrivateAttr, SecretStr, ValidationError
 
+from langchain_reasc.complaints import explained
+from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.integrations import Integration, register_integration
+from langchain_reasc.threads import DaemonExecutor, as_they_end
 from langchain_reasc_openai.client import WHOLE
-from langchain_reasc_openai.drawing.draw import AsyncSampleStream, Draw, SampleStream
-from langchain_reasc_openai.drawing.drawn import Drawn
-from langchain_reasc_openai.langchain_openai_internals import messages_of
-from langchain_reasc_openai.probing.capabilities import Capabilities
-from langchain_reasc_openai.routing.retrying import RetryPolicy
-from langchain_reasc_openai.served_model import ServedModel
+from langchain_reasc_openai.connection import Connection, ServerFields, connection_fields, known_preset
+from langchain_reasc_openai.drawing import AsyncSampleStream, Draw, Sample, SampleStream
+from langchain_reasc_openai.langchain_openai_internals import CLIENT_FIELDS, default_parameters, messages_of
+from langchain_reasc_openai.presets import Capabilities
+from langchain_reasc_openai.reading import logprobs_of
+from langchain_reasc_openai.replicas import ReplicaStatus
+from langchain_reasc_openai.requests import SamplerFields, check_names, request_of, token_limit_in
+from langchain_reasc_openai.routing import RetryPolicy
 
 __all__ = ["ChatOpenAICompatible"]
 
+_TRACED: Final = "ls_structured_output_format"
+"""What ``with_structured_output`` tells LangSmith; ``invoke`` and its like take it out of the arguments themselves."""
+_NOT_SENT: Final = ("model", "stream", "reasoning", "truncation", "include", "context_management")
+"""What ChatOpenAI sends of itself but the client says again, or that only the Responses API takes."""
 
-class ChatOpenAICompatible(ServedModel):
+
+class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
     """A model behind one or several OpenAI-compatible servers: vLLM, SGLang, llama-server, Ollama, OpenAI, ...
 
     It is langchain-openai's ``ChatOpenAI`` with its fields, tools and structured output. What differs is where requests
@@ -47,6 +62,17 @@ class ChatOpenAICompatible(ServedModel):
         ConfigurationError: an option is unknown, wrong, or one the server does not know.
         ServerError: with ``preset="auto"``, when the first request is made and no server can be reached.
     """
+
+    use_responses_api: bool | None = False
+    """Always False: the Responses API returns no logprobs through langchain-openai."""
+    samples_per_request: int = Field(default=1, ge=1)
+    """Samples of :meth:`sample` that share a request, by ``n``; llama-server takes no more than its ``--parallel``."""
+    sample_timeout: float | None = Field(default=3600.0, gt=0)
+    """Seconds that one of the samples of :meth:`sample` may take, all its attempts together; None for any time."""
+    question_timeout: float | None = Field(default=None, gt=0)
+    """Seconds that all samples of one call of :meth:`sample` may take."""
+
+    _connection: Connection = PrivateAttr()
 
     if TYPE_CHECKING:  # without pydantic's plugin they would make one in which max_tokens has another name
 
@@ -85,6 +111,57 @@ class ChatOpenAICompatible(ServedModel):
             **others_of_ChatOpenAI: Any,
         ) -> None: ...
 
+    else:
+
+        def __init__(self, **fields: Any) -> None:
+            aliases = {field.alias for field in type(self).model_fields.values() if field.alias}
+            check_names(fields, {*type(self).model_fields, *aliases}, "option")
+            try:
+                super().__init__(**connection_fields(fields))
+            except ValidationError as error:
+                raise explained(error) from None
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Set up what copies of the model share."""
+        super().model_post_init(context)
+        self._connection = Connection()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the fields that were given, the key among them, for another process: it connects anew."""
+        kept = self.model_fields_set - {*CLIENT_FIELDS, "openai_api_base"}
+        return partial(type(self), **{name: getattr(self, name) for name in kept}), ()
+
+    @classmethod
+    def get_lc_namespace(cls) -> list[str]:
+        """Where LangChain's serialisation finds the class."""
+        return cls.__module__.split(".")
+
+    @property
+    def lc_attributes(self) -> dict[str, Any]:
+        """What identifies the model beside its fields."""
+        return {}
+
+    @property
+    def _llm_type(self) -> str:
+        return "openai-compatible-chat"
+
+    def capabilities(self) -> Capabilities:
+        """Return what the servers support: by the preset, or with "auto" by asking the first that answers, once.
+
+        Raises:
+            ServerError: no server can be reached, or all refuse the key.
+            ConfigurationError: they have no model of that name.
+        """
+        return self._connection.capabilities(self)
+
+    def status(self) -> list[ReplicaStatus]:
+        """Return the servers with their load and health, in the order given."""
+        return self._connection.pool(self).status()
+
+    def close(self) -> None:
+        """Cut off what is running and close all connections, for copies of the model too."""
+        self._connection.close()
+
     def sample(
         self,
         messages: LanguageModelInput,
@@ -117,7 +194,7 @@ class ChatOpenAICompatible(ServedModel):
             ServerError: no server can be reached.
         """
         draw = self._draw(self._connection.usable(self), messages, n, first, stop, overrides)
-        return SampleStream(draw.start, Drawn.outcome)
+        return SampleStream(draw.start, Sample.outcome)
 
     def asample(
         self,
@@ -128,36 +205,61 @@ class ChatOpenAICompatible(ServedModel):
         stop: list[str] | None = None,
         **overrides: Any,
     ) -> AsyncSampleStream:
-        """The asynchronous :meth:`sample`, for ``async for``; requests are made when iteration begins."""
+        """Draw as :meth:`sample` does, for ``async for``; requests are made when iteration begins."""
 
-        async def begin() -> Start[Drawn]:
+        async def begin() -> Start[Sample]:
             return self._draw(await self._usable(), messages, n, first, stop, overrides).start
 
-        return AsyncSampleStream(begin, Drawn.outcome)
+        return AsyncSampleStream(begin, Sample.outcome)
+
+    def calibration_fingerprint(self, **overrides: Any) -> dict[str, Any]:
+        """Return what a calibration measured on this model holds for.
+
+        Args:
+            overrides: options given to the calls, such as ``temperature``.
+
+        Returns:
+            ``model`` (its name on the servers) and ``sampling`` (parameter name -> value, those that are set).
+        """
+        names = ("temperature", "top_p", "presence_penalty", "frequency_penalty", *SamplerFields.model_fields)
+        sampling = {name: overrides.get(name, getattr(self, name)) for name in names}
+        sampling["max_tokens"] = token_limit_in(overrides, {"max_tokens": self.max_tokens})
+        return {
+            "model": str(overrides.get("model", self.model_name)),
+            "sampling": {
+                name: json.dumps(value) if isinstance(value, list | tuple) else value
+                for name, value in sampling.items()
+                if value is not None
+            },
+        }
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        """What LangSmith shows, and reckons costs by: OpenAI's prices are for OpenAI's servers alone."""
+        params: LangSmithParams = super()._get_ls_params(stop=stop, **kwargs)
+        params.pop("ls_max_tokens", None)
+        if (limit := token_limit_in(kwargs, {"max_tokens": self.max_tokens})) is not None:
+            params["ls_max_tokens"] = limit
+        preset = known_preset(self)
+        named = preset is not None and preset.name != "generic"
+        params["ls_provider"] = preset.name.replace("-", "_") if preset and named else "openai_compatible"
+        return params
 
     def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         request = self._request(self._connection.usable(self), kwargs, stop)
-        return self._connection.pool(self).generate(
-            messages, run_manager=run_manager, rate_limiter=self.rate_limiter, **request
-        )
+        future = self._connection.pool(self).generate(messages, request, self.rate_limiter)
+        try:
+            next(as_they_end([future]))
+            return future.result()
+        finally:
+            future.cancel()  # on Ctrl-C; does nothing to one that is done
 
     async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         request = self._request(await self._usable(), kwargs, stop)
-        return await self._connection.pool(self).agenerate(
-            messages, run_manager=run_manager, rate_limiter=self.rate_limiter, **request
-        )
+        return await asyncio.wrap_future(self._connection.pool(self).generate(messages, request, self.rate_limiter))
 
     def _stream(
         self,
@@ -167,9 +269,13 @@ class ChatOpenAICompatible(ServedModel):
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         request = self._streamed_request(self._connection.usable(self), kwargs, stop)
-        yield from self._connection.pool(self).stream(
-            messages, run_manager=run_manager, rate_limiter=self.rate_limiter, **request
-        )
+        with Stream[ChatGenerationChunk](
+            self._connection.pool(self).stream(messages, request, self.rate_limiter)
+        ) as chunks:
+            for chunk in chunks:
+                if run_manager:
+                    run_manager.on_llm_new_token(chunk.text, chunk=chunk, logprobs=logprobs_of(chunk))
+                yield chunk
 
     async def _astream(
         self,
@@ -178,12 +284,15 @@ class ChatOpenAICompatible(ServedModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        request = self._streamed_request(await self._usable(), kwargs, stop)
-        chunks = self._connection.pool(self).astream(
-            messages, run_manager=run_manager, rate_limiter=self.rate_limiter, **request
-        )
-        async for chunk in chunks:
-            yield chunk
+        async def begin() -> Start[ChatGenerationChunk]:
+            request = self._streamed_request(await self._usable(), kwargs, stop)
+            return self._connection.pool(self).stream(messages, request, self.rate_limiter)
+
+        async with AsyncStream[ChatGenerationChunk](begin) as chunks:
+            async for chunk in chunks:
+                if run_manager:
+                    await run_manager.on_llm_new_token(chunk.text, chunk=chunk, logprobs=logprobs_of(chunk))
+                yield chunk
 
     def _draw(
         self,
@@ -195,24 +304,49 @@ class ChatOpenAICompatible(ServedModel):
         overrides: dict[str, Any],
     ) -> Draw:
         request = self._streamed_request(server, overrides, stop)
-        seed = request.pop("seed", None)
         return Draw(
             self._connection.pool(self),
             messages_of(self, messages),
             n=n,
             first=first,
+            seed=request.pop("seed", None),
             kwargs=request,
             per_request=1 if server.n is False or WHOLE in request else self.samples_per_request,
-            seeds=None if seed is None else [seed + index for index in range(first, first + n)],
             sample_timeout=self.sample_timeout,
             timeout=self.question_timeout,
             rate_limiter=self.rate_limiter,
         )
 
+    async def _usable(self) -> Capabilities:
+        if (settled := self._connection.settled(self)) is not None:
+            return settled
+        probing = DaemonExecutor(1, "reasc-probe").submit(self._connection.usable, self)
+        return await asyncio.wrap_future(probing)  # unlike asyncio.to_thread, it holds no loop that ends
+
+    def _request(self, server: Capabilities, overrides: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:
+        defaults = {name: value for name, value in default_parameters(self).items() if name not in _NOT_SENT}
+        samplers = {name: getattr(self, name) for name in SamplerFields.model_fields}
+        call = {name: value for name, value in overrides.items() if name != _TRACED}
+        if stop is not None:
+            call["stop"] = stop
+        return request_of({**defaults, "model": self.model_name}, samplers, call, server)
+
+    def _streamed_request(
+        self, server: Capabilities, overrides: dict[str, Any], stop: list[str] | None
+    ) -> dict[str, Any]:
+        request = self._request(server, overrides, stop)
+        if (request.pop("n", None) or 1) > 1:
+            raise ConfigurationError("a stream carries one response, and n is set; use generate or sample")
+        wanted = request.pop("stream_usage", self.stream_usage)
+        request["stream_usage"] = server.streamed_usage is not False and wanted is not False
+        if server.streamed_logprobs is False and (request.get("logprobs") or server.streamed_usage is False):
+            request[WHOLE] = True
+        return request
+
 
 @register_integration("langchain_reasc_openai.ChatOpenAICompatible")
 def _integration(model: ChatOpenAICompatible) -> Integration:
-    """How ReASC asks it for logprobs, as far as that is known without asking the servers."""
+    """Return how ReASC asks it for logprobs, as far as that is known without asking the servers."""
     known = model._connection.known(model) or Capabilities()
     if known.logprobs is False:
         return Integration(logprobs=None, no_logprobs="; ".join(known.notices) or "the server has none")

@@ -1,23 +1,34 @@
-"""The client of one server: langchain-openai's, told everything with the call."""
+"""The client of one server: langchain-openai's, over HTTP connections that keep secrets and read nothing endless."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+import importlib
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, contextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from openai import APIError
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from openai import APIError, DefaultAsyncHttpxClient
 from pydantic import PrivateAttr, SecretStr
 
+from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.refusal import LogprobsMemory
+from langchain_reasc_openai.errors import causes
 from langchain_reasc_openai.langchain_openai_internals import AdaptedChatOpenAI
 
-__all__ = ["WHOLE", "ServerClient", "keyless", "without_logprobs"]
+__all__ = ["WHOLE", "ServerClient", "bounded_http_client"]
 
-WHOLE = "whole"
+WHOLE: Final = "whole"
 """Argument of a call: take the response in one piece, though it is asked for as a stream."""
+
+# openai's client changed from httpx to httpx2
+_httpx: Final[Any] = importlib.import_module(DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")[0])
+_MOST_OF_AN_ERROR: Final = 1 << 20  # bytes; the rest is not read
+_LONGEST_EVENT: Final = 16 << 20  # bytes; one token with 20 alternatives has 2,000
+_LARGEST_REPLY: Final = 256 << 20  # bytes; 100,000 such tokens in one piece
+_HARMLESS: Final = ("host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent")
+_EVENT_ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
 class ServerClient(AdaptedChatOpenAI):
@@ -29,10 +40,48 @@ class ServerClient(AdaptedChatOpenAI):
 
     _logprobs: LogprobsMemory = PrivateAttr(default_factory=LogprobsMemory)
 
-    @property
-    def logprobs_memory(self) -> LogprobsMemory:
-        """What is known of whether the server gives logprobs."""
-        return self._logprobs
+    async def whole(self, messages: list[BaseMessage], kwargs: Mapping[str, Any]) -> ChatResult:
+        """Return a response in one piece.
+
+        This and :meth:`chunks` use the hooks that langchain-core has each chat model fill in: ``ainvoke`` and
+        ``astream`` would make runs of their own, be traced and billed beside ours, and drop ``generation_info``.
+        """
+        return await self._agenerate(messages, **kwargs)
+
+    async def chunks(
+        self, messages: list[BaseMessage], kwargs: Mapping[str, Any], n: int = 1
+    ) -> AsyncGenerator[tuple[int | None, ChatGenerationChunk]]:
+        """Yield the chunks of n responses to one request, each with the number of its response.
+
+        With n above 1 the usage of all together comes in a chunk of its own, with None for a number.
+        """
+        chunks: Any = self._choices(messages, {**kwargs, "n": n}) if n > 1 else self._astream(messages, **kwargs)
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk if n > 1 else (0, chunk)
+
+    def tells_choices_apart(self, kwargs: Mapping[str, Any]) -> bool:
+        """Whether :meth:`chunks` can have n above 1: structured output takes another way through langchain-openai."""
+        return "response_format" not in {**self.model_kwargs, **kwargs}
+
+    async def _choices(
+        self, messages: list[BaseMessage], kwargs: dict[str, Any]
+    ) -> AsyncGenerator[tuple[int | None, ChatGenerationChunk]]:
+        stop, _ = kwargs.pop("stop", None), kwargs.pop("stream_usage", None)
+        send = partial(self.send_streamed, messages, stop)
+        with _without_key(self.openai_api_key):
+            if kwargs.get("logprobs"):
+                response = await self._logprobs.agenerate(lambda wanted: send(_logprobs_if(wanted, kwargs)))
+            else:
+                response = await send(kwargs)
+            async with response:
+                async for item in response:
+                    event = item if isinstance(item, dict) else item.model_dump()
+                    if event.get("usage") and (chunk := self.chunk_of({**event, "choices": []})):
+                        yield None, chunk
+                    for choice in event.get("choices") or ():
+                        if chunk := self.chunk_of({**event, "choices": [choice], "usage": None}):
+                            yield choice.get("index") or 0, chunk
 
     async def _astream(
         self,
@@ -41,23 +90,19 @@ class ServerClient(AdaptedChatOpenAI):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        """Streams, or where the server's streams lack what is wanted one chunk with the whole response."""
+        """Stream, or where the server's streams lack what is wanted yield one chunk with the whole response."""
         if kwargs.pop(WHOLE, False):
             kwargs.pop("stream_usage", None)
             yield _as_chunk(await self._agenerate(messages, stop=stop, run_manager=run_manager, **kwargs))
             return
         given: Any = {"stop": stop, "run_manager": run_manager}
-        streaming = partial(super()._astream, messages, **given)
-        with keyless(self.openai_api_key):
-            if not kwargs.get("logprobs"):
-                async for chunk in streaming(**kwargs):
-                    yield chunk
-                return
-
-            def request(with_logprobs: bool) -> AsyncIterator[ChatGenerationChunk]:
-                return streaming(**(kwargs if with_logprobs else without_logprobs(kwargs)))
-
-            async with aclosing(self.logprobs_memory.astream(request)) as chunks:
+        stream = partial(super()._astream, messages, **given)
+        with _without_key(self.openai_api_key):
+            if kwargs.get("logprobs"):
+                chunks: Any = self._logprobs.astream(lambda wanted: stream(**_logprobs_if(wanted, kwargs)))
+            else:
+                chunks = stream(**kwargs)
+            async with aclosing(chunks):
                 async for chunk in chunks:
                     yield chunk
 
@@ -68,38 +113,34 @@ class ServerClient(AdaptedChatOpenAI):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        answer = partial(super()._agenerate, messages, stop=stop, run_manager=run_manager)
-        with keyless(self.openai_api_key):
-            if not kwargs.get("logprobs"):
-                return await answer(**kwargs)
-            return await self.logprobs_memory.agenerate(
-                lambda with_logprobs: answer(**(kwargs if with_logprobs else without_logprobs(kwargs)))
-            )
+        generate = partial(super()._agenerate, messages, stop=stop, run_manager=run_manager)
+        with _without_key(self.openai_api_key):
+            if kwargs.get("logprobs"):
+                return await self._logprobs.agenerate(lambda wanted: generate(**_logprobs_if(wanted, kwargs)))
+            return await generate(**kwargs)
 
 
 @contextmanager
-def keyless(key: Any) -> Iterator[None]:
-    """Takes the key out of errors in which the server quoted it."""
+def _without_key(key: Any) -> Iterator[None]:
+    """Take the key out of errors in which the server quoted it."""
     try:
         yield
     except APIError as error:
         secret = key.get_secret_value() if isinstance(key, SecretStr) else None
-        cause: BaseException | None = error
-        while secret and cause is not None:  # langchain-openai raises its own errors from the client's
-            if isinstance(cause, APIError) and secret in f"{cause} {cause.body}":
+        for cause in causes(error):  # langchain-openai raises its own errors from the client's
+            if secret and isinstance(cause, APIError) and secret in f"{cause} {cause.body}":
                 cause.message = cause.message.replace(secret, "***")
                 cause.args, cause.body = (cause.message,), None
-            cause = cause.__cause__ or cause.__context__
         raise
 
 
-def without_logprobs(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call that does not ask for logprobs."""
-    return {name: value for name, value in arguments.items() if name not in ("logprobs", "top_logprobs")}
+def _logprobs_if(wanted: bool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    left_out = () if wanted else ("logprobs", "top_logprobs")
+    return {name: value for name, value in arguments.items() if name not in left_out}
 
 
 def _as_chunk(result: ChatResult) -> ChatGenerationChunk:
-    generation: ChatGeneration = result.generations[0]
+    generation = result.generations[0]
     message = generation.message
     assert isinstance(message, AIMessage)
     chunk = AIMessageChunk(
@@ -112,3 +153,91 @@ def _as_chunk(result: ChatResult) -> ChatGenerationChunk:
         id=message.id,
     )
     return ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)
+
+
+def bounded_http_client(base_url: str, *, proxy: str | None = None) -> Any:
+    """Return an asynchronous HTTP client that raises :class:`SamplingError` where a server sends too much at once.
+
+    It asks for uncompressed replies, since what a few bytes unpack to is bounded by nobody. A redirect to another host
+    or port gets neither the key nor other headers of the caller's.
+
+    Args:
+        base_url: of the server that it is for.
+        proxy: the URL of a proxy to go through.
+    """
+    server = _httpx.URL(base_url)
+
+    async def remove_secrets(request: Any) -> None:
+        if not _same_server(server, request.url):
+            for name in [name for name in request.headers if name not in _HARMLESS]:
+                del request.headers[name]
+
+    return DefaultAsyncHttpxClient(
+        headers={"accept-encoding": "identity"},
+        event_hooks={"request": [remove_secrets], "response": [_bound]},
+        proxy=proxy,
+    )
+
+
+async def _bound(response: Any) -> None:
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise SamplingError(f"{_origin(response)} compresses its reply ({encoding}), though it was asked not to")
+    response.stream = _BoundedBody(response)
+
+
+class _BoundedBody(_httpx.AsyncByteStream):  # type: ignore[misc]
+    """The body of a reply, as far as it is taken.
+
+    Whoever reads it reads on where the last reader stopped: openai's client reads a body twice, the second time for
+    what follows the last event. One iterator serves both, and is closed with the body: one that is left to the garbage
+    collector ends in another thread, when its event loop has gone.
+    """
+
+    def __init__(self, response: Any) -> None:
+        self._stream, self._server = response.stream, _origin(response)
+        self._is_error = response.status_code >= 400
+        self._is_events = response.headers.get("content-type", "").startswith("text/event-stream")
+        self._pieces = self._stream.__aiter__()
+        self._size, self._tail, self._over = 0, b"", False
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._over:
+            raise StopAsyncIteration
+        piece: bytes = await self._pieces.__anext__()
+        self._size += len(piece)
+        if self._is_error and self._size > _MOST_OF_AN_ERROR:
+            self._over = True
+            return piece[: max(0, len(piece) - (self._size - _MOST_OF_AN_ERROR))]
+        if self._is_events and not self._is_error:
+            joined = self._tail + piece
+            ends = [at + len(mark) for mark in _EVENT_ENDS if (at := joined.rfind(mark)) >= 0]
+            self._size, self._tail = len(joined) - max(ends) if ends else self._size, joined[-3:]
+        limit = _LONGEST_EVENT if self._is_events else _LARGEST_REPLY
+        if self._size > limit:
+            self._over = True
+            what = "an event" if self._is_events else "a reply"
+            raise SamplingError(f"{self._server} sends {what} of more than {limit >> 20} MiB")
+        return piece
+
+    async def aclose(self) -> None:
+        self._over = True
+        with suppress(RuntimeError):  # it is being read in another task, which this ends
+            if close := getattr(self._pieces, "aclose", None):
+                await close()
+        await self._stream.aclose()
+
+
+def _same_server(asked: Any, target: Any) -> bool:
+    if (asked.scheme, asked.host, asked.port) == (target.scheme, target.host, target.port):
+        return True
+    upgraded = (asked.scheme, target.scheme) == ("http", "https") and asked.port is None and target.port is None
+    return bool(upgraded and asked.host == target.host)
+
+
+def _origin(response: Any) -> str:
+    url = response.request.url
+    return f"{url.scheme}://{url.host}" + ("" if url.port is None else f":{url.port}")

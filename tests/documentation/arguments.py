@@ -7,8 +7,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_openai import ChatOpenAICompatible
-from langchain_reasc_openai.routing.retrying import RetryPolicy
+from langchain_reasc_openai import ChatOpenAICompatible, RetryPolicy
 from pydantic import SecretStr
 
 from langchain_reasc import Calibration, ChatReASC, Measure, ReASCRunnable

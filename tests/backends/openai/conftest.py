@@ -1,29 +1,14 @@
 """Every test of a call runs synchronously and in an event loop; nothing found out about a server is left behind."""
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from langchain_reasc_openai import ChatOpenAICompatible
-from langchain_reasc_openai.probing.probe import _known
+from langchain_reasc_openai.probing import _known
 
-from backends.llama_cpp import faces
 from backends.openai.fake_server import Fake, serving, vllm
-from backends.openai.pools import AsyncCalls, SyncCalls
-
-
-class SyncFace(faces.SyncFace):
-    def solve(self, reasc: Any, given: Any) -> Any:
-        return reasc.solve(given)
-
-
-class AsyncFace(faces.AsyncFace):
-    def solve(self, reasc: Any, given: Any) -> Any:
-        return asyncio.run(reasc.asolve(given))
-
-
-Face = SyncFace | AsyncFace
+from backends.openai.loopback import AsyncFace, Face, SyncFace
 
 
 @pytest.fixture
@@ -36,17 +21,8 @@ def model_of(fake: Fake, **fields: Any) -> ChatOpenAICompatible:
     return ChatOpenAICompatible(**{"base_url": fake.url, "model": "tiny", "preset": "vllm", **fields})
 
 
-def asked(fake: Fake) -> dict[str, Any]:
-    return fake.requests[-1]
-
-
 @pytest.fixture(params=[SyncFace, AsyncFace], ids=["sync", "async"])
-def face(request: pytest.FixtureRequest) -> Any:
-    return request.param()
-
-
-@pytest.fixture(params=[SyncCalls, AsyncCalls], ids=["sync", "async"])
-def calls(request: pytest.FixtureRequest) -> Any:
+def face(request: pytest.FixtureRequest) -> Face:
     return request.param()
 
 

@@ -101,10 +101,10 @@ def test_each_choice_of_a_whole_response_is_said_to_have_the_usage_of_all() -> N
 
 
 def test_an_event_becomes_a_chunk_with_its_logprobs_or_its_usage() -> None:
-    said = internals.chunk_of(model(), chunk(1, "four"))
+    said = model(ServerClient).chunk_of(chunk(1, "four"))
     assert said is not None and said.text == "four", f"{CHANGED}_convert_chunk_to_generation_chunk"
     assert (said.generation_info or {})["logprobs"]["content"][0]["token"] == "four", f"{CHANGED}its generation_info"
-    last = internals.chunk_of(model(), chunk(0, "", choices=[], usage=USAGE))
+    last = model(ServerClient).chunk_of(chunk(0, "", choices=[], usage=USAGE))
     assert last is not None and last.message.usage_metadata["output_tokens"] == 4, f"{CHANGED}its usage"  # type: ignore[attr-defined]
 
 
@@ -117,18 +117,6 @@ def test_the_default_parameters_follow_the_fields() -> None:
 def test_a_prompt_becomes_messages() -> None:
     assert internals.messages_of(model(), "Hi") == [HumanMessage("Hi")]
     assert internals.messages_of(model(), [("human", "Hi"), ("ai", "Ho")]) == [HumanMessage("Hi"), AIMessage("Ho")]
-
-
-async def test_connections_are_a_copy_s_own_and_can_be_closed() -> None:
-    one = model(max_retries=5, stream_chunk_timeout=7.0)
-    copy, close = internals.with_own_connections(one)
-    assert isinstance(copy, BaseChatOpenAI) and close is not None
-    assert copy.async_client is not one.async_client, f"{CHANGED}async_client"
-    assert copy.root_async_client._client is not one.root_async_client._client, f"{CHANGED}root_async_client"
-    assert (copy.root_async_client.max_retries, one.root_async_client.max_retries) == (0, 5)
-    assert (copy.stream_chunk_timeout, internals.chunk_timeout(one)) == (None, 7.0), f"{CHANGED}stream_chunk_timeout"
-    await close()
-    assert copy.root_async_client.is_closed() and not one.root_async_client.is_closed()
 
 
 def test_what_langsmith_is_told_is_there_to_be_put_right() -> None:

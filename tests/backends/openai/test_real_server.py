@@ -5,10 +5,10 @@ from importlib.resources import files
 
 import pytest
 from langchain_reasc_openai import PRESETS, ChatOpenAICompatible, probe
-from langchain_reasc_openai.probing.asking import Server
-from langchain_reasc_openai.probing.identity import identify
+from langchain_reasc_openai.identity import identify
+from langchain_reasc_openai.server import Server
 
-from backends.openai.conftest import Face
+from backends.openai.loopback import Face
 from langchain_reasc.models.logprobs import read_signals
 
 pytest.importorskip("xllamacpp")

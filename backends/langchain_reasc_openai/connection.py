@@ -1,0 +1,214 @@
+"""Where a chat model's requests go: its servers, what they support, and the pool that reaches them."""
+
+import os
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, cast
+
+import httpx
+from langchain_openai import ChatOpenAI
+from pydantic import Field, SecretStr
+
+from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, ServerBusy, ServerError, ServerUnreachable
+from langchain_reasc_openai.client import ServerClient, bounded_http_client
+from langchain_reasc_openai.identity import require_same_model
+from langchain_reasc_openai.presets import PRESETS, Capabilities, Preset, preset_named, preset_of_host
+from langchain_reasc_openai.probing import probe, remembered
+from langchain_reasc_openai.replicas import ReplicaPool
+from langchain_reasc_openai.routing import Replica, RetryPolicy
+from langchain_reasc_openai.server import Server, base_urls
+
+__all__ = ["Connection", "ServerFields", "connection_fields", "known_preset"]
+
+_NO_KEY: Final = "no-key"  # langchain-openai makes no client without one; servers that want none ignore it
+_PATIENCE: Final = 120.0  # seconds: a server may have to load the model first
+_PATIENCE_WITH_ALL: Final = 10.0  # seconds for all to say what they serve; who is late may be wrong unnoticed
+_SETTLED: Final = ("base_urls", "base_url", "openai_api_base", "api_key", "openai_api_key", "preset")
+_OF_CLIENT: Final = (
+    *("openai_api_key", "openai_organization", "request_timeout", "default_headers", "default_query"),
+    *("include_response_headers", "output_version"),
+)
+
+
+def connection_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a model with addresses, preset and key settled.
+
+    Raises:
+        ConfigurationError: an address or the preset is wrong, or the model or a key is missing.
+    """
+    rest = {name: value for name, value in fields.items() if name not in _SETTLED}
+    name = fields.get("preset", "auto")
+    preset = None if name == "auto" else preset_named(name)
+    given = _first(fields, "base_urls", "base_url", "openai_api_base")
+    if given is None and preset is not None:
+        given = preset.default_url
+    if given is None:
+        raise ConfigurationError("give the server's address, as in base_url='http://localhost:8000/v1'")
+    urls = base_urls(given)
+    if not _first(fields, "model", "model_name"):
+        raise ConfigurationError(f"name the model; `reasc probe {urls[0]}` lists those the server has")
+    if fields.get("use_responses_api"):
+        raise ConfigurationError("the Responses API returns no logprobs; use ChatOpenAI for it")
+    key = _first(fields, "api_key", "openai_api_key")
+    if key is None:
+        key = _key_of(preset or preset_of_host(urls[0]), urls)
+    return {**rest, "preset": name, "base_urls": urls, "openai_api_base": urls[0], "openai_api_key": key}
+
+
+class ServerFields(ChatOpenAI):
+    """The fields that say where requests go."""
+
+    base_urls: tuple[str, ...] = ()
+    """Addresses of servers of one kind that serve the same model; ``base_url`` takes one or a list of them. Unless a
+    preset is named, those that answer are asked what they serve, and refused where that differs."""
+    preset: str = "auto"
+    """What kind of server it is (``vllm``, ``sglang``, ``llama-server``, ``ollama``, ``lm-studio``, ``openai``,
+    ``generic``); "auto" asks the first that answers what it supports, once per process."""
+    probe_cache: str | Path | None = None
+    """A JSON file in which what servers support is remembered from process to process."""
+    retry: RetryPolicy | None = Field(default=None, exclude=True)
+    """When a failed request is tried again; None: the defaults, with ``max_retries + 1`` attempts where that is set."""
+    affinity: bool = True
+    """Whether requests of one prompt prefer one server, whose prefix cache then holds it."""
+    burst: int = Field(default=16, ge=1)
+    """Requests of one prompt that a server takes at a time, however idle the others are."""
+
+
+class Connection:
+    """What a model and its copies share. Made without connecting; all methods may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pool: ReplicaPool | None = None
+        self._closed = False
+        self._comparing = threading.Lock()
+        self._same_model = False  # as far as anybody asked
+
+    def pool(self, model: ServerFields) -> ReplicaPool:
+        """Return the servers of the model.
+
+        Raises:
+            ModelClosedError: the model was closed.
+        """
+        with self._lock:
+            if self._closed:
+                raise ModelClosedError("the model was closed")
+            if self._pool is None:
+                self._pool = _pool(model)
+            return self._pool
+
+    def close(self) -> None:
+        """Close the pool, for good."""
+        with self._lock:
+            self._closed = True
+            if self._pool is not None:
+                self._pool.close()
+
+    def known(self, model: ServerFields) -> Capabilities | None:
+        """Return what is known of the servers without asking them."""
+        if (preset := known_preset(model)) is not None:
+            return preset.capabilities
+        found = (remembered(url, model=model.model_name, cache=model.probe_cache) for url in model.base_urls)
+        return next((one for one in found if one is not None), None)
+
+    def settled(self, model: ServerFields) -> Capabilities | None:
+        """Return what :meth:`known` does; None while anything is left to ask."""
+        return self.known(model) if self._same_model or known_preset(model) else None
+
+    def capabilities(self, model: ServerFields) -> Capabilities:
+        """Return or find out what the first server that answers supports, and check that all serve one model."""
+        if (settled := self.settled(model)) is not None:
+            return settled
+        found = self.known(model) or _first_to_answer(model)
+        with self._comparing:
+            if not self._same_model and len(model.base_urls) > 1:
+                _require_same_model(model)
+            self._same_model = True
+        return found
+
+    def usable(self, model: ServerFields) -> Capabilities:
+        """Return :meth:`capabilities`; where the servers are only busy, what one may try on any server."""
+        try:
+            return self.capabilities(model)
+        except ServerBusy:  # the request itself is tried again; what they support is asked another time
+            return PRESETS["generic"].capabilities
+
+
+def known_preset(model: ServerFields) -> Preset | None:
+    """Return the preset that was named or is plain from the address; None where the servers have to be asked."""
+    return preset_of_host(model.base_urls[0]) if model.preset == "auto" else PRESETS[model.preset]
+
+
+def _first_to_answer(model: ServerFields) -> Capabilities:
+    failures: list[ServerError] = []
+    for url in model.base_urls:
+        try:
+            return probe(url, model=model.model_name, cache=model.probe_cache, **_asking(model, _PATIENCE))
+        except ServerError as error:
+            failures.append(error)
+    kinds = {type(failure) for failure in failures}
+    hopeful = [kind for kind in (ServerBusy, ServerUnreachable) if kind in kinds]  # one that answers later is enough
+    raise next(iter([*hopeful, type(failures[0])]))("; ".join(map(str, failures)))
+
+
+def _require_same_model(model: ServerFields) -> None:
+    with ExitStack() as stack:
+        servers = (Server(url, **_asking(model, _PATIENCE_WITH_ALL)) for url in model.base_urls)
+        require_same_model([stack.enter_context(server) for server in servers], model.model_name)
+
+
+def _asking(model: ServerFields, patience: float) -> dict[str, Any]:
+    """Return how servers are asked: an answer is waited for no longer than one to the user's requests."""
+    key = model.openai_api_key
+    secret = key if isinstance(key, SecretStr) and key.get_secret_value() != _NO_KEY else None
+    read = httpx.Timeout(cast(Any, model.request_timeout)).read
+    timeout = patience if read is None else min(patience, read)
+    return {"api_key": secret, "headers": model.default_headers, "proxy": model.openai_proxy, "timeout": timeout}
+
+
+def _pool(model: ServerFields) -> ReplicaPool:
+    """Make the pool, with connections of its own unless the model was given an ``http_async_client``.
+
+    langchain-openai shares one asynchronous HTTP client among all models of a base URL and all event loops of the
+    process, where a connection left by one loop hangs or breaks in the next. It also waits for the chunks of a stream
+    with ``asyncio.wait_for``, which before Python 3.12 swallows a cancellation that comes with a chunk: a sample would
+    be read on after it was cut off. So the clients wait as long as chunks take, and the pool counts the seconds.
+    """
+    own = None if model.openai_proxy else model.http_async_client  # with a proxy, ChatOpenAI has set it by itself
+    replicas: list[Replica] = []
+    closes: list[Callable[[], Awaitable[None]]] = []
+    for url in model.base_urls:
+        http = own or bounded_http_client(url, proxy=model.openai_proxy)
+        client = ServerClient(
+            model=model.model_name,
+            base_url=url,
+            max_retries=0,
+            use_responses_api=False,
+            stream_usage=False,
+            stream_chunk_timeout=None,
+            http_async_client=http,
+            http_socket_options=(),
+            **{name: getattr(model, name) for name in _OF_CLIENT},
+        )
+        replicas.append(Replica(url, client, silence=model.stream_chunk_timeout or None))
+        closes += [] if own else [http.aclose]
+    retry = model.retry
+    if retry is None:
+        retry = RetryPolicy() if model.max_retries is None else RetryPolicy(attempts=model.max_retries + 1)
+    return ReplicaPool(replicas, retry, affinity=model.affinity, burst=model.burst, closes=closes)
+
+
+def _key_of(preset: Preset | None, urls: tuple[str, ...]) -> str:
+    """Return the key from the environment, for the service that it belongs to and no other."""
+    if preset is None or preset.key_variable is None or preset_of_host(urls[0]) is not preset:
+        return _NO_KEY
+    key = os.environ.get(preset.key_variable)
+    if not key:
+        raise ConfigurationError(f"{preset.title} asks for a key: set {preset.key_variable}, or give api_key")
+    return key
+
+
+def _first(fields: Mapping[str, Any], *names: str) -> Any:
+    return next((fields[name] for name in names if fields.get(name) is not None), None)

@@ -1,0 +1,267 @@
+"""The samples of one call, drawn from a pool of servers together: in the pool's event loop, a task for each request.
+
+**One request per sample, or one for several?** On a real llama-server (``python -m benchmarks.abort``; 8 samples of a
+prompt of 398 tokens that it had not seen) a request per sample computed 3,184 prompt tokens, one request with ``n=8``
+398, and was done sooner; servers that charge for the prompt charge it once, too. Early abort is no reason against it:
+the request is streamed, its responses are told apart and come out as each ends, and the whole stream is closed when the
+decision falls. In both ways the server generated under 1 % of what was to come. A request per sample is worth its price
+where samples should fail, move and be seeded one by one, or be spread over servers, and it is all that some servers
+offer. So ``per_request`` is the caller's choice, 1 by default.
+
+All this runs in the pool's event loop, for synchronous callers too. A thread blocked in a read sees a cancellation
+only when its next token arrives; a task is cancelled where it waits, and its connection is closed in the same moment.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.rate_limiters import BaseRateLimiter
+from langchain_reasc_backend.bridge import AsyncStream, Sender, Stream
+
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.models.chunks import message_of, salvaged
+from langchain_reasc.models.contract import (
+    CANCELLED,
+    FAILED_ATTEMPTS,
+    FINISH_REASON,
+    RECEIVED_TOKENS,
+    FailedSample,
+    sample_id,
+)
+from langchain_reasc_openai.reading import finish_reason, messages_in, read, received_tokens
+from langchain_reasc_openai.replicas import ReplicaPool
+from langchain_reasc_openai.routing import Attempt
+
+__all__ = ["AsyncSampleStream", "Draw", "Sample", "SampleStream"]
+
+SampleStream = Stream[tuple[int, AIMessage | FailedSample]]
+"""Samples as ``(index, message)`` in the order they end."""
+AsyncSampleStream = AsyncStream[tuple[int, AIMessage | FailedSample]]
+"""The same for ``async for``; the requests are sent when iteration begins."""
+
+
+@dataclass(eq=False)
+class Sample:
+    """One sample, while it is drawn and after.
+
+    Attributes:
+        index: the sample's index.
+        chunks: what came of it, in the last attempt.
+        server: the server that was asked last; None before the first.
+        error: what the last attempt failed with.
+        cancelled: whether it was cut off.
+        ended: whether the server has said how the response ended.
+        over: whether it was handed over.
+        shares_prompt: whether another sample of the same request is billed the prompt.
+        usage: what it is billed, where its chunks do not say.
+        lost: the attempts that failed before the last.
+    """
+
+    index: int
+    chunks: list[ChatGenerationChunk] = field(default_factory=list)
+    server: str | None = None
+    error: Exception | None = None
+    cancelled: bool = False
+    ended: bool = False
+    over: bool = False
+    shares_prompt: bool = False
+    usage: UsageMetadata | None = None
+    lost: list[dict[str, Any]] = field(default_factory=list)
+
+    def begin(self, server: str) -> None:
+        """Start, or start again elsewhere: what the failed attempt generated is put down as lost, once."""
+        if self.server is not None:
+            error = f"{type(self.error).__name__}: {self.error}".splitlines()[0]
+            self.lost.append({"server": self.server, "error": error, RECEIVED_TOKENS: self.tokens})
+        self.chunks, self.ended, self.server, self.error = [], False, server, None
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens were received in the last attempt."""
+        return received_tokens(self.chunks)
+
+    @property
+    def missing(self) -> bool:
+        """Whether it was requested, and the server answered without it."""
+        return self.server is not None and not (self.over or self.cancelled or self.error or self.chunks)
+
+    def outcome(self) -> tuple[int, AIMessage | FailedSample]:
+        """Return what comes out of the stream of samples: one that failed is a ``FailedSample``."""
+        parts = messages_in(self.chunks)
+        if self.error is None:
+            try:
+                return self.index, self._message(message_of(parts) if parts else AIMessage(""))
+            except Exception as error:  # they do not add up
+                self.error = error
+        paid = salvaged(parts)
+        return self.index, FailedSample(self.error, None if paid is None else self._message(paid))
+
+    def _message(self, message: AIMessage) -> AIMessage:
+        """Return the response, with what is known of it here."""
+        usage = self.usage
+        metadata = {**message.response_metadata, "server": self.server}
+        if self.lost:
+            metadata[FAILED_ATTEMPTS] = self.lost
+        if self.cancelled or self.error:
+            metadata[RECEIVED_TOKENS] = self.tokens
+            metadata[FINISH_REASON] = CANCELLED if self.cancelled else "error"
+        if self.shares_prompt:
+            usage = UsageMetadata(input_tokens=0, output_tokens=self.tokens, total_tokens=self.tokens)
+        update: dict[str, Any] = {"response_metadata": metadata, "id": message.id or sample_id()}
+        return message.model_copy(update=update if usage is None else {**update, "usage_metadata": usage})
+
+
+@dataclass
+class Draw:
+    """Samples ``first`` to ``first + n - 1`` of one prompt, drawn together.
+
+    A sample whose server fails in the middle is begun again on another: what was lost is listed in the message's
+    ``response_metadata["failed_attempts"]`` and is not part of its usage. ``response_metadata["server"]`` names the
+    server; one that was cut off has no usage but ``response_metadata["received_tokens"]``.
+
+    Attributes:
+        pool: the servers.
+        messages: the prompt.
+        n: how many.
+        first: the index of the first sample.
+        kwargs: arguments of the chat model's ``_astream``.
+        seed: of sample 0; sample i has ``seed + i``. Samples of one request are drawn with the first one's.
+        per_request: how many samples are asked for in one request, by ``n``, of servers that know it. What such a
+            request does not return is drawn one by one. The server reports the usage of all together: the prompt is
+            billed to the sample that ends last, with the output tokens that the others are not billed for.
+        sample_timeout: seconds that a sample may take, all its attempts together; then it has failed.
+        timeout: seconds that all samples may take together.
+        rate_limiter: asked before each attempt.
+        cancelled: whether what still runs is cut off.
+
+    Raises:
+        ConfigurationError: n is below 1.
+    """
+
+    pool: ReplicaPool
+    messages: list[BaseMessage]
+    _: KW_ONLY
+    n: int
+    first: int = 0
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+    per_request: int = 1
+    sample_timeout: float | None = None
+    timeout: float | None = None
+    rate_limiter: BaseRateLimiter | None = None
+    cancelled: bool = field(default=False, init=False)
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ConfigurationError(f"at least 1 sample is drawn; got n={self.n}")
+
+    def start(self, sender: Sender[Sample]) -> Callable[[], None]:
+        """Begin to draw; returns :meth:`cancel`.
+
+        Raises:
+            ModelClosedError: the pool was closed.
+        """
+        self.pool.loop.producing(self._produce)(sender)
+        return self.cancel
+
+    def cancel(self) -> None:
+        """Close the connections of all live samples at once; callable from any thread.
+
+        Those that were sent still come out, with ``finish_reason="cancelled"`` and what they said so far. The others
+        cost nothing and do not come out.
+        """
+        self.cancelled = True
+        self.pool.loop.call_soon(self._cancel_tasks)
+
+    def _cancel_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _produce(self, put: Callable[[Sample], None]) -> None:
+        """Draw them all, handing over each when it ends."""
+        if self.cancelled:
+            return
+        limits = [seconds for seconds in (self.sample_timeout, self.timeout) if seconds is not None]
+        deadline = time.monotonic() + min(limits) if limits else None
+        samples = [Sample(self.first + at) for at in range(self.n)]
+        size = self.per_request if self.pool.tells_choices_apart(self.kwargs) else 1
+        self._tasks = [
+            asyncio.create_task(self._request(samples[at : at + size], deadline, put)) for at in range(0, self.n, size)
+        ]
+        try:
+            while running := [task for task in self._tasks if not task.done()]:
+                await asyncio.wait(running)
+        finally:
+            self.cancelled = True
+            self._cancel_tasks()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _request(self, group: Sequence[Sample], deadline: float | None, put: Callable[[Sample], None]) -> None:
+        """Draw the samples of one request; what the server leaves out gets a request of its own."""
+
+        def hand_over(sample: Sample) -> None:
+            sample.over = True
+            put(sample)
+
+        attempts = self.pool.attempts(self.messages, responses=len(group), rate_limiter=self.rate_limiter)
+        try:
+            await attempts.run(lambda attempt: self._try(attempt, group, hand_over), deadline=deadline)
+        except asyncio.CancelledError:
+            if not self.cancelled:
+                raise
+            for sample in group:
+                sample.cancelled, sample.error = True, None
+        except Exception as error:
+            for sample in group:
+                sample.error = error
+        for sample in group:
+            if sample.missing:
+                self._tasks.append(asyncio.create_task(self._request([Sample(sample.index)], deadline, put)))
+        left = [sample for sample in group if not (sample.over or sample.missing)]
+        for sample in left[1:]:
+            sample.shares_prompt = True
+        for sample in left:
+            if not sample.cancelled or sample.server is not None:  # else never sent, and so never paid for
+                hand_over(sample)
+
+    async def _try(self, attempt: Attempt, group: Sequence[Sample], hand_over: Callable[[Sample], None]) -> None:
+        """Make the request for the samples that an earlier attempt has not brought; hand over each that ends early."""
+        asked = [sample for sample in group if not sample.over]
+        for sample in asked:
+            sample.begin(attempt.replica.url)
+
+        def take(index: int, chunk: ChatGenerationChunk) -> None:
+            asked[index].chunks.append(chunk)
+            asked[index].ended |= finish_reason(chunk) is not None
+            if self.cancelled:  # a client may have swallowed the cancellation
+                raise asyncio.CancelledError
+            if any(sample.chunks and not sample.ended for sample in asked):  # the last to end waits for the bill
+                for sample in asked:
+                    if sample.ended and not sample.over:
+                        sample.shares_prompt = True
+                        hand_over(sample)
+
+        seeded = {} if self.seed is None else {"seed": self.seed + group[0].index}
+        try:
+            usage = await read(attempt, self.messages, {**self.kwargs, **seeded}, take, n=len(asked))
+        except Exception as error:
+            for sample in asked:
+                sample.error = None if sample.over else error
+            raise
+        if usage is not None:
+            _bill(usage, [sample for sample in asked if sample.ended])
+
+
+def _bill(usage: UsageMetadata, samples: Sequence[Sample]) -> None:
+    """Bill the one that was not handed over yet for what the others were not billed for."""
+    last = next(sample for sample in samples if not sample.over)
+    others = sum(sample.tokens for sample in samples if sample is not last)
+    output = max(usage["output_tokens"] - others, last.tokens)  # llama-server reports one's only
+    last.usage = UsageMetadata(**{**usage, "output_tokens": output, "total_tokens": usage["input_tokens"] + output})

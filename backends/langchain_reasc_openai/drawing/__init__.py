@@ -1,1 +1,0 @@
-"""Several samples of one prompt, as streams that can be cut off."""

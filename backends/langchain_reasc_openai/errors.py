@@ -1,0 +1,169 @@
+"""What an error of a server means: for another try, for the server's health, and for LangChain's own retries."""
+
+import email.utils
+import importlib
+import importlib.util
+import json
+import math
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from enum import Enum, auto
+from functools import cache
+from typing import Any, Final
+
+import openai
+from langchain_core import exceptions as core
+
+from langchain_reasc.exceptions import ReASCError, SamplingError
+
+__all__ = ["Fault", "causes", "classified", "fault_of", "retry_after"]
+
+
+class Fault(Enum):
+    """What an error says of the server, and of trying again."""
+
+    REQUEST = auto()
+    """The request is wrong, or its answer unusable: no server would do better."""
+    REFUSED = auto()
+    """This server will never serve us; another may."""
+    BUSY = auto()
+    """The server is well but takes no more now."""
+    ONCE = auto()
+    """Something went wrong with one request."""
+    DOWN = auto()
+    """The server is down, or answers nobody."""
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same server may do better later."""
+        return self in (Fault.BUSY, Fault.ONCE, Fault.DOWN)
+
+
+# 408, 409, 429 and 5xx are what openai's own client tries again (openai/_base_client.py, `_should_retry`).
+_OF_STATUS: Final[Mapping[int, tuple[Fault, type[core.ModelError]]]] = {
+    401: (Fault.REFUSED, core.ModelAuthenticationError),
+    403: (Fault.REFUSED, core.ModelPermissionDeniedError),
+    404: (Fault.REFUSED, core.ModelNotFoundError),
+    408: (Fault.ONCE, core.ModelTimeoutError),
+    409: (Fault.ONCE, core.ModelAPIError),
+    **dict.fromkeys((425, 429), (Fault.BUSY, core.ModelRateLimitError)),
+    **dict.fromkeys((502, 503, 504), (Fault.DOWN, core.ModelAPIError)),
+}
+# The server went away during the handshake, or had not answered it yet when the time was up.
+_PASSING_TLS: Final = (
+    *(ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError),
+    *(ssl.SSLWantReadError, ssl.SSLWantWriteError),
+)
+# openai's client changed from httpx to httpx2; older ones let its errors through in the middle of a stream.
+_TRANSPORT_ERRORS: Final[tuple[type[Exception], ...]] = tuple(
+    importlib.import_module(name).TransportError for name in ("httpx2", "httpx") if importlib.util.find_spec(name)
+)
+_NOT_PICKLED: Final = ("request", "response", "_request")  # they hold the key
+
+
+def fault_of(error: BaseException) -> Fault:
+    """Return what an error raised by a request says of its server."""
+    return _meaning(error)[0]
+
+
+def classified(error: Exception) -> Exception:
+    """Return the error as LangChain can judge it: one of langchain-core's model errors, or a copy that is one too.
+
+    A copy keeps its class, which langchain-openai does for the most common of openai's errors only; of one that nothing
+    can be derived from, as pydantic's, it keeps the name and the words. ``is_retryable`` says what we ourselves judge:
+    a certificate that is not trusted will not be next time.
+    """
+    if (own := _own_error(error)) is not None:
+        return own
+    fault, kind = _meaning(error)
+    found = error if isinstance(error, core.ModelError) else _copied(error, kind)
+    found.is_retryable = fault.may_pass
+    return found
+
+
+def retry_after(error: BaseException) -> float | None:
+    """Return the seconds that the server asks to be left alone for; None where it does not say.
+
+    Both forms of the header are read, a number of seconds and an HTTP date (RFC 9110, section 10.2.3), and OpenAI's own
+    ``retry-after-ms``.
+    """
+    headers: Mapping[str, str] = getattr(getattr(error, "response", None), "headers", None) or {}
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        with suppress(KeyError, ValueError):
+            seconds = float(headers[name]) / unit
+            if math.isfinite(seconds):
+                return max(0.0, seconds)
+    with suppress(KeyError, TypeError, ValueError, OverflowError):
+        return max(0.0, email.utils.parsedate_to_datetime(headers["retry-after"]).timestamp() - time.time())
+    return None
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and what it was raised from, each once."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _own_error(error: BaseException) -> ReASCError | None:
+    """Return the error of ours that this is, or that openai's client has put one of its own around."""
+    inner = error.__cause__ if isinstance(error, openai.APIConnectionError) else error
+    return inner if isinstance(inner, ReASCError) else None
+
+
+def _meaning(error: BaseException) -> tuple[Fault, type[core.ModelError]]:
+    if (own := _own_error(error)) is not None:  # what we ourselves found wrong with a reply
+        return (Fault.DOWN if isinstance(own, SamplingError) else Fault.REQUEST), core.ModelError
+    if isinstance(error, openai.APIStatusError):
+        return _of_status(error.status_code)
+    if any(isinstance(cause, ssl.SSLError) and not isinstance(cause, _PASSING_TLS) for cause in causes(error)):
+        return Fault.REFUSED, core.ModelPermissionDeniedError
+    if isinstance(error, openai.APITimeoutError | TimeoutError):
+        return Fault.DOWN, core.ModelTimeoutError
+    if isinstance(error, (openai.APIConnectionError, OSError, *_TRANSPORT_ERRORS)):
+        return Fault.DOWN, core.ModelConnectionError  # refused, or cut
+    if isinstance(error, openai.APIResponseValidationError | json.JSONDecodeError):
+        return Fault.ONCE, core.ModelAPIError
+    if isinstance(error, openai.APIError):
+        # An error inside a stream has no status of its own: vLLM, SGLang and llama-server put it in the event's `code`.
+        code: Any = error.code or (error.body.get("status") if isinstance(error.body, dict) else None)
+        return _of_status(int(code) if str(code).isdecimal() else 500)
+    return Fault.REQUEST, core.ModelInvalidRequestError
+
+
+def _of_status(status: int) -> tuple[Fault, type[core.ModelError]]:
+    other = (Fault.ONCE, core.ModelAPIError) if status >= 500 else (Fault.REQUEST, core.ModelInvalidRequestError)
+    return _OF_STATUS.get(status, other)
+
+
+def _copied(error: Exception, kind: type[core.ModelError]) -> core.ModelError:
+    own = type(error)
+    try:
+        return _rebuilt(own.__name__, (own, kind), error.args, vars(error))
+    except TypeError:  # it is made in a way of its own
+        return _rebuilt(own.__name__, (kind,), (str(error),), {})
+
+
+def _rebuilt(
+    name: str, bases: tuple[type[Exception], ...], args: tuple[Any, ...], state: Mapping[str, Any]
+) -> core.ModelError:
+    made = _derived(name, bases)
+    copy = made.__new__(made, *args)
+    copy.args = args
+    copy.__dict__.update(state)
+    return copy
+
+
+@cache
+def _derived(name: str, bases: tuple[type[Exception], ...]) -> type[core.ModelError]:
+    def reduced(error: Exception) -> tuple[Any, ...]:
+        state = {name: value for name, value in vars(error).items() if name not in _NOT_PICKLED}
+        return _rebuilt, (name, bases, error.args, state)
+
+    names = {"__module__": bases[0].__module__, "__qualname__": name, "__reduce__": reduced}
+    made: type[Any] = type(name, bases, names)
+    return made

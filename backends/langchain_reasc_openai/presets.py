@@ -1,0 +1,188 @@
+"""What an OpenAI-compatible server can do, and what the documentation of well-known ones says that they can."""
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from langchain_reasc.exceptions import ConfigurationError
+
+__all__ = ["PRESETS", "Capabilities", "Preset", "preset_named", "preset_of_host"]
+
+
+class Capabilities(BaseModel):
+    """What one server supports for one model. None means unknown: it is then tried, and what comes back is read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    server: str = Field(default="generic", description="Name of the preset that fits: vllm, llama-server, ...")
+    version: str | None = Field(default=None, description="What the server calls its version.")
+    models: tuple[str, ...] = Field(default=(), description="Names of the models it lists.")
+    n: bool | None = Field(default=None, description="Several responses of one request.")
+    logprobs: bool | None = Field(default=None, description="Log-probabilities of the generated tokens.")
+    top_logprobs: int | None = Field(default=None, ge=0, description="Most alternatives per token that it returns.")
+    streamed_logprobs: bool | None = Field(default=None, description="Log-probabilities in streams too.")
+    streamed_usage: bool | None = Field(default=None, description="Token counts at the end of a stream.")
+    reasoning_logprobs: bool | None = Field(
+        default=None, description="Log-probabilities in streams of the tokens of the reasoning too, where there is any."
+    )
+    stops_when_cut_off: bool | None = Field(
+        default=None, description="It stops generating when a stream is closed before its end."
+    )
+    seed: bool | None = Field(default=None, description="The same seed gives the same response, another one another.")
+    samplers: dict[str, str] = Field(
+        default_factory=dict, description="Sampling parameters beyond OpenAI's: our name -> the server's."
+    )
+    max_tokens: Literal["max_tokens", "max_completion_tokens"] = Field(
+        default="max_tokens", description="The server's name for the most tokens of a response."
+    )
+    learned: Literal["preset", "probe"] = Field(default="preset", description="Known from documentation, or by asking.")
+    probed_at: AwareDatetime | None = Field(default=None, description="When it was asked.")
+    notices: tuple[str, ...] = Field(default=(), description="What is missing, and what that means.")
+
+    def alternatives(self, asked: int | None) -> int | None:
+        """Return how many alternatives to ask for: ``asked``, but no more than the server grants."""
+        if asked is None or self.top_logprobs is None:
+            return asked
+        return min(asked, self.top_logprobs)
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One kind of server.
+
+    Attributes:
+        name: the name given to ``ChatOpenAICompatible(preset=...)``.
+        title: its name as its makers write it.
+        capabilities: what it supports where nobody asked it.
+        default_url: where it listens unless told otherwise.
+        key_variable: environment variable its API key is usually in; None where it asks for no key.
+    """
+
+    name: str
+    title: str
+    capabilities: Capabilities
+    default_url: str | None = None
+    key_variable: str | None = None
+
+
+def _same(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+def _preset(name: str, title: str, url: str | None = None, *, key: str | None = None, **known: Any) -> Preset:
+    """Return a preset that has everything OpenAI's API has, but for what is said."""
+    full = dict.fromkeys(("n", "logprobs", "streamed_logprobs", "streamed_usage"), True)
+    return Preset(name, title, Capabilities(server=name, **{**full, "top_logprobs": 20, **known}), url, key)
+
+
+_COMMON: Final = ("top_k", "min_p", "repetition_penalty")
+_ALL: Final = (
+    # vllm/entrypoints/openai/chat_completion/protocol.py; --max-logprobs is 20 unless set
+    _preset(
+        "vllm",
+        "vLLM",
+        "http://localhost:8000/v1",
+        seed=True,
+        stops_when_cut_off=True,
+        samplers=_same(*_COMMON, "min_tokens", "ignore_eos", "bad_words"),
+        max_tokens="max_completion_tokens",
+        notices=(
+            "vLLM stops generating when a stream is closed (vllm-project/vllm#32442); of 0.22 it is reported that it "
+            "goes on (#54947): `reasc probe` measures it",
+        ),
+    ),
+    # sglang/srt/entrypoints/openai/protocol.py; seeds count only with --enable-deterministic-inference
+    _preset(
+        "sglang",
+        "SGLang",
+        "http://localhost:30000/v1",
+        samplers=_same(*_COMMON, "min_tokens", "ignore_eos"),
+        max_tokens="max_completion_tokens",
+        notices=(
+            "before June 2026, streams carry no log-probabilities with a reasoning or tool parser "
+            "(sgl-project/sglang#28601): there, take preset='auto'",
+            "of versions of August 2026 it is reported that they go on generating when a stream is closed "
+            "(sgl-project/sglang#36333): `reasc probe` measures it",
+        ),
+    ),
+    # llama.cpp tools/server/README.md; n is at most the number of slots (--parallel).
+    # The port will be 9931 in a release to come (ggml-org/llama.cpp#26508).
+    _preset(
+        "llama-server",
+        "llama-server (llama.cpp)",
+        "http://localhost:8080/v1",
+        top_logprobs=100,
+        seed=True,
+        stops_when_cut_off=True,
+        samplers={
+            **_same("top_k", "min_p", "typical_p"),
+            "repetition_penalty": "repeat_penalty",
+            "ignore_eos": "ignore_eos",
+        },
+    ),
+    # docs.ollama.com/api/openai-compatibility; top_k and min_p are not read there (ollama/ollama#11325); a closed
+    # connection ends the generation (ollama/ollama#1695)
+    _preset(
+        "ollama",
+        "Ollama",
+        "http://localhost:11434/v1",
+        n=False,
+        seed=True,
+        stops_when_cut_off=True,
+        notices=(
+            "log-probabilities need Ollama 0.12.11 or newer",
+            "top_k, min_p and other parameters beyond OpenAI's are set in a Modelfile, or with ChatOllama",
+        ),
+    ),
+    # lmstudio.ai/docs/developer/openai-compat; chat completions carry no logprobs (lmstudio-ai/lms#60); by its log a
+    # client that disconnects ends the generation
+    _preset(
+        "lm-studio",
+        "LM Studio",
+        "http://localhost:1234/v1",
+        n=False,
+        logprobs=False,
+        top_logprobs=None,
+        streamed_logprobs=False,
+        seed=True,
+        stops_when_cut_off=True,
+        samplers={"top_k": "top_k", "repetition_penalty": "repeat_penalty"},
+        notices=("chat completions carry no log-probabilities: votes are counted, or use llama-server",),
+    ),
+    # platform.openai.com/docs/api-reference/chat/create
+    _preset(
+        "openai",
+        "OpenAI",
+        "https://api.openai.com/v1",
+        key="OPENAI_API_KEY",
+        max_tokens="max_completion_tokens",
+        notices=("reasoning models, and those of the Responses API alone, return no log-probabilities",),
+    ),
+    _preset(
+        "generic",
+        "another OpenAI-compatible server",
+        **dict.fromkeys(("n", "logprobs", "streamed_logprobs", "streamed_usage")),
+        samplers=_same(*_COMMON, "typical_p", "min_tokens"),
+    ),
+)
+PRESETS: Final = {preset.name: preset for preset in _ALL}
+"""Name -> preset."""
+
+
+def preset_named(name: str) -> Preset:
+    """Return the preset of that name.
+
+    Raises:
+        ConfigurationError: there is none; names those there are.
+    """
+    try:
+        return PRESETS[name]
+    except KeyError:
+        raise ConfigurationError(f"unknown preset {name!r}; choose from auto, {', '.join(PRESETS)}") from None
+
+
+def preset_of_host(url: str) -> Preset | None:
+    """Return the preset of a service known by its address: it is documented and paid for, and need not be asked."""
+    return PRESETS["openai"] if (urlsplit(url).hostname or "") == "api.openai.com" else None

@@ -1,0 +1,338 @@
+"""Finds out by asking what a server supports, and remembers it in this process and, where asked, in a JSON file."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from langchain_reasc.exceptions import ConfigurationError, ServerBusy, ServerError
+from langchain_reasc.files import write_atomically
+from langchain_reasc_openai.closed_streams import stops_when_cut_off
+from langchain_reasc_openai.identity import identify
+from langchain_reasc_openai.presets import Capabilities
+from langchain_reasc_openai.server import Answer, Server, base_url
+
+__all__ = ["probe", "remembered"]
+
+_MESSAGES: Final = [{"role": "user", "content": "Name some random words."}]
+_SEEDED_TOKENS: Final = 12
+_STREAMED_TOKENS: Final = 8  # as many as show whether a response begins with reasoning
+_K: Final = (20, 10, 5, 3, 1)
+_MANY: Final = 100
+_WRONG: Final = {"not": "a value of any parameter"}
+_SAMPLERS: Final[Mapping[str, tuple[tuple[str, ...], Any]]] = {
+    "top_k": (("top_k",), 5),
+    "min_p": (("min_p",), 0.1),
+    "typical_p": (("typical_p",), 0.9),
+    "repetition_penalty": (("repetition_penalty", "repeat_penalty"), 1.1),
+    "min_tokens": (("min_tokens",), 1),
+    "ignore_eos": (("ignore_eos",), False),
+    "bad_words": (("bad_words",), ["zzzz"]),
+}
+"""Our name -> (names that servers have for it, a value they would accept)."""
+_REASONING: Final = ("reasoning_content", "reasoning")
+"""What servers call the reasoning that their parsers take out of a response."""
+
+_known: dict[str, Capabilities] = {}
+_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+_guard = threading.Lock()
+
+
+def probe(
+    url: str,
+    *,
+    model: str | None = None,
+    api_key: SecretStr | None = None,
+    cache: str | Path | None = None,
+    refresh: bool = False,
+    headers: Mapping[str, str] | None = None,
+    timeout: float = 60.0,
+    proxy: str | None = None,
+    cut_off: bool = False,
+) -> Capabilities:
+    """Find out what a server supports by asking it, once per process (or once per file).
+
+    About 15 requests of one to a few tokens each, which the server answers in well under a second once its model is
+    loaded.
+
+    Args:
+        url: the server's base URL; ``/v1`` is added where there is no path.
+        model: which of its models; None where it has only one.
+        api_key: sent as a bearer token, and kept nowhere.
+        cache: a JSON file to look into first, and to write what was found to. It holds no key.
+        refresh: whether to ask although the answer is known.
+        headers: further HTTP headers.
+        timeout: seconds to wait for one answer; the first may have to wait until the model is loaded.
+        proxy: the URL of a proxy to ask through.
+        cut_off: whether to measure, too, if a stream that is closed stops the server, which takes some seconds and
+            makes an idle server generate up to some hundred tokens.
+
+    Raises:
+        ServerError: it cannot be reached, refuses the key, or gives no response.
+        ConfigurationError: the URL, the model or the file is wrong.
+    """
+    url = base_url(url)
+    name = _name(url, model)
+    with _guard:
+        lock = _locks[name]
+    with lock:  # who comes second waits, and finds the answer
+        if not refresh and (found := remembered(url, model=model, cache=cache)):
+            return found
+        with Server(url, api_key=api_key, headers=headers, timeout=timeout, proxy=proxy) as server:
+            found = _Questions(server, model).ask_all(cut_off=cut_off)
+        _known[name] = found
+        if cache is not None:
+            _store(Path(cache), name, found)
+        return found
+
+
+def remembered(url: str, *, model: str | None = None, cache: str | Path | None = None) -> Capabilities | None:
+    """Return what was found before; None where nobody asked yet."""
+    name = _name(base_url(url), model)
+    found = _known.get(name)
+    if found is None and cache is not None and (found := _read(Path(cache)).servers.get(name)):
+        _known[name] = found
+    return found
+
+
+def _name(url: str, model: str | None) -> str:
+    return f"{url} {model}" if model else url
+
+
+class _File(BaseModel):
+    schema_version: Literal[1] = 1
+    servers: dict[str, Capabilities] = {}
+
+
+def _read(path: Path) -> _File:
+    """Return what a file holds; one of another version, or not ours, counts as empty: it is only a memory."""
+    try:
+        return _File.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return _File()
+    except OSError as error:
+        raise ConfigurationError(f"cannot read what is known of servers from {path}: {error.strerror}") from None
+
+
+def _store(path: Path, name: str, found: Capabilities) -> None:
+    with _guard:  # or one of two writers would lose the other's entry
+        file = _read(path)
+        file.servers[name] = found
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, file.model_dump_json(indent=2) + "\n")
+        except OSError as error:
+            raise ConfigurationError(f"cannot write what is known of servers to {path}: {error.strerror}") from None
+
+
+class _Questions:
+    """The questions to one server about one of its models: each tells some fields of :class:`Capabilities`."""
+
+    def __init__(self, server: Server, model: str | None) -> None:
+        """Ask the server what it is.
+
+        Raises:
+            ServerError: it cannot be reached, or refuses the key.
+            ConfigurationError: it has several models, or none, and none was named.
+        """
+        self.server = server
+        self.identity = identify(server)
+        listed = self.identity.models
+        if model is None and not listed:
+            raise ConfigurationError(
+                f"{server.url} lists no models; name the model, or give the address of the API, which mostly ends in "
+                "/v1"
+            )
+        if model is None and len(listed) > 1:
+            raise ConfigurationError(f"the server has {len(listed)} models; name one of {', '.join(listed[:20])}")
+        self.model = listed[0] if model is None else model
+        self.limit: Literal["max_tokens", "max_completion_tokens"] = self.identity.preset.capabilities.max_tokens
+        self.notices: list[str] = []
+
+    def ask_all(self, *, cut_off: bool) -> Capabilities:
+        """Ask for all that :class:`Capabilities` holds.
+
+        Raises:
+            ServerError: it cannot be reached, refuses the key, or gives no response at all.
+            ConfigurationError: it has no model of that name.
+        """
+        self._require_response()
+        logprobs, k = self._logprobs()
+        streams = self._streams(logprobs)
+        samplers = self._samplers()
+        return Capabilities(
+            server=self.identity.preset.name,
+            version=self.identity.version,
+            models=self.identity.models,
+            n=self._n(),
+            logprobs=logprobs,
+            top_logprobs=k,
+            **streams,
+            stops_when_cut_off=self._stops(samplers) if cut_off else None,
+            seed=self._seed(),
+            samplers=samplers,
+            max_tokens=self.limit,
+            learned="probe",
+            probed_at=datetime.now(UTC),
+            notices=tuple(self.notices),
+        )
+
+    def _body(self, tokens: int = 1, **more: Any) -> dict[str, Any]:
+        return {"model": self.model, "messages": _MESSAGES, self.limit: tokens, **more}
+
+    def _chat(self, **more: Any) -> Answer:
+        return self.server.chat(self._body(**more))
+
+    def _stream(self, **more: Any) -> Answer | list[dict[str, Any]]:
+        with self.server.stream(self._body(_STREAMED_TOKENS, **more)) as events:
+            return events if isinstance(events, Answer) else list(islice(events, 4 * _STREAMED_TOKENS))
+
+    def _require_response(self) -> None:
+        """Require a response at all, under either name of the limit."""
+        first = self._chat()
+        if not first.ok and first.status == 400 and "max_" in first.message:
+            self.limit = "max_completion_tokens" if self.limit == "max_tokens" else "max_tokens"
+            first = self._chat()
+        if first.ok and first.choices:
+            return
+        listed = self.identity.models
+        if first.status == 404 and listed and self.model not in listed:
+            raise ConfigurationError(
+                f"{self.server.url} has no model {self.model!r}; it lists {', '.join(map(repr, listed[:20]))}"
+            )
+        kind = ServerBusy if first.status >= 500 else ServerError
+        raise kind(f"{self.server.url} gives no chat completion ({first.message})")
+
+    def _logprobs(self) -> tuple[bool, int | None]:
+        """Whether there are logprobs, and the most alternatives that came with a token."""
+        for asked in _K:
+            answer = self._chat(logprobs=True, top_logprobs=asked)
+            if not answer.refused:
+                break
+        else:
+            refusal, asked = answer.message, 0
+            answer = self._chat(logprobs=True)
+            if answer.refused:
+                self.notices.append(f"logprobs are refused ({refusal}): votes are counted")
+                return False, None
+        tokens, k = _count_logprobs(answer.choices)
+        if not tokens:
+            self.notices.append("logprobs are asked for and none come back: votes are counted")
+            return False, None
+        if not k:
+            self.notices.append("only the chosen token's logprob comes back: use the token_logprob signal")
+        k = min(k, asked)  # some return the chosen token beside the k likeliest
+        if k == _K[0] and (answer := self._chat(logprobs=True, top_logprobs=_MANY)).ok:
+            k = max(k, min(_count_logprobs(answer.choices)[1], _MANY))
+        return True, k
+
+    def _n(self) -> bool:
+        answer = self._chat(n=2)
+        if len(answer.choices) == 2:
+            return True
+        why = answer.message if answer.refused else f"{len(answer.choices)} came back"
+        self.notices.append(f"n=2 gives no two responses ({why}): each sample is a request of its own")
+        return False
+
+    def _streams(self, logprobs: bool) -> dict[str, bool | None]:
+        asked = {"logprobs": True, "top_logprobs": 1} if logprobs else {}
+        events = self._stream(stream_options={"include_usage": True}, **asked)
+        if isinstance(events, Answer):
+            events = self._stream(**asked)
+        if isinstance(events, Answer):
+            self.notices.append(f"no streams ({events.message}): a sample cannot be cut off")
+            return {"streamed_logprobs": False, "streamed_usage": False}
+        tokens = sum(_count_logprobs(event.get("choices"))[0] for event in events)
+        usage = any(isinstance(event.get("usage"), dict) for event in events)
+        reasoning = _reasoning_has_logprobs(events) if logprobs else None
+        if logprobs and not tokens:
+            when = "" if reasoning is None else " while the model reasons"
+            self.notices.append(f"streams carry no logprobs{when}: responses are taken whole, and cannot be cut off")
+        elif reasoning is False:
+            self.notices.append("streams carry no logprobs of the reasoning: confidence is that of the answer alone")
+        if not usage:
+            self.notices.append("streams carry no token counts: tokens are estimated from the chunks")
+        return {"streamed_logprobs": tokens > 0, "streamed_usage": usage, "reasoning_logprobs": reasoning}
+
+    def _stops(self, samplers: Mapping[str, str]) -> bool | None:
+        """Whether the server stops when a stream is closed."""
+        endless = {"ignore_eos": True} if "ignore_eos" in samplers else {}
+        stops, notice = stops_when_cut_off(self.server, self._body, endless)
+        self.notices += [notice] if notice else []
+        return stops
+
+    def _seed(self) -> bool | None:
+        """Whether a seed determines a response: the same twice, and another one with another seed."""
+        answers = [self._chat(tokens=_SEEDED_TOKENS, seed=seed, temperature=1.0) for seed in (1, 1, 2, 3)]
+        if not all(answer.ok and answer.choices for answer in answers):
+            return False
+        first, again, *others = [str(answer.choices[0].get("message")) for answer in answers]
+        if first != again:
+            self.notices.append("the same seed gives different responses")
+            return False
+        if all(other == first for other in others):
+            self.notices.append("responses with different seeds are equal: whether seeds count cannot be told")
+            return None
+        return True
+
+    def _samplers(self) -> dict[str, str]:
+        """Which parameters the server reads: found by wrong values, or right ones where it is strict.
+
+        Lenient servers ignore unknown fields; strict ones refuse them.
+        """
+        strict = self._chat(no_such_field=_WRONG).refused
+
+        def reads(name: str, right: Any) -> bool:
+            answer = self._chat(**{name: right if strict else _WRONG})
+            return answer.ok if strict else answer.refused
+
+        found = {
+            ours: next((name for name in theirs if reads(name, right)), None)
+            for ours, (theirs, right) in _SAMPLERS.items()
+        }
+        return {ours: name for ours, name in found.items() if name is not None}
+
+
+def _reasoning_has_logprobs(events: Sequence[Mapping[str, Any]]) -> bool | None:
+    """Whether the reasoning that a stream begins with has logprobs; None where it shows no reasoning."""
+    reasoned = tokens = 0
+    for event in events:
+        choice = _first(event.get("choices"))
+        delta = choice.get("delta")
+        delta = delta if isinstance(delta, dict) else {}
+        if delta.get("content"):
+            break  # the answer
+        reasoned += any(delta.get(name) for name in _REASONING)
+        tokens += _count_logprobs([choice])[0]
+    return 2 * tokens >= reasoned if reasoned else None  # a token or two may be the marks around it
+
+
+def _count_logprobs(choices: Any) -> tuple[int, int]:
+    """Return (tokens with a logprob, most alternatives of one) in the first choice, in either shape of OpenAI's."""
+    logprobs = _first(choices).get("logprobs")
+    if not isinstance(logprobs, dict):
+        return 0, 0
+    if isinstance(logprobs.get("content"), list):
+        rows = [row for row in logprobs["content"] if isinstance(row, dict) and _is_number(row.get("logprob"))]
+        count, alternatives = len(rows), [row.get("top_logprobs") for row in rows]
+    else:
+        chosen, alternatives = (
+            given if isinstance(given, list) else []
+            for given in (logprobs.get("token_logprobs"), logprobs.get("top_logprobs"))
+        )
+        count = sum(map(_is_number, chosen))
+    most = max((len(given) for given in alternatives if isinstance(given, list | dict)), default=0)
+    return count, most if count else 0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float | int) and not isinstance(value, bool)
+
+
+def _first(choices: Any) -> dict[str, Any]:
+    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}

@@ -1,1 +1,0 @@
-"""What servers support: known of their kind, or found out by asking."""

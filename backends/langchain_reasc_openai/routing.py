@@ -1,0 +1,331 @@
+"""Which server a request goes to, and what happens when it does not answer.
+
+A request goes to the server that knows its prompt, unless that one is overloaded or unwell.
+"""
+
+import asyncio
+import hashlib
+import math
+import random
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
+from typing import Final, TypeVar
+
+from langchain_core.messages import BaseMessage
+from langchain_core.rate_limiters import BaseRateLimiter
+
+from langchain_reasc.exceptions import ConfigurationError, SamplingError
+from langchain_reasc_openai.client import ServerClient
+from langchain_reasc_openai.errors import Fault, classified, fault_of, retry_after
+
+__all__ = ["Attempt", "Attempts", "Replica", "RetryPolicy", "Router", "prompt_key"]
+
+T = TypeVar("T")
+
+_LOAD_BOUND: Final = 1.25
+"""No server exceeds this times the mean load: c of Mirrokni et al. 2016, "Consistent Hashing with Bounded Loads"."""
+
+_PATIENCE: Final = 3
+"""Requests in a row that may go wrong one by one before their server counts as failed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryPolicy:
+    """How often and how patiently a request is tried again.
+
+    A request that failed on one server goes to another at once. Only where there is no other does it wait, a random
+    time up to a bound that doubles with each attempt ("full jitter"), or as long as the server asked for in
+    ``Retry-After`` and up to ``first_wait`` more, so that not all come back at the same moment.
+
+    Attributes:
+        attempts: how many tries there are in all, the first included.
+        first_wait: the bound after the first attempt, seconds.
+        longest_wait: where that bound stops growing, seconds.
+        longest_retry_after: a server that asks for more seconds than this is not waited for.
+        sideline: how long a failed server gets no requests while others are well, seconds; doubles with each failure.
+            One that is only busy (429) gets none for just as long, where it does not say how long itself.
+        longest_sideline: where that stops growing, seconds.
+
+    Raises:
+        ConfigurationError: a number is out of range.
+    """
+
+    attempts: int = 4
+    first_wait: float = 0.5
+    longest_wait: float = 8.0
+    longest_retry_after: float = 60.0
+    sideline: float = 1.0
+    longest_sideline: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.attempts, int) or self.attempts < 1:
+            raise ConfigurationError(f"attempts must be a whole number from 1, got {self.attempts!r}")
+        for name in (each.name for each in fields(self) if each.name != "attempts"):
+            value = getattr(self, name)
+            if not math.isfinite(value) or value < 0:
+                raise ConfigurationError(f"{name} must be a number of seconds from 0, got {value!r}")
+
+    def wait_after(self, attempt: int) -> float:
+        """Return the seconds to wait after an attempt, counted from 1, before the same server is asked again."""
+        return random.uniform(0, _doubled(self.first_wait, attempt, self.longest_wait))
+
+    def sideline_after(self, failures: int) -> float:
+        """Return the seconds for which a server is left alone after its ``failures``-th failure in a row."""
+        return _doubled(self.sideline, failures, self.longest_sideline)
+
+
+def _doubled(first: float, count: int, longest: float) -> float:
+    return min(first * 2.0 ** min(count - 1, 60), longest)
+
+
+@dataclass(eq=False)
+class Replica:
+    """One server, and what is known of its health. Touched by one thread only.
+
+    Attributes:
+        url: its address, without any user name or password in it.
+        client: the chat model that talks to it.
+        silence: seconds for which a stream of it may be silent; None: for ever.
+        in_flight: how many responses it is working on.
+        served: how many requests it answered to the end.
+        failed: how many requests it failed.
+        failures: how often it failed in a row; 0 for a healthy server.
+        sidelined_at: when it was last sidelined.
+        retry_at: when it is tried again; no other request goes there before, while others are well.
+        rests_until: until when it is left alone, because it asked for that, or is busy while others are not.
+        trial: the request that finds out whether it is back, after ``retry_at``.
+        last_error: what it failed with last.
+    """
+
+    url: str
+    client: ServerClient
+    silence: float | None = None
+    in_flight: int = 0
+    served: int = 0
+    failed: int = 0
+    failures: int = 0
+    sidelined_at: float = -math.inf
+    retry_at: float = -math.inf
+    rests_until: float = -math.inf
+    trial: "Attempt | None" = None
+    last_error: Exception | None = field(default=None, repr=False)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it is not sidelined."""
+        return self.retry_at == -math.inf
+
+    def takes_requests(self, now: float) -> bool:
+        """Whether it is healthy, or sidelined long enough that one request may try it."""
+        return max(self.rests_until, self.retry_at) <= now and self.trial is None
+
+
+@dataclass(eq=False)
+class Attempt:
+    """One request on one server, from here until :meth:`end`, and what it shows of the server's health.
+
+    Attributes:
+        replica: the server.
+        begun: when it began, in seconds of the router's clock.
+        responses: how many it asks for.
+    """
+
+    replica: Replica
+    begun: float
+    responses: int = 1
+
+    def __post_init__(self) -> None:
+        self.replica.in_flight += self.responses
+        if not self.replica.healthy:
+            self.replica.trial = self
+
+    def prove(self) -> None:
+        """The server answers, and so is well; a request older than its failure proves nothing."""
+        server = self.replica
+        if self.begun >= server.sidelined_at:
+            server.failures, server.retry_at, server.trial = 0, -math.inf, None
+
+    def fail(self, error: Exception, *, now: float, policy: RetryPolicy) -> None:
+        """The server failed the request; those that a crash fails together count as one failure."""
+        server, fault = self.replica, fault_of(error)
+        server.failed, server.last_error = server.failed + 1, error
+        if self.begun < server.sidelined_at or fault in (Fault.REQUEST, Fault.BUSY):
+            return
+        server.failures += 1
+        if fault is not Fault.ONCE or server.failures >= _PATIENCE:
+            refused = fault is Fault.REFUSED
+            server.sidelined_at = now
+            server.retry_at = now + (policy.longest_sideline if refused else policy.sideline_after(server.failures))
+
+    def end(self) -> None:
+        """The request is over, well or not."""
+        self.replica.in_flight -= self.responses
+        if self.replica.trial is self:
+            self.replica.trial = None
+
+
+class Router:
+    """Chooses a server for each request.
+
+    With a key, the servers are ranked by rendezvous hashing (Thaler and Ravishankar 1998): requests of one key prefer
+    the same server, whose prefix cache then holds their prompt, and when a server leaves only its own keys move. The
+    first in rank that is not overloaded is taken, which bounds every server's load. Without a key the least loaded is.
+    """
+
+    def __init__(self, replicas: Sequence[Replica], *, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """Set it up.
+
+        Args:
+            replicas: the servers.
+            burst: responses that one server works on at a time however idle the others are.
+            clock: returns seconds that never go back.
+        """
+        self.replicas, self.clock, self._burst = tuple(replicas), clock, burst
+
+    def choose(self, key: str | None, tried: Collection[Replica] = ()) -> Replica | None:
+        """The server for a request that ``tried`` failed; None while all have asked to be left alone.
+
+        Where no server is well, the one that is to be tried soonest is asked all the same.
+        """
+        well = self._well()
+        if candidates := [replica for replica in well if replica not in tried] or well:
+            return self._preferred(candidates, key)
+        awake = [replica for replica in self.replicas if replica.rests_until <= self.clock()]
+        return min(awake, key=lambda replica: replica.retry_at, default=None)
+
+    def has_other(self, tried: Collection[Replica]) -> bool:
+        """Whether a server that was not tried yet is well."""
+        return any(replica not in tried for replica in self._well())
+
+    def rest(self) -> float:
+        """Seconds until some server takes requests again, when all asked to be left alone."""
+        return max(0.0, min(replica.rests_until for replica in self.replicas) - self.clock())
+
+    def _well(self) -> list[Replica]:
+        now = self.clock()
+        return [replica for replica in self.replicas if replica.takes_requests(now)]
+
+    def _preferred(self, candidates: Sequence[Replica], key: str | None) -> Replica:
+        if key is None:
+            return min(candidates, key=lambda replica: (replica.in_flight, random.random()))
+        ranked = sorted(candidates, key=lambda replica: _rank(key, replica.url), reverse=True)
+        total = sum(replica.in_flight for replica in candidates)
+        bound = max(self._burst, math.ceil(_LOAD_BOUND * (total + 1) / len(candidates)))
+        return next((replica for replica in ranked if replica.in_flight < bound), ranked[0])
+
+
+@dataclass
+class Attempts:
+    """The tries of one request, on one server after another until it is answered or no try is left.
+
+    A server that failed it is not asked again while another is well. A try that was cancelled is no failure.
+
+    Attributes:
+        router: chooses the servers.
+        policy: how often and how patiently.
+        key: what the prompt is known by; requests with the same one go to the server whose prefix cache holds it.
+        responses: how many the request asks for: so much more its server has to do.
+        rate_limiter: asked before each try.
+        prepaid: the rate limiter was already asked for the first one.
+        may_retry: whether another try makes sense; not, where a part of the answer is out.
+    """
+
+    router: Router
+    policy: RetryPolicy
+    _: KW_ONLY
+    key: str | None = None
+    responses: int = 1
+    rate_limiter: BaseRateLimiter | None = None
+    prepaid: bool = False
+    may_retry: Callable[[], bool] = lambda: True
+    _tried: set[Replica] = field(default_factory=set, init=False)
+
+    async def run(self, call: Callable[[Attempt], Awaitable[T]], *, deadline: float | None = None) -> T:
+        """Try until ``call`` returns.
+
+        Args:
+            call: asks the server of an attempt.
+            deadline: when to give up, on the event loop's clock, which is ``time.monotonic``.
+
+        Raises:
+            SamplingError: the deadline passed, or every server asked to be left alone for too long.
+            ModelError: what the last try raised, as one of langchain-core's model errors.
+        """
+        scope, begun = asyncio.timeout_at(deadline), time.monotonic()
+        try:
+            async with scope:
+                return await self._repeated(call)
+        except Exception as error:
+            if isinstance(error, TimeoutError) and scope.expired():
+                took = f"{time.monotonic() - begun:.3g} s"
+                raise SamplingError(
+                    f"no answer before the deadline, which was after {took}; allow more time, or ask for fewer tokens"
+                ) from error
+            if (found := classified(error)) is error:
+                raise
+            raise found from error
+
+    async def _repeated(self, call: Callable[[Attempt], Awaitable[T]]) -> T:
+        for number in range(1, self.policy.attempts):
+            try:
+                return await self._once(call)
+            except Exception as error:
+                other = self.router.has_other(self._tried)
+                fault = fault_of(error)
+                if not (self.may_retry() and (fault.may_pass or (fault is Fault.REFUSED and other))):
+                    raise
+            if not other:
+                await asyncio.sleep(self.policy.wait_after(number))
+        return await self._once(call)
+
+    async def _once(self, call: Callable[[Attempt], Awaitable[T]]) -> T:
+        if self.rate_limiter is not None and not self.prepaid:
+            await self.rate_limiter.aacquire()
+        self.prepaid = False
+        attempt = Attempt(await self._replica(), self.router.clock(), self.responses)
+        try:
+            answer = await call(attempt)
+        except Exception as error:
+            self._note_failure(attempt, error)
+            raise
+        finally:
+            attempt.end()
+        attempt.prove()
+        attempt.replica.served += 1
+        return answer
+
+    async def _replica(self) -> Replica:
+        while (replica := self.router.choose(self.key, self._tried)) is None:
+            seconds, longest = self.router.rest(), self.policy.longest_retry_after
+            if seconds > longest:
+                replicas = self.router.replicas
+                raise SamplingError(
+                    f"no server takes requests for the next {seconds:.0f} s, more than longest_retry_after="
+                    f"{longest:g} s; the servers: {', '.join(replica.url for replica in replicas)}",
+                    [replica.last_error for replica in replicas if replica.last_error is not None],
+                )
+            await asyncio.sleep(seconds + random.uniform(0, self.policy.first_wait))  # not all at the same moment
+        self._tried.add(replica)
+        return replica
+
+    def _note_failure(self, attempt: Attempt, error: Exception) -> None:
+        now, fault = self.router.clock(), fault_of(error)
+        attempt.fail(error, now=now, policy=self.policy)
+        seconds = retry_after(error)
+        if seconds is None and fault is Fault.BUSY and self.router.has_other(self._tried):
+            seconds = self.policy.sideline  # else it draws the requests of all: refusing is quick, and its load low
+        if seconds is not None and fault.may_pass:
+            attempt.replica.rests_until = max(attempt.replica.rests_until, now + seconds)
+
+
+def prompt_key(messages: Sequence[BaseMessage]) -> str:
+    """A hash of the prompt, the same in every process."""
+    digest = hashlib.blake2b(digest_size=16)
+    for message in messages:
+        digest.update(message.model_dump_json(include={"type", "content"}).encode())
+    return digest.hexdigest()
+
+
+def _rank(key: str, url: str) -> bytes:
+    return hashlib.blake2b(f"{key} {url}".encode(), digest_size=8).digest()

@@ -1,1 +1,0 @@
-"""Which server answers a request, and what happens when it does not."""

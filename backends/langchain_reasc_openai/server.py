@@ -1,0 +1,215 @@
+"""Asking a server small questions over HTTP, before any sample is drawn: its address, and its answers."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx
+from langchain_reasc_backend.closing import Closing
+from pydantic import SecretStr
+
+from langchain_reasc.exceptions import (
+    ConfigurationError,
+    ServerBusy,
+    ServerError,
+    ServerRefused,
+    ServerUnreachable,
+)
+from langchain_reasc.untrusted import parse_json
+
+__all__ = ["Answer", "Server", "base_url", "base_urls"]
+
+_SHOWN = 300  # characters of a server's own message
+_LARGEST: Final = 10_000_000  # bytes of an answer, unpacked
+_BUSY = (408, 429, 502, 503, 504)
+
+
+def base_url(given: str) -> str:
+    """Return the address of the API: without a slash at the end, and with ``/v1`` where no path was given.
+
+    Raises:
+        ConfigurationError: it is no http(s) address, or holds a password or a query.
+    """
+    url = given.strip().rstrip("/")
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationError(f"a base URL looks like http://localhost:8000/v1, got {_without_secrets(given)!r}")
+    if parts.username or parts.password:
+        raise ConfigurationError(
+            f"the base URL {_without_secrets(given)!r} holds a user name or password, which would be shown; "
+            "give a key as api_key"
+        )
+    if parts.query or parts.fragment:
+        raise ConfigurationError(
+            f"the base URL {_without_secrets(given)!r} ends in a query or fragment; put a query into default_query"
+        )
+    return url if parts.path else f"{url}/v1"
+
+
+def base_urls(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return one or several addresses, each once.
+
+    Raises:
+        ConfigurationError: there is none, or one is wrong.
+    """
+    urls = tuple(dict.fromkeys(base_url(one) for one in ([given] if isinstance(given, str) else given)))
+    if not urls:
+        raise ConfigurationError("base_url is an empty list; give the address of at least one server")
+    return urls
+
+
+def _without_secrets(given: str) -> str:
+    """Return an address as it may be shown: without user name, password and query, where secrets can be."""
+    scheme, mark, rest = given.rpartition("://")
+    return (scheme + mark + rest.rpartition("@")[2]).partition("?")[0].rstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server said: the status, its headers, the JSON of the body (None where it is no JSON), and its text."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: Any
+    text: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the request was accepted."""
+        return self.status == 200 and isinstance(self.body, dict) and "error" not in self.body
+
+    @property
+    def refused(self) -> bool:
+        """Whether the request itself was found wrong."""
+        return self.status in (400, 404, 405, 422, 501) or (self.status == 500 and not self.ok)
+
+    @property
+    def message(self) -> str:
+        """The server's own words, shortened."""
+        error = self.body.get("error", self.body) if isinstance(self.body, dict) else None
+        text = error.get("message") or error.get("detail") if isinstance(error, dict) else error
+        return f"HTTP {self.status}" + (f": {' '.join(str(text).split())[:_SHOWN]}" if text else "")
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """Return the objects in a list of the body; none where there is no such list."""
+        rows = self.body.get(name) if isinstance(self.body, dict) else None
+        return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+    @property
+    def choices(self) -> list[dict[str, Any]]:
+        """The responses in it."""
+        return self.rows("choices")
+
+
+class Server(Closing):
+    """A server that is asked.
+
+    Raises:
+        ServerError: by all methods, when it cannot be reached, answers too late, or refuses the key.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: SecretStr | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 30.0,
+        proxy: str | None = None,
+    ) -> None:
+        self.url, self._key, self._timeout = url, api_key, timeout
+        key = {"Authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
+        self._client = httpx.Client(
+            headers={**key, **(headers or {})}, timeout=timeout, proxy=proxy, follow_redirects=False
+        )
+
+    def get(self, path: str) -> Answer:
+        """GET a path below the base URL."""
+        return self._ask("GET", self.url + path, self._timeout)
+
+    def get_native(self, path: str) -> Answer:
+        """GET a path of the server's native API, which lies beside ``/v1``."""
+        return self._ask("GET", self.url.removesuffix("/v1") + path, self._timeout)
+
+    def chat(self, body: Mapping[str, Any], *, timeout: float | None = None) -> Answer:
+        """Request a response, and wait for it as long as for any, or for ``timeout`` seconds."""
+        limit = self._timeout if timeout is None else timeout
+        return self._ask("POST", f"{self.url}/chat/completions", limit, json=body)
+
+    @contextmanager
+    def stream(self, body: Mapping[str, Any]) -> Iterator[Answer | Iterator[dict[str, Any]]]:
+        """Request a stream: its events, until it is left and so closed; or the answer where the server refuses."""
+        body = {**body, "stream": True}
+        with self._errors(), self._client.stream("POST", f"{self.url}/chat/completions", json=body) as response:
+            if response.status_code == 200:
+                yield _events(response.iter_lines())
+            else:
+                yield self._checked(response, self._timeout)
+
+    def close(self) -> None:
+        """Drop the connections."""
+        self._client.close()
+
+    def _ask(self, method: str, address: str, seconds: float, **options: Any) -> Answer:
+        with self._errors(), self._client.stream(method, address, timeout=seconds, **options) as response:
+            return self._checked(response, seconds)
+
+    def _checked(self, response: httpx.Response, seconds: float) -> Answer:
+        text = _read(response, seconds)
+        if self._key is not None:  # a server may quote it in its answer
+            text = text.replace(self._key.get_secret_value(), "***")
+        try:
+            body = parse_json(text)
+        except ValueError:
+            body = None
+        answer = Answer(response.status_code, response.headers, body, text)
+        if answer.status == 401 or (answer.status == 403 and "logprob" not in answer.message.lower()):
+            given = "refuses the key" if "Authorization" in self._client.headers else "asks for a key (api_key=...)"
+            raise ServerRefused(f"{self.url} {given}: {answer.message}")
+        if answer.status in _BUSY and response.request.method == "POST":  # says nothing of what it supports
+            raise ServerBusy(f"{self.url} is busy ({answer.message})")
+        if 300 <= answer.status < 400:
+            raise ServerError(f"{self.url} redirects to {response.headers.get('location')!r}; give that address")
+        return answer
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn what httpx raises into this library's error, in a line."""
+        try:
+            yield
+        except httpx.TimeoutException:
+            raise ServerBusy(f"{self.url} does not answer in time") from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raised = ServerUnreachable if isinstance(error, httpx.TransportError) else ServerError
+            raise raised(f"no server at {self.url} ({error or type(error).__name__}); is it running?") from None
+
+
+def _read(response: httpx.Response, seconds: float) -> str:
+    """Return the text of an answer; httpx limits the silence between two bytes of it alone.
+
+    Raises:
+        httpx.ReadTimeout: it takes longer than it may.
+        httpx.DecodingError: it is larger than any answer to a small question.
+    """
+    ends, body = time.monotonic() + seconds, bytearray()
+    for part in response.iter_bytes():
+        body += part
+        if len(body) > _LARGEST:
+            raise httpx.DecodingError(f"an answer of more than {_LARGEST:,} bytes")
+        if time.monotonic() > ends:
+            raise httpx.ReadTimeout("the answer does not end in time")
+    return body.decode(response.encoding or "utf-8", "replace")
+
+
+def _events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
+        if data == "[DONE]":
+            return
+        with suppress(ValueError):
+            event = parse_json(data)
+            if isinstance(event, dict):
+                yield event

@@ -1,0 +1,171 @@
+"""Models over loopback servers that behave as a script says, and one set of names for their sync and async methods."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_reasc_openai import ChatOpenAICompatible, RetryPolicy
+from servers import fake_server
+from servers.exchange import Exchange
+from servers.exchange import refuses as refuses
+
+from backends.llama_cpp import faces
+from langchain_reasc.models.contract import FailedSample
+
+PROMPT = [HumanMessage("How much is 17 + 25?")]
+FAST = RetryPolicy(first_wait=0.01, longest_wait=0.02, sideline=0.05)
+Ended = tuple[int, AIMessage | FailedSample]
+
+
+def model_at(*urls: str, **fields: Any) -> ChatOpenAICompatible:
+    given: dict[str, Any] = {"logprobs": True, "top_logprobs": 2, "timeout": 10.0, "retry": FAST, **fields}
+    return ChatOpenAICompatible(base_url=urls, model="loopback", api_key="sk-loopback", preset="vllm", **given)
+
+
+@contextmanager
+def pool_of(*urls: str, **fields: Any) -> Iterator[ChatOpenAICompatible]:
+    """A model over servers that is left with nothing in flight."""
+    with model_at(*urls, **fields) as model:
+        yield model
+        assert eventually(lambda: not any(status.in_flight for status in model.status()))
+
+
+PROMPTS = [f"question {at}" for at in range(24)]
+"""So many that each of two servers gets some: which gets which depends on the ports."""
+
+
+@contextmanager
+def serving(step: Any) -> Iterator[str]:
+    """A server whose every request is answered by a step; gives its base URL."""
+    with fake_server.serving(step) as served:
+        yield served.url
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
+    """Whether the condition comes true in time."""
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.002)
+    return True
+
+
+class Script:
+    """Answers request i with step i (the last one again and again), and keeps the requests."""
+
+    def __init__(self, *steps: Any) -> None:
+        self.steps, self.requests, self.times = steps, [], []
+        self.open, self.lock = 0, threading.Lock()
+
+    async def __call__(self, exchange: Exchange) -> None:
+        step = self.steps[min(len(self.requests), len(self.steps) - 1)]
+        self.requests.append(exchange.body)
+        self.times.append(time.monotonic())
+        self.open += 1
+        try:
+            await step(exchange)
+        finally:
+            self.open -= 1
+
+
+def says(text: str) -> Any:
+    async def step(exchange: Exchange) -> None:
+        await exchange.say(text)
+
+    return step
+
+
+def cut_after(words: int) -> Any:
+    """Ends the response after some words; with 0, after the head."""
+
+    async def step(exchange: Exchange) -> None:
+        await exchange.begin()
+        for _ in range(words):
+            await exchange.token("half ")
+
+    return step
+
+
+async def hangs(exchange: Exchange) -> None:
+    await exchange.begin()
+    await exchange.hang()
+
+
+silent = Exchange.hang
+
+
+async def endless(exchange: Exchange) -> None:
+    while not exchange.gone.is_set():
+        await exchange.token("on ")
+        await asyncio.sleep(0.002)
+
+
+class SyncFace(faces.SyncFace):
+    def stream(self, model: Any, given: Any = PROMPT, **options: Any) -> list[AIMessageChunk]:
+        return super().stream(model, given, **options)
+
+    def solve(self, reasc: Any, given: Any) -> Any:
+        return reasc.solve(given)
+
+    def sample(  # type: ignore[override]
+        self, model: Any, given: Any = PROMPT, *, then: Callable[[Any, Ended], None] | None = None, **options: Any
+    ) -> list[Ended]:
+        ended = []
+        with model.sample(given, **options) as stream:
+            for pair in stream:
+                ended.append(pair)
+                if then:
+                    then(stream, pair)
+        return ended
+
+    def cancelled_when(self, model: Any, condition: Callable[[], bool], **options: Any) -> list[Ended]:
+        with model.sample(PROMPT, **options) as stream:
+            assert eventually(condition)
+            stream.cancel()
+            return list(stream)
+
+
+class AsyncFace(faces.AsyncFace):
+    def stream(self, model: Any, given: Any = PROMPT, **options: Any) -> list[AIMessageChunk]:
+        return super().stream(model, given, **options)
+
+    def solve(self, reasc: Any, given: Any) -> Any:
+        return asyncio.run(reasc.asolve(given))
+
+    def sample(  # type: ignore[override]
+        self, model: Any, given: Any = PROMPT, *, then: Callable[[Any, Ended], None] | None = None, **options: Any
+    ) -> list[Ended]:
+        async def main() -> list[Ended]:
+            ended = []
+            async with model.asample(given, **options) as stream:
+                async for pair in stream:
+                    ended.append(pair)
+                    if then:
+                        then(stream, pair)
+            return ended
+
+        return asyncio.run(main())
+
+    def cancelled_when(self, model: Any, condition: Callable[[], bool], **options: Any) -> list[Ended]:
+        async def main() -> list[Ended]:
+            async with model.asample(PROMPT, **options) as stream:
+                first = asyncio.ensure_future(anext(stream, None))
+                await asyncio.sleep(0)
+                assert await asyncio.to_thread(eventually, condition)
+                stream.cancel()
+                head = await first
+                return ([head] if head else []) + [pair async for pair in stream]
+
+        return asyncio.run(main())
+
+
+Face = SyncFace | AsyncFace
+
+
+def text_of(chunks: Sequence[AIMessageChunk]) -> str:
+    return "".join(chunk.text for chunk in chunks)

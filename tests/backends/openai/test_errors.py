@@ -1,0 +1,201 @@
+"""What an error of a server means: to LangChain's retries, and for another try here."""
+
+import email.utils
+import json
+import pickle
+import ssl
+import time
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from langchain_core import exceptions as core
+from langchain_reasc_openai import RetryPolicy
+from langchain_reasc_openai.errors import Fault, classified, fault_of, retry_after
+from pydantic import TypeAdapter, ValidationError
+
+from backends.openai.conftest import model_of
+from backends.openai.fake_server import Fake, serving, vllm
+from backends.openai.loopback import Face
+from langchain_reasc import ReASCRunnable
+from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, SamplingError, ServerError
+
+REQUEST = httpx.Request("POST", "http://server/v1/chat/completions", headers={"authorization": "Bearer sk-secret"})
+
+
+def status(
+    code: int, kind: type[openai.APIStatusError] = openai.APIStatusError, **headers: str
+) -> openai.APIStatusError:
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    return kind(f"no: {code}", response=httpx.Response(code, headers=given, request=REQUEST), body={"detail": "no"})
+
+
+def tls(cause: ssl.SSLError) -> Exception:
+    error = openai.APIConnectionError(request=REQUEST)
+    error.__cause__ = httpx.ConnectError("handshake")
+    error.__cause__.__context__ = cause
+    return error
+
+
+ERRORS = [
+    (status(400), Fault.REQUEST, core.ModelInvalidRequestError),
+    (status(401), Fault.REFUSED, core.ModelAuthenticationError),
+    (status(403), Fault.REFUSED, core.ModelPermissionDeniedError),
+    (status(404), Fault.REFUSED, core.ModelNotFoundError),
+    (status(408), Fault.ONCE, core.ModelTimeoutError),
+    (status(409, openai.ConflictError), Fault.ONCE, core.ModelAPIError),
+    (status(413), Fault.REQUEST, core.ModelInvalidRequestError),
+    (status(422, openai.UnprocessableEntityError), Fault.REQUEST, core.ModelInvalidRequestError),
+    (status(425), Fault.BUSY, core.ModelRateLimitError),
+    (status(429, openai.RateLimitError), Fault.BUSY, core.ModelRateLimitError),
+    (status(500, openai.InternalServerError), Fault.ONCE, core.ModelAPIError),
+    (status(501), Fault.ONCE, core.ModelAPIError),
+    (status(502), Fault.DOWN, core.ModelAPIError),
+    (status(503, openai.InternalServerError), Fault.DOWN, core.ModelAPIError),
+    (status(504), Fault.DOWN, core.ModelAPIError),
+    (openai.APIError("overloaded", REQUEST, body={"code": 503}), Fault.DOWN, core.ModelAPIError),
+    (openai.APIError("bad grammar", REQUEST, body={"code": 400}), Fault.REQUEST, core.ModelInvalidRequestError),
+    (openai.APIError("out of memory", REQUEST, body={"code": "cuda"}), Fault.ONCE, core.ModelAPIError),
+    (openai.APIConnectionError(request=REQUEST), Fault.DOWN, core.ModelConnectionError),
+    (openai.APITimeoutError(REQUEST), Fault.DOWN, core.ModelTimeoutError),
+    (tls(ssl.SSLCertVerificationError("self-signed")), Fault.REFUSED, core.ModelPermissionDeniedError),
+    (tls(ssl.SSLError("wrong version number")), Fault.REFUSED, core.ModelPermissionDeniedError),
+    (tls(ssl.SSLEOFError("the server went away")), Fault.DOWN, core.ModelConnectionError),
+    (tls(ssl.SSLWantReadError("no answer to the handshake yet")), Fault.DOWN, core.ModelConnectionError),
+    (TimeoutError("silent for 5 s"), Fault.DOWN, core.ModelTimeoutError),
+    (ConnectionResetError(104, "reset by peer"), Fault.DOWN, core.ModelConnectionError),
+    (httpx.RemoteProtocolError("cut", request=REQUEST), Fault.DOWN, core.ModelConnectionError),
+    (json.JSONDecodeError("no JSON", "{", 1), Fault.ONCE, core.ModelAPIError),
+    (KeyError("choices"), Fault.REQUEST, core.ModelInvalidRequestError),
+]
+
+
+@pytest.mark.parametrize(("error", "fault", "kind"), ERRORS, ids=lambda value: repr(value)[:40])
+def test_an_error_keeps_its_class_and_gets_a_kind(error: Exception, fault: Fault, kind: type[core.ModelError]) -> None:
+    assert fault_of(error) is fault
+    found: Any = classified(error)
+    retryable = fault in (Fault.BUSY, Fault.ONCE, Fault.DOWN)
+    assert isinstance(found, type(error)) and isinstance(found, kind) and found.is_retryable is retryable
+    assert (type(found).__name__, str(found), found.args) == (type(error).__name__, str(error), error.args)
+    for name, value in vars(error).items():
+        assert getattr(found, name) is value
+    assert type(classified(error)) is type(found)
+    dumped = pickle.dumps(found)
+    again = pickle.loads(dumped)
+    assert b"sk-secret" not in dumped
+    assert type(again) is type(found) and str(again) == str(error) and again.is_retryable is retryable
+
+
+@pytest.mark.parametrize("error", [SamplingError("cut"), ServerError("HTTP 400"), ModelClosedError("closed")], ids=repr)
+def test_ours_stay_as_they_are(error: Exception) -> None:
+    before = error.is_retryable  # type: ignore[attr-defined]
+    assert classified(error) is error and error.is_retryable is before  # type: ignore[attr-defined]
+
+
+def test_an_error_that_has_a_kind_stays_but_for_what_we_know_better() -> None:
+    class Classified(openai.InternalServerError, core.ModelAPIError):
+        pass
+
+    error = Classified("no", response=httpx.Response(501, request=REQUEST), body=None)
+    assert classified(error) is error and error.is_retryable
+
+
+def test_an_error_that_nothing_can_be_derived_from_keeps_its_name_and_words() -> None:
+    with pytest.raises(ValidationError) as raised:
+        TypeAdapter(int).validate_python("x")
+    found = classified(raised.value)
+    assert isinstance(found, core.ModelInvalidRequestError) and not found.is_retryable
+    again = pickle.loads(pickle.dumps(found))
+    assert type(again) is type(found) and type(found).__name__ == "ValidationError"
+    assert str(again) == str(found) == str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "retryable"),
+    [
+        (400, core.ModelInvalidRequestError, False),
+        (401, core.ModelAuthenticationError, False),
+        (403, core.ModelPermissionDeniedError, False),
+        (404, core.ModelNotFoundError, False),
+        (422, core.ModelInvalidRequestError, False),
+        (429, core.ModelRateLimitError, True),
+        (500, core.ModelAPIError, True),
+    ],
+)
+def test_calls_raise_them(face: Face, code: int, kind: type[core.ModelError], retryable: bool) -> None:
+    with serving(vllm(status=code)) as fake, model_of(fake, max_retries=0) as model:
+        for call in (face.invoke, face.stream):
+            with pytest.raises(openai.APIStatusError) as raised:
+                call(model, "How much is 2 + 2?")
+            assert isinstance(raised.value, kind) and raised.value.is_retryable is retryable
+        [(_, failed)] = face.sample(model, "How much is 2 + 2?", n=1)
+        assert isinstance(failed.error, kind) and failed.error.is_retryable is retryable
+
+
+@pytest.mark.parametrize(("code", "retryable"), [(401, False), (422, False), (429, True), (503, True)])
+def test_a_run_whose_samples_all_fail_is_as_hopeful_as_they_are(face: Face, code: int, retryable: bool) -> None:
+    with serving(vllm(status=code)) as fake, model_of(fake, max_retries=0) as model:
+        reasc = ReASCRunnable(model=model)
+        with pytest.raises(SamplingError) as raised:
+            face.solve(reasc, "How much is 2 + 2?")
+    assert raised.value.is_retryable is retryable
+
+
+def test_nobody_there_may_pass_and_a_refused_key_will_not(face: Face) -> None:
+    with serving(vllm(key="right")) as fake:
+        model = model_of(fake, preset="auto", api_key="wrong")
+        with model, pytest.raises(ServerError, match="refuses the key") as refused:
+            face.invoke(model, "q")
+    with model_of(fake, preset="auto") as model, pytest.raises(ServerError, match="no server at") as gone:
+        face.invoke(model, "q")
+    assert isinstance(refused.value, core.ModelAuthenticationError) and not refused.value.is_retryable
+    assert isinstance(gone.value, core.ModelConnectionError) and gone.value.is_retryable
+
+
+def test_servers_of_which_one_may_answer_later_are_worth_another_attempt(face: Face, gone: Fake) -> None:
+    with serving(vllm(key="right")) as refusing:
+        model = model_of(refusing, base_url=[refusing.url, gone.url], preset="auto", api_key="wrong")
+        with model, pytest.raises(ServerError, match=r"refuses the key.*; no server at") as raised:
+            face.invoke(model, "q")
+    assert raised.value.is_retryable
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry_after": "7"}, 7),
+        ({"retry_after": "0.25"}, 0.25),
+        ({"retry_after_ms": "1500", "retry_after": "9"}, 1.5),
+        ({"retry_after": "-3"}, 0),
+        ({"retry_after": "soon"}, None),
+        ({"retry_after": "nan"}, None),
+        ({"retry_after": "Wed, 99 Foo 2026 00:00:00 GMT"}, None),
+        ({}, None),
+    ],
+)
+def test_how_long_the_server_asks_to_be_left_alone(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(status(429, **headers)) == seconds
+
+
+def test_retry_after_may_be_a_date() -> None:
+    assert retry_after(status(429, retry_after=email.utils.formatdate(time.time() + 30, usegmt=True))) == pytest.approx(
+        30, abs=2
+    )
+    assert retry_after(status(429, retry_after="Wed, 21 Oct 2015 07:28:00 GMT")) == 0
+
+
+def test_the_waits_double_up_to_a_bound_and_are_random() -> None:
+    policy = RetryPolicy(first_wait=1, longest_wait=4)
+    drawn = []
+    for attempt in (1, 2, 3, 4, 5):
+        waits = [policy.wait_after(attempt) for _ in range(300)]
+        assert min(waits) < 0.2 * max(waits)
+        drawn.append(max(waits))
+    assert drawn == pytest.approx([1, 2, 4, 4, 4], rel=0.1)
+
+
+@pytest.mark.parametrize("wrong", [{"attempts": 0}, {"attempts": 1.5}, {"first_wait": -1}, {"sideline": float("nan")}])
+def test_a_wrong_policy_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        RetryPolicy(**wrong)

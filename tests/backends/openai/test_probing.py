@@ -1,0 +1,652 @@
+"""What a server supports is found out by asking it, once; what a preset promises; and `reasc probe`."""
+
+import asyncio
+import gzip
+import json
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_reasc_openai import PRESETS, Capabilities, ChatOpenAICompatible, RetryPolicy, probe
+from pydantic import SecretStr
+from servers import fake_server
+from servers.exchange import Answer, Exchange
+from typer.testing import CliRunner, Result
+
+from backends.openai.conftest import forget, model_of
+from backends.openai.fake_server import Fake, llama_server, lm_studio, ollama, serving, sglang, vllm
+from backends.openai.loopback import Face
+from langchain_reasc import ReASCRunnable
+from langchain_reasc.cli import app, console
+from langchain_reasc.exceptions import ConfigurationError, SampleTimeout, ServerError
+from langchain_reasc.models.prepared import PreparedModel
+
+
+def found(fake: Fake, **options: Any) -> Capabilities:
+    with serving(fake):
+        return probe(fake.url, **options)
+
+
+def test_a_complete_server() -> None:
+    caps = found(vllm())
+    assert caps.model_dump(exclude={"probed_at"}) == {
+        "server": "vllm",
+        "version": "0.11.0",
+        "models": ("tiny",),
+        "n": True,
+        "logprobs": True,
+        "top_logprobs": 20,
+        "streamed_logprobs": True,
+        "streamed_usage": True,
+        "reasoning_logprobs": None,
+        "stops_when_cut_off": None,
+        "seed": True,
+        "samplers": {name: name for name in ("top_k", "min_p", "repetition_penalty", "min_tokens", "ignore_eos")},
+        "max_tokens": "max_completion_tokens",
+        "learned": "probe",
+        "notices": (),
+    }
+    assert caps.probed_at is not None
+
+
+@pytest.mark.parametrize(
+    ("granted", "cap"),
+    [
+        *(({"k": k}, cap) for k, cap in [(5, 5), (1, 1), (7, 5), (19, 10), (20, 20)]),
+        ({"k": 50, "refuses_k": False}, 50),
+        pytest.param({"k": 3, "refuses_k": False}, 3, id="one that clips what it returns"),
+        pytest.param({"extra": 1}, 20, id="the chosen token beside the k likeliest is not counted"),
+        pytest.param({"extra": 1, "k": 5}, 5, id="nor beside fewer"),
+    ],
+)
+def test_the_cap_on_alternatives_is_what_comes_back(granted: dict[str, Any], cap: int) -> None:
+    assert found(vllm(**granted)).top_logprobs == cap
+
+
+@pytest.mark.parametrize(
+    ("gap", "capability", "notice"),
+    [
+        ({"k": None}, "logprobs", "none come back"),
+        ({"n": False}, "n", "n=2 gives no two responses (1 came back)"),
+        ({"streams": False}, "streamed_usage", "no streams"),
+        ({"streams_logprobs": False}, "streamed_logprobs", "streams carry no logprobs"),
+        ({"streams_usage": False}, "streamed_usage", "no token counts"),
+        ({"seed": "ignored"}, "seed", "the same seed gives different responses"),
+    ],
+)
+def test_what_is_missing_is_found_and_said(gap: dict[str, Any], capability: str, notice: str) -> None:
+    caps = found(vllm(**gap))
+    assert getattr(caps, capability) is False
+    assert any(notice in said for said in caps.notices), caps.notices
+
+
+async def silent(exchange: Exchange) -> None:
+    await exchange.hang()
+
+
+async def dripping(exchange: Exchange) -> None:
+    """An answer that never ends, with no long silence in it."""
+    await exchange.begin("application/json")
+    while True:
+        await exchange.write(" ")
+        await asyncio.sleep(0.05)
+
+
+async def unpacking(exchange: Exchange) -> None:
+    """A gigabyte of blanks, packed."""
+    packed = gzip.compress(bytes(2**24))
+    await exchange.write(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n"
+    )
+    for _ in range(64):
+        exchange.writer.write(packed)
+        await exchange.writer.drain()
+
+
+@pytest.mark.parametrize(
+    ("answer", "seconds", "why"),
+    [
+        (silent, 0.5, "does not answer in time"),
+        (dripping, 0.5, "does not answer in time"),
+        (unpacking, 60, "more than 10,000,000"),
+    ],
+)
+def test_a_probe_reads_no_answer_that_takes_too_long_or_is_too_large(answer: Answer, seconds: float, why: str) -> None:
+    begun = time.monotonic()
+    with fake_server.serving(answer, get=answer) as served, pytest.raises(ServerError, match=why):
+        probe(served.url, timeout=seconds)
+    assert time.monotonic() - begun < 20
+
+
+@pytest.mark.parametrize("ask", [ReASCRunnable.invoke, lambda *args: asyncio.run(ReASCRunnable.ainvoke(*args))])
+@pytest.mark.parametrize("limits", [{"timeout": 0.5}, {"sample_timeout": 0.5}])
+def test_a_question_waits_for_no_probe_longer_than_it_may(ask: Any, limits: dict[str, float]) -> None:
+    begun = time.monotonic()
+    with fake_server.serving(silent, get=silent) as served, pytest.raises(SampleTimeout):
+        ask(ReASCRunnable(model=ChatOpenAICompatible(base_url=served.url, model="m"), **limits), "q")
+    assert time.monotonic() - begun < 10
+
+
+def test_a_probe_waits_no_longer_than_a_request_of_the_model_may() -> None:
+    begun = time.monotonic()
+    with fake_server.serving(silent, get=silent) as served, pytest.raises(ServerError, match="in time"):
+        ChatOpenAICompatible(base_url=served.url, model="m", timeout=0.5).capabilities()
+    assert time.monotonic() - begun < 10
+
+
+@dataclass
+class Thinking(Fake):
+    """A server whose reasoning parser takes the first words out of the content, and may lose the logprobs of some."""
+
+    answers_after: int = 0
+    loses_logprobs: int = 0
+    key_of_reasoning: str = "reasoning_content"
+
+    def events(self, request: dict[str, Any], at: int = 0) -> Any:
+        for place, event in enumerate(super().events(request, at)):
+            choice = event["choices"][0] if event["choices"] else {}
+            if place < self.answers_after and choice.get("delta"):
+                choice["delta"] = {self.key_of_reasoning: choice["delta"]["content"]}
+                choice["logprobs"] = None if place < self.loses_logprobs else choice["logprobs"]
+            yield event
+
+
+@pytest.mark.parametrize(
+    ("answers_after", "loses_logprobs", "reasoning", "streamed", "notice"),
+    [
+        (2, 0, True, True, None),
+        (3, 1, True, True, None),  # of a mark that is not shown
+        (2, 2, False, True, "no logprobs of the reasoning: confidence is that of the answer alone"),
+        (9, 0, True, True, None),
+        (9, 9, False, False, "no logprobs while the model reasons: responses are taken whole"),
+        (0, 9, None, True, None),
+    ],
+)
+def test_whether_logprobs_survive_a_reasoning_parser(
+    answers_after: int, loses_logprobs: int, reasoning: bool | None, streamed: bool, notice: str | None
+) -> None:
+    for key in ("reasoning_content", "reasoning"):
+        caps = found(Thinking(answers_after=answers_after, loses_logprobs=loses_logprobs, key_of_reasoning=key))
+        assert (caps.reasoning_logprobs, caps.streamed_logprobs) == (reasoning, streamed)
+        assert [notice in said for said in caps.notices] == [True] if notice else not caps.notices
+
+
+def test_a_file_of_before_has_less_in_it(tmp_path: Path) -> None:
+    cache = tmp_path / "servers.json"
+    with serving(vllm()) as fake:
+        probe(fake.url, cache=cache)
+    data = json.loads(cache.read_text())
+    del data["servers"][fake.url]["stops_when_cut_off"], data["servers"][fake.url]["reasoning_logprobs"]
+    cache.write_text(json.dumps(data))
+    forget()
+    known = probe(fake.url, cache=cache)  # the server is gone
+    assert (known.stops_when_cut_off, known.reasoning_logprobs, known.n) == (None, None, True)
+
+
+def test_only_the_chosen_tokens_logprob() -> None:
+    caps = found(vllm(k=0, refuses_k=False))
+    assert caps.logprobs is True and caps.top_logprobs == 0
+    assert any("token_logprob signal" in said for said in caps.notices)
+
+
+def test_a_model_that_always_says_the_same_tells_nothing_of_seeds() -> None:
+    assert found(vllm(seed="none")).seed is None
+
+
+def test_parameters_are_found_under_the_servers_own_names() -> None:
+    assert found(llama_server()).samplers["repetition_penalty"] == "repeat_penalty"
+    assert found(ollama()).samplers == {}
+
+
+def test_a_strict_server_is_asked_with_values_it_would_take() -> None:
+    caps = found(vllm(strict=True, takes=("top_k", "repetition_penalty")))
+    assert caps.samplers == {"top_k": "top_k", "repetition_penalty": "repetition_penalty"}
+
+
+@pytest.mark.parametrize("limit", ["max_tokens", "max_completion_tokens"])
+def test_the_name_of_the_token_limit_is_found(limit: str) -> None:
+    assert found(vllm(strict=True, limit=limit)).max_tokens == limit
+    assert found(ollama(strict=True)).max_tokens == "max_tokens"
+
+
+def test_probing_costs_few_tokens(fake: Fake) -> None:
+    probe(fake.url)
+    limits = [request.get("max_tokens") or request.get("max_completion_tokens") for request in fake.requests]
+    assert len(limits) <= 20 and sum(limits) <= 80
+
+
+def test_a_server_is_asked_once_per_process(fake: Fake) -> None:
+    first = probe(fake.url)
+    asked = len(fake.requests)
+    assert probe(fake.url) is first and len(fake.requests) == asked
+    assert probe(fake.url, refresh=True) is not first and len(fake.requests) == 2 * asked
+
+
+def test_many_threads_ask_once_between_them(fake: Fake) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(probe, [fake.url] * 8))
+    assert len([request for request in fake.requests if request.get("n") == 2]) == 1
+
+
+def test_what_was_found_is_remembered_in_a_file(tmp_path: Path) -> None:
+    cache = tmp_path / "deep" / "servers.json"
+    with serving(vllm(key="hush-hush")) as fake:
+        first = probe(fake.url, cache=cache, api_key=SecretStr("hush-hush"))
+    forget()
+    assert probe(fake.url, cache=cache) == first  # the server is gone
+    with pytest.raises(ServerError, match="no server at"):
+        probe(fake.url, model="another", cache=cache)
+    assert "hush" not in cache.read_text()
+    assert [file.name for file in cache.parent.iterdir()] == ["servers.json"]
+
+
+def test_a_file_keeps_the_entries_of_other_servers(tmp_path: Path) -> None:
+    cache = tmp_path / "servers.json"
+    with serving(vllm()) as one, serving(ollama(models=("a", "b"))) as other:
+        probe(one.url, cache=cache)
+        probe(other.url, model="b", cache=cache)
+    assert set(json.loads(cache.read_text())["servers"]) == {one.url, f"{other.url} b"}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema_version": 99, "servers": {}}', '{"schema_version": 1}'])
+def test_a_file_that_cannot_be_understood_is_written_anew(tmp_path: Path, text: str) -> None:
+    cache = tmp_path / "servers.json"
+    cache.write_text(text)
+    with serving(vllm()) as fake:
+        probe(fake.url, cache=cache)
+    assert fake.url in json.loads(cache.read_text())["servers"]
+
+
+def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with serving(vllm()) as fake, pytest.raises(ConfigurationError, match=r"cannot (read|write) what is known"):
+        probe(fake.url, cache=tmp_path / "file" / "servers.json")
+    with serving(vllm()) as fake, pytest.raises(ConfigurationError, match=r"cannot (read|write) what is known"):
+        probe(fake.url, cache=tmp_path)
+
+
+def test_a_server_with_several_models_wants_one_named() -> None:
+    with serving(vllm(models=("small", "large"))) as fake:
+        with pytest.raises(ConfigurationError, match="2 models; name one of small, large"):
+            probe(fake.url)
+        assert probe(fake.url, model="large").models == ("small", "large")
+
+
+def test_a_server_that_lists_no_model_wants_one_named() -> None:
+    with serving(vllm(models=())) as fake, pytest.raises(ConfigurationError, match="lists no models; name the model"):
+        probe(fake.url)
+
+
+def test_a_model_it_does_not_have_is_refused_with_those_it_has() -> None:
+    with serving(vllm()) as fake, pytest.raises(ConfigurationError, match=r"no model 'big'; it lists 'tiny'"):
+        probe(fake.url, model="big")
+
+
+@pytest.mark.parametrize("key", [None, "wrong-hush"])
+def test_a_refused_key_is_said_and_never_shown(key: str | None) -> None:
+    with (
+        serving(vllm(key="right-hush")) as fake,
+        pytest.raises(ServerError, match=r"asks for a key|refuses the key") as said,
+    ):
+        probe(fake.url, api_key=SecretStr(key) if key else None)
+    assert "hush" not in str(said.value)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("after", [0, 1, 3, 5, 8, 12, 15])
+def test_a_server_that_becomes_busy_is_asked_another_time(status: int, after: int) -> None:
+    fake = vllm()
+    fake.turns_busy = (after, status)
+    with serving(fake):
+        with pytest.raises(ServerError, match=f"is busy|HTTP {status}"):
+            probe(fake.url)
+        fake.turns_busy = None
+        assert len(probe(fake.url).samplers) == 5
+
+
+def test_a_server_out_of_order_is_an_error_and_not_remembered() -> None:
+    with serving(vllm(status=500)) as fake:
+        with pytest.raises(ServerError, match=r"gives no chat completion .HTTP 500: out of order"):
+            probe(fake.url)
+        fake.status = 200
+        assert probe(fake.url).n is True
+
+
+KEYS = ["choices", "message", "logprobs", "content", "logprob", "top_logprobs", "token_logprobs", "usage", "data", "id"]
+KEYS += ["owned_by", "version", "error", "delta", "compatibility_type", "detail"]
+leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["", "vllm", "tiny", "max_tokens"])
+anything = st.recursive(
+    leaves, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(KEYS), inner), max_leaves=5
+)
+row = st.fixed_dictionaries({"logprob": leaves, "top_logprobs": anything})
+payload = anything | st.fixed_dictionaries({"content": st.lists(row | leaves, max_size=2) | anything})
+payload |= st.fixed_dictionaries({"token_logprobs": anything, "top_logprobs": anything})
+choice = st.fixed_dictionaries({"message": leaves, "logprobs": payload})
+bodies = anything | st.fixed_dictionaries({"choices": st.lists(choice | leaves, min_size=1, max_size=2)})
+answers = st.tuples(st.sampled_from([200, 200, 200, 400, 404, 422, 429, 500, 503]), bodies)
+streams = answers | st.lists(st.dictionaries(st.sampled_from(KEYS), anything), max_size=3)
+GOOD = (200, {"choices": [{"message": {"content": "So"}}]})
+
+
+@dataclass
+class Nonsense:
+    """A server that says anything at all, after a first right answer if it is kind."""
+
+    answers: Iterator[Any]
+    streams: Iterator[Any]
+    kind: bool
+
+    async def __call__(self, exchange: Exchange) -> None:
+        if exchange.body.get("stream"):
+            answer = next(self.streams)
+        else:
+            answer = GOOD if self.kind else next(self.answers)
+            self.kind = False
+        if isinstance(answer, tuple):
+            await exchange.reply(*answer)
+        else:
+            await exchange.stream(answer)
+
+    async def get(self, exchange: Exchange) -> None:
+        await exchange.reply(*next(self.answers))
+
+
+@pytest.fixture(scope="module")
+def nonsense() -> Iterator[tuple[str, Nonsense]]:
+    server = Nonsense(iter(()), iter(()), kind=True)
+    with fake_server.serving(server, get=server.get) as served:
+        yield served.url, server
+
+
+@settings(max_examples=50)
+@given(
+    said=st.lists(answers, min_size=3, max_size=9),
+    streamed=st.lists(streams, min_size=1, max_size=2),
+    kind=st.booleans(),
+)
+def test_nonsense_is_survived(nonsense: tuple[str, Nonsense], said: Any, streamed: Any, kind: bool) -> None:
+    url, server = nonsense
+    server.answers, server.streams, server.kind = cycle(said), cycle(streamed), kind
+    try:
+        found = probe(url, model="tiny", refresh=True)
+    except (ServerError, ConfigurationError) as error:
+        assert str(error)
+        return
+    assert found.learned == "probe"
+    assert found.logprobs or found.top_logprobs is None
+    assert found.top_logprobs is None or 0 <= found.top_logprobs <= 100
+
+
+KINDS = {"vllm": vllm, "sglang": sglang, "llama-server": llama_server, "ollama": ollama, "lm-studio": lm_studio}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_server_of_that_kind_is_recognised_and_has_what_its_preset_promises(name: str) -> None:
+    promised = PRESETS[name].capabilities
+    with serving(KINDS[name]()) as fake:
+        found = probe(fake.url)
+    assert found.server == name
+    for field in ("n", "logprobs", "streamed_usage", "streamed_logprobs"):
+        assert getattr(found, field) == getattr(promised, field), field
+    assert found.top_logprobs == promised.top_logprobs
+    assert {ours: promised.samplers.get(ours) for ours in found.samplers} == found.samplers
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_has_a_title_and_knows_where_its_server_listens(name: str) -> None:
+    preset = PRESETS[name]
+    assert preset.title and preset.capabilities.server == name
+    assert (preset.default_url is None) == (name == "generic")
+    if preset.default_url:
+        assert ChatOpenAICompatible(model="tiny", preset=name, api_key="k").base_urls == (preset.default_url,)
+
+
+def test_openai_is_known_by_its_host_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "hush-hush")
+    own = ChatOpenAICompatible(model="m", base_url="https://api.openai.com/v1")
+    assert own.capabilities() is PRESETS["openai"].capabilities
+    assert own.openai_api_key == SecretStr("hush-hush")
+    other = ChatOpenAICompatible(model="m", base_url="https://api.openai.com.example.org/v1")
+    assert other.openai_api_key == SecretStr("no-key")
+
+
+@pytest.mark.parametrize(
+    ("asked", "cap", "granted"), [(20, 5, 5), (3, 5, 3), (None, 5, None), (20, None, 20), (20, 0, 0)]
+)
+def test_no_more_alternatives_are_asked_for_than_granted(asked: int | None, cap: int | None, granted: int) -> None:
+    assert Capabilities(top_logprobs=cap).alternatives(asked) == granted
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("http://localhost:8000", "http://localhost:8000/v1"),
+        ("http://localhost:8000/", "http://localhost:8000/v1"),
+        (" http://localhost:8000/v1/ ", "http://localhost:8000/v1"),
+        ("https://host/llm/api", "https://host/llm/api"),
+    ],
+)
+def test_addresses_are_brought_into_one_form(given: str, url: str) -> None:
+    assert ChatOpenAICompatible(model="m", preset="vllm", base_url=[given, given]).base_urls == (url,)
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ("localhost:8000", "looks like http://localhost:8000/v1, got 'localhost:8000'"),
+        ("ftp://host/v1", "looks like"),
+        ("http://", "looks like"),
+        ("http://me:hush-hush@host/v1", "holds a user name or password"),
+        ("http://host/v1?key=hush-hush", "ends in a query"),
+        ("me:hush-hush@host", "looks like"),
+    ],
+)
+def test_a_wrong_address_is_refused_without_showing_secrets(given: str, complaint: str) -> None:
+    for ask in (lambda: probe(given), lambda: ChatOpenAICompatible(model="m", base_url=given)):
+        with pytest.raises(ConfigurationError, match=complaint) as raised:
+            ask()
+        assert "hush" not in str(raised.value)
+
+
+def test_a_server_of_no_known_kind_is_generic() -> None:
+    assert found(Fake(owner="somebody", native={})).server == "generic"
+
+
+KEY = "hush-hush"
+
+
+def test_auto_asks_once_for_all_copies_and_calls(fake: Fake, face: Face) -> None:
+    model = model_of(fake, preset="auto")
+    face.invoke(model, "Hi")
+    probed = len(fake.requests)
+    face.invoke(model.model_copy(update={"temperature": 0.5}), "Hi")
+    face.invoke(model_of(fake, preset="auto"), "Hi")
+    face.sample(model, "Hi", n=2)
+    assert len(fake.requests) == probed + 4 and model.capabilities().server == "vllm"
+
+
+def test_a_named_preset_asks_nothing(fake: Fake, face: Face) -> None:
+    face.invoke(model_of(fake), "Hi")
+    assert len(fake.requests) == 1 and fake.gets == []
+
+
+def test_auto_passes_over_a_server_that_is_not_there(face: Face, gone: Fake, fake: Fake) -> None:
+    model = model_of(fake, preset="auto", base_url=[gone.url, fake.url])
+    assert face.invoke(model, "Hi").content == "So it is \\boxed{4}"
+
+
+def test_no_server_at_all_is_one_clear_line(face: Face, gone: Fake) -> None:
+    for call, options in ((face.invoke, {}), (face.stream, {}), (face.sample, {"n": 2})):
+        with pytest.raises(ServerError, match=rf"no server at {gone.url}") as raised:
+            call(model_of(gone, preset="auto", api_key=KEY), "Hi", **options)
+        assert KEY not in "".join(traceback.format_exception(raised.value)) + str(vars(raised.value))
+
+
+def test_a_busy_server_is_tried_again_and_asked_later_what_it_supports(face: Face) -> None:
+    with serving(vllm(status=503)) as fake:
+        model = model_of(fake, preset="auto", retry=RetryPolicy(attempts=20, first_wait=0.05, longest_wait=0.05))
+        threading.Timer(0.3, lambda: setattr(fake, "status", 200)).start()
+        assert face.invoke(model, "Hi").content == "So it is \\boxed{4}"
+        assert model.capabilities().learned == "probe"
+
+
+def test_without_a_preset_the_address_is_wanted() -> None:
+    with pytest.raises(ConfigurationError, match="give the server's address"):
+        ChatOpenAICompatible(model="tiny")
+
+
+@pytest.mark.parametrize(("k", "asked_for"), [(5, 5), (20, 20), (50, 20)])
+def test_reasc_asks_for_as_many_alternatives_as_the_server_is_known_to_grant(k: int, asked_for: int) -> None:
+    with serving(vllm(k=k, refuses_k=k < 20)) as fake:
+        model = model_of(fake, preset="auto")
+        model.capabilities()
+        assert PreparedModel.of(model, logprobs=True).model.top_logprobs == asked_for  # type: ignore[attr-defined]
+
+
+def test_reasc_says_why_there_is_no_confidence_before_anything_is_paid_for() -> None:
+    with serving(lm_studio()) as fake:
+        reason = PreparedModel.of(model_of(fake, preset="lm-studio"), logprobs=True).no_logprobs
+    assert reason is not None and "chat completions carry no log-probabilities" in reason
+
+
+SMALL = {"n_params": 1_000, "size": 2_000, "n_vocab": 97, "n_embd": 16}
+LARGE = {"n_params": 7_000, "size": 9_000, "n_vocab": 97, "n_embd": 64}
+
+
+def several(*fakes: Fake, **fields: Any) -> ChatOpenAICompatible:
+    return ChatOpenAICompatible(base_url=[fake.url for fake in fakes], model="tiny", **fields)
+
+
+def test_llama_servers_with_other_weights_are_refused_with_both_sides_named(face: Any) -> None:
+    with serving(llama_server(meta=SMALL)) as one, serving(llama_server(meta=LARGE)) as other:
+        with several(one, other) as model, pytest.raises(ConfigurationError) as refused:
+            face.sample(model, "Hi", n=2)
+        assert f"{one.url}: n_params 1000, size 2000" in str(refused.value)
+        assert f"{other.url}: n_params 7000, size 9000" in str(refused.value)
+
+
+def test_the_name_that_a_llama_server_gives_its_model_does_not_matter(face: Any) -> None:
+    renamed = llama_server(meta=SMALL, models=("m.gguf", "tiny"))
+    with serving(llama_server(meta=SMALL)) as one, serving(renamed) as two, several(one, two) as model:
+        assert len(face.sample(model, "Hi", n=2)) == 2
+
+
+@pytest.mark.parametrize("kind", [vllm, sglang])
+def test_a_server_that_does_not_have_the_model_is_refused_with_what_it_has(face: Any, kind: Any) -> None:
+    with (
+        serving(kind()) as one,
+        serving(kind(models=("huge", "vast"))) as other,
+        several(one, other) as model,
+        pytest.raises(ConfigurationError, match=rf"{other.url} serves huge, vast and not 'tiny'"),
+    ):
+        face.invoke(model, "Hi")
+
+
+def test_servers_that_say_nothing_of_their_weights_are_taken_at_their_word(face: Any) -> None:
+    renamed = ollama(models=("tiny:latest", "tiny"))
+    with serving(ollama()) as one, serving(renamed) as two, several(one, two) as model:
+        face.invoke(model, "Hi")
+
+
+def test_a_server_that_is_away_says_nothing(face: Any, gone: Fake) -> None:
+    with serving(llama_server(meta=SMALL)) as one, several(one, gone) as model:
+        face.invoke(model, "Hi")
+
+
+def test_servers_are_asked_once_and_not_where_the_preset_is_named(face: Any) -> None:
+    with serving(vllm()) as one, serving(vllm()) as two:
+        with several(one, two) as model:
+            face.invoke(model, "Hi")
+            asked = len(two.gets)
+            face.invoke(model.model_copy(update={"temperature": 0.5}), "Hi")
+            assert len(two.gets) == asked > 0
+        with several(one, two, preset="vllm") as named:
+            face.invoke(named, "Hi")
+            assert len(two.gets) == asked
+
+
+def command(*arguments: object, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, ["probe", *map(str, arguments)], prog_name="reasc")
+    assert result.exit_code == code, result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)  # no traceback
+    return result
+
+
+def rows(shown: str) -> dict[str, str]:
+    return {line[:23].strip(): line[23:].strip() for line in shown.splitlines()}
+
+
+def test_help_teaches_with_examples() -> None:
+    shown = command("--help").stdout
+    assert "Examples" in shown and "reasc probe http://localhost:8080" in shown
+
+
+def test_it_shows_what_a_server_supports() -> None:
+    with serving(llama_server()) as fake:
+        shown = rows(command(fake.url).stdout)
+    assert shown["server"].strip() == "llama-server b6900-abc"
+    assert shown["logprobs"] == "yes, up to 100 alternatives"
+    assert "repetition_penalty (as repeat_penalty)" in shown["sampling parameters"]
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_long_name_is_shown_whole(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    name = "/models/" + "a-model-with-a-very-long-name/" * 5
+    monkeypatch.setattr(console, "_WIDTH", columns)
+    with serving(vllm(models=(name,))) as fake:
+        shown = command(fake.url).stdout
+    assert name in "".join(line[23:].strip() for line in shown.splitlines()) and "…" not in shown
+    assert max(map(len, shown.splitlines())) <= columns
+
+
+def test_it_prints_data() -> None:
+    with serving(vllm(k=5)) as fake:
+        data = json.loads(command(fake.url, "--json").stdout)
+    assert (data["server"], data["top_logprobs"], data["learned"]) == ("vllm", 5, "probe")
+
+
+def test_it_says_what_is_missing() -> None:
+    with serving(lm_studio()) as fake:
+        result = command(fake.url)
+    assert rows(result.stdout)["logprobs"] == "no"
+    assert "none come back: votes are counted" in " ".join(result.stderr.split())
+
+
+def test_servers_are_compared_and_one_that_is_down_is_named(fake: Fake, gone: Fake) -> None:
+    result = command(fake.url, gone.url, code=1)
+    assert "vllm 0.11.0" in result.stdout
+    assert f"note on {fake.url}: whether the server stops" in " ".join(result.stderr.split())
+    assert f"\nerror: no server at {gone.url}" in result.stderr
+
+
+def test_no_server_is_one_line(gone: Fake) -> None:
+    stderr = command(gone.url, code=1).stderr
+    assert stderr.startswith(f"error: no server at {gone.url} ") and stderr.count("\n") == 1
+    assert "is it running?" in stderr
+
+
+def test_the_key_comes_from_the_environment_and_is_not_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MY_KEY", "hush-hush")
+    cache = tmp_path / "servers.json"
+    with serving(vllm(key="hush-hush")) as fake:
+        assert "asks for a key" in " ".join(command(fake.url, code=1).stderr.split())
+        shown = command(fake.url, "--key-variable", "MY_KEY", "--cache", cache, "--json")
+    assert "hush" not in shown.output + cache.read_text()
+    assert "OTHER_KEY is not set" in command(fake.url, "--key-variable", "OTHER_KEY", code=1).stderr
+
+
+def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] in ("langchain_reasc_openai", "langchain_openai")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "langchain_openai", None)  # an import of it fails
+    assert 'pip install ".[openai]"' in command("http://localhost:1", code=1).stderr.replace("\n", " ")

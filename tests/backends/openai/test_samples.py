@@ -1,0 +1,413 @@
+"""Samples drawn together: each comes out once with its bill, alone or sharing a request, whole, failed or cut off."""
+
+import asyncio
+import gc
+import signal
+import statistics
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from langchain_core.messages import AIMessage
+from servers.chat_wire import PROMPT_TOKENS
+from servers.exchange import Exchange
+
+from backends.openai.loopback import (
+    PROMPT,
+    Face,
+    Script,
+    cut_after,
+    endless,
+    eventually,
+    hangs,
+    model_at,
+    pool_of,
+    refuses,
+    says,
+    serving,
+    silent,
+)
+from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, SamplingError
+from langchain_reasc.models.contract import FailedSample
+
+
+async def says_its_seed(exchange: Exchange) -> None:
+    await exchange.say(f"the seed is {exchange.body.get('seed')}")
+
+
+def test_every_sample_comes_once_with_its_index_seed_and_usage(face: Face) -> None:
+    script = Script(says_its_seed)
+    with serving(script) as url, pool_of(url, seed=7) as model:
+        ended = face.sample(model, n=5, first=3, temperature=0.7, stop=["\n"], extra_body={"min_p": 0.05})
+    assert {index: message.text for index, message in ended} == {at: f"the seed is {7 + at}" for at in range(3, 8)}
+    for _, message in ended:
+        assert (message.usage_metadata["input_tokens"], message.usage_metadata["output_tokens"]) == (PROMPT_TOKENS, 4)
+        assert len(message.response_metadata["logprobs"]["content"]) == 4
+        assert message.response_metadata["finish_reason"] == "stop"
+        assert message.response_metadata["server"] == url
+        assert not message.response_metadata.keys() & {"failed_attempts", "received_tokens"}
+    for body in script.requests:
+        assert (body["temperature"], body["stop"], body["min_p"], body["stream"]) == (0.7, ["\n"], 0.05, True)
+        assert "n" not in body and body["stream_options"] == {"include_usage": True}
+
+
+def test_samples_come_in_the_order_they_end(face: Face) -> None:
+    first_may_end = threading.Event()
+
+    async def by_seed(exchange: Exchange) -> None:
+        await exchange.begin()
+        while exchange.body["seed"] == 0 and not first_may_end.is_set():
+            await exchange.token("wait ")
+            await asyncio.sleep(0.01)
+        await exchange.say("done")
+
+    def then(stream: Any, pair: Any) -> None:
+        if pair[0] == 1:
+            first_may_end.set()
+
+    with serving(by_seed) as url, pool_of(url, seed=0) as model:
+        assert [index for index, _ in face.sample(model, n=2, then=then)] == [1, 0]
+
+
+def test_a_sample_whose_server_breaks_off_moves_and_is_paid_for_once(face: Face) -> None:
+    breaks, whole = Script(cut_after(3)), Script(says("the answer is 42"))
+    with serving(breaks) as first, serving(whole) as second, pool_of(first, second, affinity=False, seed=1) as model:
+        ended = face.sample(model, n=4)
+        broken, good = model.status()
+    assert sorted(index for index, _ in ended) == [0, 1, 2, 3] and (broken.served, good.served) == (0, 4)
+    moved = [message for _, message in ended if "failed_attempts" in message.response_metadata]
+    assert len(moved) == len(breaks.requests) == broken.failed == 2
+    for _, message in ended:
+        assert message.text == "the answer is 42" and message.usage_metadata["output_tokens"] == 4
+        assert len(message.response_metadata["logprobs"]["content"]) == 4
+    for message in moved:
+        [lost] = message.response_metadata["failed_attempts"]
+        assert lost["server"] == first and lost["received_tokens"] == 3 and "finish_reason" in lost["error"]
+    assert sorted(body["seed"] for body in whole.requests) == [1, 2, 3, 4]  # a moved sample keeps its seed
+
+
+def test_a_failed_sample_costs_only_itself_and_keeps_what_it_said(face: Face) -> None:
+    async def by_seed(exchange: Exchange) -> None:
+        await (cut_after(2) if exchange.body["seed"] == 1 else says("forty two"))(exchange)
+
+    with serving(by_seed) as url, pool_of(url, seed=0) as model:
+        ended = dict(face.sample(model, n=3))
+    assert ended[0].text == ended[2].text == "forty two"
+    failed = ended[1]
+    assert isinstance(failed, FailedSample) and isinstance(failed.error, SamplingError)
+    assert failed.message is not None and failed.message.text == "half half "
+    metadata = failed.message.response_metadata
+    assert (failed.message.usage_metadata, metadata["received_tokens"], metadata["finish_reason"]) == (None, 2, "error")
+    assert [lost["received_tokens"] for lost in metadata["failed_attempts"]] == [2, 2, 2]  # the fourth is the message
+
+
+def test_a_sample_that_failed_before_its_first_token_has_no_message(face: Face) -> None:
+    with serving(refuses(400)) as url, pool_of(url) as model:
+        [(index, failed)] = face.sample(model, n=1, first=5)
+    assert index == 5 and failed.message is None and isinstance(failed.error, openai.BadRequestError)
+
+
+def test_cancelled_samples_come_out_with_what_they_said(face: Face) -> None:
+    for script in (Script(endless), Script(hangs)):
+        with serving(script) as url, pool_of(url) as model:
+            ended = face.cancelled_when(model, lambda script=script: len(script.requests) == 3, n=3)  # type: ignore[misc]
+        assert sorted(index for index, _ in ended) == [0, 1, 2]
+        for _, message in ended:
+            assert isinstance(message, AIMessage) and message.usage_metadata is None
+            metadata = message.response_metadata
+            assert metadata["finish_reason"] == "cancelled"
+            assert metadata["received_tokens"] == message.text.count("on")
+
+
+def test_samples_that_were_never_sent_do_not_come_out(face: Face) -> None:
+    script = Script(refuses(429, retry_after="30"))
+    with serving(script) as url, pool_of(url, sample_timeout=0.3) as model:
+        face.sample(model, n=1)
+        assert face.cancelled_when(model, lambda: True, n=3) == []
+    assert len(script.requests) == 1
+
+
+def test_a_sample_that_takes_too_long_fails_with_what_it_said(face: Face) -> None:
+    async def by_seed(exchange: Exchange) -> None:
+        await (endless if exchange.body["seed"] else says("forty two"))(exchange)
+
+    with serving(by_seed) as url, pool_of(url, seed=0, sample_timeout=0.5) as model:
+        ended = dict(face.sample(model, n=2))
+    assert ended[0].text == "forty two"
+    assert isinstance(ended[1], FailedSample) and "deadline" in str(ended[1].error)
+    assert ended[1].message.text.startswith("on on") and ended[1].message.response_metadata["received_tokens"] > 1
+
+
+@pytest.mark.parametrize("limit", ["sample_timeout", "question_timeout"])
+def test_a_server_that_never_answers_is_given_up_in_time(face: Face, limit: str) -> None:
+    with serving(silent) as url, pool_of(url, **{limit: 0.2}) as model:
+        begun = time.monotonic()
+        ended = face.sample(model, n=2)
+    assert time.monotonic() - begun < 8 and all(isinstance(failed.error, SamplingError) for _, failed in ended)
+
+
+def test_a_dropped_stream_closes_its_connections() -> None:
+    script = Script(endless)
+    with serving(script) as url, pool_of(url) as model:
+        stream = model.sample(PROMPT, n=3)
+        assert eventually(lambda: script.open == 3)
+        del stream
+        gc.collect()
+        assert eventually(lambda: script.open == 0)
+
+
+def test_cancelling_late_or_twice_or_after_the_model_was_closed_does_nothing() -> None:
+    with serving(says_its_seed) as url:
+        with pool_of(url) as model:
+            stream = model.sample(PROMPT, n=1)
+            assert len(list(stream)) == 1
+            stream.cancel()
+            stream.cancel()
+        stream.cancel()
+        stream.close()
+        assert list(stream) == []
+        with pytest.raises(ModelClosedError):
+            model.sample(PROMPT, n=1)
+
+
+def test_closing_the_model_ends_the_streams_that_are_read() -> None:
+    script = Script(endless)
+    with serving(script) as url, model_at(url) as model:
+        stream = model.sample(PROMPT, n=1)
+        assert eventually(lambda: script.open == 1)
+        model.close()
+        with pytest.raises(ModelClosedError):
+            list(stream)
+
+
+def test_less_than_one_sample_is_refused() -> None:
+    with pool_of("http://127.0.0.1:9/v1") as model, pytest.raises(ConfigurationError, match="n=0"):
+        model.sample(PROMPT, n=0)
+
+
+@pytest.mark.parametrize("step", [endless, hangs, silent], ids=["generating", "before the first token", "queued"])
+def test_the_server_sees_the_connection_close_at_once(face: Face, step: Any) -> None:
+    closed: list[float] = []
+
+    async def watched(exchange: Exchange) -> None:
+        try:
+            await step(exchange)
+        finally:
+            closed.append(time.monotonic())
+
+    script = Script(watched)
+    with serving(script) as url, pool_of(url) as model:
+        ended = face.cancelled_when(model, lambda: len(script.requests) == 4, n=4)
+        decided = time.monotonic()
+        assert eventually(lambda: len(closed) == 4)
+    assert len(ended) == 4 and max(closed) - decided < 2
+
+
+def test_a_swallowed_cancellation_does_not_keep_a_sample_running(face: Face) -> None:
+    """Tokens come so fast that a cancellation and a chunk meet: before Python 3.12 `asyncio.wait_for` then loses it."""
+
+    async def flood(exchange: Exchange) -> None:
+        while not exchange.gone.is_set():
+            await exchange.token("on ")
+            await asyncio.sleep(0)
+
+    script = Script(flood)
+    with serving(script) as url, pool_of(url) as model:
+        for _ in range(5):
+            wanted = len(script.requests) + 4
+            face.cancelled_when(model, lambda wanted=wanted: len(script.requests) == wanted, n=4)  # type: ignore[misc]
+            assert eventually(lambda: script.open == 0)
+
+
+def test_an_interrupt_leaves_nothing_running() -> None:
+    script = Script(endless)
+    with serving(script) as url, pool_of(url) as model:
+
+        def interrupt() -> None:
+            assert eventually(lambda: script.open == 3)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # type: ignore[arg-type]
+
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt), model.sample(PROMPT, n=3) as stream:
+            list(stream)
+        assert eventually(lambda: script.open == 0)
+
+
+@pytest.mark.slow  # three rounds of 8 long samples; make test stops a real server in tests/servers
+def test_a_real_server_stops_generating(tmp_path: Path) -> None:
+    pytest.importorskip("xllamacpp", reason="no llama-server here")
+    pytest.importorskip("gguf", reason="the shipped model is made endless with gguf")
+    from benchmarks.abort import measure_aborts
+
+    aborts = measure_aborts(rounds=3, tokens=900, after=1600, folder=tmp_path)
+    assert all(1600 <= abort.before < 0.9 * 8 * 900 for abort in aborts)
+    assert statistics.median(abort.share for abort in aborts) < 0.05
+
+
+async def end(exchange: Exchange, choice: int) -> None:
+    await exchange.event(choices=[{"index": choice, "delta": {}, "finish_reason": "stop"}])
+
+
+async def usage(exchange: Exchange, tokens: int | None = None) -> None:
+    tokens = exchange.sent if tokens is None else tokens
+    await exchange.event(
+        choices=[], usage={"prompt_tokens": 7, "completion_tokens": tokens, "total_tokens": 7 + tokens}
+    )
+    await exchange.write("data: [DONE]\n\n")
+
+
+async def interleaved(exchange: Exchange) -> None:
+    """Choice i says i and then i + 1 words, all at the same time."""
+    n = exchange.body.get("n", 1)
+    for choice in range(n):
+        await exchange.token(f"choice {choice}", choice=choice)
+    for word in range(n):
+        for choice in range(word, n):
+            await exchange.token(" so", choice=choice)
+        await end(exchange, word)
+    await usage(exchange)
+
+
+async def one_after_the_other(exchange: Exchange) -> None:
+    for choice in range(exchange.body.get("n", 1)):
+        await exchange.token(f"choice {choice}", choice=choice)
+        await end(exchange, choice)
+    await usage(exchange)
+
+
+def bill(ended: list[Any]) -> tuple[int, int]:
+    used = [message.usage_metadata for _, message in ended]
+    return sum(one["input_tokens"] for one in used), sum(one["output_tokens"] for one in used)
+
+
+def test_the_choices_of_a_request_are_told_apart_and_billed_once(face: Face) -> None:
+    script = Script(interleaved)
+    with serving(script) as url, pool_of(url, seed=3, samples_per_request=4) as model:
+        ended = face.sample(model, n=4, first=2)
+        assert model.status()[0].served == 1
+    assert [index for index, _ in ended] == [2, 3, 4, 5]
+    assert [message.text for _, message in ended] == [f"choice {at}" + " so" * (at + 1) for at in range(4)]
+    assert [message.usage_metadata["output_tokens"] for _, message in ended] == [2, 3, 4, 5]
+    assert bill(ended) == (PROMPT_TOKENS, 14)
+    assert all(message.response_metadata["finish_reason"] == "stop" for _, message in ended)
+    assert [len(message.response_metadata["logprobs"]["content"]) for _, message in ended] == [2, 3, 4, 5]
+    [body] = script.requests
+    assert (body["n"], body["seed"], body["stream"]) == (4, 5, True)
+
+
+@pytest.mark.parametrize("step", [interleaved, one_after_the_other])
+def test_samples_are_shared_out_among_requests(face: Face, step: Any) -> None:
+    script = Script(step)
+    with serving(script) as url, pool_of(url, samples_per_request=2) as model:
+        ended = face.sample(model, n=5)
+    assert sorted(index for index, _ in ended) == [0, 1, 2, 3, 4] and bill(ended)[0] == 3 * PROMPT_TOKENS
+    assert sorted(body.get("n", 1) for body in script.requests) == [1, 2, 2]
+
+
+def test_a_choice_comes_out_when_it_ends_and_the_rest_is_cut_off(face: Face) -> None:
+    async def endless_but_one(exchange: Exchange) -> None:
+        for choice in range(3):
+            await exchange.token("on", choice=choice)
+        await end(exchange, 1)
+        while not exchange.gone.is_set():
+            await exchange.token(" on", choice=0)
+            await asyncio.sleep(0.002)
+
+    script = Script(endless_but_one)
+    with serving(script) as url, pool_of(url, samples_per_request=3) as model:
+        ended = face.sample(model, n=3, then=lambda stream, pair: stream.cancel())
+        assert eventually(lambda: script.open == 0)
+    assert [index for index, _ in ended] == [1, 0, 2]
+    reasons = [message.response_metadata["finish_reason"] for _, message in ended]
+    assert reasons == ["stop", "cancelled", "cancelled"]
+    # The prompt is nobody's until the server reports it: one without usage stands for it, the others share it.
+    assert [(message.usage_metadata or {}).get("input_tokens") for _, message in ended] == [0, None, 0]
+
+
+def test_what_a_server_that_ignores_n_leaves_out_is_drawn_one_by_one(face: Face) -> None:
+    script = Script(says("forty two"))
+    with serving(script) as url, pool_of(url, seed=1, samples_per_request=4) as model:
+        ended = face.sample(model, n=4)
+    assert sorted(index for index, _ in ended) == [0, 1, 2, 3] and bill(ended) == (4 * PROMPT_TOKENS, 8)
+    assert {message.text for _, message in ended} == {"forty two"}
+    assert sorted(body["seed"] for body in script.requests) == [1, 2, 3, 4]
+    assert [body["n"] for body in script.requests if "n" in body] == [4]
+
+
+@pytest.mark.parametrize("ended_first", [1, 2])
+def test_a_cut_request_is_made_again_for_the_samples_that_had_not_ended(face: Face, ended_first: int) -> None:
+    async def breaks(exchange: Exchange) -> None:
+        for choice in range(3):
+            await exchange.token("half", choice=choice)
+        for choice in range(ended_first):
+            await end(exchange, choice)
+
+    script = Script(breaks, interleaved)
+    with serving(script) as url, pool_of(url, samples_per_request=3) as model:
+        ended = dict(face.sample(model, n=3))
+    again = 3 - ended_first
+    texts = ["half"] * ended_first + [f"choice {at}" + " so" * (at + 1) for at in range(again)]
+    assert [ended[at].text for at in range(3)] == texts
+    assert [body.get("n", 1) for body in script.requests] == [3, again]
+    lost = [len(ended[at].response_metadata.get("failed_attempts", ())) for at in range(3)]
+    assert lost == [0] * ended_first + [1] * again
+    assert bill(list(ended.items())) == (PROMPT_TOKENS, ended_first + sum(at + 2 for at in range(again)))
+
+
+def test_a_wrong_usage_does_not_unbill_anybody(face: Face) -> None:
+    """llama-server reports the tokens of one choice only."""
+
+    async def reports_one(exchange: Exchange) -> None:
+        for choice in range(3):
+            for _ in range(4):
+                await exchange.token("so ", choice=choice)
+        for choice in range(3):
+            await end(exchange, choice)
+        await usage(exchange, 4)
+
+    with serving(reports_one) as url, pool_of(url, samples_per_request=3) as model:
+        assert bill(face.sample(model, n=3)) == (PROMPT_TOKENS, 12)
+
+
+def test_a_request_weighs_as_many_responses_as_it_asks_for(face: Face) -> None:
+    with (
+        serving(interleaved) as one,
+        serving(interleaved) as two,
+        pool_of(one, two, burst=4, samples_per_request=4) as model,
+    ):
+        servers = [message.response_metadata["server"] for _, message in face.sample(model, n=12)]
+    assert {servers.count(one), servers.count(two)} == {4, 8}
+
+
+def test_a_refused_request_fails_all_its_samples_and_shows_no_key(face: Face) -> None:
+    async def quotes(exchange: Exchange) -> None:
+        await exchange.refuse(401, "Incorrect API key provided: sk-loopback")
+
+    with serving(quotes) as url, pool_of(url, samples_per_request=3) as model:
+        ended = face.sample(model, n=3)
+        [state] = model.status()
+    assert sorted(index for index, _ in ended) == [0, 1, 2]
+    assert {failed.error.status_code for _, failed in ended} == {401} and "***" in str(state.error)
+    assert "sk-loopback" not in f"{ended!r} {ended[0][1].error} {ended[0][1].error.body} {state}"
+
+
+def test_an_answer_without_any_choice_is_a_failure(face: Face) -> None:
+    async def nothing(exchange: Exchange) -> None:
+        await exchange.begin()
+        await usage(exchange, 0)
+
+    with serving(nothing) as url, pool_of(url, samples_per_request=2) as model:
+        ended = face.sample(model, n=2)
+    assert len(ended) == 2 and all(isinstance(failed.error, SamplingError) for _, failed in ended)
+
+
+def test_structured_output_is_asked_for_one_by_one(face: Face) -> None:
+    script = Script(says("forty two"))
+    schema = {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object"}}}
+    with serving(script) as url, pool_of(url, samples_per_request=2) as model:
+        ended = face.sample(model, n=2, response_format=schema)
+    assert len(script.requests) == 2 and not any("n" in body for body in script.requests)
+    assert all(isinstance(message, AIMessage) and message.text == "forty two" for _, message in ended)

@@ -1,0 +1,407 @@
+"""Which server is asked, what happens when one fails, and whose connections are whose."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import openai
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.rate_limiters import BaseRateLimiter
+from langchain_reasc_openai import RetryPolicy
+from servers.chat_wire import Chat
+from servers.fake_server import in_thread, listening
+
+from backends.openai.fake_server import Fake
+from backends.openai.loopback import (
+    FAST,
+    PROMPT,
+    PROMPTS,
+    AsyncFace,
+    Face,
+    Script,
+    SyncFace,
+    cut_after,
+    endless,
+    eventually,
+    hangs,
+    model_at,
+    pool_of,
+    refuses,
+    says,
+    serving,
+    silent,
+    text_of,
+)
+from langchain_reasc.exceptions import ModelClosedError, SamplingError
+from langchain_reasc.models.contract import FAILED_ATTEMPTS
+
+
+@pytest.mark.parametrize("code", [408, 409, 429, 500, 502, 503, 504])
+def test_a_passing_error_is_tried_again(face: Face, code: int) -> None:
+    script = Script(refuses(code), refuses(code), says("forty two"))
+    with serving(script) as url, pool_of(url) as model:
+        assert text_of(face.stream(model)) == "forty two"
+    assert len(script.requests) == 3
+
+
+@pytest.mark.parametrize("code", [400, 401, 403, 404, 422])
+def test_an_error_that_stays_is_raised_at_once(face: Face, code: int) -> None:
+    script = Script(refuses(code))
+    with serving(script) as url, pool_of(url) as model, pytest.raises(openai.APIStatusError) as raised:
+        face.stream(model)
+    assert raised.value.status_code == code and len(script.requests) == 1
+
+
+def test_no_more_than_the_allowed_attempts_are_made_and_the_last_error_is_raised(face: Face) -> None:
+    script = Script(refuses(500))
+    policy = RetryPolicy(attempts=3, first_wait=0.01)
+    with serving(script) as url, pool_of(url, retry=policy) as model:
+        with pytest.raises(openai.InternalServerError):
+            face.stream(model)
+        [state] = model.status()
+    assert len(script.requests) == 3 and (state.served, state.failed, state.healthy) == (0, 3, False)
+    assert state.error is not None and "refused with 500" in state.error
+
+
+def test_retry_after_is_waited_for(face: Face) -> None:
+    script = Script(refuses(429, retry_after="0.3"), says("forty two"))
+    with serving(script) as url, pool_of(url) as model:
+        assert text_of(face.stream(model)) == "forty two"
+    assert 0.3 <= script.times[1] - script.times[0] < 5
+
+
+def test_others_leave_a_resting_server_alone_too(face: Face) -> None:
+    script = Script(refuses(429, retry_after="0.3"), says("forty two"))
+    with serving(script) as url, pool_of(url) as model:
+        face.sample(model, n=1)
+        face.sample(model, n=3)
+    assert all(at - script.times[0] >= 0.3 for at in script.times[1:])
+
+
+def test_a_server_that_asks_for_too_long_a_rest_is_not_waited_for(face: Face) -> None:
+    script = Script(refuses(429, retry_after="3600"))
+    with serving(script) as url, pool_of(url) as model:
+        begun = time.monotonic()
+        with pytest.raises(SamplingError, match=r"next 3600 s.*longest_retry_after=60 s") as raised:
+            face.stream(model)
+    assert time.monotonic() - begun < 10 and isinstance(raised.value.failures[0], openai.RateLimitError)
+
+
+@pytest.mark.parametrize("code", [401, 404, 429, 500, 503])
+def test_another_server_is_asked_without_waiting(face: Face, code: int) -> None:
+    bad, good = Script(refuses(code, retry_after="50")), Script(says("forty two"))
+    slow = RetryPolicy(first_wait=1000, longest_wait=1000)
+    with serving(bad) as first, serving(good) as second, pool_of(first, second, retry=slow) as model:
+        for prompt in PROMPTS:
+            assert text_of(face.stream(model, prompt)) == "forty two"
+        states = model.status()
+    assert 1 <= len(bad.requests) <= 3 and states[0].failed == len(bad.requests) and states[1].served == 24
+
+
+def test_a_busy_server_rests_while_another_is_well(face: Face) -> None:
+    busy, free = Script(refuses(429)), Script(says("forty two"))
+    policy = RetryPolicy(first_wait=0.01, sideline=60)
+    with serving(busy) as first, serving(free) as second, pool_of(first, second, retry=policy) as model:
+        for prompt in PROMPTS:
+            assert text_of(face.stream(model, prompt)) == "forty two"
+        state = model.status()[0]
+    assert len(busy.requests) == 1 and state.healthy and state.retry_at is not None
+
+
+def test_servers_that_are_all_busy_are_asked_again(face: Face) -> None:
+    both = [Script(refuses(429), says("forty two")) for _ in range(2)]
+    policy = RetryPolicy(first_wait=0.01, sideline=60)
+    with serving(both[0]) as first, serving(both[1]) as second, pool_of(first, second, retry=policy) as model:
+        assert text_of(face.stream(model)) == "forty two"
+    assert sorted(len(script.requests) for script in both) == [1, 2]
+
+
+def test_a_refused_connection_is_moved(face: Face, gone: Fake) -> None:
+    with serving(Script(says("forty two"))) as url, pool_of(gone.url, url) as model:
+        for prompt in PROMPTS:
+            assert text_of(face.stream(model, prompt)) == "forty two"
+        down, up = model.status()
+    assert (down.served, up.served) == (0, 24) and not down.healthy and down.failed >= 1
+
+
+def test_a_refused_connection_without_another_server_is_raised(face: Face, gone: Fake) -> None:
+    with pool_of(gone.url) as model, pytest.raises(openai.APIConnectionError):
+        face.stream(model)
+
+
+def test_an_unencrypted_server_behind_an_https_address_is_not_asked_again(face: Face) -> None:
+    async def plain_text(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    with in_thread(listening(plain_text)) as port, pool_of(f"https://127.0.0.1:{port}/v1") as model:
+        with pytest.raises(openai.APIConnectionError):
+            face.stream(model)
+        assert model.status()[0].failed == 1
+
+
+def test_silence_before_the_first_token_is_moved(face: Face) -> None:
+    mute, good = Script(silent), Script(says("forty two"))
+    fields = {"timeout": 0.5}  # seconds, in which the other must have answered
+    with serving(mute) as first, serving(good) as second, pool_of(first, second, **fields) as model:
+        for prompt in PROMPTS[:12]:
+            assert text_of(face.stream(model, prompt)) == "forty two"
+    assert eventually(lambda: mute.open == 0)
+
+
+def test_a_stream_cut_before_its_first_token_is_begun_again(face: Face) -> None:
+    script = Script(cut_after(0), says("forty two"))
+    with serving(script) as url, pool_of(url) as model:
+        assert text_of(face.stream(model)) == "forty two"
+
+
+def test_a_stream_cut_in_the_middle_is_an_error_and_its_part_stays(face: Face) -> None:
+    script = Script(cut_after(2), says("forty two"))
+    with serving(script) as url, pool_of(url) as model, pytest.raises(SamplingError, match="finish_reason"):
+        face.stream(model)
+    assert len(script.requests) == 1
+
+
+def test_a_response_in_one_piece_is_tried_again_too(face: Face) -> None:
+    script = Script(refuses(500), Chat(("forty", " two")))
+    with serving(script) as url, pool_of(url) as model:
+        assert face.invoke(model, PROMPT).text == "forty two"
+    assert len(script.requests) == 2
+
+
+class Counted(BaseRateLimiter):
+    count = 0
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        self.count += 1
+        return True
+
+    async def aacquire(self, *, blocking: bool = True) -> bool:
+        self.count += 1
+        return True
+
+
+@pytest.mark.parametrize(("per_request", "asked"), [(1, 4), (2, 2)])
+def test_the_rate_limiter_is_asked_once_for_each_attempt(face: Face, per_request: int, asked: int) -> None:
+    options: dict[str, Any] = {"rate_limiter": (limiter := Counted()), "samples_per_request": per_request}
+    script = Script(refuses(500), refuses(500), says("forty two"))
+    with serving(script) as url, pool_of(url, **options) as model:
+        face.stream(model)
+        assert limiter.count == len(script.requests) == 3
+    with serving(Chat(("forty", " two"))) as url, pool_of(url, **options) as model:
+        assert len(face.sample(model, n=4)) == 4
+        assert limiter.count == 3 + asked
+
+
+POLICY = RetryPolicy(attempts=10, first_wait=0.01, longest_wait=0.02, sideline=60)
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(4096):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+def balanced(*urls: str) -> AbstractContextManager[str]:
+    """The address of a balancer before the servers."""
+    turns = [urlsplit(url) for url in urls]
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        turns.append(server := turns.pop(0))
+        try:
+            theirs, ours = await asyncio.open_connection(server.hostname, server.port)
+        except OSError:
+            writer.write(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            writer.close()
+            return
+        both = [asyncio.create_task(_pass_on(*pair)) for pair in ((reader, ours), (theirs, writer))]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        for end in (ours, writer):
+            end.close()
+
+    @asynccontextmanager
+    async def balancing() -> AsyncIterator[str]:
+        async with listening(connected) as port:
+            yield f"http://127.0.0.1:{port}/v1"
+
+    return in_thread(balancing())
+
+
+@pytest.mark.parametrize("fault", [refuses(500), refuses(503), refuses(429), cut_after(2)])
+def test_a_sample_that_one_server_fails_is_drawn_again(face: Face, fault: Any) -> None:
+    bad, good = Script(fault), Script(says("forty two"))
+    with (
+        serving(bad) as one,
+        serving(good) as two,
+        balanced(one, two) as url,
+        pool_of(url, retry=POLICY, seed=5) as model,
+    ):
+        ended = face.sample(model, n=4)
+    assert [message.text for _, message in ended] == ["forty two"] * 4
+    assert {request["seed"] for request in good.requests} == {5, 6, 7, 8}
+    lost = [attempt for _, message in ended for attempt in message.response_metadata.get(FAILED_ATTEMPTS, [])]
+    assert len(lost) == len(bad.requests) > 0 and {attempt["server"] for attempt in lost} == {url}
+
+
+def test_a_server_that_is_away_is_passed_over(face: Face, gone: Fake) -> None:
+    with serving(Script(says("forty two"))) as up, balanced(gone.url, up) as url, pool_of(url, retry=POLICY) as model:
+        assert [message.text for _, message in face.sample(model, n=4)] == ["forty two"] * 4
+
+
+def test_what_is_cut_off_is_cut_off_at_the_servers(face: Face) -> None:
+    scripts = Script(endless), Script(endless)
+    with serving(scripts[0]) as one, serving(scripts[1]) as two, balanced(one, two) as url, pool_of(url) as model:
+        face.cancelled_when(model, lambda: all(script.open == 2 for script in scripts), n=4)
+        assert eventually(lambda: not any(script.open for script in scripts))
+
+
+def pool_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "openai-replicas"]
+
+
+def test_a_stream_gives_the_servers_chunks(face: Face) -> None:
+    script = Script(says("the answer is 42"))
+    with serving(script) as url, pool_of(url) as model:
+        chunks = face.stream(model, stop=["\n"], temperature=0.5)
+        [state] = model.status()
+    assert text_of(chunks) == "the answer is 42"
+    assert [chunk.usage_metadata["output_tokens"] for chunk in chunks if chunk.usage_metadata] == [4]
+    assert (script.requests[0]["stop"], script.requests[0]["temperature"]) == (["\n"], 0.5)
+    assert (state.url, state.served, state.failed, state.in_flight) == (url, 1, 0, 0)
+    assert state.healthy and state.retry_at is None and state.error is None
+
+
+def test_the_status_tells_what_each_server_does(face: Face) -> None:
+    seen: list[Any] = []
+    script = Script(endless)
+    with serving(script) as url, pool_of(url) as model:
+        face.cancelled_when(model, lambda: script.open == 3 and not seen.append(model.status()), n=3)
+        assert eventually(lambda: model.status()[0].in_flight == 0)
+        assert seen[0][0].in_flight == 3 and model.status()[0].failed == 0  # one cut off has not failed
+
+
+def test_a_sidelined_server_comes_back(face: Face) -> None:
+    flaky, steady = Script(refuses(503), says("forty two")), Script(says("forty two"))
+    policy = RetryPolicy(first_wait=0.01, sideline=0.5)
+    with serving(flaky) as one, serving(steady) as two, pool_of(one, two, retry=policy, affinity=False) as model:
+        assert eventually(lambda: face.stream(model) and model.status()[0].failed)
+        assert not model.status()[0].healthy and model.status()[0].retry_at
+        assert eventually(lambda: face.stream(model) and model.status()[0].served)
+        assert model.status()[0].healthy and model.status()[0].retry_at is None
+
+
+def test_the_pool_makes_the_retries_and_not_its_clients(face: Face) -> None:
+    script = Script(refuses(500))
+    with serving(script) as url, pool_of(url, max_retries=5) as model:
+        assert face.sample(model, n=1)[0][1].error.status_code == 500
+    assert len(script.requests) == FAST.attempts
+
+
+def test_many_event_loops_and_threads_share_a_pool() -> None:
+    with serving(Script(says("forty two"))) as url, pool_of(url) as model:
+        for _ in range(3):
+            assert text_of(AsyncFace().stream(model)) == text_of(SyncFace().stream(model)) == "forty two"
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(lambda _: AsyncFace().sample(model, n=2), range(4)))
+        assert model.status()[0].served == 14 and len(pool_threads()) == 1
+
+
+def test_a_proxy_is_asked_instead_of_the_server(face: Face) -> None:
+    script = Script(says("forty two"))
+    with serving(script) as url, pool_of("http://nowhere.invalid/v1", openai_proxy=url.removesuffix("/v1")) as model:
+        assert text_of(face.stream(model)) == "forty two"
+
+
+class Tokens(BaseCallbackHandler):
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.logprobs: list[Any] = []
+
+    def on_llm_new_token(self, token: str, *, chunk: Any = None, **kwargs: Any) -> None:
+        self.texts.append(token)
+        self.logprobs.append(chunk.generation_info and chunk.generation_info.get("logprobs"))
+
+
+def test_callbacks_hear_every_token_with_its_logprobs(face: Face) -> None:
+    tokens = Tokens()
+    with serving(Script(refuses(500), says("forty two"))) as url, pool_of(url) as model:
+        face.stream(model, config={"callbacks": [tokens]})
+    assert "".join(tokens.texts) == "forty two"
+    assert [listed["content"][0]["token"] for listed in tokens.logprobs if listed] == ["forty", " two"]
+
+
+def test_a_stream_that_nobody_reads_on_is_closed() -> None:
+    script = Script(endless)
+    with serving(script) as url, pool_of(url) as model:
+        chunks = model.stream(PROMPT)
+        next(chunks)
+        assert script.open == 1
+        chunks.close()
+        assert eventually(lambda: script.open == 0 and model.status()[0].in_flight == 0)
+
+
+async def test_an_async_stream_that_nobody_reads_on_is_closed() -> None:
+    script = Script(endless)
+    with serving(script) as url, pool_of(url) as model:
+        chunks = model.astream(PROMPT)
+        await anext(chunks)
+        await chunks.aclose()
+        assert await asyncio.to_thread(eventually, lambda: script.open == 0)
+
+
+async def test_a_cancelled_generation_is_cut_off() -> None:
+    script = Script(hangs)
+    with serving(script) as url, pool_of(url) as model:
+        task = asyncio.create_task(model.ainvoke(PROMPT))
+        assert await asyncio.to_thread(eventually, lambda: script.open == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await asyncio.to_thread(eventually, lambda: script.open == 0)
+
+
+def test_the_thread_starts_with_the_first_request_and_ends_with_the_pool(face: Face) -> None:
+    with serving(Script(says("forty two"))) as url:
+        model = model_at(url)
+        assert not pool_threads()
+        face.stream(model)
+        assert len(pool_threads()) == 1
+        model.close()
+        assert not pool_threads()
+        model.close()
+        with pytest.raises(ModelClosedError):
+            face.stream(model)
+
+
+@pytest.mark.slow  # an interpreter that loads langchain-openai
+def test_a_program_that_forgets_its_pool_ends_quietly() -> None:
+    code = (
+        "import sys; sys.path[:0] = ['tests']\n"
+        "from backends.openai.loopback import *\n"
+        "with serving(Script(endless)) as url:\n"
+        "    model = model_at(url)\n"
+        "    stream = model.stream(PROMPT)\n"
+        "    print(next(stream).text, flush=True)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout.strip(), ended.stderr) == (0, "on", "")
+
+
+def test_nothing_is_logged_and_no_key_is_shown(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="langchain_reasc_openai")
+    with serving(Script(refuses(500))) as url, pool_of(url) as model:
+        [(_, failed)] = face.sample(model, n=1)
+        shown = f"{failed!r} {model.status()!r} {model!r} {failed.error!s}"
+    assert "sk-loopback" not in shown and "sk-loopback" not in caplog.text
+    assert not [record for record in caplog.records if record.name.startswith("langchain_reasc_openai")]
