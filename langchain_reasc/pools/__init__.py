@@ -13,8 +13,7 @@ from langchain_reasc.pools.drawing import (
     sample_questions,
     stored_message,
 )
-from langchain_reasc.pools.pool import Pool, PoolSignals
-from langchain_reasc.pools.reading import label_normalizer, message_of, read_pool, read_ungraded
+from langchain_reasc.pools.pool import Pool, PoolSignals, label_normalizer, message_of, read_pool, read_ungraded
 from langchain_reasc.pools.recording import Recording, Workers, model_limit, record_pool, settings_of
 from langchain_reasc.pools.store import Message, PoolQuestion, PoolResponse, PoolStore, TokenSignals, storable
 

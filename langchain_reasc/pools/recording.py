@@ -25,7 +25,7 @@ from langchain_reasc.exceptions import (
     LogprobsUnavailable,
     PoolError,
 )
-from langchain_reasc.method.confidence import SPAN_SCORES, Measure, Spans
+from langchain_reasc.method.confidence import Measure, Spans
 from langchain_reasc.models.logprobs import SignalReading
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.pools.drawing import (
@@ -36,8 +36,7 @@ from langchain_reasc.pools.drawing import (
     QuestionSampler,
     sample_questions,
 )
-from langchain_reasc.pools.pool import Pool
-from langchain_reasc.pools.reading import read_pool, read_ungraded, votes_again
+from langchain_reasc.pools.pool import Pool, find_answers_again, read_pool, read_ungraded
 from langchain_reasc.pools.store import PoolQuestion, PoolStore, storable
 
 __all__ = ["Recording", "Workers", "model_limit", "record_pool", "settings_of"]
@@ -48,6 +47,7 @@ Workers = Callable[
 """What runs the sampler on the pending questions, here or on other machines, and yields what is drawn in any order."""
 
 _RULES: Final = ("answer", "extraction_version")
+_OF_ANSWERS: Final = ("answer", "cut_off", "correct", "answer_span", "last_step")  # what finding them again changes
 _OTHER_FORMATS: Final = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gz", ".txt")
 
 
@@ -109,9 +109,11 @@ def record_pool(
         ConfigurationError: ``samples`` or ``concurrency`` is below 1, template and system message do not go together,
             or ``answer`` is free text, whose meanings a pool cannot compare.
     """
+    for name, value in (("samples", samples), ("concurrency", concurrency)):
+        if value < 1:
+            raise ConfigurationError(f"{name} must be 1 or more, got {value}")
     target, given, measure = Path(path), template or Template(), measure or Measure()
     prompt = given.after(system) if isinstance(given, Template) else given
-    _check_positive(samples=samples, concurrency=concurrency)
     metadata = {
         **_provenance(PreparedModel.of(model, logprobs=True), prompt, answer),
         "system": system,
@@ -266,12 +268,6 @@ def _provenance(source: PreparedModel, prompt: Prompts, answer: AnswerSpec) -> d
     }
 
 
-def _check_positive(**values: int) -> None:
-    for name, value in values.items():
-        if value < 1:
-            raise ConfigurationError(f"{name} must be 1 or more, got {value}")
-
-
 def _notices(pool: Pool, asked: set[str], *, left_out: int) -> Iterator[str]:
     """Yield what the user should know of the responses to these questions."""
     if left_out:
@@ -345,19 +341,21 @@ def _update(
     then, now = ({name: rules.get(name) for name in _RULES} for rules in (pool.metadata, metadata))
     if not relabelled and then == now:
         return
-    changed = 0
+    found = _found_by(pool, then, now) if then != now else pool
     with store.transaction():
         for id, references in relabelled.items():
             store.set_references(id, references)
-        for held, found in _answers_again(pool, then, now) if then != now else ():
-            store.set_responses(held.id, found)
-            changed += sum(one.answer != other["answer"] for one, other in zip(held.responses, found, strict=True))
+        for question in found.questions if found is not pool else ():
+            store.set_responses(
+                question.id, [{name: getattr(one, name) for name in _OF_ANSWERS} for one in question.responses]
+            )
         store.set_about({name: metadata[name] for name in (*_RULES, "fingerprint")})
     if relabelled:
         notify(f"{len(relabelled)} labels have changed since {pool.path} was recorded; its responses are graded anew")
     if pool.metadata.get("grader"):
         notify(f"verdicts of {pool.metadata['grader']!r} in {pool.path} were dropped with them: `reasc grade` it again")
-    if then != now:
+    if found is not pool:
+        changed = sum(one.answer != other.answer for one, other in zip(pool.responses, found.responses, strict=True))
         notify(
             f"the answers in {pool.path} were found by {_in_words(then)}, now they are by {_in_words(now)}: "
             f"looked for again in the stored text, {changed} changed"
@@ -370,24 +368,17 @@ def _is_same_label(one: Sequence[str], other: Sequence[str]) -> bool:
     return set(map(normalize, one)) == set(map(normalize, other))
 
 
-def _answers_again(
-    pool: Pool, then: Mapping[str, Any], now: Mapping[str, Any]
-) -> Iterator[tuple[PoolQuestion, list[dict[str, Any]]]]:
-    """Yield each question with the columns to write of each response."""
+def _found_by(pool: Pool, then: Mapping[str, Any], now: Mapping[str, Any]) -> Pool:
+    """Find the answers again by the rules of today."""
     if not isinstance(now["answer"], str):
         raise PoolError(
             f"the answers in {pool.path} were found by {_in_words(then)}, now they are to be found by "
             f"{_in_words(now)}. A function may look at more of a response than is stored: record into another file"
         )
-    extract = extractor(now["answer"])
-    for question in pool.questions:
-        try:
-            votes = votes_again(pool, question, extract)
-        except PoolError as error:
-            raise PoolError(f"{pool.path}: {error}; record into another file") from None
-        # Spans were those of the answer found before, and so were verdicts.
-        dropped = dict.fromkeys((*SPAN_SCORES, "correct"))
-        yield question, [{"answer": one.answer, "cut_off": one.cut_off, **dropped} for one in votes]
+    try:
+        return find_answers_again(pool, now["answer"])
+    except PoolError as error:
+        raise PoolError(f"{pool.path}: {error}; record into another file") from None
 
 
 def _in_words(rules: Mapping[str, Any]) -> str:

@@ -10,23 +10,32 @@ Tables (``sqlite3 pool.sqlite`` shows them)::
 
 A question is added in one transaction, which is on disk before the next one begins, so that a kill at any moment leaves
 the file whole. ``responses.signal_tokens`` says how many values of each signal of a question belong to each response.
+
+The rollback journal with ``synchronous=FULL`` (the default) is used: a question of 16 responses of 2,000 tokens then
+takes some 20 ms instead of 9 with a write-ahead log, but the file can be copied alone, and works on shared folders and
+read-only disks. Signals are stored raw: compressed they take 37 % with the shipped model, and each pass over them much
+longer.
 """
 
 import json
 import math
+import os
+import sqlite3
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Span, Spans
-from langchain_reasc.pools.database import Database
-from langchain_reasc.untrusted import parse_json
+from langchain_reasc.untrusted import open_file, parse_json
 
 __all__ = ["Message", "PoolQuestion", "PoolResponse", "PoolStore", "TokenSignals", "storable"]
 
@@ -109,8 +118,41 @@ class Message:
     token_lengths: list[int] | None = None
 
 
+FORMAT: Final = 1
+_APPLICATION: Final = 0x52654153  # "ReAS", by which `file` identifies the database
+_MAGIC: Final = b"SQLite format 3\0"
+_WAIT: Final = 30.0  # seconds, for another process that writes
+_SCHEMA: Final = f"""
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {FORMAT};
+CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE questions (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, input TEXT, accepted TEXT NOT NULL);
+CREATE TABLE responses (
+  question INTEGER NOT NULL REFERENCES questions, number INTEGER NOT NULL, answer TEXT, correct INTEGER, score REAL,
+  completion_tokens INTEGER NOT NULL, prompt_tokens INTEGER, finish_reason TEXT, cut_off INTEGER NOT NULL,
+  answer_span TEXT, last_step TEXT, seconds REAL, signal_tokens INTEGER NOT NULL, PRIMARY KEY (question, number)
+) WITHOUT ROWID;
+CREATE TABLE messages (
+  question INTEGER NOT NULL REFERENCES questions, number INTEGER NOT NULL, text TEXT, beside TEXT, usage TEXT,
+  token_lengths TEXT, PRIMARY KEY (question, number)
+);
+CREATE TABLE signals (
+  name TEXT NOT NULL, question INTEGER NOT NULL REFERENCES questions, tokens BLOB NOT NULL, PRIMARY KEY (question, name)
+);
+"""
+_ADVICE: Final = {
+    (
+        "disk is full",
+        "disk I/O error",
+    ): "it could not be written ({0}); what was recorded is kept: make room, and go on from there",
+    ("locked",): f"another process has been writing it for {_WAIT:.0f} s ({{0}})",
+    ("malformed", "not a database", "no such", "decode"): "the file is damaged ({0})",
+    ("readonly", "unable to open"): "{0}; to write a pool, its file and its folder must be writable: make them so, or "
+    "copy it elsewhere",
+}
+"""Parts of SQLite's messages -> what to tell the user."""
 _QUESTIONS_AT_ONCE: Final = 256
-_TYPES: Final[dict[str, tuple[type, ...]]] = {
+_COLUMNS: Final[dict[str, tuple[type, ...]]] = {
     "answer": (str,),
     "correct": (int,),
     "score": (float, int),
@@ -124,17 +166,79 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "signal_tokens": (int,),
 }
 """The columns of ``responses`` in their order, and what SQLite gives for them where they are not NULL."""
-_COLUMNS: Final = ", ".join(f"r.{name}" for name in _TYPES)
-_MESSAGE: Final = tuple(field.name for field in fields(Message))
+_MESSAGE: Final = {"beside": dict, "usage": dict, "token_lengths": list}
+"""The columns of ``messages`` behind the text, which are JSON."""
 
 
-class PoolStore(Database):
-    """A pool's file, open."""
+class PoolStore:
+    """A pool's file, open.
+
+    Args:
+        connection: the connection to the database.
+        path: the file.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self.path = path
+        self._sql = connection
+        self.close = weakref.finalize(self, connection.close)
+        """Close the file; using it afterwards is an error."""
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> "PoolStore":
+        """Open an existing pool, for writing too where that is allowed.
+
+        Raises:
+            PoolError: it cannot be opened, is not a pool, holds no question, or was written by a later version.
+        """
+        source = Path(path)
+        if not source.exists():
+            raise PoolError(f"no pool at {source}; record one with `reasc record`")
+        # A transaction that a kill interrupted is rolled back by whoever opens the file next, if it is writable.
+        store = cls._connect(source, "rw" if os.access(source, os.W_OK) else "ro")
+        if store._is_empty():
+            raise PoolError(f"{source} holds no question; record some with `reasc record`")
+        store._check()
+        return store
+
+    @classmethod
+    def create(cls, path: Path) -> "PoolStore":
+        """Create a pool, or open the one that is there.
+
+        Raises:
+            PoolError: the file cannot be written, is not a pool, or was written by a later version.
+        """
+        store = cls._connect(path, "rwc")
+        with store.transaction() if store._is_empty() else nullcontext():
+            if store._is_empty():  # another process may have created the tables meanwhile
+                for statement in _SCHEMA.split(";"):
+                    store._sql.execute(statement)
+        store._check()
+        return store
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Write all that is written within, or nothing of it.
+
+        Raises:
+            PoolError: it could not be written, for example because the disk is full.
+        """
+        with self._reading():
+            if self._sql.in_transaction:  # part of a larger one
+                yield
+                return
+            self._sql.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._sql.execute("COMMIT")
+            finally:
+                if self._sql.in_transaction:
+                    self._sql.execute("ROLLBACK")
 
     def about(self) -> dict[str, Any]:
         """Return the metadata of the recording."""
         rows = self._all("SELECT name, value FROM about")
-        with self._parsing("its metadata"):
+        with self._reading("its metadata"):
             return {name: parse_json(value) for name, value in rows}
 
     def set_about(self, metadata: Mapping[str, Any]) -> None:
@@ -180,17 +284,18 @@ class PoolStore(Database):
                 )
             each = zip(question.responses, messages, signals, strict=True)
             for number, (response, message, own) in enumerate(each, start=held):
-                columns = [getattr(response, name) for name in _TYPES][:-1]
-                self._insert("responses", row, number, [*map(_column, columns), _tokens(own)])
-                self._insert("messages", row, number, [storable(message.text), *_beside(message)])
+                columns = [_column(getattr(response, name)) for name in _COLUMNS][:-1]
+                self._insert("responses", row, number, *columns, _tokens(own))
+                beside = [_json(getattr(message, name)) for name in _MESSAGE]
+                self._insert("messages", row, number, storable(message.text), *beside)
             self._add_signals(row, question.id, signals)
 
     def set_references(self, question: str, references: Sequence[str]) -> None:
         """Replace the accepted answers of a question, and forget how its responses were graded by the old ones."""
         with self.transaction():
-            values = (_json(list(references)), storable(question))
-            self._sql.execute("UPDATE questions SET accepted = ? WHERE id = ?", values)
-            self._sql.execute("UPDATE responses SET correct = NULL WHERE question = ?", (self._number(question),))
+            row = self._number(question)
+            self._sql.execute("UPDATE questions SET accepted = ? WHERE number = ?", (_json(list(references)), row))
+            self._sql.execute("UPDATE responses SET correct = NULL WHERE question = ?", (row,))
 
     def set_responses(self, question: str, changes: Iterable[Mapping[str, Any]]) -> None:
         """Change columns (name -> value) of each response to a question."""
@@ -218,39 +323,30 @@ class PoolStore(Database):
         """Yield all questions in recorded order; messages and signals are read separately."""
         last, shared = 0, dict[Any, Any]()
         after = "SELECT number FROM questions WHERE number > ? ORDER BY number LIMIT ?"
+        columns = ", ".join(f"r.{name}" for name in _COLUMNS)
         # A part at a time, so that a process that writes need not wait for the end.
         while numbers := [number for (number,) in self._all(after, last, _QUESTIONS_AT_ONCE)]:
             rows = self._all(
-                f"SELECT q.id, q.input, q.accepted, {_COLUMNS} FROM questions q "
+                f"SELECT q.id, q.input, q.accepted, {columns} FROM questions q "
                 "JOIN responses r ON q.number = r.question WHERE q.number BETWEEN ? AND ? ORDER BY q.number, r.number",
                 *(numbers[0], numbers[-1]),
             )
-            for (id, asked, accepted), held in groupby(rows, key=lambda row: row[:3]):
-                with self._parsing(f"question {id!r}"):
+            for (id, input, accepted), held in groupby(rows, key=lambda row: row[:3]):
+                with self._reading(f"question {id!r}"):
                     responses = tuple(_response(row[3:], shared) for row in held)
-                    read = PoolQuestion(id, _references(accepted), responses, parse_json(asked or "null"))
-                yield read
+                    question = PoolQuestion(id, _references(accepted), responses, parse_json(input or "null"))
+                yield question
             last = numbers[-1]
 
     def messages(self, question: str) -> list[Message]:
         """Return the messages of the responses to a question; none where the question is not there."""
         rows = self._all(
-            f"SELECT {', '.join(_MESSAGE)} FROM messages WHERE question = (SELECT number FROM questions WHERE id = ?) "
-            "ORDER BY number",
+            f"SELECT text, {', '.join(_MESSAGE)} FROM messages "
+            "WHERE question = (SELECT number FROM questions WHERE id = ?) ORDER BY number",
             storable(question),
         )
-        with self._parsing(f"question {question!r}"):
+        with self._reading(f"question {question!r}"):
             return [_message(row) for row in rows]
-
-    def usages(self) -> Iterator[tuple[str, list[Any]]]:
-        """Yield each question's id with the ``usage_metadata`` of its responses, None where it was not kept."""
-        rows = self._each(
-            "SELECT q.id, m.usage FROM questions q JOIN messages m ON m.question = q.number ORDER BY q.number, m.number"
-        )
-        for id, held in groupby(rows, key=lambda row: row[0]):
-            with self._parsing(f"the usage of question {id!r}"):
-                usages = [parse_json(usage or "null") for _, usage in held]
-            yield id, usages
 
     def signal_names(self) -> dict[str, int]:
         """Return the names of the token signals, and how many questions have each."""
@@ -263,13 +359,13 @@ class PoolStore(Database):
 
     def signals(self, name: str, questions: Sequence[str]) -> dict[str, npt.NDArray[np.float32]]:
         """Return one signal of some questions: id -> the values of all its responses, concatenated."""
-        rows = self._each(
+        rows = self._all(
             "SELECT q.id, s.tokens FROM questions q JOIN signals s ON s.question = q.number "
             f"WHERE s.name = ? AND q.id IN ({', '.join('?' * len(questions))})",
             name,
             *map(storable, questions),
         )
-        with self._parsing(f"signal {name!r}"):
+        with self._reading(f"signal {name!r}"):
             return {id: np.frombuffer(tokens, dtype="<f4") for id, tokens in rows}
 
     def _add_signals(self, row: int, question: str, signals: Sequence[TokenSignals]) -> None:
@@ -281,28 +377,91 @@ class PoolStore(Database):
             raise PoolError(f"{self.path}: signals of question {question!r} are of different numbers of tokens")
         held = dict(self._all("SELECT name, tokens FROM signals WHERE question = ? ORDER BY rowid", row))
         names = [name for name in held or carrying[0] if all(name in one for one in carrying)]
-        for name in names:
-            values = held.get(name, b"") + b"".join(one[name].tobytes() for one in carrying)
-            self._sql.execute("INSERT OR REPLACE INTO signals VALUES (?, ?, ?)", (name, row, values))
-        for name in held.keys() - names:
-            self._sql.execute("DELETE FROM signals WHERE question = ? AND name = ?", (row, name))
+        rows = [(name, row, held.get(name, b"") + b"".join(one[name].tobytes() for one in carrying)) for name in names]
+        self._sql.execute("DELETE FROM signals WHERE question = ?", (row,))
+        self._sql.executemany("INSERT INTO signals VALUES (?, ?, ?)", rows)
         if not names:
             self._sql.execute("UPDATE responses SET signal_tokens = 0 WHERE question = ?", (row,))
 
-    def _insert(self, table: str, row: int, number: int, values: Sequence[Any]) -> None:
-        marks = ", ".join("?" * (len(values) + 2))
-        self._sql.execute(f"INSERT INTO {table} VALUES ({marks})", (row, number, *values))
+    def _insert(self, table: str, *values: Any) -> None:
+        self._sql.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
 
     def _number(self, question: str) -> int | None:
         found = self._all("SELECT number FROM questions WHERE id = ?", storable(question))
         return found[0][0] if found else None
 
+    @classmethod
+    def _connect(cls, path: Path, mode: str) -> "PoolStore":
+        _require_sqlite(path)
+        where = f"file:{quote(str(path.absolute()))}?mode={mode}"
+        try:
+            opened = sqlite3.connect(where, uri=True, timeout=_WAIT, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise PoolError(f"{path}: {_advice(str(error))}") from error
+        return cls(opened, path)
+
+    def _is_empty(self) -> bool:
+        return not self._all("SELECT 1 FROM sqlite_master")
+
+    def _check(self) -> None:
+        pragmas = ("application_id", "user_version", "page_count", "page_size")
+        application, version, pages, size = (self._all(f"PRAGMA {name}")[0][0] for name in pragmas)
+        if application != _APPLICATION:
+            raise PoolError(f"{self.path} is an SQLite database, but no pool")
+        if version > FORMAT:
+            raise PoolError(
+                f"{self.path} was written by a newer version of langchain-reasc (format {version}, here is {FORMAT}); "
+                "update langchain-reasc"
+            )
+        # Refuse what only looks like our tables: a view or a virtual table may compute for ever, a trigger write.
+        ours = {statement.split()[2]: statement.strip() for statement in _SCHEMA.split(";") if "TABLE" in statement}
+        for kind, name, table, sql in self._all("SELECT type, name, tbl_name, sql FROM sqlite_master"):
+            if (kind in ("table", "view") and sql != ours.get(name, sql)) or (kind == "trigger" and table in ours):
+                raise PoolError(f"{self.path}: its {kind} {name!r} was not written by a recording, and is not read")
+        if (there := self.path.stat().st_size) < pages * size:  # SQLite would read zeros for what is missing
+            raise PoolError(f"{self.path}: the file is damaged ({there} of {pages * size} bytes are there)")
+
+    def _all(self, query: str, *values: Any) -> list[Any]:
+        with self._reading():
+            return self._sql.execute(query, values).fetchall()
+
     @contextmanager
-    def _parsing(self, what: str) -> Iterator[None]:
+    def _reading(self, what: str = "") -> Iterator[None]:
+        """Raise a :class:`PoolError` for what SQLite cannot do, and for ``what`` if its values cannot be parsed."""
         try:
             yield
+        except sqlite3.Error as error:
+            raise PoolError(f"{self.path}: {_advice(str(error))}") from error
+        except UnicodeDecodeError as error:  # of a name in the file, or in SQLite's own message
+            raise PoolError(f"{self.path}: the file is damaged ({error})") from error
         except (ValueError, TypeError) as error:
+            if not what or isinstance(error, PoolError):
+                raise
             raise PoolError(f"{self.path}: the file is damaged ({what} cannot be read: {error})") from error
+
+
+def _require_sqlite(path: Path) -> None:
+    """Refuse a file that is there and is neither empty nor an SQLite database."""
+    try:
+        if not path.exists() or not path.stat().st_size:
+            return
+        with open_file(path) as file:
+            if file.read(len(_MAGIC)) == _MAGIC:
+                return
+    except IsADirectoryError:
+        raise PoolError(f"{path} is a folder; name a pool in it") from None
+    except OSError as error:
+        raise PoolError(f"cannot read the pool {path}: {error.strerror or error}") from error
+    raise PoolError(
+        f"{path} is not a pool, which is an SQLite file; if it holds a pool as JSON Lines, "
+        f"`reasc pool import {path} {path.with_suffix('.sqlite')}` makes one of it, and if it holds questions, "
+        "`reasc record` does"
+    )
+
+
+def _advice(message: str) -> str:
+    found = next((advice for parts, advice in _ADVICE.items() if any(part in message for part in parts)), "{0}")
+    return found.format(message)
 
 
 def storable(text: Any) -> Any:
@@ -322,10 +481,6 @@ def _json(value: Any) -> str | None:
     return text if storable(text) == text else json.dumps(value)
 
 
-def _beside(message: Message) -> list[str | None]:
-    return [_json(getattr(message, name)) for name in _MESSAGE[1:]]
-
-
 def _tokens(signals: TokenSignals) -> int:
     return next((int(np.size(values)) for values in signals.values()), 0)
 
@@ -336,40 +491,39 @@ def _response(values: Sequence[Any], shared: dict[Any, Any]) -> PoolResponse:
     Raises:
         ValueError: a value that no recording wrote.
     """
-    read = dict(zip(_TYPES, values, strict=True))
-    for name, value in read.items():
+    row = dict(zip(_COLUMNS, values, strict=True))
+    for name, value in row.items():
         if not _is_valid(name, value):
             raise ValueError(f"{name} is {value!r:.40}")
         if isinstance(value, str | int):
-            read[name] = shared.setdefault(value, value)
+            row[name] = shared.setdefault(value, value)
     for name in ("answer_span", "last_step"):
-        if read[name] is not None:
-            begin, end = map(int, parse_json(read[name]))
-            read[name] = shared.setdefault(begin, begin), shared.setdefault(end, end)
-    read["cut_off"] = bool(read["cut_off"])
-    read["correct"] = None if read["correct"] is None else bool(read["correct"])
-    return PoolResponse(**read)
+        if row[name] is not None:
+            begin, end = map(int, parse_json(row[name]))
+            row[name] = shared.setdefault(begin, begin), shared.setdefault(end, end)
+    row["cut_off"] = bool(row["cut_off"])
+    row["correct"] = None if row["correct"] is None else bool(row["correct"])
+    return PoolResponse(**row)
 
 
 def _is_valid(name: str, value: Any) -> bool:
     if value is None:
         return name not in ("completion_tokens", "signal_tokens")
-    if not isinstance(value, _TYPES[name]):
+    if not isinstance(value, _COLUMNS[name]):
         return False
-    if not isinstance(value, int | float):
-        return True
-    return math.isfinite(value) and not (name.endswith("_tokens") and value < 0)
+    return not isinstance(value, int | float) or (math.isfinite(value) and not (name.endswith("_tokens") and value < 0))
 
 
-def _message(values: Sequence[Any]) -> Message:
-    text, *more = values
-    beside, usage, lengths = (None if one is None else parse_json(one) for one in more)
-    for name, value, kind in (("text", text, str), ("beside", beside, dict), ("usage", usage, dict)):
-        if value is not None and not isinstance(value, kind):
+def _message(row: Sequence[Any]) -> Message:
+    text, *more = row
+    if not isinstance(text, str | None):
+        raise ValueError(f"text is {text!r:.40}")
+    values = {name: None if one is None else parse_json(one) for name, one in zip(_MESSAGE, more, strict=True)}
+    for name, value in values.items():
+        items = value if isinstance(value, list) else ()
+        if value is not None and not (isinstance(value, _MESSAGE[name]) and all(type(one) is int for one in items)):
             raise ValueError(f"{name} is {value!r:.40}")
-    if lengths is not None and not (isinstance(lengths, list) and all(type(one) is int for one in lengths)):
-        raise ValueError(f"token_lengths is {lengths!r:.40}")
-    return Message(text, beside, usage, lengths)
+    return Message(text, **values)
 
 
 def _references(text: str) -> tuple[str, ...]:

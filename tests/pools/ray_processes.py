@@ -19,7 +19,7 @@ def descendants(of: int) -> dict[int, str]:
 def workers(of: int | None = None) -> list[int]:
     """Those that ask, below a process; None: below this one."""
     told = descendants(os.getpid() if of is None else of)
-    return sorted(pid for pid, command in told.items() if command.startswith("ray::MapWorker"))
+    return sorted(pid for pid, command in told.items() if command.startswith("ray::_Worker"))
 
 
 def wait_until_gone(pids: set[int], seconds: float = 30) -> None:

@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
-from langchain_reasc.cli.console import remark, stdout
+from langchain_reasc.cli.console import print_lines, remark
 from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.models.prepared import PreparedModel
@@ -18,22 +20,12 @@ from langchain_reasc.pools import (
     read_ungraded,
     sample_questions,
 )
-from langchain_reasc_lab.pools.costs import (
-    Bill,
-    Estimate,
-    Price,
-    QuestionCost,
-    bill_lines,
-    estimate,
-    estimate_in_short,
-    estimate_lines,
-    money,
-    read_prices,
-)
+from langchain_reasc_lab.pools.costs import Bill, Estimate, Price, bill_lines, estimate, money, read_prices
 
 __all__ = ["Budget"]
 
 _FIRST: Final = 3  # questions after which the length of the responses is known well enough
+Drawing = Generator[tuple[PendingQuestion, Any], None, None]
 
 
 class Budget:
@@ -54,12 +46,12 @@ class Budget:
         if max_cost is not None and prices is None:
             raise ConfigurationError("--max-cost goes with --prices, which says what tokens cost")
         self.bill = Bill()
-        self._costs: list[QuestionCost] = []
+        self._drawn: dict[str, Bill] = {}  # by question
         self._max_cost, self._max_tokens = max_cost, max_tokens
         self._prices = None if prices is None else read_prices(prices)
         self._price: Price | None = None
         self._currency = self._prices.currency if self._prices else ""
-        self._estimate: Callable[[Sequence[QuestionCost]], Estimate] | None = None
+        self._estimate: Callable[[dict[str, Bill]], Estimate] | None = None
         self._first = _FIRST
         self._refusal: str | None = None
 
@@ -84,22 +76,21 @@ class Budget:
             recorded = read_ungraded(out).questions if out.exists() else ()
         except PoolError:  # recording raises it again
             recorded = ()
-        held = {one.id: len(one.responses) for one in recorded}
-        costs = [QuestionCost.of(one.id, Bill.of_responses(one.responses)) for one in recorded]
-        draws = {question.id: max(0, samples - held.get(question.id, 0)) for question in questions}
-
-        def estimated(known: Sequence[QuestionCost]) -> Estimate:
-            return estimate(model, questions, draws, prompt, costs=known)
-
-        expected = estimated(costs)
+        held = {one.id: Bill.of_responses(one.responses) for one in recorded}
+        draws = {one.id: max(0, samples - held.get(one.id, Bill()).responses) for one in questions}
+        again = partial(estimate, model, questions, draws, prompt)
+        expected = again(held)
         if not expected.is_expected:
-            self._estimate = estimated  # again after the first questions
-        for line in estimate_lines(expected, self._price, self._currency, questions=len(questions)):
-            stdout().print(line, soft_wrap=True, markup=False) if dry_run else remark(line)
-        self._refusal = self._too_much_expected(expected, "nothing was drawn")
+            self._estimate = again  # after the first questions
+        lines = expected.lines(self._price, self._currency, questions=len(questions))
+        if dry_run:
+            print_lines(lines)
+        for line in lines:
+            remark(line)
+        self._refuse_expected(expected, "nothing was drawn")
         self.check()
 
-    def limited(self, concurrency: int, elsewhere: Workers | None = None) -> Workers:
+    def limited(self, concurrency: int, elsewhere: Callable[..., Drawing] | None = None) -> Workers:
         """Return workers that stop when a limit is reached.
 
         Args:
@@ -109,44 +100,34 @@ class Budget:
         """
         self._first = max(_FIRST, concurrency)  # those that are complete first have short responses
 
-        def allowed(pending: Sequence[PendingQuestion]) -> Iterator[PendingQuestion]:
-            for one in pending:
-                if self._is_spent():
-                    return
-                yield one
-
-        def until_spent(
-            pending: Sequence[PendingQuestion], sampler: QuestionSampler
-        ) -> Generator[tuple[PendingQuestion, Any], None, None]:
-            results = elsewhere(pending, sampler) if elsewhere else ()
-            try:
+        def run(pending: Sequence[PendingQuestion], sampler: QuestionSampler) -> Drawing:
+            if elsewhere is None:
+                allowed = takewhile(lambda one: not self._is_spent(), pending)
+                yield from sample_questions(allowed, sampler, concurrency)
+                return
+            with closing(elsewhere(pending, sampler)) as results:
                 for result in results:
                     yield result
                     if self._is_spent():
                         return
-            finally:
-                if isinstance(results, Generator):
-                    results.close()
 
-        if elsewhere:
-            return until_spent
-        return lambda pending, sampler: sample_questions(allowed(pending), sampler, concurrency)
+        return run
 
     def add(self, drawn: DrawnQuestion) -> None:
         """Count what was drawn for a question."""
         bill = Bill.of_drawn(drawn)
         self.bill += bill
         if bill.responses:
-            self._costs.append(QuestionCost.of(drawn.question.id, bill))
+            self._drawn[drawn.question.id] = bill
 
     def watch(self, done: int, total: int) -> None:
         """After the first questions, print what all will cost."""
-        if self._estimate and len(self._costs) >= self._first and done < total:
-            expected = self._estimate(self._costs)
+        if self._estimate and len(self._drawn) >= self._first and done < total:
+            expected = self._estimate(self._drawn)
             self._estimate = None
-            cost = estimate_in_short(expected, self._price, self._currency)
-            remark(f"After {len(self._costs)} questions: {cost} in all")
-            self._refusal = self._too_much_expected(expected, "what was recorded is kept")
+            cost = expected.in_short(self._price, self._currency)
+            remark(f"After {len(self._drawn)} questions: {cost} in all")
+            self._refuse_expected(expected, "what was recorded is kept")
 
     def check(self) -> None:
         """Raise where a limit ended the recording.
@@ -168,18 +149,15 @@ class Budget:
                 for line in bill_lines(self.bill, self._price, self._currency, seconds=time.monotonic() - began):
                     remark(line)
 
-    def _too_much_expected(self, expected: Estimate, kept: str) -> str | None:
-        """Return why not to go on, if so. Responses as long as they may be are not expected, and do not count."""
-        bill = expected.bill
-        if expected.completion_by == "limit":
-            bill = Bill(responses=bill.responses, prompt=bill.prompt)
+    def _refuse_expected(self, expected: Estimate, kept: str) -> None:
+        """Go on no further where too much is expected. Responses as long as they may be are not expected."""
+        bill = expected.bill if expected.completion_by == "recorded" else Bill(prompt=expected.bill.prompt)
         for option, spent, limit, shown in self._limits(bill):
-            if spent > limit:
-                return (
+            if spent > limit and not self._refusal:
+                self._refusal = (
                     f"{option} allows {shown(limit)}, and {shown(spent)} are expected: {kept}. Raise it, or take fewer "
                     "questions (--limit) or --samples"
                 )
-        return None
 
     def _is_spent(self) -> bool:
         for option, spent, limit, shown in self._limits(self.bill):

@@ -3,6 +3,7 @@
 import shlex
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,14 +16,13 @@ from langchain_reasc.cli.options import PTarget, output_folder
 from langchain_reasc.cli.recording import record_with_progress
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
-from langchain_reasc_lab.cli.options import AllSignals, picture
-from langchain_reasc_lab.cli.replay import measures_for, run_replay, show
+from langchain_reasc_lab.cli.options import AllSignals, ComparisonOptions, picture
+from langchain_reasc_lab.cli.replay import run_replay
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration
     from langchain_reasc.data import LabelledQuestion
     from langchain_reasc.pools import Pool
-    from langchain_reasc_lab.replay.metrics import Row
     from langchain_reasc_lab.replay.worked import Worked
 
 __all__ = ["demo"]
@@ -68,49 +68,47 @@ def demo(
 
     reasc demo --problems 512 --shuffles 30 --signals all      every signal in its own rows, 30 rearrangements
     """
+    from langchain_reasc_lab.replay.table import print_comparison
+
     if plot:
         picture(out / _TRADEOFF)
-    chosen: dict[str, float] = {"calibration_size": calibration_size, "max_samples": samples, "seed": seed}
-    chosen["p_target"] = p_target
+    options = ComparisonOptions(seed, calibration_size, p_target=p_target, max_samples=samples)
     started = time.perf_counter()
     with ModelOptions().open(seed=seed, n_parallel=_PARALLEL) as model:
         calibrating, testing = _recorded(model, problems, calibration_size, samples, out, shuffled=shuffles > 0)
         calibration = _calibrated(calibrating, out, p_target, seed)
         _heading("The same responses, method by method")
         pool = testing if shuffles else calibrating + testing
-        measures = measures_for(pool, signal=None, signals=signals, score="bottom_group", window=128)
         run, rows = run_replay(
             pool,
-            measures,
+            ComparisonOptions().measures(pool, all_signals=bool(signals)),
             shuffles=shuffles,
             seed=seed,
             calibration_size=calibration_size,
-            max_samples=samples,
-            p_target=p_target,
+            settings=options.settings([testing]),
         )
-        show(run, rows, as_json=False)
+        print_comparison(run, rows, stdout())
         worked = _worked(testing, calibration, samples)
         _live(model, testing, _learned(model, calibrating, out, samples, seed), samples)
     if plot:
-        _plotted(rows, worked, out)
+        from langchain_reasc_lab.replay.plots import plot_posteriors, plot_tradeoff
+
+        remark(f"wrote {plot_tradeoff(rows, out / _TRADEOFF)}")
+        remark(f"wrote {plot_posteriors(worked, out / _POSTERIORS)}")
     remark(f"done in {time.perf_counter() - started:.0f} s; everything is in {out}/")
-    command = shlex.join(_report(out, shuffles=shuffles, **chosen))
+    command = shlex.join(_report(out, shuffles, options))
     remark(f"The comparison as a page, with every other table and figure:\n  {command}")
 
 
-def _report(out: Path, *, shuffles: int, **chosen: float) -> list[str]:
+def _report(out: Path, shuffles: int, options: ComparisonOptions) -> list[str]:
     """Return the command that makes a report of what the demo has compared."""
+    usual = {"shuffles": 0, "calibration_size": None, "max_samples": DEFAULT_BUDGET, "seed": 0, "p_target": 0.9}
+    chosen = {"shuffles": shuffles} | {name: getattr(options, name) for name in usual if name != "shuffles"}
     if not shuffles:  # the calibration pool lies beside, and calibrates
         del chosen["calibration_size"]
-    usual = {"max_samples": DEFAULT_BUDGET, "seed": 0, "p_target": 0.9}
-    chosen_options = {"shuffles": shuffles, **chosen} if shuffles else chosen
-    given = [
-        (f"--{name.replace('_', '-')}", f"{value:g}")
-        for name, value in chosen_options.items()
-        if value != usual.get(name)
-    ]
-    options = [word for pair in given for word in pair]
-    return ["reasc", "report", str(out / "test-pool.sqlite"), "--out", str(out / "report.html"), *options]
+    given = {name: value for name, value in chosen.items() if value != usual[name]}
+    words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", f"{value:g}")]
+    return ["reasc", "report", str(out / "test-pool.sqlite"), "--out", str(out / "report.html"), *words]
 
 
 def _recorded(
@@ -121,28 +119,22 @@ def _recorded(
 
     calibrating = read_questions(embedded("calibration.jsonl"))
     testing = read_questions(embedded("test.jsonl"))
-    wanted = problems + (calibration_size if shuffled else 0)
-    if wanted > len(testing) or calibration_size > len(calibrating):
+    needed = problems + (calibration_size if shuffled else 0)
+    if needed > len(testing) or calibration_size > len(calibrating):
         raise ConfigurationError(
             f"the shipped model comes with {len(testing)} test and {len(calibrating)} calibration problems; asked for "
-            f"{wanted} and {calibration_size} (with shuffles, test problems calibrate too)"
+            f"{needed} and {calibration_size} (with shuffles, test problems calibrate too)"
         )
-    calibrating, testing = calibrating[:calibration_size], testing[:wanted]
+
+    def recorded(title: str, questions: "Sequence[LabelledQuestion]", name: str, samples: int) -> "Pool":
+        pool = record_with_progress(title, model, questions, out / name, samples=samples)
+        ids = {question.id for question in questions}  # earlier runs may have recorded others
+        return replace(pool, questions=tuple(question for question in pool.questions if question.id in ids))
+
     return (
-        _only(
-            record_with_progress("Calibration split", model, calibrating, out / "calibration-pool.sqlite", samples=1),
-            calibrating,
-        ),
-        _only(record_with_progress("Test split", model, testing, out / "test-pool.sqlite", samples=samples), testing),
+        recorded("Calibration split", calibrating[:calibration_size], "calibration-pool.sqlite", 1),
+        recorded("Test split", testing[:needed], "test-pool.sqlite", samples),
     )
-
-
-def _only(pool: "Pool", questions: "Sequence[LabelledQuestion]") -> "Pool":
-    """Return these questions of a pool that may hold more from earlier runs."""
-    from dataclasses import replace
-
-    wanted = {question.id for question in questions}
-    return replace(pool, questions=tuple(question for question in pool.questions if question.id in wanted))
 
 
 def _calibrated(pool: "Pool", out: Path, p_target: float, seed: int) -> "Calibration":
@@ -191,32 +183,24 @@ def _live(model: Any, pool: "Pool", calibration: "Calibration", samples: int) ->
 
     from langchain_reasc.runnable.runnable import ReASCRunnable
 
-    def parser(message: AIMessage) -> dict[str, Any]:
-        account: dict[str, Any] = message.response_metadata["reasc"]
-        return account
+    def account(message: AIMessage) -> dict[str, Any]:
+        return dict(message.response_metadata["reasc"])
 
     _heading("Live: prompt | ReASCRunnable(model=..., calibration=...) | parser")
     prompt = ChatPromptTemplate.from_messages([("human", "{question}")])
-    chain = prompt | ReASCRunnable(model=model, calibration=calibration, max_samples=samples) | parser
+    chain = prompt | ReASCRunnable(model=model, calibration=calibration, max_samples=samples) | account
     spent = full = 0
     for question in pool.questions[:_LIVE]:
-        account = chain.invoke({"question": question.input})
-        tokens, all_tokens = account["tokens"]["output"], sum(r.completion_tokens for r in question.responses)
+        reply = chain.invoke({"question": question.input})
+        tokens, all_tokens = reply["tokens"]["output"], sum(r.completion_tokens for r in question.responses)
         spent, full = spent + tokens, full + all_tokens
-        right = "right" if account["answer"] == question.reference else f"wrong, it is {question.reference}"
+        right = "right" if reply["answer"] == question.reference else f"wrong, it is {question.reference}"
         stdout().print(
-            f"{account['answer']!s:>4} ({right}): {account['reason']} after {account['samples']} of {samples} samples, "
+            f"{reply['answer']!s:>4} ({right}): {reply['reason']} after {reply['samples']} of {samples} samples, "
             f"{tokens} tokens instead of {all_tokens}",
             markup=False,
         )
     stdout().print(f"Together {spent} tokens instead of {full}: {spent / max(1, full):.0%}.", markup=False)
-
-
-def _plotted(rows: "list[Row]", worked: "Worked", out: Path) -> None:
-    from langchain_reasc_lab.replay.plots import plot_posteriors, plot_tradeoff
-
-    remark(f"wrote {plot_tradeoff(rows, out / _TRADEOFF)}")
-    remark(f"wrote {plot_posteriors(worked, out / _POSTERIORS)}")
 
 
 def _heading(text: str) -> None:

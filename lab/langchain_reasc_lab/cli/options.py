@@ -1,22 +1,22 @@
 """Options of the laboratory's commands that several share, and their checks."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from langchain_reasc.cli.options import output_file
+from langchain_reasc.cli.console import remark
+from langchain_reasc.cli.options import PTarget, Score, Seed, Window, measure_spec, output_file
+from langchain_reasc.exceptions import ConfigurationError, PoolError
 
-__all__ = [
-    "AllSignals",
-    "CalibrationPool",
-    "CalibrationSize",
-    "MaxSamples",
-    "PoolPath",
-    "Prices",
-    "picture",
-    "text_output",
-]
+if TYPE_CHECKING:
+    from langchain_reasc.calibrating import MeasureSpec
+    from langchain_reasc.pools import Pool
+    from langchain_reasc_lab.replay.methods import MethodSettings
+
+_CALIBRATION_SIZE: Final = 128
 
 
 def text_output(path: Path | None) -> Path | None:
@@ -54,6 +54,7 @@ AllSignals = Annotated[
         "--signals", metavar="all", help="all: rows for auto and for every signal of the pool.", callback=_all
     ),
 ]
+PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool.")]
 Prices = Annotated[
     Path | None,
     typer.Option(
@@ -63,24 +64,108 @@ Prices = Annotated[
         '"output": 0.6}}}, or the same as .toml; cached, cache_write and reasoning may be there, too.',
     ),
 ]
-CalibrationPool = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="POOL",
-        help="A pool of other questions, whose first responses calibrate. "
-        r"\[default: calibration-pool.sqlite beside POOL, where there is one and --calibration-size is not given]",
-    ),
-]
-CalibrationSize = Annotated[
-    int | None,
-    typer.Option(
-        min=2,
-        help="Questions of POOL itself whose first response calibrates, and which are not tested. "
-        r"\[default: 128, without a calibration pool]",
-    ),
-]
-MaxSamples = Annotated[
-    int | None,
-    typer.Option(min=1, help=r"Budget of every method. \[default: 16, or as many as the pool has of each question]"),
-]
-PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool.")]
+
+
+@dataclass
+class ComparisonOptions:
+    """What replay and report share: which questions calibrate, what confidence is made of, and how much is drawn."""
+
+    seed: Seed = 0
+    calibration_size: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            help="Questions of POOL itself whose first response calibrates, and which are not tested. "
+            r"\[default: 128, without a calibration pool]",
+        ),
+    ] = None
+    calibration_pool: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="POOL",
+            help="A pool of other questions, whose first responses calibrate. "
+            r"\[default: calibration-pool.sqlite beside POOL, where there is one and --calibration-size is not given]",
+        ),
+    ] = None
+    signal: Annotated[
+        str | None,
+        typer.Option(
+            help="Token signal behind ReASC; auto chooses signal, score and window on the calibration questions, "
+            r"recorded takes the pool's own scores. \[default: auto where the pool has signals, else recorded]"
+        ),
+    ] = None
+    score: Score = "bottom_group"
+    window: Window = 128
+    p_target: PTarget = 0.9
+    max_samples: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help=r"Budget of every method. \[default: 16, or as many as the pool has of each question]"
+        ),
+    ] = None
+
+    def check(self) -> None:
+        """Refuse a wrong measure before anything is read.
+
+        Raises:
+            ConfigurationError: signal, score and window do not go together.
+        """
+        if self.signal is not None:
+            measure_spec(self.signal, self.score, self.window)
+
+    def read(self, path: Path) -> "Pool":
+        """Read a pool, behind the questions of another one that calibrate, where one is named or lies beside it.
+
+        Raises:
+            ConfigurationError: both a pool and a number of questions to calibrate on.
+            PoolError: one of them cannot be read, or the calibration pool that was named does not go with the other.
+        """
+        from langchain_reasc_lab.pools import CALIBRATION_POOL, calibrated_on, read_pool
+
+        if self.calibration_pool is not None and self.calibration_size is not None:
+            raise ConfigurationError(
+                "--calibration-pool calibrates on all of its questions, --calibration-size on some of the tested pool; "
+                "leave out one of them"
+            )
+        pool, beside = read_pool(path), path.with_name(CALIBRATION_POOL)
+        if self.calibration_pool is not None:
+            return calibrated_on(pool, read_pool(self.calibration_pool))
+        if self.calibration_size is not None or not beside.exists() or beside.resolve() == path.resolve():
+            return pool
+        try:
+            return calibrated_on(pool, read_pool(beside))
+        except PoolError as error:
+            remark(f"not calibrated on {beside}: {error}")
+            return pool
+
+    def questions(self, pool: "Pool | None" = None) -> int:
+        """Return how many questions calibrate; of no pool, those that calibrate one that is not calibrated yet."""
+        return (pool.calibrating if pool else 0) or self.calibration_size or _CALIBRATION_SIZE
+
+    def measures(self, pool: "Pool", *, all_signals: bool = False) -> "list[MeasureSpec]":
+        """Return the measures to compare; none where the pool has neither signals nor scores and none was given."""
+        from langchain_reasc.method.confidence import Measure
+
+        names = pool.signals.names if pool.signals else ()
+        if all_signals and names:
+            return ["auto", *(Measure(name, self.score, self.window) for name in names)]
+        if self.signal is None and not all_signals and not (names or pool.has_scores):
+            return []
+        signal = self.signal or ("auto" if names else "recorded")
+        return [measure_spec(signal, self.score, self.window)]
+
+    def settings(self, pools: "Sequence[Pool]", *, calibration_responses: int = 1) -> "MethodSettings":
+        """Return the settings of all methods.
+
+        Raises:
+            ConfigurationError: more samples than any question of the pools has.
+        """
+        from langchain_reasc_lab.replay.methods import MethodSettings
+        from langchain_reasc_lab.replay.replay import budget_of
+
+        return MethodSettings(
+            max_samples=budget_of(pools, self.max_samples),
+            p_target=self.p_target,
+            seed=self.seed,
+            calibration_responses=calibration_responses,
+        )

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from langchain_reasc.cli.console import harmless, json_text, print_json, progress, remark, stdout
-from langchain_reasc.cli.options import PTarget, Score, Seed, Window, measure_spec, output_file
-from langchain_reasc_lab.cli.options import CalibrationPool, CalibrationSize, MaxSamples, Prices, text_output
-from langchain_reasc_lab.cli.replay import DEFAULT_CALIBRATION_SIZE, SignalChoice, measures_for, pool_to_test
+from langchain_reasc.cli.options import output_file
+from langchain_reasc.exceptions import ConfigurationError, PoolError
+from langchain_reasc_lab.cli.options import ComparisonOptions, Prices, text_output
 
 if TYPE_CHECKING:
     from langchain_reasc.pools import Pool
@@ -22,6 +22,7 @@ def report(
     pools: Annotated[
         list[Path] | None, typer.Argument(metavar="POOL...", help="Recorded pools, shown side by side.")
     ] = None,
+    *,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="HTML", help="A page that needs nothing else.", callback=output_file),
@@ -52,12 +53,7 @@ def report(
             r"\[default: 10; 0 where other pools calibrate]",
         ),
     ] = None,
-    seed: Seed = 0,
-    calibration_size: CalibrationSize = None,
-    calibration_pool: CalibrationPool = None,
-    signal: SignalChoice = None,
-    score: Score = "bottom_group",
-    window: Window = 128,
+    options: ComparisonOptions,
     parameters: Annotated[
         float | None, typer.Option(metavar="N", min=1, help="Parameters of the model, for TFLOPs (2N per token).")
     ] = None,
@@ -65,8 +61,6 @@ def report(
     tokens_per_second: Annotated[
         float | None, typer.Option(metavar="R", min=1e-9, help="Rate of one sequence, for latencies.")
     ] = None,
-    p_target: PTarget = 0.9,
-    max_samples: MaxSamples = None,
 ) -> None:
     """Make the paper's tables and figures of your own recorded responses.
 
@@ -83,61 +77,54 @@ def report(
 
     reasc report --list
     """
-    from langchain_reasc_lab.replay.methods import MethodSettings
-    from langchain_reasc_lab.replay.replay import budget_of
-    from langchain_reasc_lab.report import Study, StudySettings, chosen_entries, make_report
+    from langchain_reasc_lab.report import Study, StudySettings, check_page_extra, chosen_entries, make_report
 
     if listed:
         _list()
         return
     if not pools:
         raise typer.BadParameter("name a pool, or several; `reasc record` makes one", param_hint="POOL...")
-    outputs = [path for path in (out, markdown, csv, json) if path is not None]
-    _check_outputs(outputs, pools)
+    _check_outputs([path for path in (out, markdown, csv, json) if path is not None], pools)
     entries = chosen_entries(only or ())
     if out is not None:
-        from langchain_reasc_lab.report import check_page_extra
-
         check_page_extra()
-    if signal is not None:
-        measure_spec(signal, score, window)
-    read = _read(pools, calibration_pool, calibration_size)
+    options.check()
+    read = _read(pools, options)
     if prices is not None:
         _check_prices(prices, read)
     if shuffles is None:
         shuffles = 0 if all(pool.calibrating for pool in read) else StudySettings().shuffles
     settings = StudySettings(
         shuffles=shuffles,
-        calibration_size=calibration_size or DEFAULT_CALIBRATION_SIZE,
-        seed=seed,
-        methods=MethodSettings(max_samples=budget_of(read, max_samples), p_target=p_target, seed=seed),
+        calibration_size=options.questions(),
+        seed=options.seed,
+        methods=options.settings(read),
         parameters=parameters,
         prices=prices,
         tokens_per_second=tokens_per_second,
     )
-    measures = [measures_for(pool, signal=signal, signals=None, score=score, window=window) for pool in read]
-    named = zip(_names(pools), read, measures, strict=True)
-    studies = [Study(name, pool, among[0] if among else None, settings) for name, pool, among in named]
+    studies = [
+        Study(name, pool, next(iter(options.measures(pool)), None), settings)
+        for name, pool in zip(_names(pools), read, strict=True)
+    ]
     with progress("Tables and figures", quiet=len(entries) < 2) as move:
         made = make_report(studies, entries, on_progress=move)
     _print_problems(made)
     _write(made, out=out, markdown=markdown, csv=csv, json=json)
 
 
-def _read(paths: Sequence[Path], calibration_pool: Path | None, calibration_size: int | None) -> "list[Pool]":
+def _read(paths: Sequence[Path], options: ComparisonOptions) -> "list[Pool]":
     """Read the pools, each with the pool that calibrates it.
 
     Raises:
         ConfigurationError: the same pool twice.
         PoolError: one of them cannot be read.
     """
-    from langchain_reasc.exceptions import ConfigurationError
-
     seen: dict[Path, Path] = {}
     for path in paths:
         if (first := seen.setdefault(path.resolve(), path)) is not path:
             raise ConfigurationError(f"{path} is the pool {first} again; name each pool once")
-    return [pool_to_test(path, calibration_pool, calibration_size) for path in paths]
+    return [options.read(path) for path in paths]
 
 
 def _check_prices(path: Path, pools: "Sequence[Pool]") -> None:
@@ -146,7 +133,6 @@ def _check_prices(path: Path, pools: "Sequence[Pool]") -> None:
     Raises:
         ConfigurationError: the file cannot be read, or has no price of one of the models.
     """
-    from langchain_reasc.exceptions import ConfigurationError
     from langchain_reasc_lab.pools.costs import read_prices
 
     known = read_prices(path)
@@ -194,8 +180,6 @@ def _print_problems(made: "Report") -> None:
     Raises:
         PoolError: nothing could be made at all.
     """
-    from langchain_reasc.exceptions import PoolError
-
     if all(part.is_empty for part in made.parts):
         problems = list(dict.fromkeys(problem for part in made.parts for problem in part.problems))
         raise PoolError(" ".join(["nothing could be made of this:", *problems[:3]]))

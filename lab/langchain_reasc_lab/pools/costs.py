@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage
@@ -28,7 +28,7 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from scipy.special import stdtrit
 
-from langchain_reasc.complaints import findings, nearest
+from langchain_reasc.complaints import findings, suggestion
 from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.integrations import integration_of
@@ -37,10 +37,8 @@ from langchain_reasc.models.usage import is_count, tokens_of_text
 from langchain_reasc.pools import DrawnQuestion, Pool, PoolResponse, model_limit
 from langchain_reasc.untrusted import parse_json, parse_toml, read_text
 
-__all__ = [
-    *("Bill", "Estimate", "Price", "Prices", "QuestionCost", "bill_lines", "duration", "estimate", "estimate_in_short"),
-    *("estimate_lines", "money", "plural", "pool_bill", "read_prices"),
-]
+__all__ = ["Bill", "Estimate", "Price", "Prices", "bill_lines", "duration", "estimate", "money", "pool_bill"]
+__all__ += ["read_prices"]
 
 _COUNTED: Final = 256  # prompts that are tokenized; the others go by their length
 _LEAST: Final = 3  # questions from which a spread can be estimated
@@ -132,34 +130,11 @@ def _detail(usages: Sequence[Mapping[str, Any] | None], side: str, name: str) ->
 
 def pool_bill(pool: Pool) -> Bill:
     """Return what all that a pool holds has cost, with the samples that failed meanwhile."""
-    usages = {id: held for store in pool.stores for id, held in store.usages()}
-    bill = sum((Bill.of_responses(one.responses, usages.get(one.id) or ()) for one in pool.questions), Bill())
+    usages = {one.id: [message.usage for message in pool.messages(one.id)] for one in pool.questions}
+    bill = sum((Bill.of_responses(one.responses, usages[one.id]) for one in pool.questions), Bill())
     failed = pool.metadata.get("failed") or {}
     lost = int(failed.get("tokens", 0))
     return bill + Bill(failed=int(failed.get("samples", 0)), lost=lost, completion=lost)
-
-
-class QuestionCost(NamedTuple):
-    """What the responses to a question cost on average, from which the cost of others is estimated.
-
-    Attributes:
-        id: the question.
-        responses: how many.
-        prompt: prompt tokens per response, where the provider reported them for each; a prompt that several share
-            counts once among them.
-        completion: generated tokens per response.
-    """
-
-    id: str
-    responses: int
-    prompt: float | None
-    completion: float
-
-    @classmethod
-    def of(cls, id: str, bill: Bill) -> "QuestionCost":
-        """Return the average of a question's bill, which has one response at least."""
-        prompt = None if bill.without_usage else bill.prompt / bill.responses
-        return cls(id, bill.responses, prompt, bill.completion / bill.responses)
 
 
 class _Record(BaseModel):
@@ -202,10 +177,7 @@ class Prices(_Record):
         """
         if model in self.models:
             return self.models[model]
-        near = nearest(model, self.models)
-        hint = f"did you mean {near!r}? " if near else ""
-        known = ", ".join(map(repr, sorted(self.models)))
-        raise ConfigurationError(f"there is no price of the model {model!r}; {hint}The file has prices of {known}")
+        raise ConfigurationError(f"there is no price of the model {model!r}; {suggestion(model, sorted(self.models))}")
 
 
 def read_prices(path: str | os.PathLike[str]) -> Prices:
@@ -236,34 +208,63 @@ class Estimate:
 
     Attributes:
         questions: how many are to be sampled.
-        responses: how many are to be drawn.
-        prompt: prompt tokens.
+        bill: the responses to draw and their tokens; without a completion where that cannot be estimated.
         prompt_by: ``recorded``: as in the prompts recorded already; ``tokenizer``: by the model's own; ``characters``:
             four a token, which is right by a quarter or so in English.
-        completion: generated tokens; None where they cannot be estimated.
-        completion_by: ``recorded``: as long as the responses so far; ``limit``: all as long as they may be, at most.
+        completion_by: ``recorded``: as long as the responses so far; ``limit``: all as long as they may be, at most;
+            None: not known.
         basis: the recorded questions that this rests on.
-        spread: half the width of the 95 % interval of ``completion``, relative to it; None where it is not known.
+        spread: half the width of the 95 % interval of the completion, relative to it; None where it is not known.
     """
 
     questions: int
-    responses: int
-    prompt: int
+    bill: Bill
     prompt_by: Literal["recorded", "tokenizer", "characters"]
-    completion: int | None = None
-    completion_by: Literal["recorded", "limit"] | None = None
+    completion_by: Literal["recorded", "limit"] | None
     basis: int = 0
     spread: float | None = None
 
     @property
-    def bill(self) -> Bill:
-        """As a bill, in which an unknown completion is 0."""
-        return Bill(responses=self.responses, prompt=self.prompt, completion=self.completion or 0)
-
-    @property
     def is_expected(self) -> bool:
         """Whether it is what is to be expected, and neither an upper bound nor the prompts alone."""
-        return self.completion_by == "recorded" or not self.responses
+        return self.completion_by == "recorded" or not self.bill.responses
+
+    def lines(self, price: Price | None, currency: str, *, questions: int) -> Iterator[str]:
+        """Yield the estimate in a few lines; ``questions`` counts all, recorded ones included."""
+        bill = self.bill
+        if not bill.responses:
+            yield f"Nothing is to be drawn: all {questions:,} questions are recorded"
+            return
+        recorded = f" ({questions - self.questions} of {questions} are recorded)" if questions > self.questions else ""
+        yield f"To draw    {_plural(bill.responses, 'response')} to {_plural(self.questions, 'question')}{recorded}"
+        yield f"Prompts    about {bill.prompt:,} tokens, {_PROMPT_BY[self.prompt_by]}"
+        if self.completion_by is None:
+            yield "Responses  unknown until the first questions are recorded, or --max-tokens set"
+        elif self.completion_by == "limit":
+            each = bill.completion // bill.responses
+            yield f"Responses  at most {bill.completion:,} tokens, {each:,} each as the model is set"
+        else:
+            basis = _plural(self.basis, "question")
+            yield f"Responses  about {bill.completion:,} tokens{self._within}, as in the {basis} recorded"
+        if price is not None:
+            yield f"Cost       {self._cost(price, currency)}"
+
+    def in_short(self, price: Price | None, currency: str) -> str:
+        """Return the estimate within a sentence."""
+        tokens = f"{self.bill.prompt:,} + {self.bill.completion:,} tokens{self._within}"
+        return f"{tokens}, {self._cost(price, currency)}" if price else tokens
+
+    @property
+    def _within(self) -> str:
+        if self.spread is None:
+            return ""
+        return f" (±{self.spread:.0%})" if self.spread < 1 else " (or many more)"
+
+    def _cost(self, price: Price, currency: str) -> str:
+        total = money(price.of(self.bill), currency)
+        if self.completion_by is None:
+            return f"{total} for the prompts"
+        return f"{'about' if self.is_expected else 'at most'} {total}"
 
 
 def estimate(
@@ -271,8 +272,7 @@ def estimate(
     questions: Sequence[LabelledQuestion],
     draws: Mapping[str, int],
     template: Template,
-    *,
-    costs: Sequence[QuestionCost] = (),
+    recorded: Mapping[str, Bill],
 ) -> Estimate:
     """Estimate what it takes to draw responses.
 
@@ -281,65 +281,82 @@ def estimate(
         questions: all questions, those included that are recorded.
         draws: id -> how many responses are still to be drawn.
         template: the prompt around each question, a system message included.
-        costs: what those recorded already have cost.
+        recorded: id -> what the responses recorded already have cost, of questions with one at least.
     """
     lengths = {one.id: sum(len(str(part.content)) for part in template.messages(one.input)) for one in questions}
     missing = [one for one in questions if draws.get(one.id)]
-    drawn = sum(draws[one.id] for one in missing)
-    per_character, by = _tokens_per_character(model, missing, template, lengths, costs)
-    characters = sum(lengths[one.id] * draws[one.id] for one in missing)
+    per_character, prompt_by = _tokens_per_character(model, missing, template, lengths, recorded)
+    characters, responses = (
+        sum(lengths[one.id] * draws[one.id] for one in missing),
+        sum(draws[one.id] for one in missing),
+    )
     prompt = tokens_of_text(characters) if per_character is None else round(characters * per_character)
-    completion, completion_by, spread = None, None, None
-    if costs:
-        mean, spread = _mean_and_spread([one.completion for one in costs], [one.responses for one in costs])
-        completion, completion_by = round(mean * drawn), "recorded"
-    elif (limit := model_limit(PreparedModel.of(model))) is not None:
-        completion, completion_by = limit * drawn, "limit"
-    return Estimate(len(missing), drawn, prompt, by, completion, completion_by, len(costs), spread)  # type: ignore[arg-type]
+    limit, spread = model_limit(PreparedModel.of(model)), None
+    completion, completion_by = 0, None
+    if recorded:
+        mean, spread = _mean_and_spread(list(recorded.values()))
+        completion, completion_by = round(mean * responses), "recorded"
+    elif limit is not None:
+        completion, completion_by = limit * responses, "limit"
+    bill = Bill(responses=responses, prompt=prompt, completion=completion)
+    return Estimate(len(missing), bill, prompt_by, completion_by, len(recorded), spread)  # type: ignore[arg-type]
 
 
-def estimate_lines(expected: Estimate, price: Price | None, currency: str, *, questions: int) -> Iterator[str]:
-    """Yield an estimate in a few lines; ``questions`` counts all, recorded ones included."""
-    if not expected.responses:
-        yield f"Nothing is to be drawn: all {questions:,} questions are recorded"
-        return
-    recorded = questions - expected.questions
-    beside = f" ({recorded} of {questions} are recorded)" if recorded else ""
-    yield f"To draw    {plural(expected.responses, 'response')} to {plural(expected.questions, 'question')}{beside}"
-    yield f"Prompts    about {expected.prompt:,} tokens, {_PROMPT_BY[expected.prompt_by]}"
-    if expected.completion is None:
-        yield "Responses  unknown until the first questions are recorded, or --max-tokens set"
-    elif expected.completion_by == "limit":
-        each = expected.completion // expected.responses
-        yield f"Responses  at most {expected.completion:,} tokens, {each:,} each as the model is set"
-    else:
-        basis = plural(expected.basis, "question")
-        yield f"Responses  about {expected.completion:,} tokens{_within(expected)}, as in the {basis} recorded"
-    if price is not None:
-        yield f"Cost       {_cost(expected, price, currency)}"
+def _tokens_per_character(
+    model: Runnable[LanguageModelInput, Any],
+    missing: Sequence[LabelledQuestion],
+    template: Template,
+    lengths: Mapping[str, int],
+    recorded: Mapping[str, Bill],
+) -> tuple[Fraction | None, Literal["recorded", "tokenizer", "characters"]]:
+    """Return how many tokens a character of a prompt takes, and by what that is known; None where it is not."""
+    if (count := _token_counter(model)) and missing:
+        some = missing[:: -(-len(missing) // _COUNTED)]
+        tokens = sum(count(template.messages(one.input)) for one in some)
+        return Fraction(tokens, max(1, sum(lengths[one.id] for one in some))), "tokenizer"
+    # A prompt that several responses share counts once among them.
+    known = {id: bill for id, bill in recorded.items() if bill.prompt and not bill.without_usage and id in lengths}
+    if not known:
+        return None, "characters"
+    characters = sum(lengths[id] * bill.responses for id, bill in known.items())
+    return Fraction(sum(bill.prompt for bill in known.values()), characters), "recorded"
 
 
-def estimate_in_short(expected: Estimate, price: Price | None, currency: str) -> str:
-    """Return an estimate within a sentence."""
-    tokens = f"{expected.prompt:,} + {expected.completion or 0:,} tokens{_within(expected)}"
-    return f"{tokens}, {_cost(expected, price, currency)}" if price else tokens
+def _token_counter(model: Runnable[LanguageModelInput, Any]) -> Callable[[list[BaseMessage]], int] | None:
+    """Return the model's own count of a prompt's tokens, where that needs no request."""
+    source = PreparedModel.of(model).model
+    if not isinstance(source, BaseChatModel):
+        return None
+    if source.custom_get_token_ids:
+        return lambda messages: sum(source.get_num_tokens(str(message.content)) for message in messages)
+    return source.get_num_tokens_from_messages if integration_of(source).counts_tokens else None
+
+
+def _mean_and_spread(bills: Sequence[Bill]) -> tuple[float, float | None]:
+    """Return tokens per response, and half of its 95 % interval relative to it (Student's t over questions)."""
+    mean = sum(bill.completion for bill in bills) / sum(bill.responses for bill in bills)
+    if len(bills) < _LEAST or not mean:
+        return mean, None
+    error = statistics.stdev(bill.completion / bill.responses for bill in bills) / math.sqrt(len(bills))
+    return mean, float(stdtrit(len(bills) - 1, _LEVEL)) * error / mean
 
 
 def bill_lines(
     bill: Bill, price: Price | None, currency: str, *, seconds: float | None = None, verb: str = "Drawn"
 ) -> Iterator[str]:
     """Yield a bill in a few lines; ``verb`` is what was done with the responses."""
-    failed = f"; {bill.failed:,} failed" if bill.failed else ""
-    lost = f", whose {bill.lost:,} tokens count" if bill.lost else ""
     took = "" if seconds is None else f" in {duration(seconds)}"
-    yield f"{verb:10} {plural(bill.responses, 'response')}{took}{failed}{lost}"
+    yield (
+        f"{verb:10} {_plural(bill.responses, 'response')}{took}"
+        + _if(bill.failed, "; {:,} failed")
+        + _if(bill.lost, ", whose {:,} tokens count")
+    )
     if not bill.tokens:
         return
-    from_cache = [f"{bill.cached:,} from a cache"] if bill.cached else []
-    to_cache = [f"{bill.cache_written:,} written to one"] if bill.cache_written else []
-    cached = f", {' and '.join(from_cache + to_cache)}" if from_cache + to_cache else ""
-    yield f"Prompts    {bill.prompt:,} tokens{cached}"
-    yield f"Responses  {bill.completion:,} tokens" + (f", {bill.reasoning:,} of reasoning" if bill.reasoning else "")
+    cached = [_if(bill.cached, "{:,} from a cache"), _if(bill.cache_written, "{:,} written to one")]
+    shown = " and ".join(filter(None, cached))
+    yield f"Prompts    {bill.prompt:,} tokens" + (f", {shown}" if shown else "")
+    yield f"Responses  {bill.completion:,} tokens" + _if(bill.reasoning, ", {:,} of reasoning")
     if price is not None:
         yield f"Cost       {money(price.of(bill), currency)}"
     if bill.without_usage:
@@ -353,11 +370,6 @@ def money(amount: float, currency: str) -> str:
     return f"{amount:,.{decimals}f} {currency}"
 
 
-def plural(number: int, what: str) -> str:
-    """Count something: ``1 question``, ``2,000 questions``."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def duration(seconds: float) -> str:
     """Format a time: ``28 ms``, ``1.0 s``, ``2 min 3 s``, ``1 h 5 min``."""
     if seconds < 1:
@@ -369,53 +381,9 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def _cost(expected: Estimate, price: Price, currency: str) -> str:
-    total = money(price.of(expected.bill), currency)
-    if expected.completion is None:
-        return f"{total} for the prompts"
-    return f"{'about' if expected.is_expected else 'at most'} {total}"
+def _plural(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _within(expected: Estimate) -> str:
-    if expected.spread is None:
-        return ""
-    return f" (±{expected.spread:.0%})" if expected.spread < 1 else " (or many more)"
-
-
-def _tokens_per_character(
-    model: Runnable[LanguageModelInput, Any],
-    missing: Sequence[LabelledQuestion],
-    template: Template,
-    lengths: Mapping[str, int],
-    costs: Sequence[QuestionCost],
-) -> tuple[Fraction | None, Literal["recorded", "tokenizer", "characters"]]:
-    """Return how many tokens a character of a prompt takes, and by what that is known; None where it is not."""
-    count = _token_counter(model)
-    if count is not None and missing:
-        some = missing[:: -(-len(missing) // _COUNTED)]
-        tokens = sum(count(template.messages(one.input)) for one in some)
-        return Fraction(tokens, max(1, sum(lengths[one.id] for one in some))), "tokenizer"
-    known = [one for one in costs if one.prompt and one.id in lengths]
-    if not known:
-        return None, "characters"
-    recorded = sum((Fraction(one.prompt or 0) * one.responses for one in known), Fraction())
-    return recorded / sum(lengths[one.id] * one.responses for one in known), "recorded"
-
-
-def _token_counter(model: Runnable[LanguageModelInput, Any]) -> Callable[[list[BaseMessage]], int] | None:
-    """Return the model's own count of a prompt's tokens, where that needs no request."""
-    source = PreparedModel.of(model).model
-    if not isinstance(source, BaseChatModel):
-        return None
-    if source.custom_get_token_ids:
-        return lambda messages: sum(source.get_num_tokens(str(message.content)) for message in messages)
-    return source.get_num_tokens_from_messages if integration_of(source).counts_tokens else None
-
-
-def _mean_and_spread(values: Sequence[float], weights: Sequence[int]) -> tuple[float, float | None]:
-    """Return the mean, and half of its 95 % interval relative to it (Student's t over questions)."""
-    mean = sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
-    if len(values) < _LEAST or not mean:
-        return mean, None
-    error = statistics.stdev(values) / math.sqrt(len(values))
-    return mean, float(stdtrit(len(values) - 1, _LEVEL)) * error / mean
+def _if(number: int, text: str) -> str:
+    return text.format(number) if number else ""

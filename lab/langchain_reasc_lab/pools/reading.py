@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 
 from langchain_reasc import pools
 from langchain_reasc.answers import EXTRACTION_VERSION
+from langchain_reasc.exceptions import PoolError
 from langchain_reasc.pools import Pool, PoolSignals, read_ungraded
 
-__all__ = ["CALIBRATION_POOL", "Contradiction", "contradictions", "read_pool"]
+__all__ = ["CALIBRATION_POOL", "Contradiction", "calibrated_on", "contradictions", "read_pool"]
 
 CALIBRATION_POOL: Final = "calibration-pool.sqlite"
 """The file beside a pool whose questions calibrate, unless another is named."""
@@ -21,6 +22,26 @@ def read_pool(path: str | os.PathLike[str], *, labelled: Collection[str] = ()) -
     """Read a pool as :func:`langchain_reasc.pools.read_pool` does, and add notes on it."""
     pool = pools.read_pool(path, labelled=labelled)
     return replace(pool, notes=(*pool.notes, *_on_grader(pool), *_on_contradictions(pool), *_on_missing(pool)))
+
+
+def calibrated_on(pool: Pool, other: Pool) -> Pool:
+    """Return a pool, to be tested, behind the questions of another one, which calibrate.
+
+    Raises:
+        PoolError: they were recorded from different models or prompts, share no measure of confidence, or share a
+            question, which would be tested on what it calibrated.
+    """
+    then, now = (one.metadata.get("fingerprint") for one in (other, pool))
+    if then and now and then != now:
+        names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+        raise PoolError(
+            f"{other.path} was recorded otherwise than {pool.path} (their {', '.join(names)} differ), so what it "
+            "teaches does not hold there"
+        )
+    joined = replace(other + pool, calibrating=len(other.questions), calibration_path=other.path)
+    if not (joined.signals or (pool.has_scores and other.has_scores)):
+        raise PoolError(f"{other.path} and {pool.path} share no token signal and no scores")
+    return joined
 
 
 class Contradiction(NamedTuple):

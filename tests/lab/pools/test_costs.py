@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_reasc_lab.pools.costs import Bill, Estimate, Price, QuestionCost, estimate, money, read_prices
+from langchain_reasc_lab.pools.costs import Bill, Estimate, Price, estimate, money, read_prices
 from pools.synthetic import Guesser
 
 from langchain_reasc.data import LabelledQuestion, Template
@@ -86,8 +86,13 @@ QUESTIONS = [LabelledQuestion(f"q{at}", "x" * 40, "6") for at in range(10)]
 ALL = {question.id: 4 for question in QUESTIONS}
 
 
-def told(model: object = None, **options: object) -> Estimate:
-    return estimate(model or Guesser(), QUESTIONS, ALL, Template(), **options)  # type: ignore[arg-type]
+def estimated(model: Any = None, draws: dict[str, int] = ALL, recorded: dict[str, Bill] | None = None) -> Estimate:
+    return estimate(model or Guesser(), QUESTIONS, draws, Template(), recorded or {})
+
+
+def recorded(prompt: int, *completions: int) -> dict[str, Bill]:
+    """Questions with two responses each."""
+    return {f"q{at}": Bill(2, prompt, completion) for at, completion in enumerate(completions)}
 
 
 class Counting(Guesser):
@@ -95,60 +100,49 @@ class Counting(Guesser):
         return 11
 
 
-def test_nothing_but_characters_is_known() -> None:
-    first = told()
-    assert (first.questions, first.responses) == (10, 40)
-    assert (first.prompt, first.prompt_by) == (40 * 10, "characters")
-    assert (first.completion, first.completion_by, first.is_expected) == (None, None, False)
+SHARED = {"q0": Bill(4, 10, 40)}  # a prompt that counts once among 4 responses
+OTHERS = {"another": Bill(4, 80, 40), "unsaid": Bill(4, 0, 120, without_usage=4)}
+
+
+@pytest.mark.parametrize(
+    ("options", "prompt", "prompt_by", "completion", "completion_by"),
+    [
+        ({}, 40 * 10, "characters", 0, None),
+        ({"model": Guesser(max_tokens=50)}, 40 * 10, "characters", 40 * 50, "limit"),
+        ({"model": Guesser().bind(max_tokens=7)}, 40 * 10, "characters", 40 * 7, "limit"),
+        ({"model": Guesser(custom_get_token_ids=lambda text: [0] * (len(text) // 2))}, 40 * 20, "tokenizer", 0, None),
+        ({"recorded": recorded(40, 180, 200, 220)}, 40 * 20, "recorded", 40 * 100, "recorded"),
+        ({"recorded": SHARED}, 40 * 2.5, "recorded", 40 * 10, "recorded"),
+        ({"recorded": OTHERS}, 40 * 10, "characters", 40 * 20, "recorded"),
+        ({"model": Guesser(max_tokens=50), "draws": {"q0": 1, "q1": 0}}, 10, "characters", 50, "limit"),
+        ({"draws": {}}, 0, "characters", 0, None),
+    ],
+)
+def test_an_estimate_rests_on_the_best_that_is_known(
+    options: dict[str, Any], prompt: float, prompt_by: str, completion: int, completion_by: str | None
+) -> None:
+    found = estimated(**options)
+    assert (found.bill.prompt, found.prompt_by) == (prompt, prompt_by)
+    assert (found.bill.completion, found.completion_by) == (completion, completion_by)
+    assert found.questions == sum(count > 0 for count in options.get("draws", ALL).values())
+    assert found.is_expected == (completion_by == "recorded" or not found.bill.responses)
 
 
 def test_the_template_is_part_of_each_prompt() -> None:
-    longer = estimate(Guesser(), QUESTIONS, ALL, Template.read("{question}" + "y" * 60).after("z" * 100))
-    assert longer.prompt == 40 * (40 + 60 + 100) // 4
-
-
-def test_a_limit_is_an_upper_bound() -> None:
-    bound = told(Guesser(max_tokens=50))
-    assert (bound.completion, bound.completion_by, bound.is_expected) == (40 * 50, "limit", False)
-    assert told(Guesser().bind(max_tokens=7)).completion == 40 * 7
-    assert told(Guesser(max_tokens=None)).completion is None
-
-
-def test_the_models_own_tokenizer_counts() -> None:
-    counting = told(Guesser(custom_get_token_ids=lambda text: list(range(len(text) // 2))))
-    assert (counting.prompt, counting.prompt_by) == (40 * 20, "tokenizer")
+    template = Template.read("{question}" + "y" * 60).after("z" * 100)
+    assert estimate(Guesser(), QUESTIONS, ALL, template, {}).bill.prompt == 40 * (40 + 60 + 100) // 4
 
 
 def test_a_registered_class_counts_and_another_is_not_asked() -> None:
-    assert told(Counting()).prompt_by == "characters"  # it might ask its provider
+    assert estimated(Counting()).prompt_by == "characters"  # it might ask its provider
     register_integration(f"{Counting.__module__}.Counting")(lambda model: Integration(counts_tokens=True))
-    assert told(Counting()).prompt == 40 * 11
+    assert estimated(Counting()).bill.prompt == 40 * 11
 
 
-def test_what_was_recorded_tells_best() -> None:
-    costs = [QuestionCost(f"q{at}", 2, 20.0, mean) for at, mean in enumerate((90.0, 100.0, 110.0))]
-    best = told(Guesser(max_tokens=50), costs=costs)
-    assert (best.completion, best.completion_by, best.basis) == (40 * 100, "recorded", 3)
-    assert (best.prompt, best.prompt_by) == (40 * 20, "recorded")
-    assert best.spread == pytest.approx(4.303 * (10 / 3**0.5) / 100, rel=1e-3)  # Student's t with 2 degrees of freedom
-    assert told(costs=costs[:2]).spread is None
-
-
-def test_a_prompt_that_several_responses_share_is_no_more_expensive_than_it_was() -> None:
-    shared = [QuestionCost("q0", 4, 2.5, 10.0)]  # 10 tokens once, for 4 responses
-    assert told(costs=shared).prompt == 40 * 2.5
-
-
-def test_recorded_questions_that_are_not_asked_tell_of_responses_alone() -> None:
-    other = told(costs=[QuestionCost("another", 4, 20.0, 10.0), QuestionCost("unsaid", 4, None, 30.0)])
-    assert (other.prompt_by, other.completion) == ("characters", 40 * 20)
-
-
-def test_only_what_is_missing_counts() -> None:
-    left = estimate(Guesser(max_tokens=50), QUESTIONS, {"q0": 1, "q1": 0}, Template())
-    assert (left.questions, left.responses, left.prompt, left.completion) == (1, 1, 10, 50)
-    none = estimate(Guesser(max_tokens=50), QUESTIONS, {}, Template())
-    assert (none.responses, none.prompt, none.is_expected) == (0, 0, True)
+def test_the_interval_is_over_questions() -> None:
+    found = estimated(recorded=recorded(40, 180, 200, 220))
+    assert found.spread == pytest.approx(4.303 * (10 / 3**0.5) / 100, rel=1e-3)  # Student's t with 2 degrees of freedom
+    assert estimated(recorded=recorded(40, 180, 200)).spread is None
 
 
 TOML = """
