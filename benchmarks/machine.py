@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from langchain_reasc_llama_cpp.native.bindings import library
-from langchain_reasc_llama_cpp.native.processor import this_processor
+from langchain_reasc_llama_cpp.native.safe_kernels import this_processor
 
 if TYPE_CHECKING:
     from benchmarks.settings import Settings

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 CORE = "method calibration answers models sampling runnable agents data pools calibrating cli"
 LAB = "rules pools replay simulation report cli"
-LLAMA_CPP = "native grammar sampling confidence engine tools prompts"
+LLAMA_CPP = "native grammar sampling engine tools prompts"
 ORDERS = {
     "langchain_reasc": CORE.split(),
     "lab/langchain_reasc_lab": LAB.split(),

@@ -2,6 +2,6 @@
 
 from langchain_reasc_llama_cpp.chat_model import ChatLlamaCpp
 from langchain_reasc_llama_cpp.engine.streams import AsyncSampleStream, SampleStream
-from langchain_reasc_llama_cpp.native.embedded_model import embedded_model_path
+from langchain_reasc_llama_cpp.native.model_files import embedded_model_path
 
 __all__ = ["AsyncSampleStream", "ChatLlamaCpp", "SampleStream", "embedded_model_path"]

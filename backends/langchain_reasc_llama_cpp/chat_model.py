@@ -1,28 +1,60 @@
 """ChatLlamaCpp: a GGUF, in process, as a LangChain chat model."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import BaseMessage
+from langchain_core.language_models.model_profile import ModelProfile
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
 from langchain_reasc_backend.bridge import AsyncStream, Start, Stream
 
-from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_llama_cpp.engine.pacing import apaced, paced
-from langchain_reasc_llama_cpp.engine.request import Completion
-from langchain_reasc_llama_cpp.engine.streams import AsyncSampleStream, SampleStream, Submit, at_once, generating
-from langchain_reasc_llama_cpp.messages import ChunkMaker
-from langchain_reasc_llama_cpp.prompted_model import Call, fresh_seed
-from langchain_reasc_llama_cpp.tool_model import ToolModel
+from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError
+from langchain_reasc_llama_cpp.engine.request import Completion, GenerationRequest
+from langchain_reasc_llama_cpp.engine.streams import (
+    AsyncSampleStream,
+    SampleStream,
+    Submit,
+    submit_at_once,
+    submit_paced,
+    submit_paced_async,
+)
+from langchain_reasc_llama_cpp.grammar.grammar import prepare_grammar
+from langchain_reasc_llama_cpp.loaded_model import LoadedModel, random_seed
+from langchain_reasc_llama_cpp.messages import ChunkMaker, MessageMaker
+from langchain_reasc_llama_cpp.options import TRACED, CallOptions, checked_stop
+from langchain_reasc_llama_cpp.prompts.conversation import newest_turns, template_messages
+from langchain_reasc_llama_cpp.tools.response_shape import ResponseShape, ToolChoice, openai_tools, schema_of
+from langchain_reasc_llama_cpp.tools.structured_output import Method, check_method, json_parser, tool_parser, with_raw
 
 __all__ = ["ChatLlamaCpp"]
 
 
-class ChatLlamaCpp(ToolModel):
+class _Call(NamedTuple):
+    """What one call asks for beside its messages.
+
+    Attributes:
+        options: the options in force: the model's, overridden by those of the call.
+        shape: what the response may be.
+        maker: makes the call's messages.
+    """
+
+    options: CallOptions
+    shape: ResponseShape
+    maker: MessageMaker
+
+    @property
+    def tools(self) -> Sequence[dict[str, Any]]:
+        """Definitions the model is shown."""
+        return () if self.shape.tools is None else self.shape.tools.definitions
+
+
+class ChatLlamaCpp(LoadedModel):
     """A GGUF model run by llama.cpp in this process, with exact token signals and parallel samples.
 
     The model is loaded when the object is made. Copies (``model_copy``) share it. It may be used from many threads and
@@ -77,9 +109,8 @@ class ChatLlamaCpp(ToolModel):
             ModelClosedError: the model was closed.
         """
         call = self._call({"n": n, "first": first, **overrides})
-        submit = paced(self._engine, self.rate_limiter) if self.rate_limiter else None
-        begin = self._begin(messages, stop, call, self._base_seed, submit=submit)
-        return SampleStream(begin, call.maker.sample)
+        submit = partial(submit_paced, self._engine, self.rate_limiter) if self.rate_limiter else None
+        return SampleStream(self._begin(messages, stop, call, self._base_seed, submit=submit), call.maker.sample)
 
     def asample(
         self,
@@ -90,11 +121,102 @@ class ChatLlamaCpp(ToolModel):
         stop: list[str] | None = None,
         **overrides: Any,
     ) -> AsyncSampleStream:
-        """The asynchronous :meth:`sample`; the prompt is read, and refused, when iteration begins."""
+        """Generate as :meth:`sample` does, for ``async for``; the prompt is read when iteration begins."""
         call = self._call({"n": n, "first": first, **overrides})
-        submit = apaced(self._engine, self.rate_limiter) if self.rate_limiter else None
+        submit = partial(submit_paced_async, self._engine, self.rate_limiter) if self.rate_limiter else None
         begin = partial(asyncio.to_thread, self._begin, messages, stop, call, self._base_seed, submit=submit)
         return AsyncSampleStream(begin, call.maker.sample)
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | Any],
+        *,
+        tool_choice: str | bool | dict[str, Any] | None = None,
+        parallel_tool_calls: bool | None = None,
+        strict: bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Return a model that may call tools.
+
+        A call that has begun keeps to its tool's schema, by a grammar. Calls come out as ``tool_calls``, or as
+        ``invalid_tool_calls`` where ``max_tokens`` cut them off; the finish_reason is then "tool_calls" or "length".
+
+        Args:
+            tools: functions, LangChain tools, pydantic or TypedDict classes, or OpenAI's dicts.
+            tool_choice: None or "auto": the model may call; "any", "required" or True: it must; a tool's name, or
+                OpenAI's dict around it: it calls that one; "none": it is not shown the tools.
+            parallel_tool_calls: False allows one call per response.
+            strict: True asks for every argument of every tool.
+            kwargs: further options of the calls, such as ``temperature``.
+
+        Raises:
+            ConfigurationError: a tool cannot be used, its schema cannot be a grammar, or ``tool_choice`` names none.
+        """
+        definitions = openai_tools(tools, strict=strict)
+        unique = {definition["function"]["name"]: definition for definition in definitions}
+        self._shape(list(unique.values()), tool_choice, parallel_tool_calls)  # errors come here, not at the first call
+        given = {"tool_choice": tool_choice, "parallel_tool_calls": parallel_tool_calls}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        return self.bind(tools=definitions, **chosen, **kwargs)
+
+    def with_structured_output(
+        self,
+        schema: dict[str, Any] | type | None = None,
+        *,
+        method: Method = "json_schema",
+        include_raw: bool = False,
+        strict: bool | None = None,
+        tools: Sequence[Any] | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, Any]:
+        """Return a model that answers with an object.
+
+        Args:
+            schema: a pydantic class, whose objects come out; or a TypedDict or JSON schema, for dicts.
+            method: "json_schema" holds the response to the schema by a grammar; the model is not told of the schema.
+                "function_calling" shows it to the model as a tool, and forces the call. "json_mode" only makes sure of
+                a JSON object.
+            include_raw: give a dict of ``raw``, ``parsed`` and ``parsing_error`` instead, and raise nothing.
+            strict: True asks for every property, and for no others.
+            tools: tools that the model may call instead, with method "json_schema" and ``include_raw``.
+            kwargs: further options of the calls, such as ``temperature``.
+
+        Raises:
+            ConfigurationError: the schema is none, or cannot be a grammar.
+
+        What comes out is checked by pydantic where the schema is a class. A response that ``max_tokens`` cut off raises
+        ``OutputParserException``.
+        """
+        check_method(method, schema, strict)
+        traced: dict[str, Any] = {}
+        if schema is not None and not (isinstance(schema, dict) and not isinstance(schema.get("type", ""), str)):
+            # langchain-core cannot show a union of types
+            traced[TRACED] = {"kwargs": {"method": method, "strict": strict}, "schema": schema}
+        if method == "function_calling":
+            name = openai_tools([schema])[0]["function"]["name"]
+            model = self.bind_tools([schema], tool_choice=name, strict=strict, **traced, **kwargs)
+            parser = tool_parser(schema, name)
+        else:
+            response_format: dict[str, Any] = {"type": "json_object"}
+            if method == "json_schema":
+                json_schema = {"schema": schema_of(schema, strict=strict)}
+                response_format = {"type": "json_schema", "json_schema": json_schema}
+            options = {"response_format": response_format, **traced, **kwargs}
+            if tools:
+                options["tools"] = openai_tools(tools, strict=strict)
+            self._shape(options.get("tools"), response_format=response_format)
+            model, parser = self.bind(**options), json_parser(schema)
+        return with_raw(model, parser) if include_raw else model | parser
+
+    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+        """Count the tokens of the prompt these messages make, with those of the chat template and the tools."""
+        return len(self._prompt(messages, openai_tools(tools or ())))
+
+    def _resolve_model_profile(self) -> ModelProfile:
+        """Return what agents may count on."""
+        able = ("text_inputs", "text_outputs", "tool_calling", "tool_choice", "structured_output", "temperature")
+        limits = {"max_input_tokens": self.context_size, "max_output_tokens": self.context_size}
+        return cast(ModelProfile, limits | dict.fromkeys(able, True))
 
     def _generate(
         self,
@@ -104,7 +226,7 @@ class ChatLlamaCpp(ToolModel):
         **kwargs: Any,
     ) -> ChatResult:
         call = self._call(kwargs)
-        with Stream[Completion](self._begin(messages, stop, call, fresh_seed())) as completions:
+        with Stream[Completion](self._begin(messages, stop, call, random_seed())) as completions:
             return self._result(call, completions)
 
     async def _agenerate(
@@ -115,7 +237,7 @@ class ChatLlamaCpp(ToolModel):
         **kwargs: Any,
     ) -> ChatResult:
         call = self._call(kwargs)
-        begin = partial(asyncio.to_thread, self._begin, messages, stop, call, fresh_seed())
+        begin = partial(asyncio.to_thread, self._begin, messages, stop, call, random_seed())
         async with AsyncStream[Completion](begin) as completions:
             return self._result(call, [completion async for completion in completions])
 
@@ -127,8 +249,8 @@ class ChatLlamaCpp(ToolModel):
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         call = self._streaming_call(kwargs)
-        begin = self._begin(messages, stop, call, fresh_seed(), stream=True)
-        with Stream(begin, ChunkMaker(call.maker).of) as chunks:
+        begin = self._begin(messages, stop, call, random_seed(), stream=True)
+        with Stream(begin, ChunkMaker(call.maker).chunk) as chunks:
             for chunk in chunks:
                 if run_manager:
                     run_manager.on_llm_new_token(chunk.text, chunk=chunk)
@@ -142,34 +264,106 @@ class ChatLlamaCpp(ToolModel):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         call = self._streaming_call(kwargs)
-        begin = partial(asyncio.to_thread, self._begin, messages, stop, call, fresh_seed(), stream=True)
-        async with AsyncStream(begin, ChunkMaker(call.maker).of) as chunks:
+        begin = partial(asyncio.to_thread, self._begin, messages, stop, call, random_seed(), stream=True)
+        async with AsyncStream(begin, ChunkMaker(call.maker).chunk) as chunks:
             async for chunk in chunks:
                 if run_manager:
                     await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                 yield chunk
 
-    def _begin(
-        self,
-        messages: LanguageModelInput,
-        stop: list[str] | None,
-        call: Call,
-        seed: int,
-        *,
-        stream: bool = False,
-        submit: Submit | None = None,
-    ) -> Start[Any]:
-        """Read the prompt; what is returned begins to generate."""
-        request = self._request_for(messages, stop, call, seed, stream=stream)
-        return generating(submit or at_once(self._engine), request)
+    def _call(self, overrides: dict[str, Any]) -> _Call:
+        """Check the arguments of a call.
 
-    def _streaming_call(self, kwargs: dict[str, Any]) -> Call:
+        Raises:
+            ConfigurationError: one is unknown or wrong, or two contradict each other.
+        """
+        options, model = self._options(overrides), self._engine.model
+        shape = self._shape(
+            options.tools, options.tool_choice, options.parallel_tool_calls, options.response_format, options.grammar
+        )
+        if shape.grammar is not None:
+            prepare_grammar(shape.grammar, model)  # here, so that the thread that decodes finds it prepared
+        info = {"vocabulary_size": model.vocabulary_size, "top_k": min(options.top_k_signal, model.vocabulary_size)}
+        return _Call(options, shape, MessageMaker(self.model_name, info, shape.reader))
+
+    def _streaming_call(self, kwargs: dict[str, Any]) -> _Call:
         call = self._call(kwargs)
         if call.options.n != 1:
             raise ConfigurationError(f"a stream carries one response, not n={call.options.n}; use generate or sample")
         return call
 
-    def _result(self, call: Call, completions: Iterable[Completion]) -> ChatResult:
+    def _shape(
+        self,
+        tools: Sequence[Any] | None,
+        tool_choice: Any = None,
+        parallel_tool_calls: bool | None = None,
+        response_format: Any = None,
+        grammar: str | None = None,
+    ) -> ResponseShape:
+        """Return what a response may be, by the arguments of a call."""
+        choice = ToolChoice.of(tools, tool_choice, parallel_tool_calls)
+        return ResponseShape.of(self._template.form, choice, response_format, grammar)
+
+    def _begin(
+        self,
+        messages: LanguageModelInput,
+        stop: list[str] | None,
+        call: _Call,
+        seed: int,
+        *,
+        stream: bool = False,
+        submit: Submit | None = None,
+    ) -> Start[Any]:
+        """Read the prompt; return what begins to generate. ``seed`` counts where the options leave it open."""
+        options, metadata = call.options, self._engine.model.metadata
+        stops = checked_stop(self.stop if stop is None else stop)
+        prompt = self._fitting_prompt(messages, call)
+        request: dict[str, Any] = {
+            "prompt": np.array(prompt, dtype=np.int32),
+            "samples": range(options.first, options.first + options.n),
+            "seed": seed if options.seed is None else options.seed,
+            "sampling": options.sampling(metadata),
+            "max_tokens": options.limit(metadata, self._engine.n_ctx - len(prompt)),
+            "stop": stops,
+            "signals": options.signals,
+            "top_k_signal": options.top_k_signal,
+            "logprobs": options.alternatives,
+            "grammar": call.shape.grammar,
+            "stream": stream,
+        }
+        submit = submit or partial(submit_at_once, self._engine)
+        return lambda sender: submit(GenerationRequest(emit=sender.put, **request))
+
+    def _fitting_prompt(self, messages: LanguageModelInput, call: _Call) -> list[int]:
+        """Return the prompt, without its oldest turns where it is too long and ``on_overflow`` says so."""
+        given = self._convert_input(messages).to_messages()
+        prompt, size = self._prompt(given, call.tools), self._engine.n_ctx
+        if call.options.on_overflow == "truncate":
+            reserved = call.options.limit(self._engine.model.metadata, size // 4)
+            for limit in (size - reserved, size - 1):
+                if len(prompt) > limit and (kept := newest_turns(given, partial(self._fits, limit, call))):
+                    prompt, call.maker.dropped = self._prompt(kept, call.tools), len(given) - len(kept)
+        if len(prompt) >= size:
+            raise ContextOverflowError(
+                f"the prompt has {len(prompt):,} tokens, but the context holds {size:,} and the response needs at "
+                f"least one; shorten the prompt, or load the model with n_ctx={len(prompt) + 256} or more"
+            )
+        if not prompt:
+            raise ConfigurationError("the messages make an empty prompt; pass a message with text")
+        return prompt
+
+    def _fits(self, limit: int, call: _Call, messages: list[BaseMessage]) -> bool:
+        return len(self._prompt(messages, call.tools)) <= limit
+
+    def _prompt(self, messages: LanguageModelInput, tools: Sequence[dict[str, Any]] = ()) -> list[int]:
+        self._engine.check_usable()
+        text = self._template.render(template_messages(self._convert_input(messages).to_messages()), tools)
+        model = self._engine.model
+        if model.adds_bos and model.bos:
+            text = text.removeprefix(model.bos)  # most templates write it, and the tokenizer would again
+        return model.tokenize(text, add_special=True)
+
+    def _result(self, call: _Call, completions: Iterable[Completion]) -> ChatResult:
         ordered = sorted(completions, key=lambda completion: completion.index)
         prompt, generated = ordered[0].prompt_tokens, sum(c.output_tokens for c in ordered)
         usage = {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}

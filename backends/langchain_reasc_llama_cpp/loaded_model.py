@@ -4,55 +4,39 @@ import json
 import secrets
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Any, Self
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.base import LangSmithParams
 from langchain_reasc_backend.closing import Closing
-from pydantic import ConfigDict, Field, PrivateAttr, field_validator
+from pydantic import ConfigDict, PrivateAttr, field_validator
 
 from langchain_reasc.complaints import Checked, check_names
 from langchain_reasc.exceptions import ModelFileError
-from langchain_reasc_llama_cpp.engine.engine import Engine, EngineSettings
-from langchain_reasc_llama_cpp.native import hub
-from langchain_reasc_llama_cpp.native.embedded_model import embedded_model_path
-from langchain_reasc_llama_cpp.native.fields import ContextFields, ModelFields
-from langchain_reasc_llama_cpp.native.fingerprint import file_sha256
-from langchain_reasc_llama_cpp.native.parameters import ContextParameters, ModelParameters
-from langchain_reasc_llama_cpp.options import CallOptions, GenerationFields, checked_stop
+from langchain_reasc_llama_cpp.engine.engine import Engine
+from langchain_reasc_llama_cpp.native.model_files import download, embedded_model_path, file_sha256
+from langchain_reasc_llama_cpp.native.parameters import LoadFields, altered_fields
+from langchain_reasc_llama_cpp.options import TRACED, CallOptions, GenerationFields, checked_stop
 from langchain_reasc_llama_cpp.prompts.chat_template import ChatTemplate
-from langchain_reasc_llama_cpp.sampling.sampler import SEEDS, check_tokens
+from langchain_reasc_llama_cpp.sampling.parameters import SEEDS
+from langchain_reasc_llama_cpp.sampling.sampler import check_tokens
 
-__all__ = ["LoadedModel"]
-
-_MAX_CELLS: Final = 1 << 24  # beyond any model; llama.cpp would fill the machine's memory before it gives up
+__all__ = ["LoadedModel", "random_seed"]
 
 
-class LoadedModel(Checked, BaseChatModel, GenerationFields, ModelFields, ContextFields, Closing):
+class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing):
     """A GGUF, loaded when the object is made and freed by :meth:`close`, ``with``, or the garbage collector."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=(), defer_build=True)
 
     model_path: str | Path | None = None
     """The GGUF; None takes the small model that comes with the package."""
-    n_ctx: Annotated[int | None, Field(ge=8, le=_MAX_CELLS)] = None
-    """Tokens of prompt and response together. None: what the model was trained for, at most 4,096."""
-    n_cells: Annotated[int | None, Field(ge=8, le=_MAX_CELLS)] = None
-    """Tokens the KV cache holds over all parallel samples, which share their prompt's; never fewer than ``n_ctx``.
-    None: ``n_ctx * n_parallel``, at most 8,192 (or ``n_ctx``). When it is full, the youngest samples wait."""
-    n_parallel: Annotated[int, Field(ge=1, le=96)] = 8
-    """Samples decoded together at most, of all callers; more than that join as others end."""
-    cached_prompts: Annotated[int, Field(ge=0, le=64)] = 16
-    """Prompts kept in the KV cache after their request, the least recently used go first; a later prompt that begins
-    like one of them prefills only the rest."""
     stop: list[str] | None = None
     """Strings that end a response, and are not part of it; a call's own ``stop`` replaces them."""
     chat_template: str | None = None
     """A Jinja chat template to use instead of the GGUF's own."""
     streaming: bool = False
     """Generate by streaming in ``invoke`` too, so that callbacks hear of each token."""
-    verbose: bool = False
-    """Let llama.cpp print its log (one switch for all models of the process)."""
 
     _engine: Engine = PrivateAttr()
     _template: ChatTemplate = PrivateAttr()
@@ -67,19 +51,10 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, ModelFields, Context
         """Load the model."""
         super().model_post_init(context)
         checked_stop(self.stop)
-        self._base_seed = secrets.randbelow(SEEDS) if self.seed is None else self.seed
-        settings = EngineSettings(
-            n_ctx=self.n_ctx,
-            n_cells=self.n_cells,
-            n_parallel=self.n_parallel,
-            cached_prompts=self.cached_prompts,
-            model=ModelParameters.model_validate(self),
-            context=ContextParameters.model_validate(self),
-            verbose=self.verbose,
-        )
-        self._engine = Engine(self.path, settings)
+        self._base_seed = random_seed() if self.seed is None else self.seed
+        self._engine = Engine(self.path, self)
         try:
-            self._template = _template_of(self._engine, self.chat_template)
+            self._template = self._load_template()
             self._options().sampling(self._engine.model.metadata)
         except BaseException:
             self._engine.close()
@@ -100,7 +75,7 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, ModelFields, Context
             ModelFileError: there is no such repository or file, or the hub cannot be reached.
         """
         check_names(fields, cls.model_fields, "option")
-        return cls(model_path=hub.download(repo_id, filename, revision=revision), **fields)
+        return cls(model_path=download(repo_id, filename, revision=revision), **fields)
 
     @property
     def path(self) -> Path:
@@ -123,11 +98,11 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, ModelFields, Context
         return self._engine.model.parameter_count
 
     def calibration_fingerprint(self, **overrides: Any) -> dict[str, Any]:
-        """What a calibration measured on this model holds for.
+        """Return what a calibration measured on this model holds for.
 
         Args:
-            overrides: options given to the calls, such as ``temperature``. Stop strings are no part of it: whoever
-                compares knows them by themselves, for any model.
+            overrides: options given to the calls, such as ``temperature``. Stop strings are no part of it: they
+                are compared separately, for any model.
 
         Returns:
             ``model`` (file name), ``model_sha256``, ``quantization`` and ``sampling`` (parameter name -> value); the
@@ -142,12 +117,17 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, ModelFields, Context
             "sampling": self._options(options).sampling(native.metadata).as_dict() | self._alterations(),
         }
 
+    def get_token_ids(self, text: str) -> list[int]:
+        """Return the token ids of a text, by the model's own tokenizer, without a begin-of-sequence token."""
+        self._engine.check_usable()
+        return self._engine.model.tokenize(text)
+
     def close(self) -> None:
         """Free the model, for its copies too; what is running fails with ModelClosedError. Closing twice is fine."""
         self._engine.close()
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """A copy that shares the loaded model, as ``model_copy`` makes it."""
+        """Copy the configuration and share the loaded model, as ``model_copy`` does."""
         return self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -155,12 +135,28 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, ModelFields, Context
         return partial(type(self), **{name: getattr(self, name) for name in self.model_fields_set}), ()
 
     def _options(self, overrides: dict[str, Any] | None = None) -> CallOptions:
-        options = CallOptions.of(self, overrides or {})
+        given = {name: value for name, value in (overrides or {}).items() if name != TRACED}
+        options = CallOptions.of(self, given)
         check_tokens(options.logit_bias or (), self._engine.model)
         return options
 
+    def _load_template(self) -> ChatTemplate:
+        model = self._engine.model
+        source = self.chat_template or model.metadata.get("tokenizer.chat_template")
+        if not source:
+            raise ModelFileError(f"{model.path} has no chat template; pass chat_template='...' (Jinja)")
+        if not model.has_tokenizer:
+            raise ModelFileError(
+                f"{model.path} has no tokenizer (tokenizer.ggml.model is 'no_vocab'), so it cannot chat"
+            )
+        template = ChatTemplate(str(source), bos=model.bos, eos=model.eos)
+        for mark in filter(None, (template.form.opening, template.form.closing)):
+            model.show(mark)  # some models have control tokens for the marks of tool calls
+        return template
+
     def _alterations(self) -> dict[str, float | int | str]:
-        found = ContextParameters.model_validate(self).shaping()
+        """Return whatever makes the model compute something else than its file says."""
+        found = altered_fields(self)
         adapters = [f"{file_sha256(Path(path))}*{scale:g}" for path, scale in self.adapters.items() if scale]
         if adapters:
             found["lora"] = " ".join(sorted(adapters))
@@ -186,7 +182,7 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, ModelFields, Context
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
-        """True, since the configuration holds no secrets."""
+        """Return True, since the configuration holds no secrets."""
         return True
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
@@ -204,11 +200,6 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, ModelFields, Context
         return params
 
 
-def _template_of(engine: Engine, given: str | None) -> ChatTemplate:
-    model = engine.model
-    source = given or model.metadata.get("tokenizer.chat_template")
-    if not source:
-        raise ModelFileError(f"{model.path} has no chat template; pass chat_template='...' (Jinja)")
-    if not model.has_tokenizer:
-        raise ModelFileError(f"{model.path} has no tokenizer (tokenizer.ggml.model is 'no_vocab'), so it cannot chat")
-    return ChatTemplate(str(source), bos=model.bos, eos=model.eos)
+def random_seed() -> int:
+    """Return a random seed."""
+    return secrets.randbelow(SEEDS)

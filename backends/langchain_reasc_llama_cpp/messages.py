@@ -11,7 +11,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk
 
 from langchain_reasc.models.contract import FINISH_REASON, GENERATED_TEXT, TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, sample_id
 from langchain_reasc_llama_cpp.engine.request import Completion, Event, TextDelta
-from langchain_reasc_llama_cpp.tools.reader import ToolCallReader
+from langchain_reasc_llama_cpp.tools.tool_calls import ToolCallReader
 
 __all__ = ["ChunkMaker", "MessageMaker"]
 
@@ -84,8 +84,8 @@ class ChunkMaker:
         self._maker = maker
         self._reader = maker.reader()
 
-    def of(self, event: Event) -> ChatGenerationChunk:
-        """The chunk of a part of the response, or of its end, with everything known about it."""
+    def chunk(self, event: Event) -> ChatGenerationChunk:
+        """Return the chunk of a part of the response, or of its end, with all its metadata."""
         assert isinstance(event, TextDelta | Completion)
         logprobs = _logprobs(event.logprobs)  # of the tokens since the last text
         if isinstance(event, TextDelta):

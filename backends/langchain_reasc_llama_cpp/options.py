@@ -1,4 +1,4 @@
-"""What a caller may say about one generation: fields of the chat model, and overrides of a call."""
+"""How responses are generated: fields of the chat model, and overrides of a call."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
@@ -9,11 +9,13 @@ from langchain_reasc.complaints import check_names, explained
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.token_signals import SIGNALS
 from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue
-from langchain_reasc_llama_cpp.sampling.fields import SamplingFields
+from langchain_reasc_llama_cpp.sampling.parameters import SamplingFields
 
-__all__ = ["MAX_SAMPLES", "CallOptions", "GenerationFields", "checked_stop"]
+__all__ = ["TRACED", "CallOptions", "GenerationFields", "checked_stop"]
 
-MAX_SAMPLES: Final = 1024
+TRACED: Final = "ls_structured_output_format"
+"""What ``with_structured_output`` tells LangSmith; ``invoke`` and its like take it out of the arguments themselves."""
+_MAX_SAMPLES: Final = 1024
 """Samples of one prompt in one call, at most."""
 
 
@@ -37,7 +39,7 @@ class GenerationFields(SamplingFields):
     A system message at the beginning stays; the newest turn must fit."""
 
     def limit(self, metadata: dict[str, MetadataValue], room: int) -> int:
-        """Tokens to generate at most, where the context has room for ``room``."""
+        """Return how many tokens to generate at most, where the context has room for ``room``."""
         return min(room, self.max_tokens or int(metadata.get("reasc.sampling.max_tokens") or room))
 
     @property
@@ -51,7 +53,7 @@ class CallOptions(GenerationFields):
 
     model_config = ConfigDict(extra="forbid")
 
-    n: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] = 1
+    n: Annotated[int, Field(ge=1, le=_MAX_SAMPLES)] = 1
     first: Annotated[int, Field(ge=0)] = 0
     tools: list[Any] | tuple[Any, ...] | None = None
     tool_choice: Any = None
@@ -61,7 +63,7 @@ class CallOptions(GenerationFields):
 
     @classmethod
     def of(cls, defaults: GenerationFields, overrides: dict[str, Any]) -> "CallOptions":
-        """Merge and validate.
+        """Override the model's own options by those of a call.
 
         Raises:
             ConfigurationError: an override is unknown or out of range.
@@ -79,7 +81,7 @@ class CallOptions(GenerationFields):
 
 
 def checked_stop(stop: Sequence[str] | str | None) -> tuple[bytes, ...]:
-    """Stop strings in UTF-8.
+    """Return stop strings in UTF-8.
 
     Raises:
         ConfigurationError: one is empty or not a string.

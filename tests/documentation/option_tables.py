@@ -12,15 +12,14 @@ from textwrap import dedent
 from typing import Any, Final, Literal, get_args, get_origin
 
 from langchain_reasc_llama_cpp.loaded_model import LoadedModel
-from langchain_reasc_llama_cpp.native.fields import ContextFields, ModelFields
+from langchain_reasc_llama_cpp.native.parameters import LoadFields
 from langchain_reasc_llama_cpp.options import GenerationFields
-from langchain_reasc_llama_cpp.sampling.fields import SamplingFields
-from langchain_reasc_llama_cpp.sampling.parameters import DEFAULTS
+from langchain_reasc_llama_cpp.sampling.parameters import DEFAULTS, SamplingFields
 
 README: Final = Path(__file__).parents[2] / "backends" / "README.md"
 TABLES: Final = {
     "Of the model, and of each call": (SamplingFields, GenerationFields),
-    "Of the model alone": (LoadedModel, ModelFields, ContextFields),
+    "Of the model alone": (LoadedModel, LoadFields),
 }
 """How the line above a table begins -> the classes whose fields stand in it."""
 

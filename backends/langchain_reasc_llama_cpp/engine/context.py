@@ -9,13 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import ModelError
-from langchain_reasc_llama_cpp.engine.kv_cells import State
-from langchain_reasc_llama_cpp.native import lora
 from langchain_reasc_llama_cpp.native.bindings import library, log
-from langchain_reasc_llama_cpp.native.model import NativeModel
-from langchain_reasc_llama_cpp.native.parameters import ContextParameters
+from langchain_reasc_llama_cpp.native.model import NativeModel, attach_adapters
+from langchain_reasc_llama_cpp.native.parameters import LoadFields, fill_context_params
 
-__all__ = ["CacheFull", "Chunk", "DecodeContext"]
+__all__ = ["CacheFull", "Chunk", "DecodeContext", "Logits", "State", "Tokens"]
 
 _NO_ROOM: Final = 1  # llama_decode: no KV cells for the batch; the memory is as it was
 _BY_FOUR: Final = ("Q4_0", "Q4_K", "Q2_K", "IQ4_NL", "MXFP4")
@@ -24,6 +22,9 @@ row by row; so two or three rows left over go faster with others beside them tha
 _IDLE: Final = (0, 0, 2, 1)  # rows beside, by rows left over
 
 Logits = npt.NDArray[np.float32]
+Tokens = npt.NDArray[np.int32]
+State = npt.NDArray[np.uint8]
+"""What a sequence's cells hold, in llama.cpp's own format."""
 
 
 class CacheFull(Exception):
@@ -62,9 +63,7 @@ class DecodeContext:
         steps: calls of ``llama_decode`` so far.
     """
 
-    def __init__(
-        self, model: NativeModel, *, cells: int, n_sequences: int, n_threads: int, parameters: ContextParameters
-    ) -> None:
+    def __init__(self, model: NativeModel, *, cells: int, n_sequences: int, n_threads: int, fields: LoadFields) -> None:
         """Allocate the KV cache.
 
         Args:
@@ -72,7 +71,7 @@ class DecodeContext:
             cells: tokens the KV cache holds, over all sequences.
             n_sequences: how many sequence ids there are, at most 256.
             n_threads: CPU threads, where the parameters do not say.
-            parameters: all other parameters of the context.
+            fields: the other options of the context.
 
         Raises:
             ModelError: llama.cpp cannot, mostly for want of memory.
@@ -81,25 +80,24 @@ class DecodeContext:
         self._vocabulary_size = model.vocabulary_size
         self.n_sequences = n_sequences
         self._pads = model.repacked and not model.on_gpu and model.quantization.startswith(_BY_FOUR)
-        settings = self._llama.llama_context_default_params()
-        settings.n_ctx = cells
-        settings.n_seq_max = n_sequences + self._pads  # the last holds idle rows
+        params = self._llama.llama_context_default_params()
+        params.n_ctx = cells
+        params.n_seq_max = n_sequences + self._pads  # the last holds idle rows
         # Logits are wanted for one token per sequence at most: without this, buffers are sized for n_batch × V floats.
-        settings.n_outputs_max = n_sequences + max(_IDLE) * self._pads
-        settings.n_threads = settings.n_threads_batch = n_threads
-        settings.kv_unified = True
-        settings.no_perf = True
-        parameters.apply(settings)
-        settings.n_batch = self.n_batch = max(settings.n_batch, n_sequences + max(_IDLE))
+        params.n_outputs_max = n_sequences + max(_IDLE) * self._pads
+        params.kv_unified = True
+        params.no_perf = True
+        fill_context_params(params, fields, n_threads=n_threads)
+        params.n_batch = self.n_batch = max(params.n_batch, n_sequences + max(_IDLE))
         log.forget()
-        self.handle: Any = self._llama.llama_init_from_model(model.handle, settings)
+        self.handle: Any = self._llama.llama_init_from_model(model.handle, params)
         if not self.handle:
             raise ModelError(
                 f"llama.cpp cannot make a context of {cells:,} tokens for {model.path.name}: "
                 f"{log.last_error() or 'it does not say why'}; try a smaller n_ctx or n_cells"
             )
         try:
-            lora.attach(self._llama, self.handle, model.adapters)
+            attach_adapters(self._llama, self.handle, model.adapters)
         except BaseException:
             self.close()
             raise

@@ -1,19 +1,19 @@
-"""One step after the other, for all requests together: schedule, run, postprocess."""
+"""One step after the other, for all requests together: schedule, run, draw, and send what has ended."""
 
 import time
 from collections.abc import Iterable
 from collections.abc import Sequence as Many
 
 import numpy as np
+from langchain_reasc_backend.bridge import End
 
 from langchain_reasc.exceptions import ConfidenceError, ModelError, ReASCError
+from langchain_reasc.models.contract import CANCELLED
 from langchain_reasc_llama_cpp.engine.context import CacheFull, Chunk, DecodeContext, Logits
-from langchain_reasc_llama_cpp.engine.kv_cells import KvCells
-from langchain_reasc_llama_cpp.engine.plan import Plan
-from langchain_reasc_llama_cpp.engine.prompt_cache import PromptCache
-from langchain_reasc_llama_cpp.engine.report import Report
-from langchain_reasc_llama_cpp.engine.request import Failed, Finished, GenerationRequest
-from langchain_reasc_llama_cpp.engine.scheduler import Scheduler
+from langchain_reasc_llama_cpp.engine.kv_cache import KvCells, PromptCache
+from langchain_reasc_llama_cpp.engine.recorder import Recorder
+from langchain_reasc_llama_cpp.engine.request import Completion, GenerationRequest, TextDelta, Timing
+from langchain_reasc_llama_cpp.engine.scheduler import Plan, Scheduler
 from langchain_reasc_llama_cpp.engine.sequences import Sequence, SequenceGroup, Status
 from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
@@ -49,12 +49,11 @@ class Decoder:
             overlapped: whether to compute signals in a thread of their own, while the next step decodes.
         """
         self._model, self._context = model, context
-        self._piece = model.piece
         self._cells = KvCells(context, capacity=context.cells, n_sequences=context.n_sequences)
         self._prompts = PromptCache(self._cells, size=cached_prompts, whole_only=model.is_recurrent)
         self._scheduler = Scheduler(self._cells, self._prompts, n_parallel=n_parallel, n_batch=context.n_batch)
-        self._report = Report(n_parallel, model, overlapped=overlapped)
-        self._arranged: list[Sequence] = []  # whose rows the context is ready for
+        self._recorder: Recorder[Sequence] = Recorder(n_parallel, model, overlapped=overlapped)
+        self._arranged: list[Sequence] = []  # the samples that the context's rows are set up for
         self._failures: dict[SequenceGroup, ReASCError] = {}  # found in this step
         self._arrived = 0
 
@@ -78,25 +77,29 @@ class Decoder:
         if plan.starting:
             self._start(plan)
         if plan.rows or plan.chunks:
-            logits = self._run(plan)
-            self._postprocess(plan, logits)
+            logits = self._decode(plan)
+            self._scheduler.advance(plan, logits)
+            if plan.rows:
+                self._draw(logits[: len(plan.rows)], plan.rows, decoded=True)
         self._end_failed(plan)
 
     def drop_cancelled(self) -> None:
-        """End the requests that were cancelled: what was begun comes out as it is, the rest never cost anything."""
+        """End the requests that were cancelled: what was begun is sent as it is, the rest costs nothing."""
         cancelled = [group for group in self._scheduler.groups() if group.request.cancelled]
-        self._reject(self._report.settle())
+        self._reject(self._recorder.flush())
         for group in cancelled:
             if group not in self._failures:
-                self._report.cancelled(group)
-                self._leave(group, Finished())
+                for sequence in sorted([*group.live, *group.preempted], key=lambda sequence: sequence.index):
+                    if sequence.tokens:
+                        self._send(sequence, CANCELLED)
+                self._leave(group)
         self._end_failed()
 
     def fail(self, error: Exception) -> None:
-        """End everything that has begun with an error, and forget the cache: nobody knows what is in it."""
+        """End everything that has begun with an error, and forget the cache, whose contents are unknown now."""
         groups = self._scheduler.groups()
         for group in [group for group in groups if group.begun is not None] or groups:
-            self._leave(group, Failed(error))
+            self._leave(group, error)
         self._failures.clear()
         self._arranged.clear()
         self._prompts.clear()
@@ -105,24 +108,21 @@ class Decoder:
     def close(self, error: Exception) -> None:
         """End everything with an error."""
         for group in self._scheduler.groups():
-            self._leave(group, Failed(error))
-        self._report.close()
+            self._leave(group, error)
+        self._recorder.close()
 
     def _start(self, plan: Plan) -> None:
-        """Draw first tokens from prompts' own logits; whoever ends with it, or fails, takes no part in the decode."""
+        """Draw first tokens from prompts' own logits; samples that end with it, or fail, take no part in the decode."""
         for sequence in plan.starting:
             group = sequence.group
             if sequence.status is not Status.RUNNING or group in self._failures or group.prompt is None:
                 continue
             request, logits = group.request, group.prompt.logits
             assert logits is not None
+            seed = group.salt + request.seed + sequence.index
             try:
                 sequence.sampler = SamplerChain(
-                    request.sampling,
-                    group.salt + request.seed + sequence.index,
-                    self._model,
-                    request.grammar,
-                    context=self._context.address,
+                    request.sampling, seed, self._model, request.grammar, context=self._context.address
                 )
             except ReASCError as error:
                 self._failures[group] = error
@@ -133,8 +133,8 @@ class Decoder:
         plan.rows = [sequence for sequence in plan.rows if sequence.status is Status.RUNNING]
         plan.chunks = [(prefill, size) for prefill, size in plan.chunks if not prefill.group.left]
 
-    def _run(self, plan: Plan) -> Logits:
-        """Decode; returns a row of logits for each of the plan's rows, then for each prompt that is whole now."""
+    def _decode(self, plan: Plan) -> Logits:
+        """Decode; return a row of logits for each of the plan's rows, then for each prompt that is whole now."""
         while plan.rows or plan.chunks:
             if plan.rows != self._arranged:
                 slots = [sequence.slot for sequence in plan.rows if sequence.slot]
@@ -152,14 +152,8 @@ class Decoder:
             try:
                 return self._context.decode([sequence.tokens[-1] for sequence in plan.rows], chunks)
             except CacheFull:  # llama.cpp counts otherwise where its windows slide
-                self._scheduler.give_way(plan)
+                self._scheduler.make_way(plan)
         return np.empty((0, self._model.vocabulary_size), dtype=np.float32)
-
-    def _postprocess(self, plan: Plan, logits: Logits) -> None:
-        """Count what was decoded, and draw the next token of each row."""
-        self._scheduler.advance(plan, logits)
-        if plan.rows:
-            self._draw(logits[: len(plan.rows)], plan.rows, decoded=True)
 
     def _draw(self, logits: Logits, sequences: Many[Sequence], *, decoded: bool) -> None:
         """Draw the next token of each sample from its row of logits; those that end leave at once.
@@ -170,54 +164,89 @@ class Decoder:
             decoded: whether these are the first rows of the last decode.
         """
         tokens: list[int] = []
-        for at, sequence in enumerate(sequences):
+        for row, sequence in enumerate(sequences):
             try:
-                tokens.append(sequence.sampler.draw(logits[at], at if decoded else -1))  # type: ignore[union-attr]
+                tokens.append(sequence.sampler.draw(logits[row], row if decoded else -1))  # type: ignore[union-attr]
             except ReASCError as error:
                 self._failures[sequence.group] = error
                 tokens.append(_NONE)
         if _NONE in tokens:
-            drawn = [at for at, token in enumerate(tokens) if token != _NONE]
-            logits, sequences, tokens = logits[drawn], [sequences[at] for at in drawn], [tokens[at] for at in drawn]
-        if unsound := self._report.record(logits, tokens, sequences):
+            drawn = [row for row, token in enumerate(tokens) if token != _NONE]
+            logits, sequences, tokens = logits[drawn], [sequences[row] for row in drawn], [tokens[row] for row in drawn]
+        if unsound := self._recorder.record(logits, tokens, sequences):
             self._reject(unsound)
         for sequence, token in zip(sequences, tokens, strict=True):
             try:
-                self._take(sequence, token)
+                self._append(sequence, token)
             except ReASCError as error:
                 self._failures[sequence.group] = error
 
-    def _take(self, sequence: Sequence, token: int) -> None:
-        """Add a drawn token to its sample, and end it where it ends."""
-        piece, ends = self._piece(token)
+    def _append(self, sequence: Sequence, token: int) -> None:
+        """Add a drawn token to its sample, which may end with it."""
+        piece, ends = self._model.piece(token)
+        request = sequence.group.request
         sequence.tokens.append(token)
         if sequence.text.push(piece) or ends:
             self._finish(sequence, "stop")
-        elif len(sequence.tokens) >= sequence.most:
+        elif len(sequence.tokens) >= request.max_tokens:
             self._finish(sequence, "length")
-        elif sequence.streams:
-            self._report.text(sequence)
+        elif request.stream:
+            self._send_text(sequence)
 
     def _finish(self, sequence: Sequence, reason: str) -> None:
         group = sequence.group
-        self._reject(self._report.settle())
+        self._reject(self._recorder.flush())
         if group in self._failures:
             return
-        self._report.ended(sequence, reason)
+        self._send(sequence, reason)
         self._scheduler.release(sequence, keep=len(group.request.samples) == 1)  # a conversation may go on from it
         sequence.close()
         group.unfinished -= 1
         if not group.unfinished:
-            self._leave(group, Finished())
+            self._leave(group)
+
+    def _send_text(self, sequence: Sequence, *, final: bool = False) -> None:
+        """Send the text of a sample that can be shown and was not yet; ``final``: everything."""
+        text = sequence.text.delta(final=final)
+        if text:
+            logprobs = self._recorder.logprobs_since(sequence, sequence.sent)
+            sequence.sent += len(logprobs or ())
+            sequence.group.request.emit(TextDelta(sequence.index, text, logprobs))
+
+    def _send(self, sequence: Sequence, reason: str) -> None:
+        """Send a sample that has ended and whose logits are finite, once the recorder is flushed."""
+        group, request = sequence.group, sequence.group.request
+        if request.stream:
+            self._send_text(sequence, final=True)
+        prompt_tokens = len(request.prompt)
+        # The first sample pays for the prompt.
+        paid = min(group.prefilled or 0, prompt_tokens) if sequence.index == request.samples.start else 0
+        begun, ready = group.begun or group.arrived, group.ready or group.arrived
+        decode = time.perf_counter() - sequence.began
+        request.emit(
+            Completion(
+                index=sequence.index,
+                seed=request.seed + sequence.index,
+                text=sequence.text.text(),
+                signals=self._recorder.signals(sequence),
+                finish_reason=reason,
+                prompt_tokens=prompt_tokens,
+                cached_tokens=prompt_tokens - paid,
+                output_tokens=len(sequence.tokens),
+                sizes=[len(self._model.piece(token)[0]) for token in sequence.tokens] if request.signals else None,
+                logprobs=self._recorder.logprobs_since(sequence, sequence.sent),
+                timing=Timing(queued=begun - group.arrived, prefill=ready - begun, decode=decode),
+            )
+        )
 
     def _reject(self, unsound: Iterable[Sequence]) -> None:
-        """Note samples whose logits were not finite."""
+        """Fail the requests of samples whose logits were not finite."""
         for sequence in unsound:
             error = ConfidenceError(f"the logits of {self._model.path.name} are not finite")
             self._failures.setdefault(sequence.group, error)
 
     def _end_failed(self, plan: Plan | None = None) -> None:
-        """End the requests of samples that cannot go on; the others do."""
+        """End the requests that have failed in this step; the others go on."""
         for group in plan.failed if plan else ():
             self._failures[group] = ModelError(
                 "the KV cache cannot hold even one sequence; make n_ctx or n_cells larger"
@@ -225,14 +254,14 @@ class Decoder:
         while self._failures:
             self._leave(*self._failures.popitem())
 
-    def _leave(self, group: SequenceGroup, last: Finished | ReASCError | Failed) -> None:
-        """Take a request out, and say the last word about it."""
+    def _leave(self, group: SequenceGroup, error: Exception | None = None) -> None:
+        """Take a request out, and send its end."""
         if group.left:
             return
         group.left = True
-        begun = list(group.begun_samples)
+        begun = [*group.live, *group.preempted]
         self._scheduler.remove(group)
         for sequence in begun:
-            self._report.drop(sequence)
+            self._recorder.drop(sequence)
             sequence.close()
-        group.request.emit(Failed(last) if isinstance(last, ReASCError) else last)
+        group.request.emit(End(error))

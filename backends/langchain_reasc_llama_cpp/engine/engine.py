@@ -3,7 +3,6 @@
 import os
 import threading
 import weakref
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -12,36 +11,13 @@ from langchain_reasc_llama_cpp.engine.context import DecodeContext
 from langchain_reasc_llama_cpp.engine.decoder import Decoder
 from langchain_reasc_llama_cpp.engine.request import GenerationRequest
 from langchain_reasc_llama_cpp.native.model import NativeModel
-from langchain_reasc_llama_cpp.native.parameters import ContextParameters, ModelParameters
+from langchain_reasc_llama_cpp.native.parameters import LoadFields, check_context
 
-__all__ = ["Engine", "EngineSettings"]
+__all__ = ["Engine"]
 
 _DEFAULT_CONTEXT: Final = 4096
 _DEFAULT_CELLS: Final = 8192
 _TINY: Final = 1 << 24  # bytes of weights below which threads wait for each other longer than they work
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineSettings:
-    """How a model is loaded; None means the default that :class:`Engine` works out from the model.
-
-    Attributes:
-        n_ctx: tokens of prompt and response together, per sequence.
-        n_cells: tokens the KV cache holds, over all sequences.
-        n_parallel: sequences decoded together at most.
-        cached_prompts: prompts kept in the KV cache after their request.
-        model: how the weights are loaded.
-        context: how the context is made.
-        verbose: whether to let llama.cpp print.
-    """
-
-    n_ctx: int | None = None
-    n_cells: int | None = None
-    n_parallel: int = 8
-    cached_prompts: int = 16
-    model: ModelParameters = field(default_factory=ModelParameters)
-    context: ContextParameters = field(default_factory=ContextParameters)
-    verbose: bool = False
 
 
 class Engine:
@@ -54,25 +30,27 @@ class Engine:
         context: what the thread decodes with; others may read its counters, nothing else.
     """
 
-    def __init__(self, path: Path, settings: EngineSettings) -> None:
+    def __init__(self, path: Path, fields: LoadFields) -> None:
         """Load a model and start its thread.
 
         Raises:
+            ConfigurationError: two options contradict each other.
             ModelFileError: the file cannot be used.
             ModelError: there is no memory for the context.
             MissingExtraError: llama-cpp-python is not installed.
         """
-        self.model = NativeModel(path, settings.model, verbose=settings.verbose)
-        self.n_ctx = settings.n_ctx or min(self.model.training_context, _DEFAULT_CONTEXT)
-        self.n_threads = settings.context.n_threads or _default_threads(self.model.weight_bytes)
-        cells = settings.n_cells or max(self.n_ctx, min(self.n_ctx * settings.n_parallel, _DEFAULT_CELLS))
+        check_context(fields)
+        self.model = NativeModel(path, fields)
+        self.n_ctx = fields.n_ctx or min(self.model.training_context, _DEFAULT_CONTEXT)
+        self.n_threads = fields.n_threads or _default_threads(self.model.weight_bytes)
+        cells = fields.n_cells or min(self.n_ctx * fields.n_parallel, _DEFAULT_CELLS)
         try:
             context = DecodeContext(
                 self.model,
                 cells=max(cells, self.n_ctx),
-                n_sequences=2 * settings.n_parallel + 2,  # everyone live may have a prompt of his own
+                n_sequences=2 * fields.n_parallel + 2,  # each live sample may have a prompt of its own
                 n_threads=self.n_threads,
-                parameters=_exact(settings),
+                fields=fields,
             )
         except BaseException:
             self.model.close()
@@ -81,18 +59,13 @@ class Engine:
         decoder = Decoder(
             self.model,
             context,
-            n_parallel=settings.n_parallel,
-            cached_prompts=settings.cached_prompts,
+            n_parallel=fields.n_parallel,
+            cached_prompts=fields.cached_prompts,
             overlapped=self.model.on_gpu,  # which leaves the processor idle, as decoding on it does not
         )
         self._worker = _Worker(self.model, context, decoder)
         # Also runs at interpreter exit, so that no thread is inside llama.cpp when its library is torn down.
         self._finalizer = weakref.finalize(self, self._worker.close)
-
-    @property
-    def closed(self) -> bool:
-        """Whether :meth:`close` was called."""
-        return not self._finalizer.alive
 
     def check_usable(self) -> None:
         """Raise unless requests can be taken.
@@ -111,7 +84,7 @@ class Engine:
         """
         prompt, size = request.prompt, self.model.vocabulary_size
         if not len(prompt):
-            raise ConfigurationError("the prompt has no tokens; say something")
+            raise ConfigurationError("the prompt has no tokens; pass a message with text")
         if prompt.min() < 0 or prompt.max() >= size:
             wrong = prompt[(prompt < 0) | (prompt >= size)][0]
             raise ConfigurationError(f"the prompt holds the token {wrong}, but the vocabulary ends at {size - 1}")
@@ -127,12 +100,12 @@ class Engine:
 
 
 class _Worker:
-    """The thread's side. Holds no reference to the engine, so an engine nobody uses any more is closed."""
+    """The thread's side. Holds no reference to the engine, so an unused engine is closed."""
 
     def __init__(self, model: NativeModel, context: DecodeContext, decoder: Decoder) -> None:
         self._model, self._context, self._decoder = model, context, decoder
         self._pid = os.getpid()
-        self._condition = threading.Condition()
+        self._changed = threading.Condition()
         self._arrivals: list[GenerationRequest] = []
         self._cancelled = self._closing = False
         self._thread = threading.Thread(target=self._run, name=f"llama.cpp {model.path.name}", daemon=True)
@@ -145,30 +118,30 @@ class _Worker:
                 f"{os.getpid()}; load it again here, or start processes with the 'spawn' method"
             )
         if self._closing:
-            raise self._closed()
+            raise self._closed_error()
 
     def submit(self, request: GenerationRequest) -> None:
         self.check_usable()
-        with self._condition:
+        with self._changed:
             if self._closing:
-                raise self._closed()
+                raise self._closed_error()
             self._arrivals.append(request)
-            self._condition.notify()
+            self._changed.notify()
 
     def cancel(self, request: GenerationRequest) -> None:
         request.cancelled = True
         if os.getpid() != self._pid:
             return
-        with self._condition:
+        with self._changed:
             self._cancelled = True
-            self._condition.notify()
+            self._changed.notify()
 
     def close(self) -> None:
         if os.getpid() != self._pid:
             return  # the thread, and the memory's owner, live in the parent
-        with self._condition:
+        with self._changed:
             self._closing = True
-            self._condition.notify()
+            self._changed.notify()
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
@@ -176,32 +149,38 @@ class _Worker:
         try:
             while not self._closing:
                 try:
-                    self._take_in()
+                    self._wait_for_work()
                     self._decoder.step()
                 except Exception as error:
-                    self._decoder.fail(self._explained(error))
+                    failure = error
+                    if not isinstance(error, ReASCError):
+                        failure = ModelError(f"generating with {self._model.path.name} failed: {error!r}")
+                        failure.__cause__ = error
+                    self._decoder.fail(failure)
         finally:
-            with self._condition:
+            with self._changed:
                 self._closing = True
             try:
                 self._collect()
             finally:
-                self._decoder.close(self._closed())
+                self._decoder.close(self._closed_error())
                 self._context.close()
                 self._model.close()
 
-    def _take_in(self) -> None:
-        """Give the decoder what has come; waits while there is nothing to do."""
-        if self._arrivals or self._cancelled or self._closing or not self._decoder.busy:
-            with self._condition:
-                self._condition.wait_for(
-                    lambda: self._arrivals or self._cancelled or self._closing or self._decoder.busy
-                )
+    def _wait_for_work(self) -> None:
+        """Give the decoder what has arrived; wait while there is nothing to do."""
+        if self._news or not self._decoder.busy:
+            with self._changed:
+                self._changed.wait_for(lambda: self._news or self._decoder.busy)
             if not self._closing:
                 self._collect()
 
+    @property
+    def _news(self) -> bool:
+        return bool(self._arrivals or self._cancelled or self._closing)
+
     def _collect(self) -> None:
-        with self._condition:
+        with self._changed:
             arrivals, self._arrivals = self._arrivals, []
             cancelled, self._cancelled = self._cancelled, False
         for request in arrivals:
@@ -209,26 +188,12 @@ class _Worker:
         if cancelled:
             self._decoder.drop_cancelled()
 
-    def _explained(self, error: Exception) -> ReASCError:
-        if isinstance(error, ReASCError):
-            return error
-        failure = ModelError(f"generating with {self._model.path.name} failed: {error!r}")
-        failure.__cause__ = error
-        return failure
-
-    def _closed(self) -> ModelClosedError:
+    def _closed_error(self) -> ModelClosedError:
         return ModelClosedError(f"the model {self._model.path.name} is closed; make a new one")
 
 
-def _exact(settings: EngineSettings) -> ContextParameters:
-    """Without flash attention on a CPU: its half-precision sums move signals by what else is in the cache."""
-    context = settings.context
-    exact = context.flash_attn is None and settings.model.n_gpu_layers == 0 and context.type_v in ("f32", "f16", "bf16")
-    return context.model_copy(update={"flash_attn": False}) if exact else context
-
-
 def _default_threads(weight_bytes: int) -> int:
-    """All of a few cores; of more, half, since the rest are mostly hyper-threads, which slow llama.cpp down."""
+    """Return all of a few cores; of more, half, since the rest are mostly hyper-threads, which slow llama.cpp down."""
     if weight_bytes < _TINY:
         return 1
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

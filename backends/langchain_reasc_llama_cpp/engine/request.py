@@ -9,9 +9,9 @@ import numpy.typing as npt
 from langchain_reasc_backend.bridge import End
 
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
-from langchain_reasc_llama_cpp.sampling.sampler import SamplingParameters
+from langchain_reasc_llama_cpp.sampling.parameters import SamplingParameters
 
-__all__ = ["Completion", "Event", "Failed", "Finished", "GenerationRequest", "TextDelta", "Timing"]
+__all__ = ["Completion", "Event", "GenerationRequest", "TextDelta", "Timing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +54,9 @@ class Completion:
         prompt_tokens: how many tokens the prompt has.
         cached_tokens: how many of them were not prefilled for this sample.
         output_tokens: how many tokens were generated, the end token included.
-        sizes: the bytes of each token's text, which a stop string may have cut short; None where the request did not
-            ask.
+        sizes: the bytes of each token's text, which a stop string may have cut short; None without signals.
         logprobs: one entry per generated token in OpenAI's shape (``token``, ``bytes``, ``logprob``,
-            ``top_logprobs``), those apart that were streamed with text; None where the request did not ask.
+            ``top_logprobs``), except those streamed with text; None where the request did not ask.
         timing: where the time went.
     """
 
@@ -74,19 +73,8 @@ class Completion:
     timing: Timing = field(default_factory=lambda: Timing(queued=0.0, prefill=0.0, decode=0.0))
 
 
-@dataclass(frozen=True, slots=True)
-class Failed(End):
-    """The request failed; nothing follows."""
-
-    error: Exception
-
-
-@dataclass(frozen=True, slots=True)
-class Finished(End):
-    """Every sample has ended; nothing follows."""
-
-
-Event = TextDelta | Completion | Failed | Finished
+Event = TextDelta | Completion | End
+"""What the engine sends: text, samples, and one end, with an error where the request failed."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -102,9 +90,8 @@ class GenerationRequest:
         stop: strings that end a sample, in UTF-8.
         signals: the token signals to compute.
         top_k_signal: the k of the ``top_k`` signal.
-        logprobs: how many alternatives per token are wanted in OpenAI's shape, 0 to 20; None for no logprobs at all.
+        logprobs: how many alternatives per token to report in OpenAI's shape, 0 to 20; None for no logprobs at all.
         grammar: what the response must keep to; None: anything.
-        sized: whether the bytes of each token are wanted.
         stream: whether to send text as it comes.
         emit: called with each event, from the engine's thread; it must neither block nor raise.
         cancelled: set by ``Engine.cancel``, looked at between decode steps.
@@ -121,6 +108,5 @@ class GenerationRequest:
     top_k_signal: int = 20
     logprobs: int | None = None
     grammar: Grammar | None = None
-    sized: bool = False
     stream: bool = False
     cancelled: bool = field(default=False, init=False)

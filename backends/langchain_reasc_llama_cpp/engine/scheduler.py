@@ -1,18 +1,16 @@
-"""What the next step does: who comes in, who decodes, what is prefilled, who gives way."""
+"""What the next step does: which samples come in and decode, what is prefilled, who is preempted."""
 
 import time
 from collections import deque
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from langchain_reasc_llama_cpp.engine.context import Logits
-from langchain_reasc_llama_cpp.engine.kv_cells import KvCells
-from langchain_reasc_llama_cpp.engine.plan import Plan
-from langchain_reasc_llama_cpp.engine.policy import TurnPolicy
-from langchain_reasc_llama_cpp.engine.prompt_cache import PromptCache, common_prefix
+from langchain_reasc_llama_cpp.engine.kv_cache import KvCells, PromptCache, common_prefix
 from langchain_reasc_llama_cpp.engine.sequences import Prefill, Sequence, SequenceGroup, Status
 
-__all__ = ["Scheduler"]
+__all__ = ["Plan", "Scheduler"]
 
 _WORTH_WAITING = 32
 """A prompt waits for one that is being prefilled when it can share this many more tokens afterwards."""
@@ -20,29 +18,48 @@ _PREFILL_SHARE = 8
 """While answers are being generated, a step carries at most this fraction of ``n_batch`` as prompt tokens."""
 
 
+@dataclass(slots=True)
+class Plan:
+    """What one step does, in this order.
+
+    Attributes:
+        starting: samples that first draw a token from their prompt's logits, which needs no decode.
+        rows: samples that decode one token each, in the order of their rows; the starting ones among them.
+        chunks: pieces of prompts, or of what preempted samples had generated, each with its size.
+        preempted: samples, and prompts on their way, that gave their cells back for this step.
+        failed: requests that do not fit even alone; whoever runs the plan removes them.
+    """
+
+    starting: list[Sequence] = field(default_factory=list)
+    rows: list[Sequence] = field(default_factory=list)
+    chunks: list[tuple[Prefill, int]] = field(default_factory=list)
+    preempted: list[Sequence | SequenceGroup] = field(default_factory=list)
+    failed: list[SequenceGroup] = field(default_factory=list)
+
+
 class Scheduler:
     """Gives slots and KV cells to the samples of all requests.
 
-    These hold between two steps (``tests/backends/llama_cpp/engine/test_invariants.py`` looks for an order of events in
-    which they do not):
+    Requests take turns of half the slots each, the oldest first. So few prompts are in the cache at a time, and one
+    request with many samples does not keep the others out. These hold between two steps
+    (``tests/backends/llama_cpp/engine/test_invariants.py`` looks for an order of events in which they do not):
 
     - **Cells.** ``KvCells.used`` is exactly what the slots hold, shared cells counted once, and never above capacity.
       It is not reserved for the worst case: when it is full, the youngest sample is preempted. Once no request is left,
-      all cells but those of kept prompts are free, and these go as soon as room is wanted.
+      all cells but those of kept prompts are free, and these are freed as soon as they are needed.
     - **Slots.** A sample holds one if and only if it is RUNNING or in PREFILL, at most ``n_parallel`` do, and each
       sequence id belongs to one slot.
     - **References.** A prompt's ``ref_count`` is the number of requests whose ``prompt`` it is, and its ``waiters`` of
-      those whose ``kept`` it is. Whoever has a live sample holds its prompt, so nobody's beginning is swapped out
-      beneath it.
+      those whose ``kept`` it is. A request with a live sample holds its prompt, so it is not swapped out beneath it.
     - **Status.** Each sample of a request that has not left is in just one place: ``waiting``, ``preempted``, among the
       rows, in a prefill, or FINISHED.
-    - **Turns.** Of those whose prompt is there, nobody begins a sample while another has an earlier turn; and nobody
-      begins one while a sample that was preempted waits.
-    - **Nobody starves.** The oldest live sample is never preempted, so it ends; so everyone becomes the oldest.
+    - **Turns.** Among requests whose prompt is there, none begins a sample while another has an earlier turn; and none
+      begins one while a preempted sample waits.
+    - **No starvation.** The oldest live sample is never preempted, so it ends; so everyone becomes the oldest.
     """
 
     def __init__(self, cells: KvCells, prompts: PromptCache, *, n_parallel: int, n_batch: int) -> None:
-        """Make it, with nobody there.
+        """Make it, without requests.
 
         Args:
             cells: the KV cache.
@@ -54,12 +71,12 @@ class Scheduler:
         self.prefills: list[Prefill] = []
         self._cells, self._prompts = cells, prompts
         self._slots, self._n_batch = n_parallel, n_batch
+        self._slots_per_turn, self._turn = max(1, n_parallel // 2), 0
         self._new: deque[SequenceGroup] = deque()
         self._active: list[SequenceGroup] = []
-        self._pending = 0  # samples that want a slot
+        self._pending = 0  # samples that need a slot
         self._taken = 0  # slots
-        self._full = False  # nobody fits until something is released
-        self._policy = TurnPolicy(n_parallel)
+        self._full = False  # no sample fits until something is released
 
     @property
     def busy(self) -> bool:
@@ -67,63 +84,64 @@ class Scheduler:
         return bool(self._new or self._active)
 
     def groups(self) -> list[SequenceGroup]:
-        """Every request, the oldest first."""
+        """Return every request, the oldest first."""
         return sorted([*self._active, *self._new], key=lambda group: group.order)
 
     def add(self, group: SequenceGroup) -> None:
-        """Queue a request."""
-        self._policy.join(group)
+        """Queue a request. It joins the present turn: those before it are over."""
+        group.turn = self._turn
         self._new.append(group)
         self._pending += group.pending
 
     def schedule(self) -> Plan:
-        """Decide what the next step does; who comes in or gives way for it has done so when this returns."""
+        """Decide what the next step does, and give slots and cells to those who take part."""
         plan = Plan()
         if self._pending:
             self._admit(plan)
-        self._fit(plan)
+        self._fill(plan)
         return plan
 
-    def give_way(self, plan: Plan) -> None:
-        """Change a plan for which there is no room: the youngest is preempted, or fails where nobody else is there."""
+    def make_way(self, plan: Plan) -> None:
+        """Change a plan that does not fit: preempt the youngest, or fail the request that is alone."""
         victim = self._preempt()
         if victim is not None:
             plan.preempted.append(victim)
-            self._fit(plan)
+            self._fill(plan)
         else:
             plan.failed += {each.group for each in self.running} | {each.group for each in self.prefills}
             plan.rows, plan.chunks = [], []
 
     def advance(self, plan: Plan, logits: Logits) -> None:
-        """Count what a plan has decoded; prompts that are whole now have their logits.
+        """Count what a plan has decoded; prompts that are whole now get their logits.
 
         Args:
             plan: what was run.
             logits: shape (rows + prompts that became whole, V), in this order.
         """
         self._cells.grow(*[sequence.slot for sequence in plan.rows if sequence.slot])
-        at = len(plan.rows)
+        row = len(plan.rows)
         for prefill, size in plan.chunks:
             prefill.done += size
             self._cells.grow(prefill.slot, tokens=size)
-            if prefill.sequence is None:
-                assert prefill.group.prompt is not None
-                prefill.group.prompt.done = prefill.done
+            prompt = prefill.group.prompt
+            if prefill.sequence is None and prompt is not None:
+                prompt.done = prefill.done
             if prefill.left:
                 continue
             self.prefills.remove(prefill)
             self._full = False
             if prefill.sequence is not None:
                 self._run(prefill.sequence)
-            else:
-                self._prompt_ready(prefill.group, logits[at])
-                at += 1
+            elif prompt is not None:
+                prompt.logits = logits[row].copy()
+                prefill.group.ready = prefill.group.ready or time.perf_counter()
+                row += 1
 
     def release(self, sequence: Sequence, *, keep: bool = False) -> None:
-        """Take a sample out that has ended; its slot is free at once.
+        """Take a live sample out that has ended; its slot is free at once.
 
         Args:
-            sequence: a live one.
+            sequence: the sample.
             keep: let the prompt cache have its cells, as the prompt's only response.
         """
         self._release(sequence, Status.FINISHED, keep=keep)
@@ -137,26 +155,47 @@ class Scheduler:
         for sequence in list(group.live):
             self.release(sequence)
         self.prefills = [prefill for prefill in self.prefills if prefill.group is not group]
-        group.let_go(self._prompts)
-        group.come_back(self._prompts)
+        group.release_prompt(self._prompts)
+        group.forget_kept(self._prompts)
         (self._active if group in self._active else self._new).remove(group)
         self._full = False
 
-    # Who comes in.
+    # Which samples come in.
 
     def _admit(self, plan: Plan) -> None:
-        """Let in whoever may come."""
+        """Give slots to the samples whose turn it is, as far as they fit."""
         if not self.running and not self.prefills:
-            self._full = False  # whoever is oldest always fits alone
+            self._full = False  # the oldest always fits alone
         passed: list[SequenceGroup] = []
         while not self._full and self._taken < self._slots:
-            group = self._policy.next(self._active, self._new[0] if self._new else None, passed)
+            group = self._next_group(passed)
             if group is None:
                 return
             if group.prompt is None and not self._bring_in(group):
                 passed.append(group)
             elif not group.prefilling and self._fits(group, len(group.preempted[0].tokens) if group.preempted else 0):
                 self._join(group, plan)
+
+    def _next_group(self, passed: list[SequenceGroup]) -> SequenceGroup | None:
+        """Return the request whose sample gets the next slot; ``passed`` are those that cannot take one now."""
+        preempted = min((each for each in self._active if each.preempted), key=lambda each: each.order, default=None)
+        if preempted is not None:
+            return None if preempted in passed or preempted.prefilling else preempted
+        # A prompt comes in only when there will be slots for its samples, and these are kept for it meanwhile.
+        reserved = sum(self._turn_size(group) for group in self._active if group.prompt and not group.live)
+        coming = self._taken
+        candidates = [group for group in (*self._active, *list(self._new)[:1]) if group.waiting and group not in passed]
+        for group in sorted(candidates, key=lambda group: (group.turn, group.order)):
+            if group.prefilling:
+                coming += self._turn_size(group)
+            elif coming >= self._slots:
+                return None
+            elif group.prompt or self._taken + reserved < self._slots:
+                return group
+        return None
+
+    def _turn_size(self, group: SequenceGroup) -> int:
+        return min(len(group.waiting), self._slots_per_turn)
 
     def _bring_in(self, group: SequenceGroup) -> bool:
         """Take a reference to a request's prompt, and begin to prefill what is missing; False when it has to wait."""
@@ -166,18 +205,17 @@ class Scheduler:
         if any(common_prefix(other, tokens) - shared >= _WORTH_WAITING for other in coming):
             return False
         prompt = group.prompt = self._prompts.open(tokens)
-        group.come_back(self._prompts)
+        group.forget_kept(self._prompts)
         missing = len(tokens) - prompt.done
         if not self._fits(group, missing):
-            group.let_go(self._prompts)
+            group.release_prompt(self._prompts)
             return False
         group.begun = group.begun or time.perf_counter()
         if group.prefilled is None:
             group.prefilled = missing
         if prompt.logits is not None:
             group.ready = group.ready or group.begun
-        else:
-            assert prompt.slot is not None
+        elif prompt.slot is not None:
             self.prefills.append(Prefill(group, None, prompt.slot, tokens, prompt.done))
         if group not in self._active:
             self._new.remove(group)
@@ -191,7 +229,9 @@ class Scheduler:
         assert prompt.slot is not None
         sequence = (group.preempted or group.waiting).popleft()
         if sequence.status is Status.WAITING:
-            self._policy.began(group)
+            self._turn = max(self._turn, group.turn)
+            group.started += 1
+            group.turn += group.started % self._slots_per_turn == 0
         self._pending -= 1
         self._taken += 1
         sequence.slot = self._cells.open(prompt.slot, prompt.length)
@@ -209,22 +249,17 @@ class Scheduler:
         sequence.status = Status.RUNNING
         self.running.append(sequence)
 
-    def _prompt_ready(self, group: SequenceGroup, logits: Logits) -> None:
-        assert group.prompt is not None
-        group.prompt.logits = logits.copy()
-        group.ready = group.ready or time.perf_counter()
+    # Who has cells.
 
-    # Who has room.
-
-    def _fit(self, plan: Plan) -> None:
-        """Fill in who decodes and what is prefilled; when that is too much, somebody gives way."""
+    def _fill(self, plan: Plan) -> None:
+        """Fill in which samples decode and what is prefilled; when that is too much, someone makes way."""
         plan.rows = self.running.copy()
         plan.chunks = self._chunks() if self.prefills else []
-        if not self._make_room(len(plan.rows) + sum(size for _, size in plan.chunks)):
-            self.give_way(plan)
+        if not self._free_cells(len(plan.rows) + sum(size for _, size in plan.chunks)):
+            self.make_way(plan)
 
     def _chunks(self) -> list[tuple[Prefill, int]]:
-        """The pieces that go into a step, the oldest first."""
+        """Return the pieces that go into a step, the oldest first."""
         rows, whole = len(self.running), self._n_batch
         budget = min(max(1, whole // _PREFILL_SHARE), whole - rows) if rows else whole
         chunks: list[tuple[Prefill, int]] = []
@@ -237,41 +272,49 @@ class Scheduler:
         return chunks
 
     def _fits(self, group: SequenceGroup, tokens: int) -> bool:
-        """Whether so many tokens more fit, beside the next of everyone who is live and what is on its way already."""
+        """Whether this many more tokens fit, beside the next ones of all live samples and the prefills under way."""
         coming = sum(prefill.left for prefill in self.prefills) + len(self.running) + 1
-        self._full = not self._make_room(tokens + coming, keep=group)
+        self._full = not self._free_cells(tokens + coming, keep=group)
         return not self._full
 
-    def _make_room(self, cells: int, *, keep: SequenceGroup | None = None) -> bool:
-        """Swap idle prompts out until so many cells are free; False when those in use leave fewer."""
-        while self._cells.room < cells:
-            if not self._prompts.swap_out() and not self._let_idle_go(keep):
+    def _free_cells(self, cells: int, *, keep: SequenceGroup | None = None) -> bool:
+        """Swap idle prompts out until this many cells are free; return False when those in use leave fewer.
+
+        Requests with nothing live release their prompts too, but for ``keep``; they look them up again at their turn.
+        """
+        while self._cells.free < cells:
+            if self._prompts.swap_out():
+                continue
+            idle = [each for each in self._active if each.prompt and not (each.live or each.prefilling or each is keep)]
+            if not idle:
                 return False
+            for group in idle:
+                group.release_prompt(self._prompts)
         return True
 
-    def _let_idle_go(self, keep: SequenceGroup | None) -> bool:
-        """Let the prompts of requests go that wait with nothing live; they look theirs up again at their turn."""
-        idle = [
-            group
-            for group in self._active
-            if group.prompt and not group.live and not group.prefilling and group is not keep
-        ]
-        for group in idle:
-            group.let_go(self._prompts)
-        return bool(idle)
-
     def _preempt(self) -> Sequence | SequenceGroup | None:
-        """Make the youngest give its cells back; None when only one is left."""
-        victim = self._policy.victim(self._active)
-        if isinstance(victim, SequenceGroup):
-            self.prefills = [each for each in self.prefills if each.sequence or each.group is not victim]
-            victim.let_go(self._prompts)
-        elif victim is not None:
-            self._release(victim, Status.PREEMPTED)
-            victim.group.preempted.appendleft(victim)
-            self._pending += 1
+        """Make the youngest live sample, or a younger request's prompt on its way, give its cells back.
+
+        Returns:
+            The sample or request; None when only one is left.
+        """
         self._full = True  # until another has ended
-        return victim
+        prompts = [group for group in self._active if group.prefilling]
+        live = [sequence for group in self._active for sequence in group.live]
+        if len(live) + len(prompts) < 2:
+            return None
+        prompt = max(prompts, key=lambda group: group.order, default=None)
+        youngest = max(live, key=lambda sequence: (sequence.group.order, sequence.index), default=None)
+        if prompt is not None and (youngest is None or youngest.group.order < prompt.order):
+            self.prefills = [each for each in self.prefills if each.sequence or each.group is not prompt]
+            prompt.release_prompt(self._prompts)
+            return prompt
+        assert youngest is not None
+        self._release(youngest, Status.PREEMPTED)
+        youngest.group.preempted.appendleft(youngest)
+        self._pending += 1
+        self._full = True
+        return youngest
 
     def _release(self, sequence: Sequence, status: Status, *, keep: bool = False) -> None:
         group, slot = sequence.group, sequence.slot
@@ -288,5 +331,5 @@ class Scheduler:
         else:
             self._cells.close(slot)
         if not group.live:
-            group.let_go(self._prompts)
+            group.release_prompt(self._prompts)
         self._full = False

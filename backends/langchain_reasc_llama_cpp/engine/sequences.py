@@ -1,9 +1,9 @@
 """Requests under way: a sequence group is a request, a sequence is one of its samples."""
 
+import codecs
 import time
 import zlib
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
@@ -11,21 +11,68 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc_llama_cpp.confidence.recorder import Wanted, wants
-from langchain_reasc_llama_cpp.engine.kv_cells import Slot
-from langchain_reasc_llama_cpp.engine.prompt_cache import CachedPrompt, PromptCache
+from langchain_reasc_llama_cpp.engine.context import Tokens
+from langchain_reasc_llama_cpp.engine.kv_cache import CachedPrompt, PromptCache, Slot
+from langchain_reasc_llama_cpp.engine.recorder import Measures, measures
 from langchain_reasc_llama_cpp.engine.request import GenerationRequest
-from langchain_reasc_llama_cpp.engine.text import TextAssembler
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
 
-__all__ = ["Prefill", "Sequence", "SequenceGroup", "Status"]
+__all__ = ["Prefill", "Sequence", "SequenceGroup", "Status", "TextAssembler"]
+
+
+class TextAssembler:
+    """Collects the bytes of one response, and says which text may be shown.
+
+    A character is shown when its last byte has come; invalid UTF-8 becomes U+FFFD. Text that may turn out to begin a
+    stop string is held back until that is settled.
+
+    Attributes:
+        stopped: whether a stop string was found; the text ends before it.
+    """
+
+    def __init__(self, stop: tuple[bytes, ...] = ()) -> None:
+        self._stop = stop
+        self._longest = max(map(len, stop), default=0)
+        self._bytes = bytearray()
+        self._shown = 0  # bytes given to the decoder
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.stopped = False
+
+    def push(self, piece: bytes) -> bool:
+        """Append a token's bytes; return :attr:`stopped`, which is set when they complete a stop string."""
+        self._bytes += piece
+        if self._stop:
+            begin = max(0, len(self._bytes) - len(piece) - self._longest + 1)
+            found = [at for stop in self._stop if (at := self._bytes.find(stop, begin)) >= 0]
+            if found:
+                del self._bytes[min(found) :]
+                self.stopped = True
+        return self.stopped
+
+    def delta(self, *, final: bool = False) -> str:
+        """Return the text that can be shown since the last call; ``final`` includes what was held back."""
+        end = len(self._bytes) - (0 if final or self.stopped else self._held_back())
+        fresh = bytes(self._bytes[self._shown : end])
+        self._shown = max(self._shown, end)
+        return self._decoder.decode(fresh, final=final)
+
+    def text(self) -> str:
+        """Return the whole text so far."""
+        return self._bytes.decode("utf-8", "replace")
+
+    def _held_back(self) -> int:
+        """Return the length of the longest tail that begins a stop string."""
+        for size in range(min(self._longest - 1, len(self._bytes)), 0, -1):
+            if any(stop.startswith(self._bytes[-size:]) for stop in self._stop):
+                return size
+        return 0
 
 
 class Status(Enum):
-    """Where a sample is. Only RUNNING and PREFILL hold a slot of the KV cache."""
+    """The state of a sample. Only RUNNING and PREFILL hold a slot of the KV cache."""
 
     WAITING = auto()
-    """Nothing was drawn yet."""
+    """No token was drawn yet."""
     RUNNING = auto()
     """It takes part in every step."""
     PREEMPTED = auto()
@@ -43,26 +90,22 @@ class Sequence:
     Attributes:
         group: the request that it belongs to.
         index: the sample's index.
-        wanted: what is recorded of its tokens.
+        measures: what is recorded of its tokens.
         text: the sample's text so far.
-        most: how many tokens are generated at most.
-        streams: whether text is sent as it comes.
-        status: where it is.
-        slot: where it lies in the KV cache, while RUNNING or in PREFILL.
+        status: the state it is in.
+        slot: its sequence in the KV cache, while RUNNING or in PREFILL.
         tokens: what was generated so far; the last token is not in the KV cache yet.
         sampler: the sampler chain, with the state of what it drew; None until it starts, and when it has ended.
         signals: the signals of its tokens, in pieces of shape (number of signals, tokens).
-        logprobs: the log-probabilities of its tokens, in pieces too.
+        logprobs: OpenAI's entries of its tokens.
         sent: how many of them went out with streamed text.
         began: when its first token was drawn.
     """
 
     group: "SequenceGroup"
     index: int
-    wanted: Wanted
+    measures: Measures
     text: TextAssembler
-    most: int
-    streams: bool
     status: Status = Status.WAITING
     slot: Slot | None = None
     tokens: list[int] = field(default_factory=list)
@@ -71,11 +114,6 @@ class Sequence:
     logprobs: list[dict[str, Any]] = field(default_factory=list)
     sent: int = 0
     began: float = 0.0
-
-    @property
-    def age(self) -> tuple[int, int]:
-        """Older ones sort first."""
-        return self.group.order, self.index
 
     def close(self) -> None:
         """End it, and free its sampler."""
@@ -90,7 +128,7 @@ class SequenceGroup:
     """A request the engine has taken.
 
     Attributes:
-        request: what was asked.
+        request: the request itself.
         order: its place in the order of arrival.
         turn: its place in the order of turns: the group with the lowest comes next.
         started: how many samples have had a slot.
@@ -99,12 +137,13 @@ class SequenceGroup:
         preempted: samples that are PREEMPTED, the oldest first.
         live: samples that hold a slot.
         prompt: its prompt in the KV cache, which it holds a reference to; None while it holds none.
-        kept: the prompt it let go of between two turns, and comes back to.
+        kept: the prompt it released between two turns, and comes back to.
         prefilled: how many prompt tokens were decoded for this request; None before that is known.
         arrived: when it came.
         begun: when work on its prompt began.
         ready: when its prompt was in the cache.
         left: whether its last event was sent.
+        salt: a hash of the prompt, added to the seed: the same draws would tie different prompts' samples together.
     """
 
     request: GenerationRequest
@@ -122,20 +161,16 @@ class SequenceGroup:
     left: bool = False
 
     def __post_init__(self) -> None:
-        """Every sample waits."""
+        """Let every sample wait."""
         request = self.request
-        wanted = wants(request.signals, request.top_k_signal, request.logprobs)
-        self.waiting = deque(
-            Sequence(self, index, wanted, TextAssembler(request.stop), request.max_tokens, request.stream)
-            for index in request.samples
-        )
+        recorded = measures(request.signals, request.top_k_signal, request.logprobs)
+        self.waiting = deque(Sequence(self, index, recorded, TextAssembler(request.stop)) for index in request.samples)
         self.unfinished = len(self.waiting)
-        # One seed for many prompts would tie their samples together: the same draw picks each first token.
         self.salt = zlib.crc32(request.prompt.tobytes())
 
     @property
     def pending(self) -> int:
-        """How many samples want a slot."""
+        """How many samples need a slot."""
         return len(self.waiting) + len(self.preempted)
 
     @property
@@ -143,7 +178,7 @@ class SequenceGroup:
         """Whether its prompt is on its way into the cache."""
         return self.prompt is not None and self.prompt.logits is None
 
-    def let_go(self, prompts: PromptCache) -> None:
+    def release_prompt(self, prompts: PromptCache) -> None:
         """Give the reference to the prompt back; it is remembered while a sample waits for another turn."""
         prompt, self.prompt = self.prompt, None
         if prompt is not None:
@@ -152,18 +187,12 @@ class SequenceGroup:
                 prompt.waiters += 1
             prompts.release(prompt)
 
-    def come_back(self, prompts: PromptCache) -> None:
-        """Forget the prompt that was let go of: it is used again, or not needed any more."""
+    def forget_kept(self, prompts: PromptCache) -> None:
+        """Forget the prompt that was released: it is used again, or not needed any more."""
         prompt, self.kept = self.kept, None
         if prompt is not None:
             prompt.waiters -= 1
             prompts.trim()
-
-    @property
-    def begun_samples(self) -> Iterator[Sequence]:
-        """Samples that have begun and not ended."""
-        yield from self.live
-        yield from self.preempted
 
 
 @dataclass(eq=False, slots=True)
@@ -171,9 +200,9 @@ class Prefill:
     """Tokens on their way into the KV cache, several at a time.
 
     Attributes:
-        group: whose they are.
+        group: the request they are for.
         sequence: the preempted sample whose own tokens they are; None: they are the group's prompt.
-        slot: where they go.
+        slot: the sequence of the cache they go into.
         tokens: all of these tokens, shape (T,).
         done: how many are there.
         start: the position of the first token.
@@ -182,7 +211,7 @@ class Prefill:
     group: SequenceGroup
     sequence: Sequence | None
     slot: Slot
-    tokens: npt.NDArray[np.int32]
+    tokens: Tokens
     done: int
     start: int = 0
 

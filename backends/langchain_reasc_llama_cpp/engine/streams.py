@@ -1,37 +1,126 @@
-"""Requests as streams of what the engine says of them."""
+"""How requests reach the engine: all samples at once, or each when a rate limiter permits it."""
 
-from collections.abc import Callable
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from langchain_core.messages import AIMessage
-from langchain_reasc_backend.bridge import AsyncStream, Start, Stream
+from langchain_core.rate_limiters import BaseRateLimiter
+from langchain_reasc_backend.bridge import AsyncStream, End, Stream
 
 from langchain_reasc_llama_cpp.engine.engine import Engine
 from langchain_reasc_llama_cpp.engine.request import Event, GenerationRequest
 
-__all__ = ["AsyncSampleStream", "MakeRequest", "SampleStream", "Submit", "at_once", "generating"]
+__all__ = ["AsyncSampleStream", "SampleStream", "Submit", "submit_at_once", "submit_paced", "submit_paced_async"]
 
 SampleStream = Stream[tuple[int, AIMessage]]
 """Samples of one prompt, as ``(index, message)`` in the order they end."""
 AsyncSampleStream = AsyncStream[tuple[int, AIMessage]]
 """The same for ``async for``."""
-MakeRequest = Callable[[Callable[[Event], None]], GenerationRequest]
-"""Makes a request, given where its events go."""
 Submit = Callable[[GenerationRequest], Callable[[], None]]
 """Gives a request to the engine, and returns what cancels it, within one decode step."""
 
 
-def at_once(engine: Engine) -> Submit:
-    """What gives a request to the engine as it is."""
-
-    def submit(request: GenerationRequest) -> Callable[[], None]:
-        engine.submit(request)
-        return partial(engine.cancel, request)
-
-    return submit
+def submit_at_once(engine: Engine, request: GenerationRequest) -> Callable[[], None]:
+    """Give a request to the engine as it is."""
+    engine.submit(request)
+    return partial(engine.cancel, request)
 
 
-def generating(submit: Submit, make_request: MakeRequest) -> Start[Any]:
-    """What begins a stream of text and of samples; it raises what submitting raises."""
-    return lambda sender: submit(make_request(sender.put))
+def submit_paced(engine: Engine, limiter: BaseRateLimiter, request: GenerationRequest) -> Callable[[], None]:
+    """Give a request to the engine sample by sample, each when the limiter permits it.
+
+    The prompt is prefilled for the first; the others find it in the prompt cache. A thread waits for the limiter; it is
+    a daemon, since a limiter may never permit anything again.
+    """
+    parts = _Parts(engine, request)
+
+    def wait() -> None:
+        with parts.beginning():
+            for index in request.samples:
+                if not request.cancelled:
+                    limiter.acquire(blocking=True)
+                    parts.begin(index)
+
+    run = copy_context().run
+    threading.Thread(target=run, args=[wait], name="llama.cpp rate limit", daemon=True).start()
+    return parts.cancel
+
+
+def submit_paced_async(engine: Engine, limiter: BaseRateLimiter, request: GenerationRequest) -> Callable[[], None]:
+    """The same, waiting in a task of the caller's event loop, which is the limiter's too."""
+    parts = _Parts(engine, request)
+
+    async def wait() -> None:
+        with parts.beginning():
+            for index in request.samples:
+                await limiter.aacquire(blocking=True)
+                parts.begin(index)
+
+    task = asyncio.create_task(wait())
+
+    def cancel() -> None:
+        parts.cancel()
+        with suppress(RuntimeError):  # the loop is closed, and the task with it
+            task.get_loop().call_soon_threadsafe(task.cancel)
+
+    return cancel
+
+
+class _Parts:
+    """The samples of a request, each a request of its own; of their ends only the last is passed on."""
+
+    def __init__(self, engine: Engine, request: GenerationRequest) -> None:
+        engine.check_usable()
+        self._engine, self._request = engine, request
+        self._lock = threading.RLock()  # emitting may cancel, where the stream is closed
+        self._begun: list[GenerationRequest] = []
+        self._ends_to_come = 1  # each part's, and that of the beginning
+        self._beginning = True
+
+    @contextmanager
+    def beginning(self) -> Iterator[None]:
+        """Surround the time in which parts begin; an error in it fails the request."""
+        try:
+            yield
+        except Exception as error:
+            self._receive(End(error))
+        else:
+            self._end_beginning()
+
+    def begin(self, index: int) -> None:
+        """Give a sample to the engine, unless the request is cancelled."""
+        with self._lock:
+            if not self._request.cancelled:
+                part = replace(self._request, samples=range(index, index + 1), emit=self._receive)
+                self._engine.submit(part)
+                self._begun.append(part)
+                self._ends_to_come += 1
+
+    def cancel(self) -> None:
+        """Cancel the samples that have begun; the others never begin."""
+        with self._lock:
+            self._request.cancelled = True
+            for part in self._begun:
+                self._engine.cancel(part)
+            self._end_beginning()
+
+    def _end_beginning(self) -> None:
+        with self._lock:
+            if self._beginning:
+                self._beginning = False
+                self._receive(End())
+
+    def _receive(self, event: Event) -> None:
+        with self._lock:
+            failed = isinstance(event, End) and event.error is not None
+            finished = isinstance(event, End) and not failed
+            self._ends_to_come -= finished
+            if not finished or not self._ends_to_come:
+                self._request.emit(event)
+            if failed:
+                self.cancel()

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_llama_cpp.grammar.grammar import NO_FORCING
 
 __all__ = ["lark_of"]
 
@@ -67,7 +66,7 @@ class _Reader:
             raise ConfigurationError(f"the grammar has no rule {root!r} to begin with; it has {rules}")
         self._check_depth(self._named[root][0])
         rules = "\n".join(f"{name}: {rule}" for name, rule in self._rules.items())
-        return f"{NO_FORCING}start: {self._named[root][0]}\n{rules}\n"
+        return f"start: {self._named[root][0]}\n{rules}\n"
 
     def _rule(self) -> None:
         name = self._name()

@@ -1,9 +1,21 @@
-"""What a response must look like, in one of two notations."""
+"""Grammars that every token of a response keeps to: made ready by llguidance, and followed token by token."""
 
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
-__all__ = ["NO_FORCING", "Grammar"]
+import numpy as np
+import numpy.typing as npt
+
+from langchain_reasc.exceptions import ConfigurationError, ModelError, missing_extra
+from langchain_reasc_llama_cpp.grammar.gbnf import lark_of
+from langchain_reasc_llama_cpp.native.model import NativeModel
+
+__all__ = ["NO_FORCING", "Grammar", "GrammarSampler", "guidance", "on_deep_stack", "prepare_grammar"]
 
 NO_FORCING: Final = '%llguidance {"no_forcing": true}\n'
 """What a text in llguidance's notation begins with: else it allows one way alone to spell what must come."""
@@ -25,3 +37,232 @@ class Grammar:
     root: str = "root"
     lark: tuple[str, ...] = ()
     triggers: tuple[str, ...] = ()
+
+
+_MOST_KEPT: Final = 64
+_STACK: Final = 128 << 20  # bytes of addresses; memory is used as far as the stack grows
+_starting: Final = threading.Lock()
+T = TypeVar("T")
+_making: Final = threading.Lock()
+
+
+class _Known:
+    """What was made for one model: llguidance's view of its tokens, and the matchers of each grammar."""
+
+    def __init__(self, model: NativeModel) -> None:
+        self.tokenizer: Any = _tokenizer(model)
+        self.made: dict[Grammar, list[Any]] = {}
+
+
+_KNOWN: Final[WeakKeyDictionary[NativeModel, _Known]] = WeakKeyDictionary()
+
+
+def guidance() -> Any:
+    """The ``llguidance`` module.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import llguidance
+    except ImportError as error:
+        raise missing_extra("llama-cpp", "llguidance") from error
+    return llguidance
+
+
+def on_deep_stack(work: Callable[[], T]) -> T:
+    """Call a function in a thread with a deep stack, and give what it gives.
+
+    llguidance recurses along the references of a grammar, some 10 KB at each step, and a stack that overflows ends the
+    process. The caller's may be anything: 8 MB, 1 MB on Windows, less in a thread.
+    """
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # a panic in Rust is no Exception
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=run, name="grammar", daemon=True)
+    with _starting:
+        before = threading.stack_size(_STACK)
+        try:
+            thread.start()
+        finally:
+            threading.stack_size(before)
+    return outcome.result()
+
+
+def prepare_grammar(grammar: Grammar, model: NativeModel) -> tuple[list[Any], Any]:
+    """A grammar's matchers, to be copied for each response, and the tokenizer they are for. Safe from any thread.
+
+    A model's first takes about a second for a vocabulary of 150,000; whoever makes a request does it, so that the
+    thread that decodes need not.
+
+    Raises:
+        ConfigurationError: the grammar is malformed, or no text keeps to it.
+        ModelClosedError: the model was closed.
+        MissingExtraError: llguidance is not installed.
+    """
+    with _making:
+        if model not in _KNOWN:
+            _KNOWN[model] = _Known(model)
+        known = _KNOWN[model]
+        if grammar not in known.made:
+            if len(known.made) >= _MOST_KEPT:
+                known.made.clear()
+            known.made[grammar] = on_deep_stack(lambda: _made(grammar, model, known.tokenizer))
+        return known.made[grammar], known.tokenizer
+
+
+def _made(grammar: Grammar, model: NativeModel, tokenizer: Any) -> list[Any]:
+    texts = grammar.lark
+    if grammar.gbnf is not None:
+        rules = lark_of(grammar.gbnf, root=grammar.root, tokenize=model.tokenize, ends=tokenizer.eos_tokens)
+        texts = (NO_FORCING + rules,)
+    return [_matcher(tokenizer, text) for text in texts]
+
+
+def _matcher(tokenizer: Any, text: str) -> Any:
+    """What keeps to a grammar in llguidance's notation, at its beginning."""
+    llguidance = guidance()
+    limits = llguidance.LLParserLimits(verbose_errors=False)
+    matcher = llguidance.LLMatcher(tokenizer, text, log_level=0, limits=limits)
+    if not matcher.is_error():
+        matcher.compute_bitmask()  # finds out whether there is a way to begin
+    if matcher.is_stopped() and not matcher.is_accepting():
+        why = matcher.get_error().split("\n")[0] or "no text keeps to it"
+        raise ConfigurationError(f"the grammar cannot be used: {why}")
+    return matcher
+
+
+class _Vocabulary:
+    """A model's tokens, as llguidance asks for them."""
+
+    def __init__(self, model: NativeModel) -> None:
+        pieces = model.pieces()
+        ends = [token for token, (_, ends) in enumerate(pieces) if ends]
+        self.tokens = [piece or model.written(token) for token, (piece, _) in enumerate(pieces)]
+        self.special_token_ids = [token for token, (piece, _) in enumerate(pieces) if not piece]
+        if not ends:  # a token to end with that is never drawn
+            ends = [len(pieces)]
+            self.tokens.append(b"<end>")
+            self.special_token_ids += ends
+        self.eos_token_id, self.eos_token_ids = ends[0], ends
+        self.bos_token_id = None
+
+    def __call__(self, text: bytes) -> list[int]:
+        raise NotImplementedError("only the forcing of tokens would ask, which every grammar here switches off")
+
+
+def _tokenizer(model: NativeModel) -> Any:
+    llguidance, vocabulary = guidance(), _Vocabulary(model)
+    wrapper = llguidance.TokenizerWrapper(vocabulary)
+    made = llguidance.LLTokenizer(wrapper, eos_token=vocabulary.eos_token_ids)
+    wrapper.tokens = vocabulary.tokens = []  # llguidance has its own copy, and keeps the wrapper
+    return made
+
+
+class GrammarSampler:
+    """The state of one response within its grammar."""
+
+    def __init__(self, grammar: Grammar, model: NativeModel) -> None:
+        """Begin a response.
+
+        Raises:
+            ConfigurationError: the grammar is malformed, or no text keeps to it.
+        """
+        self._model = model
+        made, tokenizer = prepare_grammar(grammar, model)
+        self._matchers = [matcher.deep_copy() for matcher in made]
+        self._watch = _TriggerWatch(grammar.triggers, model, tokenizer.greedy_tokenize) if grammar.triggers else None
+        self._begun: list[int] | None = None  # what the token asked about would switch the grammar on with
+
+    def allows(self, token: int) -> bool:
+        """Whether the response may go on with this token."""
+        if self._watch is None:
+            return all(self._goes_on(matcher, token) for matcher in self._matchers)
+        self._begun = tokens = self._watch.set_off_by(token)
+        return tokens is None or all(matcher.validate_tokens(tokens) == len(tokens) for matcher in self._matchers)
+
+    def accept(self, token: int) -> None:
+        """Go on with a token that :meth:`allows` was just asked about."""
+        tokens = [token]
+        if self._watch is not None:
+            if self._begun is None:
+                self._watch.push(token)
+                return
+            tokens, self._watch = self._begun, None
+        if not self._model.piece(token)[1]:
+            for matcher in self._matchers:
+                matcher.consume_tokens(tokens)
+
+    def allowed(self, banned: list[int]) -> npt.NDArray[np.intp]:
+        """Ids of the tokens the response may go on with, less the banned ones.
+
+        While the grammar waits for a trigger these are all: :meth:`allows` tells which would begin it wrongly.
+
+        Raises:
+            ModelError: there is none.
+        """
+        left = np.ones(self._model.vocabulary_size, dtype=np.bool_)
+        for matcher in self._matchers if self._watch is None else ():
+            left &= self._mask(matcher)
+        left[banned] = False
+        ids = np.flatnonzero(left)
+        if not ids.size:
+            raise ModelError(
+                "the grammar allows no token here: what it asks for cannot be written with the tokens of "
+                f"{self._model.path.name} that logit_bias does not ban"
+            )
+        return ids
+
+    def _goes_on(self, matcher: Any, token: int) -> bool:
+        if matcher.validate_tokens([token]):
+            return True
+        return self._model.piece(token)[1] and bool(matcher.is_accepting())
+
+    def _mask(self, matcher: Any) -> npt.NDArray[np.bool_]:
+        """Which tokens one matcher allows, shape (V,)."""
+        bits = np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8)
+        if matcher.is_stopped() and not matcher.is_accepting():
+            why = " ".join(matcher.get_error().split())[:200]
+            raise ModelError(f"the grammar allows no token here ({matcher.stop_reason()}): {why}")
+        return np.unpackbits(bits, count=self._model.vocabulary_size, bitorder="little").view(np.bool_)
+
+
+class _TriggerWatch:
+    """The last tokens of a response, as far back as one of the texts that switch a grammar on could begin."""
+
+    def __init__(self, triggers: Sequence[str], model: NativeModel, spell: Callable[[str], list[int]]) -> None:
+        """Begin; ``spell`` gives tokens that write a text."""
+        self._model, self._spell = model, spell
+        self._triggers = [trigger.encode("utf-8", "replace") for trigger in triggers]
+        self._reach = max(map(len, self._triggers)) - 1
+        self._tokens: deque[tuple[int, bytes]] = deque()
+        self._length = 0
+
+    def set_off_by(self, token: int) -> list[int] | None:
+        """Tokens that spell the response from a trigger's first byte on; None where this token would complete none."""
+        written = [*self._tokens, (token, self._model.piece(token)[0])]
+        text = b"".join(piece for _, piece in written)
+        begins = [at for at in map(text.find, self._triggers) if at >= 0]
+        if not begins:
+            return None
+        begin, at, tokens = min(begins), 0, list[int]()
+        for number, piece in written:
+            if at >= begin:
+                tokens.append(number)
+            elif at + len(piece) > begin:  # the trigger begins inside this token
+                tokens += self._spell(piece[begin - at :].decode("utf-8", "replace"))
+            at += len(piece)
+        return tokens
+
+    def push(self, token: int) -> None:
+        """Add a token that did not complete a trigger."""
+        piece = self._model.piece(token)[0]
+        self._tokens.append((token, piece))
+        self._length += len(piece)
+        while self._tokens and self._length - len(self._tokens[0][1]) >= self._reach:
+            self._length -= len(self._tokens.popleft()[1])

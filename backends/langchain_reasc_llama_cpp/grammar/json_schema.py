@@ -9,8 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_llama_cpp.grammar.grammar import NO_FORCING
-from langchain_reasc_llama_cpp.grammar.matchers import guidance, on_deep_stack
+from langchain_reasc_llama_cpp.grammar.grammar import NO_FORCING, guidance, on_deep_stack
 
 __all__ = ["SHORT_NUMBERS", "WHITE_SPACE", "check_schema", "json_rule", "within"]
 

@@ -2,19 +2,21 @@
 
 import ctypes
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from langchain_reasc.exceptions import ModelClosedError, ModelFileError
-from langchain_reasc_llama_cpp.native import lora, safe_kernels
-from langchain_reasc_llama_cpp.native.bindings import library, log
-from langchain_reasc_llama_cpp.native.candidates import Candidates
-from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue, read_header
-from langchain_reasc_llama_cpp.native.parameters import ModelParameters
+from langchain_reasc.exceptions import ModelClosedError, ModelError, ModelFileError
+from langchain_reasc_llama_cpp.native.bindings import Candidates, library, log
+from langchain_reasc_llama_cpp.native.gguf_file import GGUFHeader, MetadataValue, read_header
+from langchain_reasc_llama_cpp.native.parameters import LoadFields, fill_model_params, fitted_overrides
+from langchain_reasc_llama_cpp.native.safe_kernels import may_repack
 
-__all__ = ["NativeModel"]
+__all__ = ["NativeModel", "attach_adapters"]
+
+_TEXT: Final = 8  # GGUF value types
+_FLOAT32: Final = 6
 
 
 class NativeModel:
@@ -40,60 +42,60 @@ class NativeModel:
         eos: text of the end-of-sequence token; empty where there is none.
     """
 
-    def __init__(self, path: Path, parameters: ModelParameters | None = None, *, verbose: bool = False) -> None:
+    def __init__(self, path: Path, fields: LoadFields | None = None) -> None:
         """Validate and load.
 
         Args:
             path: the GGUF.
-            parameters: how to load it; None: with every default.
-            verbose: whether to let llama.cpp print its log while this model lives.
+            fields: how to load it; None: with every default.
 
         Raises:
             ModelFileError: the file is missing, not a GGUF, truncated, refused by llama.cpp, or no text decoder; or a
                 LoRA adapter is.
-            ConfigurationError: the parameters ask for what there is not.
+            ConfigurationError: an option cannot be used with this file or machine.
             MissingExtraError: llama-cpp-python is not installed.
             UnsupportedProcessorError: it would end the process on this processor.
         """
-        self._llama = library()
+        llama = self._llama = library()
+        fields = fields or LoadFields()
         self._lock = threading.Lock()
-        self._verbose = verbose
+        self._verbose = fields.verbose
         self.path = path
         header = read_header(path)
-        parameters = (parameters or ModelParameters()).fitted(header.metadata)
-        self.metadata: dict[str, MetadataValue] = header.metadata | (parameters.kv_overrides or {})
-        self.repacked = parameters.use_extra_bufts and safe_kernels.may_repack(self._llama, header)
-        parameters = parameters.model_copy(update={"use_extra_bufts": self.repacked})
-        if verbose:
+        overrides = fitted_overrides(fields, header.metadata)
+        self.metadata: dict[str, MetadataValue] = header.metadata | overrides
+        self.repacked = fields.use_extra_bufts and may_repack(llama, header)
+        if self._verbose:
             log.speak(True)
         self.handle: Any = None
         self._kept: tuple[Hashable, Any] | None = None
         try:
-            self.handle = self._load(parameters)
-            if self._llama.llama_model_has_encoder(self.handle) or not self._llama.llama_model_has_decoder(self.handle):
+            self.handle = self._load(fields, overrides)
+            if llama.llama_model_has_encoder(self.handle) or not llama.llama_model_has_decoder(self.handle):
                 raise ModelFileError(f"{path} is not a decoder-only language model, so it cannot chat")
-            self.adapters = lora.load(self._llama, self.handle, self.metadata, parameters.adapters)
+            self.adapters = _loaded_adapters(llama, self.handle, self.metadata, fields.adapters)
         except BaseException:
             self.close()
             raise
-        self.vocabulary = self._llama.llama_model_get_vocab(self.handle)
-        self.vocabulary_size: int = self._llama.llama_vocab_n_tokens(self.vocabulary)
-        kind = self._llama.llama_model_ftype(self.handle)
-        self.quantization: str = (self._llama.llama_ftype_name(kind) or f"type {kind}".encode()).decode()
-        self.parameter_count: int = self._llama.llama_model_n_params(self.handle)
-        self.weight_bytes: int = self._llama.llama_model_size(self.handle)
-        self.training_context: int = self._llama.llama_model_n_ctx_train(self.handle)
-        self.on_gpu: bool = parameters.n_gpu_layers != 0 and self._llama.llama_supports_gpu_offload()
-        recurrent, hybrid = self._llama.llama_model_is_recurrent, self._llama.llama_model_is_hybrid
-        self.is_recurrent: bool = recurrent(self.handle) or hybrid(self.handle)
+        vocabulary = self.vocabulary = llama.llama_model_get_vocab(self.handle)
+        self.vocabulary_size: int = llama.llama_vocab_n_tokens(vocabulary)
+        kind = llama.llama_model_ftype(self.handle)
+        self.quantization: str = (llama.llama_ftype_name(kind) or f"type {kind}".encode()).decode()
+        self.parameter_count: int = llama.llama_model_n_params(self.handle)
+        self.weight_bytes: int = llama.llama_model_size(self.handle)
+        self.training_context: int = llama.llama_model_n_ctx_train(self.handle)
+        self.on_gpu: bool = fields.n_gpu_layers != 0 and llama.llama_supports_gpu_offload()
+        self.is_recurrent: bool = llama.llama_model_is_recurrent(self.handle) or llama.llama_model_is_hybrid(
+            self.handle
+        )
         self._pieces: dict[int, tuple[bytes, bool]] = {}
         self._written: dict[int, bytes] = {}
         count = ctypes.c_int32()
-        suppressed = self._llama.llama_vocab_get_suppress_tokens(self.vocabulary, ctypes.byref(count))
+        suppressed = llama.llama_vocab_get_suppress_tokens(vocabulary, ctypes.byref(count))
         self.suppressed: tuple[int, ...] = tuple(suppressed[: count.value]) if count.value else ()
-        self.adds_bos: bool = self._llama.llama_vocab_get_add_bos(self.vocabulary)
-        self.bos = self._special_text(self._llama.llama_vocab_bos(self.vocabulary))
-        self.eos = self._special_text(self._llama.llama_vocab_eos(self.vocabulary))
+        self.adds_bos: bool = llama.llama_vocab_get_add_bos(vocabulary)
+        self.bos = self._special_text(llama.llama_vocab_bos(vocabulary))
+        self.eos = self._special_text(llama.llama_vocab_eos(vocabulary))
 
     @property
     def has_tokenizer(self) -> bool:
@@ -179,15 +181,14 @@ class NativeModel:
             self._verbose = False
             log.speak(False)
 
-    def _load(self, parameters: ModelParameters) -> Any:
-        native_parameters = self._llama.llama_model_default_params()
-        kept = parameters.apply(self._llama, native_parameters)
+    def _load(self, fields: LoadFields, overrides: Mapping[str, MetadataValue]) -> Any:
+        params = self._llama.llama_model_default_params()
+        alive = fill_model_params(self._llama, params, fields, overrides, repack=self.repacked)
         log.forget()
-        handle = self._llama.llama_model_load_from_file(str(self.path).encode(), native_parameters)
-        del kept  # llama.cpp has copied what it needs
+        handle = self._llama.llama_model_load_from_file(str(self.path).encode(), params)
+        del alive  # llama.cpp has copied what it needs
         if not handle:
-            why = log.last_error() or "it does not say why"
-            raise ModelFileError(f"llama.cpp cannot load {self.path}: {why}")
+            raise ModelFileError(f"llama.cpp cannot load {self.path}: {log.last_error() or 'it does not say why'}")
         return handle
 
     def _drop_kept(self) -> None:
@@ -214,3 +215,68 @@ class NativeModel:
             if length >= 0:
                 return buffer.raw[:length]
             room = -length
+
+
+def _loaded_adapters(
+    llama: Any, model_handle: Any, metadata: Mapping[str, MetadataValue], adapters: Mapping[str, float]
+) -> list[tuple[Any, float]]:
+    """Load LoRA adapters (path -> scale) for a model, which frees them with itself.
+
+    Returns:
+        ``llama_adapter_lora *`` and scale of each.
+
+    Raises:
+        ModelFileError: a file is missing, damaged, not a LoRA adapter, or one for another model.
+    """
+    loaded = []
+    for path, scale in adapters.items():
+        _check_adapter(Path(path), str(metadata.get("general.architecture")))
+        log.forget()
+        adapter = llama.llama_adapter_lora_init(model_handle, str(path).encode())
+        if not adapter:
+            raise ModelFileError(f"llama.cpp cannot load the LoRA adapter {path}: {log.last_error()}")
+        if llama.llama_adapter_get_alora_n_invocation_tokens(adapter):
+            raise ModelFileError(
+                f"{path} is an activated LoRA, which counts only from certain tokens on; that is not supported"
+            )
+        loaded.append((adapter, scale))
+    return loaded
+
+
+def attach_adapters(llama: Any, context_handle: Any, adapters: Sequence[tuple[Any, float]]) -> None:
+    """Let a context compute with LoRA adapters of its model, as ``NativeModel.adapters`` has them.
+
+    Raises:
+        ModelError: llama.cpp cannot.
+    """
+    used = [(adapter, scale) for adapter, scale in adapters if scale]
+    if not used:
+        return
+    handles = (llama.llama_adapter_lora_p_ctypes * len(used))(*(adapter for adapter, _ in used))
+    scales = (ctypes.c_float * len(used))(*(scale for _, scale in used))
+    log.forget()
+    if llama.llama_set_adapters_lora(context_handle, handles, len(used), scales) != 0:
+        raise ModelError(f"llama.cpp cannot use the LoRA adapters: {log.last_error()}")
+
+
+def _check_adapter(path: Path, architecture: str) -> None:
+    try:
+        header = read_header(path)
+    except ModelFileError as error:
+        raise ModelFileError(f"LoRA adapter: {error}") from None
+    kind, adapter = _text(header, "general.type"), _text(header, "adapter.type")
+    if kind != "adapter" or adapter != "lora":
+        raise ModelFileError(
+            f"{path} is not a LoRA adapter (general.type is {kind!r}, adapter.type {adapter!r}); "
+            "convert it with llama.cpp's convert_lora_to_gguf.py"
+        )
+    made_for = _text(header, "general.architecture")
+    if made_for != architecture:
+        raise ModelFileError(f"the LoRA adapter {path} was made for a {made_for!r} model, but this is {architecture!r}")
+    if header.types.get("adapter.lora.alpha", _FLOAT32) != _FLOAT32:
+        raise ModelFileError(f"{path} is damaged: its adapter.lora.alpha is not a 32-bit float")
+
+
+def _text(header: GGUFHeader, key: str) -> MetadataValue | None:
+    """Return a value that is a text, else None: llama.cpp would abort the process over another type."""
+    return header.metadata[key] if header.types.get(key) == _TEXT else None

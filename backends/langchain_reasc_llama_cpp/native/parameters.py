@@ -1,16 +1,126 @@
-"""Writes how a model is loaded and a context is made into llama.cpp's own structs."""
+"""How a model is loaded and its context made: the options, and llama.cpp's own structs filled in from them."""
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 
-from pydantic import ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_llama_cpp.native.fields import ContextFields, ModelFields
 from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue, out_of_range
 
-__all__ = ["ContextParameters", "ModelParameters"]
+__all__ = [
+    "LoadFields",
+    "altered_fields",
+    "check_context",
+    "fill_context_params",
+    "fill_model_params",
+    "fitted_overrides",
+]
+
+KVType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
+Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[Number, Field(gt=0)]
+NotNegative = Annotated[Number, Field(ge=0)]
+
+
+def _scaled(value: Any) -> Any:
+    """Return one path, several, or path -> scale as the last of these."""
+    paths = [value] if isinstance(value, str | Path) else value
+    pairs = paths.items() if isinstance(paths, dict) else [(path, 1.0) for path in paths or ()]
+    return {str(Path(path).expanduser()): scale for path, scale in pairs}
+
+
+if TYPE_CHECKING:  # what may be passed; what is kept is a dictionary
+    Adapters = Mapping[str, float] | Mapping[Path, float] | Sequence[str | Path] | str | Path
+else:
+    Adapters = Annotated[dict[str, Number], BeforeValidator(_scaled)]
+
+
+_MAX_CELLS: Final = 1 << 24  # beyond any model; llama.cpp would fill the machine's memory before it gives up
+
+
+class LoadFields(BaseModel):
+    """How a model is loaded, and the context it is run in, which holds the KV cache."""
+
+    n_ctx: Annotated[int | None, Field(ge=8, le=_MAX_CELLS)] = None
+    """Tokens of prompt and response together. None: what the model was trained for, at most 4,096."""
+    n_cells: Annotated[int | None, Field(ge=8, le=_MAX_CELLS)] = None
+    """Tokens the KV cache holds over all parallel samples, which share their prompt's; never fewer than ``n_ctx``.
+    None: ``n_ctx * n_parallel``, at most 8,192 (or ``n_ctx``). When it is full, the youngest samples wait."""
+    n_parallel: Annotated[int, Field(ge=1, le=96)] = 8
+    """Samples decoded together at most, of all callers; more than that join as others end."""
+    cached_prompts: Annotated[int, Field(ge=0, le=64)] = 16
+    """Prompts kept in the KV cache after their request, the least recently used go first; a later prompt that begins
+    like one of them prefills only the rest."""
+    n_gpu_layers: Annotated[int, Field(ge=-1, lt=2**31)] = 0
+    """Layers put on a GPU, where llama-cpp-python was built for one; -1, or more than there are, for all."""
+    main_gpu: Annotated[int, Field(ge=0, lt=256)] = 0
+    """The GPU that takes everything when ``split_mode`` is "none"."""
+    split_mode: Literal["none", "layer", "row", "tensor"] = "layer"
+    """How a model is spread over several GPUs."""
+    tensor_split: Annotated[Sequence[NotNegative], AfterValidator(tuple)] | None = None
+    """Each GPU's share of the model, in any unit. None: by free memory."""
+    use_mmap: bool = True
+    """Map the file into memory, where the device can take it, instead of reading it."""
+    use_mlock: bool = False
+    """Keep the weights from being swapped out."""
+    use_extra_bufts: bool = True
+    """Repack weights for this processor's own kernels, with AMX where it has it, unless those end the process here.
+    False: llama.cpp's plain kernels, which are slower."""
+    check_tensors: bool = False
+    """Look for invalid values in the weights while loading."""
+    kv_overrides: dict[str, bool | Integer | Number | str] | None = None
+    """Metadata key of the GGUF -> the value to take instead of its own."""
+    lora: Adapters = {}
+    """LoRA adapters (GGUF): a path, a list of paths, or path -> scale (1 as trained, 0 without effect)."""
+    n_batch: Annotated[int, Field(ge=1, lt=2**31)] = 512
+    """Prompt tokens decoded at a time."""
+    n_ubatch: Annotated[int | None, Field(ge=1, lt=2**31)] = None
+    """Tokens computed at a time, at most ``n_batch``. None: as many."""
+    n_threads: Annotated[int | None, Field(ge=1, le=512)] = None
+    """CPU threads. None: all cores up to four, else half of them; one for weights below 16 MB."""
+    n_threads_batch: Annotated[int | None, Field(ge=1, le=512)] = None
+    """CPU threads for prompts. None: ``n_threads``."""
+    flash_attn: bool | None = None
+    """Flash attention. None: on a GPU that has it, and where ``type_v`` needs it; else off, since on a CPU its sums
+    make signals depend on what else is in the cache."""
+    type_k: KVType = "f16"
+    """How keys are kept in the KV cache."""
+    type_v: KVType = "f16"
+    """How values are kept in the KV cache; a quantised type needs flash attention."""
+    rope_scaling_type: Literal["none", "linear", "yarn", "longrope"] | None = None
+    """How positions beyond the training context are scaled. None, here and below: as the GGUF says."""
+    rope_freq_base: Positive | None = None
+    """Base of the rotary embedding's frequencies."""
+    rope_freq_scale: Positive | None = None
+    """Factor on positions: 0.5 makes twice the context fit."""
+    yarn_ext_factor: NotNegative | None = None
+    """YaRN: how much is extrapolated rather than interpolated."""
+    yarn_attn_factor: NotNegative | None = None
+    """YaRN: factor on attention."""
+    yarn_beta_fast: NotNegative | None = None
+    """YaRN: rotations above which a dimension is not scaled."""
+    yarn_beta_slow: NotNegative | None = None
+    """YaRN: rotations below which a dimension is scaled in full."""
+    yarn_orig_ctx: Annotated[int | None, Field(ge=1, lt=2**31)] = None
+    """YaRN: tokens of context in training."""
+    offload_kqv: bool = True
+    """Keep the KV cache on the GPU, where layers are."""
+    op_offload: bool = True
+    """Let the GPU compute with weights that lie in main memory."""
+    swa_full: bool = True
+    """Keep all tokens of sliding-window layers. False saves memory, but the model cannot go back in a sequence."""
+    verbose: bool = False
+    """Let llama.cpp print its log (one switch for all models of the process)."""
+
+    @property
+    def adapters(self) -> dict[str, float]:
+        """Path -> scale of the LoRA adapters, however ``lora`` was passed."""
+        return cast(dict[str, float], self.lora)
+
 
 _KV_TYPES: Final = {
     **{"f32": 0, "f16": 1, "bf16": 30, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20},
@@ -18,134 +128,132 @@ _KV_TYPES: Final = {
 """Name of a KV cache type -> its ``ggml_type``."""
 _SPLIT_MODES: Final = {"none": 0, "layer": 1, "row": 2, "tensor": 3}
 _ROPE_TYPES: Final = {"none": 0, "linear": 1, "yarn": 2, "longrope": 3}
-_YARN: Final = tuple(f"yarn_{name}" for name in ("ext_factor", "attn_factor", "beta_fast", "beta_slow", "orig_ctx"))
-_SHAPING: Final = ("rope_freq_base", "rope_freq_scale", *_YARN)
-_OVERRIDE_BYTES: Final = 127  # of a key or a text; llama.cpp keeps them in arrays of 128
-_OF_WEIGHTS: Final = (".expert_count", ".expert_group_count", ".nextn_predict_layers")
-"""Numbers that no override can change; llama.cpp asserts some of what follows from them, which ends the process."""
 _LOAD_MODES: Final = {(True, False): -1, (True, True): 3, (False, False): 0, (False, True): 2}
 """(use_mmap, use_mlock) -> ``llama_load_mode``; -1 maps wherever the device can take it."""
+_UNQUANTISED: Final = ("f32", "f16", "bf16")
+_AS_THEY_ARE: Final = (
+    ("n_gpu_layers", "main_gpu", "check_tensors"),
+    ("n_batch", "offload_kqv", "op_offload", "swa_full"),
+)
+"""Options of a model and of a context that llama.cpp's structs have too."""
+_YARN: Final = tuple(f"yarn_{name}" for name in ("ext_factor", "attn_factor", "beta_fast", "beta_slow", "orig_ctx"))
+_POSITIONS: Final = ("rope_freq_base", "rope_freq_scale", *_YARN)
+"""The same, where they are not None."""
+_OVERRIDE_BYTES: Final = 127  # of a key or a text; llama.cpp keeps them in arrays of 128
+_OVERRIDE_TAGS: Final = {bool: ("BOOL", "val_bool"), int: ("INT", "val_i64"), float: ("FLOAT", "val_f64")}
+_OF_WEIGHTS: Final = (".expert_count", ".expert_group_count", ".nextn_predict_layers")
+"""Numbers that no override can change; llama.cpp asserts some of what follows from them, which ends the process."""
 
 
-class ModelParameters(ModelFields):
-    """What :class:`~langchain_reasc_llama_cpp.native.model.NativeModel` is loaded with."""
+def check_context(fields: LoadFields) -> None:
+    """Refuse options of the context that contradict each other.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
-
-    def fitted(self, metadata: Mapping[str, MetadataValue]) -> Self:
-        """These parameters with overrides of the types that a GGUF's own values have; llama.cpp ignores any others.
-
-        Raises:
-            ConfigurationError: an override has another type, or a value that would end the process.
-        """
-        fitting: dict[str, MetadataValue] = {}
-        for key, value in (self.kv_overrides or {}).items():
-            kind = type(metadata.get(key, value))
-            fitting[key] = float(value) if kind is float and type(value) is int else value
-            if type(fitting[key]) is not kind:
-                raise ConfigurationError(
-                    f"kv_overrides: {key} must be of type {kind.__name__}, as in the GGUF ({metadata[key]!r}), "
-                    f"got {value!r}"
-                )
-        if why := out_of_range({**metadata, **fitting}):
-            raise ConfigurationError(f"kv_overrides: {why}")
-        for key, value in fitting.items():
-            if key.endswith(_OF_WEIGHTS) and value != metadata.get(key, 0):
-                raise ConfigurationError(f"kv_overrides: {key} is given by the model's weights; leave it out")
-        return self.model_copy(update={"kv_overrides": fitting})
-
-    def apply(self, llama: Any, parameters: Any) -> list[Any]:
-        """Write these fields into a ``llama_model_params``.
-
-        Returns:
-            What must stay alive until the model is loaded.
-
-        Raises:
-            ConfigurationError: ``tensor_split`` names more GPUs than llama.cpp can use, or an override is too long.
-        """
-        parameters.n_gpu_layers = self.n_gpu_layers
-        parameters.main_gpu = self.main_gpu
-        parameters.split_mode = _SPLIT_MODES[self.split_mode]
-        parameters.load_mode = _LOAD_MODES[self.use_mmap, self.use_mlock]
-        parameters.use_extra_bufts = self.use_extra_bufts
-        parameters.check_tensors = self.check_tensors
-        kept: list[Any] = []
-        if self.tensor_split:
-            kept.append(_shares(self.tensor_split, llama.llama_max_devices()))
-            parameters.tensor_split = ctypes.cast(kept[-1], ctypes.POINTER(ctypes.c_float))
-        if self.kv_overrides:
-            kept.append(_overrides(llama, self.kv_overrides))
-            parameters.kv_overrides = kept[-1]
-        return kept
+    Raises:
+        ConfigurationError: two of them do.
+    """
+    if fields.n_ubatch is not None and fields.n_ubatch > fields.n_batch:
+        raise ConfigurationError(f"n_ubatch={fields.n_ubatch} must not be larger than n_batch={fields.n_batch}")
+    if fields.type_v not in _UNQUANTISED and fields.flash_attn is False:
+        raise ConfigurationError(
+            f"type_v={fields.type_v!r} is quantised, which needs flash attention; leave flash_attn out, or take "
+            "type_v='f16'"
+        )
 
 
-class ContextParameters(ContextFields):
-    """What a context is made with."""
+def altered_fields(fields: LoadFields) -> dict[str, float | int | str]:
+    """Return the options that change what the model computes, where they are not as the GGUF says."""
+    names = ("type_k", "type_v", "rope_scaling_type", *_POSITIONS)
+    values = {name: getattr(fields, name) for name in names}
+    return {name: value for name, value in values.items() if value != LoadFields.model_fields[name].default}
 
-    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
 
-    @model_validator(mode="after")
-    def _agree(self) -> Self:
-        if self.n_ubatch is not None and self.n_ubatch > self.n_batch:
-            raise ConfigurationError(f"n_ubatch={self.n_ubatch} must not be larger than n_batch={self.n_batch}")
-        if self.type_v not in ("f32", "f16", "bf16") and self.flash_attn is False:
+def fitted_overrides(fields: LoadFields, metadata: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
+    """Return ``kv_overrides`` with the types of the GGUF's own values; llama.cpp ignores any others.
+
+    Raises:
+        ConfigurationError: an override has another type, or a value that would end the process.
+    """
+    fitted: dict[str, MetadataValue] = {}
+    for key, value in (fields.kv_overrides or {}).items():
+        kind = type(metadata.get(key, value))
+        fitted[key] = float(value) if kind is float and type(value) is int else value
+        if type(fitted[key]) is not kind:
             raise ConfigurationError(
-                f"type_v={self.type_v!r} is quantised, which needs flash attention; leave flash_attn out, or take "
-                "type_v='f16'"
+                f"kv_overrides: {key} must be of type {kind.__name__}, as in the GGUF ({metadata[key]!r}), "
+                f"got {value!r}"
             )
-        return self
-
-    def apply(self, parameters: Any) -> None:
-        """Write these fields into a ``llama_context_params``, whose ``n_threads`` stays where ``n_threads`` is None."""
-        parameters.n_batch = self.n_batch
-        parameters.n_ubatch = self.n_ubatch or self.n_batch
-        if self.n_threads is not None:
-            parameters.n_threads = parameters.n_threads_batch = self.n_threads
-        if self.n_threads_batch is not None:
-            parameters.n_threads_batch = self.n_threads_batch
-        parameters.flash_attn_type = -1 if self.flash_attn is None else int(self.flash_attn)
-        parameters.type_k, parameters.type_v = _KV_TYPES[self.type_k], _KV_TYPES[self.type_v]
-        if self.rope_scaling_type is not None:
-            parameters.rope_scaling_type = _ROPE_TYPES[self.rope_scaling_type]
-        for name in _SHAPING:
-            if (value := getattr(self, name)) is not None:
-                setattr(parameters, name, value)
-        parameters.offload_kqv, parameters.op_offload = self.offload_kqv, self.op_offload
-        parameters.swa_full = self.swa_full
-
-    def shaping(self) -> dict[str, float | int | str]:
-        """The fields that change what the model computes, where they are not as the GGUF says."""
-        names = ("type_k", "type_v", "rope_scaling_type", *_SHAPING)
-        defaults = ContextFields.model_fields
-        given = ((name, getattr(self, name)) for name in names)
-        return {name: value for name, value in given if value != defaults[name].default}
+    if why := out_of_range({**metadata, **fitted}):
+        raise ConfigurationError(f"kv_overrides: {why}")
+    for key, value in fitted.items():
+        if key.endswith(_OF_WEIGHTS) and value != metadata.get(key, 0):
+            raise ConfigurationError(f"kv_overrides: {key} is given by the model's weights; leave it out")
+    return fitted
 
 
-def _shares(shares: Sequence[float], devices: int) -> Any:
-    if len(shares) > devices:
-        raise ConfigurationError(f"tensor_split has {len(shares)} shares, but llama.cpp can use {devices} devices")
-    if not any(shares):
-        raise ConfigurationError("tensor_split gives no GPU any share; at least one must be above 0")
-    return (ctypes.c_float * devices)(*shares)
+def fill_model_params(
+    llama: Any, params: Any, fields: LoadFields, overrides: Mapping[str, MetadataValue], *, repack: bool
+) -> list[Any]:
+    """Fill in a ``llama_model_params``.
+
+    Args:
+        llama: the ``llama_cpp`` module.
+        params: the struct, with llama.cpp's defaults.
+        fields: the options.
+        overrides: what :func:`fitted_overrides` returned.
+        repack: whether llama.cpp may repack the weights (``use_extra_bufts``).
+
+    Returns:
+        What must stay alive until the model is loaded.
+
+    Raises:
+        ConfigurationError: ``tensor_split`` names more GPUs than llama.cpp can use, or an override is too long.
+    """
+    for name in _AS_THEY_ARE[0]:
+        setattr(params, name, getattr(fields, name))
+    params.split_mode = _SPLIT_MODES[fields.split_mode]
+    params.load_mode = _LOAD_MODES[fields.use_mmap, fields.use_mlock]
+    params.use_extra_bufts = repack
+    alive: list[Any] = []
+    if shares := fields.tensor_split:
+        devices = llama.llama_max_devices()
+        if len(shares) > devices:
+            raise ConfigurationError(f"tensor_split has {len(shares)} shares, but llama.cpp can use {devices} devices")
+        if not any(shares):
+            raise ConfigurationError("tensor_split gives no GPU any share; at least one must be above 0")
+        alive.append((ctypes.c_float * devices)(*shares))
+        params.tensor_split = ctypes.cast(alive[-1], ctypes.POINTER(ctypes.c_float))
+    if overrides:
+        array = (llama.llama_model_kv_override * (len(overrides) + 1))()  # an empty key ends it
+        for item, (key, value) in zip(array, overrides.items(), strict=False):
+            item.key = _override_bytes(key, key)
+            tag, member = _OVERRIDE_TAGS.get(type(value), ("STR", "val_str"))
+            item.tag = getattr(llama, f"LLAMA_KV_OVERRIDE_TYPE_{tag}")
+            setattr(item.value, member, _override_bytes(key, value) if isinstance(value, str) else value)
+        alive.append(array)
+        params.kv_overrides = array
+    return alive
 
 
-def _overrides(llama: Any, given: dict[str, bool | int | float | str]) -> Any:
-    """An array of ``llama_model_kv_override`` that an empty key ends."""
-    array = (llama.llama_model_kv_override * (len(given) + 1))()
-    for item, (key, value) in zip(array, given.items(), strict=False):
-        item.key = _short(key, key)
-        if isinstance(value, bool):
-            item.tag, item.value.val_bool = llama.LLAMA_KV_OVERRIDE_TYPE_BOOL, value
-        elif isinstance(value, int):
-            item.tag, item.value.val_i64 = llama.LLAMA_KV_OVERRIDE_TYPE_INT, value
-        elif isinstance(value, float):
-            item.tag, item.value.val_f64 = llama.LLAMA_KV_OVERRIDE_TYPE_FLOAT, value
-        else:
-            item.tag, item.value.val_str = llama.LLAMA_KV_OVERRIDE_TYPE_STR, _short(key, value)
-    return array
+def fill_context_params(params: Any, fields: LoadFields, *, n_threads: int) -> None:
+    """Fill in a ``llama_context_params``; ``n_threads`` counts where the options do not say."""
+    for name in _AS_THEY_ARE[1]:
+        setattr(params, name, getattr(fields, name))
+    params.n_ubatch = fields.n_ubatch or fields.n_batch
+    params.n_threads = fields.n_threads or n_threads
+    params.n_threads_batch = fields.n_threads_batch or params.n_threads
+    flash_attn = fields.flash_attn
+    if flash_attn is None and fields.n_gpu_layers == 0 and fields.type_v in _UNQUANTISED:
+        flash_attn = False  # on a CPU, its half-precision sums move signals by what else is in the cache
+    params.flash_attn_type = -1 if flash_attn is None else int(flash_attn)
+    params.type_k, params.type_v = _KV_TYPES[fields.type_k], _KV_TYPES[fields.type_v]
+    if fields.rope_scaling_type is not None:
+        params.rope_scaling_type = _ROPE_TYPES[fields.rope_scaling_type]
+    for name in _POSITIONS:
+        if (value := getattr(fields, name)) is not None:
+            setattr(params, name, value)
 
 
-def _short(key: str, text: str) -> bytes:
+def _override_bytes(key: str, text: str) -> bytes:
     raw = text.encode("utf-8", "replace")
     if len(raw) > _OVERRIDE_BYTES or b"\0" in raw or not key:
         raise ConfigurationError(

@@ -2,11 +2,17 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
 
 from langchain_reasc.exceptions import ConfigurationError, ModelFileError, missing_extra
 from langchain_reasc_llama_cpp.prompts.conversation import TemplateMessage, as_plain_turns, uses_tools
-from langchain_reasc_llama_cpp.tools.formats import format_of
+from langchain_reasc_llama_cpp.tools.tool_calls import format_of
+
+if TYPE_CHECKING:
+    import jinja2
+    import jinja2.nodes
+    import jinja2.parser
 
 __all__ = ["ChatTemplate"]
 
@@ -35,11 +41,9 @@ class ChatTemplate:
         """
         try:
             import jinja2
-
-            from langchain_reasc_llama_cpp.prompts.jinja_environment import chat_environment
         except ImportError as error:
             raise missing_extra("llama-cpp", "jinja2") from error
-        environment = chat_environment()
+        environment = _environment()
         environment.globals |= {"bos_token": bos, "eos_token": eos}
         self._error = jinja2.TemplateError
         try:
@@ -49,7 +53,7 @@ class ChatTemplate:
         self.form = format_of(source)
 
     def render(self, messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]] = ()) -> str:
-        """The prompt, up to where the assistant begins to speak.
+        """Return the prompt, up to where the assistant begins to speak.
 
         Args:
             messages: each with ``role`` and ``content``, and tool calls and results as Hugging Face passes them.
@@ -58,23 +62,24 @@ class ChatTemplate:
         Raises:
             ConfigurationError: the template refuses these messages, or leaves one with an unusual role out.
         """
+        ways = [(messages, tools)]  # the messages and tools to try, one after the other
         if not tools and not uses_tools(messages):
-            return self._checked(messages, None)
-        if self.form.native:
+            ways = [(messages, ())]
+        elif self.form.native:
+            if any("tool_calls" in message for message in messages):
+                ways.append((_with_written_arguments(messages), tools))  # some templates add them to text
+        else:
+            ways = [(as_plain_turns(messages, tools, self.form, system=True), ())]
+            if tools and not any(message["role"] == "system" for message in messages):
+                ways.append((as_plain_turns(messages, tools, self.form, system=False), ()))
+        for way in ways[:-1]:
             try:
-                return self._checked(messages, tools)
+                return self._checked(*way)
             except ConfigurationError:
-                if not any("tool_calls" in message for message in messages):
-                    raise
-            return self._checked(_with_written_arguments(messages), tools)  # some templates add them to text
-        try:
-            return self._checked(as_plain_turns(messages, tools, self.form, system=True), None)
-        except ConfigurationError:
-            if not tools or any(message["role"] == "system" for message in messages):
-                raise
-        return self._checked(as_plain_turns(messages, tools, self.form, system=False), None)
+                pass
+        return self._checked(*ways[-1])
 
-    def _checked(self, messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]] | None) -> str:
+    def _checked(self, messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]]) -> str:
         try:
             text = self._rendered(messages, tools)
         except (self._error, TypeError, ValueError, LookupError, AttributeError, OverflowError, MemoryError) as error:
@@ -88,7 +93,7 @@ class ChatTemplate:
                 )
         return text
 
-    def _rendered(self, messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]] | None) -> str:
+    def _rendered(self, messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]]) -> str:
         given = {"messages": list(messages), "add_generation_prompt": True}
         try:
             return self._template.render(given, tools=tools or None)
@@ -98,16 +103,47 @@ class ChatTemplate:
             return self._template.render(given, tools=[])  # some templates go through tools without asking for any
 
 
+def _environment() -> "jinja2.Environment":
+    """Return the sandbox that chat templates are written for, Hugging Face's."""
+    import jinja2.ext
+    import jinja2.sandbox
+
+    class GenerationBlock(jinja2.ext.Extension):
+        """``{% generation %}`` marks what the assistant said, for training; here it changes nothing."""
+
+        tags = {"generation"}  # noqa: RUF012 (jinja2 declares it so)
+
+        def parse(self, parser: "jinja2.parser.Parser") -> "list[jinja2.nodes.Node]":
+            next(parser.stream)
+            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols, GenerationBlock]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals |= {"raise_exception": _refuse, "strftime_now": _now}
+    return environment
+
+
+def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:
+    # Unlike Jinja's own filter this does not escape for HTML: the reader is a model.
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **options)
+
+
+def _refuse(message: str) -> None:
+    raise ValueError(message)
+
+
+def _now(form: str) -> str:
+    return datetime.now().strftime(form)
+
+
 def _with_written_arguments(messages: Sequence[TemplateMessage]) -> list[TemplateMessage]:
-    """The messages, with the arguments of calls as JSON text."""
-    return [
-        message | {"tool_calls": [_with_text(call) for call in message["tool_calls"]]}
-        if "tool_calls" in message
-        else message
-        for message in messages
-    ]
-
-
-def _with_text(call: dict[str, Any]) -> dict[str, Any]:
-    function = call["function"]
-    return call | {"function": function | {"arguments": json.dumps(function["arguments"], ensure_ascii=False)}}
+    """Return the messages, with the arguments of calls as JSON text."""
+    written = []
+    for message in messages:
+        calls = [call | {"function": dict(call["function"])} for call in message.get("tool_calls", ())]
+        for call in calls:
+            call["function"]["arguments"] = json.dumps(call["function"]["arguments"], ensure_ascii=False)
+        written.append(message | ({"tool_calls": calls} if calls else {}))
+    return written

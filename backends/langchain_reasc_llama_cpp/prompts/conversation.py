@@ -1,30 +1,31 @@
-"""LangChain messages as chat templates want them: role, text, tool calls, as Hugging Face passes them."""
+"""LangChain messages as chat templates take them: role, text, tool calls, in Hugging Face's form."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_openai_messages
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    ToolMessage,
+    convert_to_openai_messages,
+    trim_messages,
+)
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_llama_cpp.tools.formats import ToolFormat
+from langchain_reasc_llama_cpp.tools.tool_calls import ToolFormat
 
-__all__ = ["TemplateMessage", "as_plain_turns", "template_messages", "uses_tools"]
+__all__ = ["TemplateMessage", "as_plain_turns", "newest_turns", "template_messages", "uses_tools"]
 
 TemplateMessage = dict[str, Any]
 """``role``, ``content``; and ``tool_calls``, ``tool_call_id``, ``name`` where there are any."""
 
 _SAME_ROLE: Final = {"developer": "system", "function": "tool"}
-_LEFT_OUT: Final = {  # blocks that are no text: what was thought, and calls, which ``tool_calls`` holds
-    "reasoning",
-    "thinking",
-    "redacted_thinking",
-    "tool_use",
-    "tool_call",
-    "tool_call_chunk",
-    "invalid_tool_call",
-    "function_call",
-}
+_LEFT_OUT: Final = (  # blocks that are no text: thoughts, and calls, which ``tool_calls`` holds
+    *("reasoning", "thinking", "redacted_thinking"),
+    *("tool_use", "tool_call", "tool_call_chunk", "invalid_tool_call", "function_call"),
+)
 
 _INSTRUCTION: Final = """# Tools
 
@@ -41,10 +42,10 @@ Results of calls are given within <tool_response></tool_response>."""
 
 
 def template_messages(messages: Sequence[BaseMessage]) -> list[TemplateMessage]:
-    """Role, text and calls of each message; the arguments of a call are a dict.
+    """Return role, text and calls of each message; the arguments of a call are a dict.
 
     Raises:
-        ConfigurationError: there are no messages, one holds something other than text or has a role nobody knows, or a
+        ConfigurationError: there are no messages, one holds something other than text or has an unknown role, or a
             tool's result answers no call.
     """
     if not messages:
@@ -78,7 +79,7 @@ def uses_tools(messages: Sequence[TemplateMessage]) -> bool:
 def as_plain_turns(
     messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]], form: ToolFormat, *, system: bool
 ) -> list[TemplateMessage]:
-    """The same conversation without tools in it: definitions, calls and results become text of the other roles.
+    """Return the conversation without tools in it: definitions, calls and results become text of the other roles.
 
     Args:
         messages: the conversation.
@@ -87,32 +88,34 @@ def as_plain_turns(
         system: False puts the definitions before the first user message, for templates that know no system role.
     """
     plain: list[TemplateMessage] = []
+    after_result = False
     for message in messages:
-        if message["role"] == "tool":
-            result = f"<tool_response>\n{message['content']}\n</tool_response>"
-            if plain and plain[-1].get("results"):
-                plain[-1]["content"] += "\n" + result
-            else:
-                plain.append({"role": "user", "content": result, "results": True})
+        is_result = message["role"] == "tool"
+        if is_result:
+            turn = {"role": "user", "content": f"<tool_response>\n{message['content']}\n</tool_response>"}
         else:
             calls = [call["function"] for call in message.get("tool_calls", ())]
-            text = [message["content"], *(form.written(call["name"], call["arguments"]) for call in calls)]
-            plain.append({"role": message["role"], "content": "\n".join(part for part in text if part)})
+            text = [message["content"], *(form.call_text(call["name"], call["arguments"]) for call in calls)]
+            turn = {"role": message["role"], "content": "\n".join(part for part in text if part)}
+        if is_result and after_result:
+            plain[-1]["content"] += "\n" + turn["content"]
+        else:
+            plain.append(turn)
+        after_result = is_result
     if tools:
         listed = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
         marks = {"opening": form.opening, "closing": form.closing, "arguments": form.arguments}
         _put_first(plain, _INSTRUCTION.format(tools=listed, **marks), "system" if system else "user")
-    return [{"role": message["role"], "content": message["content"]} for message in plain]
+    return plain
 
 
 def _put_first(messages: list[TemplateMessage], text: str, role: str) -> None:
     first = next((message for message in messages if message["role"] == role), None)
     if first is None:
         messages.insert(0, {"role": role, "content": text})
-    elif role == "system":
-        first["content"] = f"{first['content']}\n\n{text}"
     else:
-        first["content"] = f"{text}\n\n{first['content']}"
+        parts = [first["content"], text] if role == "system" else [text, first["content"]]
+        first["content"] = "\n\n".join(parts)
 
 
 def _check_results(messages: Sequence[BaseMessage]) -> None:
@@ -138,3 +141,34 @@ def _text(content: str | list[Any], number: int) -> str:
         elif kind not in _LEFT_OUT:
             raise ConfigurationError(f"message {number} holds a block of type {kind!r}; this model reads text only")
     return "\n".join(texts)
+
+
+def newest_turns(
+    messages: Sequence[BaseMessage], fits: Callable[[list[BaseMessage]], bool]
+) -> list[BaseMessage] | None:
+    """Return the longest run of newest turns that ``fits``, fewer than all; None where not even the newest does.
+
+    A turn is a human message and all that follows it up to the next, so a tool call stays with its result. A system
+    message at the beginning is kept.
+    """
+    least, most = 1, _turns(messages) - 1
+    best: list[BaseMessage] | None = None
+    while least <= most:
+        turns = (least + most) // 2
+        kept = trim_messages(
+            list(messages),
+            max_tokens=turns,
+            token_counter=_turns,
+            strategy="last",
+            start_on="human",
+            include_system=True,
+        )
+        if fits(kept):
+            best, least = kept, turns + 1
+        else:
+            most = turns - 1
+    return best
+
+
+def _turns(messages: Sequence[BaseMessage]) -> int:
+    return sum(isinstance(message, HumanMessage) for message in messages)

@@ -1,12 +1,18 @@
 """How a token is drawn: the parameters of llama.cpp's samplers that are in force."""
 
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Any, Final, Literal
 
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+
+from langchain_reasc.complaints import explained
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue
 
-__all__ = ["DEFAULTS", "REPLACED_BY_MIROSTAT", "SEEDS", "SamplingParameters"]
+__all__ = ["DEFAULTS", "REPLACED_BY_MIROSTAT", "SEEDS", "SamplingFields", "SamplingParameters"]
 
 SEEDS: Final = 2**32 - 1
 """Seeds are taken modulo this: llama.cpp reads the last 32-bit value as "draw one at random"."""
@@ -27,7 +33,7 @@ class SamplingParameters:
     tokens, not at the prompt's. Temperature 0 (or below 1e-5) takes the most likely token after bias, penalties
     and DRY.
 
-    What each is, and may be, is said in :class:`~langchain_reasc_llama_cpp.sampling.fields.SamplingFields`, which
+    What each is, and may be, is said in :class:`~langchain_reasc_llama_cpp.sampling.parameters.SamplingFields`, which
     checks them; here are their values where nobody gives another. Pairs of a token id and what is added to its logit
     are ``logit_bias``.
     """
@@ -96,19 +102,19 @@ class SamplingParameters:
         temperature, top_k, top_p and min_p are always there; of the others, those that have an effect, so that what was
         recorded before one of them existed still compares equal.
         """
-        names = ["temperature", "top_k", "top_p", "min_p"]
-        if self.dynatemp_range:
-            names += ["dynatemp_range", "dynatemp_exponent"]
-        names += [name for name in ("typical_p", "top_n_sigma") if getattr(self, name) != DEFAULTS[name]]
-        if self.xtc:
-            names += ["xtc_probability", "xtc_threshold"]
-        if self.penalises:
-            names += ["repeat_penalty", "repeat_last_n", "frequency_penalty", "presence_penalty"]
-        if self.dry:
-            names += ["dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n"]
-        if self.mirostat:
-            names += ["mirostat", "mirostat_tau", "mirostat_eta"]
-        found: dict[str, float | int | str] = {name: getattr(self, name) for name in names}
+        groups: dict[tuple[str, ...], object] = {
+            ("temperature", "top_k", "top_p", "min_p"): True,
+            ("dynatemp_range", "dynatemp_exponent"): self.dynatemp_range,
+            ("typical_p",): self.typical_p != 1,
+            ("top_n_sigma",): self.top_n_sigma,
+            ("xtc_probability", "xtc_threshold"): self.xtc,
+            ("repeat_penalty", "repeat_last_n", "frequency_penalty", "presence_penalty"): self.penalises,
+            ("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n"): self.dry,
+            ("mirostat", "mirostat_tau", "mirostat_eta"): self.mirostat,
+        }
+        found: dict[str, float | int | str] = {
+            name: getattr(self, name) for names, is_on in groups.items() if is_on for name in names
+        }
         if self.dry:
             found["dry_sequence_breakers"] = json.dumps(self.dry_sequence_breakers)
         if self.logit_bias:
@@ -118,3 +124,144 @@ class SamplingParameters:
 
 DEFAULTS: Final = {name: field.default for name, field in SamplingParameters.__dataclass_fields__.items()}
 """Parameter -> its value where neither the caller nor the GGUF says another."""
+
+
+_CALLED: Final = {"temperature": "temp", "repeat_penalty": "penalty_repeat", "repeat_last_n": "penalty_last_n"}
+"""Parameter -> its name in a GGUF's ``general.sampling.*``, where that is another."""
+_LARGE: Final = 1e6  # far beyond any use, and far from where float32 overflows
+_BREAKER_BYTES: Final = 40  # llama.cpp cuts longer ones
+
+
+def _spread(value: float) -> float:
+    if value == -1:
+        return 0.0  # llama.cpp's way to say off
+    if value < 0:
+        raise ValueError("should be at least 0 (0 or -1: off)")
+    return value
+
+
+def _breaker(text: str) -> str:
+    if not text or "\0" in text or len(text.encode("utf-8", "replace")) > _BREAKER_BYTES:
+        raise ValueError(f"should be a text of 1 to {_BREAKER_BYTES} bytes, none of them zero")
+    return text
+
+
+def _banned(value: Any) -> Any:
+    if value is True:
+        raise ValueError("a bias is a number, or False to ban the token")
+    return -math.inf if value is False else value
+
+
+def _bias(value: float) -> float:
+    if value < -_LARGE and value != -math.inf:
+        raise ValueError(f"should be at least {-_LARGE:g}, or minus infinity or False to ban the token")
+    return value
+
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+NotNegative = Annotated[Number, Field(ge=0, le=_LARGE)]
+Penalty = Annotated[Number, Field(ge=-_LARGE, le=_LARGE)]
+Window = Annotated[int, Field(ge=-1, le=1 << 20)]  # llama.cpp allocates a window in full, for every sample
+Breaker = Annotated[str, AfterValidator(_breaker)]
+Bias = Annotated[float, BeforeValidator(_banned), Field(le=_LARGE), AfterValidator(_bias)]
+
+
+class SamplingFields(BaseModel):
+    """How tokens are drawn.
+
+    None: what the GGUF recommends (``reasc.sampling.*`` or ``general.sampling.*``), else the default of
+    :class:`~langchain_reasc_llama_cpp.sampling.parameters.SamplingParameters`. The names, the order they are applied in
+    and what they do are those of llama.cpp's own programs.
+    """
+
+    temperature: NotNegative | None = None
+    """Divides the logits. 0 takes the most likely token."""
+    top_k: Annotated[int | None, Field(ge=0, lt=2**31)] = None
+    """Keep this many of the most likely tokens; 0 keeps all."""
+    top_p: Share | None = None
+    """Keep the smallest set of tokens whose probability reaches this; 1 keeps all."""
+    min_p: Annotated[float | None, Field(ge=0, lt=1)] = None
+    """Drop tokens below this fraction of the most likely one's probability; 0 drops none."""
+    typical_p: Share | None = None
+    """Keep the tokens whose surprise is closest to the expected one, up to this probability; 1 keeps all."""
+    top_n_sigma: Annotated[Number, Field(le=_LARGE), AfterValidator(_spread)] | None = None
+    """Drop tokens further than this many standard deviations below the largest logit; 0 or -1 turns it off."""
+    xtc_probability: Probability | None = None
+    """XTC: chance, per token, that of the tokens above ``xtc_threshold`` all but the least likely are dropped."""
+    xtc_threshold: Probability | None = None
+    """XTC: probability from which a token counts as likely; above 0.5 it is off."""
+    dynatemp_range: NotNegative | None = None
+    """Let the temperature move by up to this much with the entropy of the candidates; 0 turns it off."""
+    dynatemp_exponent: NotNegative | None = None
+    """How entropy maps to temperature."""
+    repeat_penalty: Annotated[Number | None, Field(ge=1 / _LARGE, le=_LARGE)] = None
+    """Divide the positive logits of the response's recent tokens, multiply the negative ones; 1 turns it off."""
+    repeat_last_n: Window | None = None
+    """Recent tokens of the response, not of the prompt, that the three penalties look at; -1: all of it, 0: none."""
+    frequency_penalty: Penalty | None = None
+    """Subtract this from a recent token's logit for each time it occurred."""
+    presence_penalty: Penalty | None = None
+    """Subtract this from a recent token's logit once."""
+    dry_multiplier: NotNegative | None = None
+    """DRY: penalise tokens that would prolong a repetition, with this strength; 0 turns it off."""
+    dry_base: Annotated[Number | None, Field(ge=1, le=_LARGE)] = None
+    """DRY: the penalty is ``dry_multiplier * dry_base ** (length - dry_allowed_length)``."""
+    dry_allowed_length: Annotated[int | None, Field(ge=1, lt=2**31)] = None
+    """DRY: repetitions up to this length go unpunished."""
+    dry_penalty_last_n: Window | None = None
+    """DRY: recent tokens that it looks at; -1: the whole response, 0: none."""
+    dry_sequence_breakers: Annotated[Sequence[Breaker], AfterValidator(tuple)] | None = None
+    """DRY: texts at which a repetition is taken to end."""
+    mirostat: Literal[0, 1, 2] | None = None
+    """1, 2: aim at a constant surprise by that version of Mirostat, instead of every other sampler but ``temperature``
+    and ``logit_bias``; 0 turns it off."""
+    mirostat_tau: Annotated[Number | None, Field(gt=0, le=_LARGE)] = None
+    """Mirostat: the surprise aimed at, in bits."""
+    mirostat_eta: NotNegative | None = None
+    """Mirostat: how fast it gets there."""
+    logit_bias: dict[Annotated[int, Field(ge=0)], Bias] | None = None
+    """Token id -> what is added to its logit; minus infinity or False bans the token."""
+    seed: Annotated[int | None, Field(ge=0, lt=SEEDS)] = None
+    """Sample i is drawn with ``seed + i`` and a hash of the prompt, so that different prompts have different draws; the
+    message records ``seed + i``. None: drawn at random, anew for each ``invoke`` and once per model for ``sample``."""
+
+    def sampling(self, metadata: dict[str, MetadataValue]) -> SamplingParameters:
+        """The sampling parameters in force, given a GGUF's metadata.
+
+        Raises:
+            ConfigurationError: two of them contradict each other, or the GGUF recommends what cannot be.
+        """
+        given = self._given()
+        SamplingParameters(**given)  # so that what is wrong with the GGUF's own is not laid at the caller's door
+        left_out = {*given, *(REPLACED_BY_MIROSTAT if given.get("mirostat") else ())}
+        if any(given.get(name, DEFAULTS[name]) != DEFAULTS[name] for name in REPLACED_BY_MIROSTAT):
+            left_out.add("mirostat")
+        recommended = {name: value for name, value in _recommended(metadata).items() if name not in left_out}
+        if not recommended:
+            return SamplingParameters(**given)
+        try:
+            return SamplingParameters(**SamplingFields(**recommended)._given(), **given)
+        except (ValidationError, ConfigurationError) as error:
+            why = explained(error) if isinstance(error, ValidationError) else error
+            raise ConfigurationError(f"the GGUF recommends a sampling that cannot be: {why}; pass others") from None
+
+    def _given(self) -> dict[str, Any]:
+        """The parameters that are not None, as :class:`SamplingParameters` takes them."""
+        given = {name: value for name in DEFAULTS if (value := getattr(self, name)) is not None}
+        if "logit_bias" in given:
+            given["logit_bias"] = tuple(sorted(given["logit_bias"].items()))
+        return given
+
+
+def _recommended(metadata: dict[str, MetadataValue]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in DEFAULTS.keys() - {"logit_bias", "dry_sequence_breakers"}:
+        keys = (f"reasc.sampling.{name}", f"general.sampling.{_CALLED.get(name, name)}")
+        value = next((metadata[key] for key in keys if key in metadata), None)
+        if value is not None:
+            found[name] = value
+    if isinstance(top_k := found.get("top_k"), int | float) and math.isfinite(top_k):
+        found["top_k"] = max(0, int(top_k))  # llama.cpp takes what is not positive for off
+    return found

@@ -2,7 +2,7 @@
 
 import ctypes
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Final
 
@@ -11,19 +11,17 @@ import numpy.typing as npt
 from langchain_reasc_backend.logits import top_candidates
 
 from langchain_reasc.exceptions import ConfigurationError, ModelError
-from langchain_reasc_llama_cpp.grammar.grammar import Grammar
-from langchain_reasc_llama_cpp.grammar.grammar_sampler import GrammarSampler
-from langchain_reasc_llama_cpp.native.bindings import library
-from langchain_reasc_llama_cpp.native.candidates import Logits
+from langchain_reasc_llama_cpp.grammar.grammar import Grammar, GrammarSampler
+from langchain_reasc_llama_cpp.native.bindings import Logits, library
 from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.sampling.parameters import SEEDS, SamplingParameters
-from langchain_reasc_llama_cpp.sampling.stages import stages
 
-__all__ = ["SEEDS", "SamplerChain", "SamplingParameters", "check_tokens"]
+__all__ = ["SamplerChain", "check_tokens"]
 
 _SELECTS: Final = 12_000
 """From this vocabulary on, numpy selects the top k faster than llama.cpp is given, and sorts, the whole of it."""
 _SHARE: Final = 64  # a larger part of the vocabulary than 1 / this is not worth selecting
+_NEGLIGIBLE: Final = 1e-30  # of the likeliest token's probability
 
 Ids = npt.NDArray[np.integer[Any]]
 
@@ -48,7 +46,7 @@ class SamplerChain:
 
         Args:
             parameters: how tokens are drawn.
-            seed: the random seed, taken modulo :data:`SEEDS`.
+            seed: the random seed, taken modulo :data:`~.parameters.SEEDS`.
             model: the model whose logits are drawn from.
             grammar: what the drawn tokens must spell; None: anything.
             context: the address of the ``llama_context`` that rows are decoded in; 0: they come from elsewhere.
@@ -56,26 +54,26 @@ class SamplerChain:
         Raises:
             ConfigurationError: ``logit_bias`` names a token that the model does not have, or the grammar is malformed.
         """
-        check_tokens((token for token, _ in parameters.logit_bias), model)
+        biases = dict(parameters.logit_bias)
+        check_tokens(biases, model)
         llama = self._llama = library()
         self._selects = _selected(parameters, model)
         brief = self._selects > 0 or model.vocabulary_size < _SELECTS
         self._apply, self._accept, self._sample = _functions(brief)
         self._candidates = model.candidates
-        self._biased = [token for token, _ in parameters.logit_bias] + [*model.suppressed]
-        self._banned = [token for token, bias in parameters.logit_bias if bias == -np.inf] + [*model.suppressed]
-        self._recent: deque[int] | None = None
-        if parameters.penalises or parameters.dry:
-            self._recent = deque(maxlen=_window(parameters))
+        self._biased = [*biases, *model.suppressed]
+        self._banned = [*(token for token, bias in biases.items() if bias == -np.inf), *model.suppressed]
+        looks_back = parameters.penalises or parameters.dry
+        self._recent: deque[int] | None = deque(maxlen=_window(parameters)) if looks_back else None
         self._largest = model.vocabulary_size // _SHARE
-        self._takes_best = parameters.greedy and not self._biased and self._recent is None
+        self._takes_best = parameters.greedy and not self._biased and not looks_back
         self._grammar = None if grammar is None else GrammarSampler(grammar, model)
-        self._context = (
-            0 if not brief or self._selects or self._biased or grammar or not _plain(parameters) else context
-        )
+        plain = brief and not (self._selects or self._biased or grammar) and _always_draws(parameters)
+        self._context = context if plain else 0
         self._handle = llama.llama_sampler_chain_init(llama.llama_sampler_chain_default_params())
-        for sampler in stages(parameters, seed, model):
-            llama.llama_sampler_chain_add(self._handle, sampler)
+        for applies, make in _stages(parameters, seed % SEEDS, model):
+            if applies:
+                llama.llama_sampler_chain_add(self._handle, make())
         self._chain = ctypes.cast(self._handle, ctypes.c_void_p).value
 
     def draw(self, row: Logits, place: int = -1) -> int:
@@ -106,24 +104,25 @@ class SamplerChain:
             self._llama.llama_sampler_free(handle)
 
     def _pick(self, row: Logits) -> int:
+        """Draw from a whole row."""
         if self._takes_best:
             return int(row.argmax())
-        if self._selects:
-            touched = self._touched()
-            if touched is None:
-                return self._pick_some(*top_candidates(row, self._selects), ordered=True)
+        if self._selects and not self._biased and self._recent is None:
+            return self._pick_among(*top_candidates(row, self._selects), ordered=True)
+        if self._selects:  # the tokens whose logits the chain changes before it looks for the largest
+            touched = np.unique(np.array([*self._biased, *(self._recent or ())], dtype=np.intp))
             if self._selects + len(touched) <= self._largest:
                 ids = np.union1d(top_candidates(row, self._selects + len(touched))[0], touched)
-                return self._pick_some(ids, row[ids], ordered=False)
+                return self._pick_among(ids, row[ids], ordered=False)
         self._candidates.fill(row)
-        return self._pick_ready()
+        return self._apply_chain()
 
-    def _pick_some(self, ids: Ids, logits: Logits, *, ordered: bool) -> int:
+    def _pick_among(self, ids: Ids, logits: Logits, *, ordered: bool) -> int:
         self._candidates.fill_some(ids, logits, ordered=ordered)
-        return self._pick_ready()
+        return self._apply_chain()
 
-    def _pick_ready(self) -> int:
-        """Run the chain over the candidates that are ready."""
+    def _apply_chain(self) -> int:
+        """Draw from the candidates that are filled in."""
         array = self._candidates.array
         self._apply(self._chain, self._candidates.address)
         place = array.selected
@@ -133,20 +132,14 @@ class SamplerChain:
         token: int = chosen.id
         return token
 
-    def _touched(self) -> Ids | None:
-        """The tokens whose logits the chain changes before it looks for the largest; None: it changes none."""
-        if self._recent is None and not self._biased:
-            return None
-        return np.unique(np.array([*self._biased, *(self._recent or ())], dtype=np.intp))
-
     def _permitted(self, row: Logits, token: int, grammar: GrammarSampler) -> int:
-        """The token, or else one drawn from those the grammar allows; accepted by the grammar."""
+        """Return the token, or else one drawn from those the grammar allows; accepted by the grammar."""
         refused: list[int] = []
         while not grammar.allows(token):
             refused.append(token)
             ids = grammar.allowed([*self._banned, *refused])
             logits = row[ids]
-            token = int(ids[logits.argmax()]) if self._takes_best else self._pick_some(ids, logits, ordered=False)
+            token = int(ids[logits.argmax()]) if self._takes_best else self._pick_among(ids, logits, ordered=False)
         grammar.accept(token)
         return token
 
@@ -158,15 +151,77 @@ def check_tokens(biased: Iterable[int], model: NativeModel) -> None:
         ConfigurationError: there is one.
     """
     size = model.vocabulary_size
-    for token in biased:
-        if token >= size:
-            raise ConfigurationError(
-                f"logit_bias: {model.path.name} has no token {token}; its tokens are 0 to {size - 1:,}"
-            )
+    if token := next((token for token in biased if token >= size), None):
+        raise ConfigurationError(
+            f"logit_bias: {model.path.name} has no token {token}; its tokens are 0 to {size - 1:,}"
+        )
+
+
+def _stages(p: SamplingParameters, seed: int, model: NativeModel) -> list[tuple[object, Callable[[], Any]]]:
+    """Return the samplers of a chain, each with whether it does anything and what makes it.
+
+    The order is that of ``common_sampler_init`` in llama.cpp's common/sampling.cpp.
+    """
+    llama, size = library(), model.vocabulary_size
+    biased = [*p.logit_bias, *((token, -np.inf) for token in model.suppressed)]
+    bias = (biased, lambda: llama.llama_sampler_init_logit_bias(size, len(biased), _biases(biased)))
+    temperature = llama.llama_sampler_init_temp
+    if p.mirostat and not p.greedy:
+        aim = (p.mirostat_tau, p.mirostat_eta)
+        return [
+            bias,
+            (True, lambda: temperature(p.temperature)),
+            (p.mirostat == 1, lambda: llama.llama_sampler_init_mirostat(size, seed, *aim, 100)),
+            (p.mirostat == 2, lambda: llama.llama_sampler_init_mirostat_v2(seed, *aim)),
+        ]
+    strengths = (p.repeat_penalty, p.frequency_penalty, p.presence_penalty)
+    window = _training_window(p.repeat_last_n, model)
+    dynatemp = (p.temperature, p.dynatemp_range, p.dynatemp_exponent)
+    draws = not p.greedy
+    return [
+        bias,
+        (p.penalises, lambda: llama.llama_sampler_init_penalties(size, window, *strengths)),
+        (p.dry, lambda: _dry(p, model)),
+        (p.greedy, llama.llama_sampler_init_greedy),
+        (draws and p.top_n_sigma, lambda: llama.llama_sampler_init_top_n_sigma(p.top_n_sigma)),
+        (draws and p.top_k, lambda: llama.llama_sampler_init_top_k(p.top_k)),
+        # Typical sampling takes log p, and one p that underflows to 0 makes its entropy NaN.
+        (draws and p.typical_p < 1, lambda: llama.llama_sampler_init_min_p(_NEGLIGIBLE, 1)),
+        (draws and p.typical_p < 1, lambda: llama.llama_sampler_init_typical(p.typical_p, 1)),
+        (draws and p.top_p < 1, lambda: llama.llama_sampler_init_top_p(p.top_p, 1)),
+        (draws and p.min_p, lambda: llama.llama_sampler_init_min_p(p.min_p, 1)),
+        (draws and p.xtc, lambda: llama.llama_sampler_init_xtc(p.xtc_probability, p.xtc_threshold, 1, seed)),
+        (draws and p.dynatemp_range, lambda: llama.llama_sampler_init_temp_ext(*dynatemp)),
+        (draws and not p.dynatemp_range, lambda: temperature(p.temperature)),
+        (draws, lambda: llama.llama_sampler_init_dist(seed)),
+    ]
+
+
+def _biases(biased: list[tuple[int, float]]) -> Any:
+    return (library().llama_logit_bias * len(biased))(*biased)
+
+
+def _dry(p: SamplingParameters, model: NativeModel) -> Any:
+    """Clone a DRY sampler kept with the model: to make one, llama.cpp looks for the breakers in every token's text."""
+    llama = library()
+    texts = [text.encode("utf-8", "replace") for text in p.dry_sequence_breakers]
+    window = _training_window(p.dry_penalty_last_n, model)
+    settings = (p.dry_multiplier, p.dry_base, p.dry_allowed_length, window)
+
+    def make() -> Any:
+        breakers = (ctypes.c_char_p * len(texts))(*texts)
+        return llama.llama_sampler_init_dry(model.vocabulary, *settings, breakers, len(texts))
+
+    return llama.llama_sampler_clone(model.kept_sampler((*settings, *texts), make))
+
+
+def _training_window(size: int, model: NativeModel) -> int:
+    """Return a window in tokens; -1, all of a response, becomes the context the model was trained with."""
+    return model.training_context if size < 0 else size
 
 
 def _selected(parameters: SamplingParameters, model: NativeModel) -> int:
-    """How many of the likeliest tokens the chain needs to see; 0: the whole vocabulary."""
+    """Return how many of the likeliest tokens the chain needs to see; 0: the whole vocabulary."""
     size, k = model.vocabulary_size, parameters.top_k
     if parameters.greedy:
         k = 1
@@ -176,20 +231,20 @@ def _selected(parameters: SamplingParameters, model: NativeModel) -> int:
 
 
 def _window(parameters: SamplingParameters) -> int | None:
-    """Tokens that penalties and DRY look back at; None: all."""
+    """Return how many tokens penalties and DRY look back at; None: all."""
     sizes = [parameters.repeat_last_n] * parameters.penalises + [parameters.dry_penalty_last_n] * parameters.dry
     return None if min(sizes) < 0 else max(sizes)
 
 
-def _plain(parameters: SamplingParameters) -> bool:
-    """Whether there always is a token to draw, so that ``llama_sampler_sample`` need not abort the process."""
-    special = parameters.greedy or parameters.mirostat or parameters.penalises or parameters.dry or parameters.xtc
-    return not special and not parameters.top_n_sigma and parameters.typical_p >= 1
+def _always_draws(p: SamplingParameters) -> bool:
+    """Whether there always is a token to draw, so that ``llama_sampler_sample`` cannot abort the process."""
+    special = p.greedy or p.mirostat or p.penalises or p.dry or p.xtc
+    return not special and not p.top_n_sigma and p.typical_p >= 1
 
 
 @cache
 def _functions(brief: bool) -> tuple[Any, Any, Any]:
-    """``llama_sampler_apply``, ``_accept``, ``_sample``; brief calls keep the GIL: getting it back can take longer."""
+    """Return ``llama_sampler_apply``, ``_accept``, ``_sample``; brief calls keep the GIL, which takes long to get."""
     llama = library()
     apply, accept, sample = (
         ctypes.cast(function, ctypes.c_void_p).value or 0

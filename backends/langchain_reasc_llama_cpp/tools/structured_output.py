@@ -19,13 +19,13 @@ from langchain_core.utils.pydantic import is_basemodel_subclass
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.untrusted import parse_json
 
-__all__ = ["Method", "json_parser", "method_checked", "tool_parser", "with_raw"]
+__all__ = ["Method", "check_method", "json_parser", "tool_parser", "with_raw"]
 
 Method = Literal["json_schema", "function_calling", "json_mode"]
 """How a structured response is had: a grammar, a forced tool call, or a grammar of any JSON object."""
 
 
-def method_checked(method: str, schema: Any, strict: bool | None) -> None:
+def check_method(method: str, schema: Any, strict: bool | None) -> None:
     """Refuse what does not go together.
 
     Raises:

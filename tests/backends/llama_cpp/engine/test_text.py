@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.engine.text import TextAssembler
+from langchain_reasc_llama_cpp.engine.sequences import TextAssembler
 
 from backends.llama_cpp.faces import Face, merged
 

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
-from langchain_reasc_llama_cpp.native.candidates import Logits
+from langchain_reasc_llama_cpp.native.bindings import Logits
 from langchain_reasc_llama_cpp.native.model import NativeModel
-from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain, SamplingParameters
+from langchain_reasc_llama_cpp.sampling.parameters import SamplingParameters
+from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
 
 from backends.llama_cpp.faces import printed
 from backends.llama_cpp.tiny_gguf import write_tiny_model
@@ -179,7 +180,8 @@ from pathlib import Path
 import numpy as np
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
 from langchain_reasc_llama_cpp.native.model import NativeModel
-from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain, SamplingParameters
+from langchain_reasc_llama_cpp.sampling.parameters import SamplingParameters
+from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
 model = NativeModel(Path(sys.argv[1]))
 rng = np.random.default_rng(0)
 grammars = [

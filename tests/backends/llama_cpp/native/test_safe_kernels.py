@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.native import bindings, processor, safe_kernels, trial
+from langchain_reasc_llama_cpp.native import bindings, safe_kernels, trial
 from langchain_reasc_llama_cpp.native.bindings import library
-from langchain_reasc_llama_cpp.native.embedded_model import embedded_model_path
 from langchain_reasc_llama_cpp.native.gguf_file import GGUFHeader, read_header
+from langchain_reasc_llama_cpp.native.model_files import embedded_model_path
 
 from langchain_reasc.exceptions import ModelError, UnsupportedProcessorError
 
@@ -155,7 +155,7 @@ def test_another_processor_or_build_is_tried_anew(child: Child, monkeypatch: pyt
     child.does(all="differ")
     assert child.repacks() is False
     another_process()
-    monkeypatch.setattr(safe_kernels, "this_processor", lambda: processor.Processor("another", frozenset({"fpu"})))
+    monkeypatch.setattr(safe_kernels, "this_processor", lambda: safe_kernels.Processor("another", frozenset({"fpu"})))
     assert child.repacks() is False
     assert child.runs == "all plain all plain"
     another_process()
@@ -254,7 +254,7 @@ def fresh_library() -> Iterator[None]:
 def test_instructions_that_the_processor_lacks_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = tmp_path / "cpuinfo"
     known.write_text("processor\t: 0\nmodel name\t: Old Chip\nflags\t\t: fpu pni\n\nprocessor\t: 1\n")
-    monkeypatch.setattr(processor, "_CPUINFO", known)
+    monkeypatch.setattr(safe_kernels, "_CPUINFO", known)
     with pytest.raises(
         UnsupportedProcessorError, match=r"built for a processor with .*SSSE3.*, which this one \(Old Chip\) lacks"
     ) as caught:
@@ -267,7 +267,7 @@ def test_instructions_that_the_processor_lacks_are_named(tmp_path: Path, monkeyp
 
 @pytest.mark.usefixtures("fresh_library")
 def test_this_processor_lacks_nothing_that_was_built_for_it() -> None:
-    assert processor.lacking(library()) == []
+    assert safe_kernels.lacking(library()) == []
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.native.candidates import Logits
+from langchain_reasc_llama_cpp.native.bindings import Logits
 from langchain_reasc_llama_cpp.native.model import NativeModel
-from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain, SamplingParameters
+from langchain_reasc_llama_cpp.sampling.parameters import SamplingParameters
+from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
 
 from langchain_reasc.exceptions import ConfigurationError, ModelError
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessageChunk
-from langchain_reasc_llama_cpp.tools.formats import HERMES, LLAMA_JSON, ToolFormat
-from langchain_reasc_llama_cpp.tools.reader import ToolCallReader
+from langchain_reasc_llama_cpp.tools.tool_calls import HERMES, LLAMA_JSON, ToolCallReader, ToolFormat
 
 from backends.llama_cpp.faces import merged
 

@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.tools.tools import Tools
+from langchain_reasc_llama_cpp.tools.response_shape import ToolChoice
 
 from backends.llama_cpp.faces import Face, merged
 from backends.llama_cpp.tiny_gguf import write_tiny_model
@@ -65,8 +65,8 @@ def test_a_model_that_must_call_does(model: ChatLlamaCpp, face: Face, parallel: 
 
 @pytest.mark.parametrize("choice", ["required", True])
 def test_must_has_other_names(choice: Any) -> None:
-    assert Tools.of([Weather, ping], choice, None) == Tools.of([Weather, ping], "any", None)
-    assert Tools.of([Weather, ping], "auto", None) == Tools.of([Weather, ping], None, None)
+    assert ToolChoice.of([Weather, ping], choice, None) == ToolChoice.of([Weather, ping], "any", None)
+    assert ToolChoice.of([Weather, ping], "auto", None) == ToolChoice.of([Weather, ping], None, None)
 
 
 @pytest.mark.parametrize("choice", ["Weather", {"type": "function", "function": {"name": "Weather"}}])

@@ -1,10 +1,18 @@
-"""Models from the Hugging Face hub, through its own client: its cache, its progress bar, its ``HF_ENDPOINT``."""
+"""Where GGUF files come from, and what identifies one: the shipped model, the Hugging Face hub, a hash."""
 
+import hashlib
+from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
 
 from langchain_reasc.exceptions import ModelFileError, missing_extra
 
-__all__ = ["download"]
+__all__ = ["download", "embedded_model_path", "file_sha256"]
+
+
+def embedded_model_path() -> Path:
+    """Where the shipped model lies: a small one, which solves arithmetic word problems and knows nothing else."""
+    return Path(str(files("langchain_reasc_llama_cpp"))) / "embedded" / "word_problems.gguf"
 
 
 def download(repo_id: str, filename: str, *, revision: str | None = None) -> Path:
@@ -36,3 +44,15 @@ def download(repo_id: str, filename: str, *, revision: str | None = None) -> Pat
 
 def _brief(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file in hexadecimal, computed once per path, size and modification time."""
+    status = path.stat()
+    return _sha256(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _sha256(path: Path, _size: int, _modified: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Prompts that are kept after their request, so that what others share with them is prefilled once."""
+"""The KV cache: which sequence holds which cells, and the prompts kept for later requests."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,18 +6,135 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc_llama_cpp.engine.kv_cells import KvCells, Slot, State
+from langchain_reasc_llama_cpp.engine.context import DecodeContext, State, Tokens
 
-__all__ = ["CachedPrompt", "PromptCache", "common_prefix"]
+__all__ = ["CachedPrompt", "KvCells", "PromptCache", "Slot", "common_prefix"]
 
-Tokens = npt.NDArray[np.int32]
 _WORTH_SHARING = 16
 """Shorter prefixes are prefilled again: nearly every prompt shares its template's first few tokens."""
 
 
+@dataclass(eq=False, slots=True)
+class Run:
+    """Neighbouring cells that the same ``ref_count`` sequences hold."""
+
+    size: int
+    ref_count: int = 1
+
+
+@dataclass(eq=False, slots=True)
+class Slot:
+    """One sequence of the KV cache.
+
+    Attributes:
+        id: llama.cpp's sequence id.
+        runs: the cells of the sequence, in the order of positions.
+    """
+
+    id: int
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        """Tokens in the sequence."""
+        return sum(run.size for run in self.runs)
+
+
+class KvCells:
+    """Opens and closes sequences, and counts cells exactly: llama.cpp does not tell how many are free.
+
+    Attributes:
+        capacity: how many cells there are.
+        used: how many cells some sequence holds.
+    """
+
+    def __init__(self, context: DecodeContext, *, capacity: int, n_sequences: int) -> None:
+        self._context = context
+        self.capacity, self.used = capacity, 0
+        self._free_ids = list(range(n_sequences - 1, -1, -1))
+        self._open: set[Slot] = set()
+
+    @property
+    def free(self) -> int:
+        """Cells that no sequence holds."""
+        return self.capacity - self.used
+
+    @property
+    def sequences_left(self) -> int:
+        """How many more sequences can be opened."""
+        return len(self._free_ids)
+
+    def open(self, parent: Slot | None = None, length: int = 0) -> Slot:
+        """Open a sequence that begins with the first ``length`` tokens of its parent; this takes no cells."""
+        slot = Slot(self._free_ids.pop())
+        self._open.add(slot)
+        if parent is not None and length:
+            self._context.share(parent.id, slot.id, -1 if length == parent.length else length)
+            for run in list(parent.runs):
+                if run.size > length:
+                    self._split(run, length)
+                run.ref_count += 1
+                slot.runs.append(run)
+                length -= run.size
+                if not length:
+                    break
+        return slot
+
+    def grow(self, *slots: Slot, tokens: int = 1) -> None:
+        """Count this many tokens as decoded into each of the sequences."""
+        self.used += tokens * len(slots)
+        for slot in slots:
+            runs = slot.runs
+            if runs and runs[-1].ref_count == 1:
+                runs[-1].size += tokens
+            else:
+                runs.append(Run(tokens))
+
+    def close(self, slot: Slot) -> None:
+        """Forget a sequence; cells that others hold too stay."""
+        self._open.remove(slot)
+        self._free_ids.append(slot.id)
+        for run in slot.runs:
+            run.ref_count -= 1
+            if not run.ref_count:
+                self.used -= run.size
+        slot.runs.clear()
+        self._context.forget(slot.id)
+
+    def save(self, slot: Slot) -> State:
+        """Copy what a sequence holds to main memory."""
+        return self._context.save(slot.id)
+
+    def restore(self, state: State, tokens: int) -> Slot | None:
+        """Open a sequence with the tokens of a copy; None when llama.cpp has no place for it."""
+        slot = self.open()
+        if not self._context.restore(slot.id, state):
+            self.close(slot)
+            return None
+        self.grow(slot, tokens=tokens)
+        return slot
+
+    def clear(self) -> None:
+        """Forget every sequence, after a decode that failed half-way."""
+        for slot in self._open:
+            self._free_ids.append(slot.id)
+            slot.runs.clear()
+        self._open.clear()
+        self.used = 0
+        self._context.clear()
+
+    def _split(self, run: Run, at: int) -> None:
+        """Split a run in two, for everyone who holds it."""
+        rest = Run(run.size - at, run.ref_count)
+        run.size = at
+        for slot in self._open:
+            if run in slot.runs:
+                slot.runs.insert(slot.runs.index(run) + 1, rest)
+
+
 @dataclass(eq=False)
 class CachedPrompt:
-    """A prompt in the KV cache, on its way there, or swapped out.
+    """A prompt in the KV cache, on its way there, or swapped out to main memory.
 
     Attributes:
         slot: the sequence that holds it; None while it is swapped out.
@@ -26,8 +143,8 @@ class CachedPrompt:
         length: how many of them are the prompt's.
         logits: shape (V,), after the prompt's last token; None until that was decoded.
         ref_count: how many requests use it now; only without any may it be swapped out or dropped.
-        waiters: how many requests come back to it at their next turn; what somebody else could use goes first.
-        swapped: a copy of what the cache held of it, in main memory, once it was swapped out.
+        waiters: how many requests come back to it at their next turn; what others could use goes first.
+        swapped: a copy of what the cache held of it, once it was swapped out.
     """
 
     slot: Slot | None
@@ -40,7 +157,7 @@ class CachedPrompt:
     swapped: State | None = None
 
     def __post_init__(self) -> None:
-        """The response comes later, if at all."""
+        """Begin with the prompt alone; a response may be added later."""
         self.length = len(self.tokens)
 
 
@@ -49,19 +166,19 @@ class PromptCache:
 
     Every decode step attends over all cells up to the last one in use, whomever they belong to (``make bench``,
     "attention"). So idle prompts are swapped out to main memory as soon as another one comes in, and swapped in when
-    they are wanted: that is a copy, and far faster than a prefill.
+    they are needed: that is a copy, and far faster than a prefill.
 
     Attributes:
-        size: how many prompts are kept that nobody uses or waits for; together they hold no more tokens than the KV
-            cache.
+        size: how many prompts are kept that no request uses or waits for; together they hold no more tokens than the
+            KV cache.
     """
 
     def __init__(self, cells: KvCells, *, size: int, whole_only: bool = False) -> None:
-        """An empty cache.
+        """Make an empty cache.
 
         Args:
             cells: where the prompts in use lie.
-            size: how many prompts are kept that nobody uses or waits for any more.
+            size: how many prompts are kept that no request uses or waits for.
             whole_only: the model's memory is a state that cannot be cut, so only a whole prompt can be continued.
         """
         self._cells, self._whole_only = cells, whole_only
@@ -73,35 +190,35 @@ class PromptCache:
         return len(self._prompts)
 
     def shared(self, tokens: Tokens) -> int:
-        """How many tokens of a prompt would not have to be prefilled."""
+        """Return how many tokens of a prompt would not have to be prefilled."""
         return self._longest(tokens)[1]
 
     def open(self, tokens: Tokens) -> CachedPrompt:
-        """A prompt with one reference more: the one that is there, or else a new one that shares what it can."""
+        """Return a prompt with one more reference: a known one, or a new one that shares the longest known prefix."""
         known, length = self._longest(tokens)
         if known is not None and not self._swap_in(known):
             known, length = None, 0
         if known is None or length < len(tokens):
             known = self._continued(known, length, tokens)
         elif length < known.done and not known.ref_count:
-            self._cut(known)
+            self._cut_response(known)
         known.ref_count += 1
         self._touch(known)
         self.swap_out()
         return known
 
     def release(self, prompt: CachedPrompt) -> None:
-        """Take a reference away; what nobody uses stays while there is place for it."""
+        """Take a reference away; an unused prompt stays while there is room for it."""
         prompt.ref_count -= 1
         if prompt not in self._prompts:
-            return  # everything was forgotten meanwhile
+            return  # the cache was cleared meanwhile
         self._touch(prompt)
         if not prompt.ref_count and not prompt.done:
             self._drop(prompt)
         self.trim()
 
     def trim(self) -> None:
-        """Drop what there is no place for: first what nobody waits for, and of that what was used longest ago."""
+        """Drop prompts there is no room for: first those without waiters, of these the least recently used."""
         idle = sorted((each for each in self._prompts if not each.ref_count), key=lambda each: each.waiters > 0)
         spare = sum(not each.waiters for each in idle)
         while spare > self.size or sum(each.done for each in idle) > self._cells.capacity:
@@ -119,34 +236,33 @@ class PromptCache:
         prompt.done = len(prompt.tokens)
 
     def swap_out(self, *, but: CachedPrompt | None = None) -> bool:
-        """Copy prompts that nobody refers to to main memory and free their cells; False when there are none."""
-        freed = False
-        for prompt in self._prompts:
-            if prompt.ref_count or prompt.slot is None or prompt is but:
-                continue
+        """Copy unused prompts to main memory and free their cells; return False when there are none."""
+        idle = [each for each in self._prompts if not each.ref_count and each.slot is not None and each is not but]
+        for prompt in idle:
+            assert prompt.slot is not None
             if prompt.swapped is None:
                 prompt.swapped = self._cells.save(prompt.slot)
             self._cells.close(prompt.slot)
-            prompt.slot, freed = None, True
-        return freed
+            prompt.slot = None
+        return bool(idle)
 
     def clear(self) -> None:
         """Forget every prompt, when their cells are gone."""
         self._prompts.clear()
 
     def _swap_in(self, prompt: CachedPrompt) -> bool:
-        """See to it that a prompt has its cells; False when there is no room."""
+        """Give a prompt its cells back; return False when there are not enough."""
         if prompt.slot is not None:
             return True
         assert prompt.swapped is not None
-        if self._cells.room < prompt.done or not self._cells.sequences_left:
+        if self._cells.free < prompt.done or not self._cells.sequences_left:
             self.swap_out()
-        if self._cells.room >= prompt.done and self._cells.sequences_left:
+        if self._cells.free >= prompt.done and self._cells.sequences_left:
             prompt.slot = self._cells.restore(prompt.swapped, prompt.done)
         return prompt.slot is not None
 
     def _continued(self, known: CachedPrompt | None, length: int, tokens: Tokens) -> CachedPrompt:
-        """A new prompt that begins like a known one."""
+        """Add a prompt that begins like a known one."""
         if not self._cells.sequences_left:
             self.swap_out(but=known)
         slot = self._cells.open(known.slot if known else None, length)
@@ -158,14 +274,15 @@ class PromptCache:
         self._prompts.append(prompt)
         return prompt
 
-    def _cut(self, prompt: CachedPrompt) -> None:
-        """Forget the response to a prompt that is asked again: whoever continues the prompt attends over it, too."""
+    def _cut_response(self, prompt: CachedPrompt) -> None:
+        """Forget the response to a prompt that is asked again, or new responses would attend over it."""
         assert prompt.slot is not None
         whole, prompt.slot = prompt.slot, self._cells.open(prompt.slot, prompt.length)
         self._cells.close(whole)
         prompt.tokens, prompt.done, prompt.swapped = prompt.tokens[: prompt.length], prompt.length, None
 
     def _longest(self, tokens: Tokens) -> tuple[CachedPrompt | None, int]:
+        """Return the prompt that shares the longest prefix, and the prefix's length."""
         best, longest = None, 0
         for prompt in self._prompts:
             length = common_prefix(prompt.tokens[: prompt.done], tokens)
@@ -189,7 +306,7 @@ class PromptCache:
 
 
 def common_prefix(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> int:
-    """How many tokens two prompts begin with alike."""
+    """Return how many tokens two prompts begin with alike."""
     size = min(len(one), len(other))
     differ = np.flatnonzero(one[:size] != other[:size])
     return int(differ[0]) if len(differ) else size

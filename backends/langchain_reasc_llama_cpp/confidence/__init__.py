@@ -1,1 +1,0 @@
-"""Token signals and log-probabilities, from the raw logits."""

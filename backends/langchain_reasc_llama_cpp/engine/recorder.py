@@ -1,0 +1,345 @@
+"""Token signals and log-probabilities of every generated token, found over blocks of logits rows."""
+
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache, partial
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from langchain_reasc_backend.logits import (
+    CHUNK,
+    WhichStatistics,
+    row_statistics,
+    signals_from_statistics,
+    statistics_for,
+)
+
+from langchain_reasc.exceptions import ConfidenceError
+from langchain_reasc_llama_cpp.native.model import NativeModel
+
+__all__ = ["LogprobWriter", "Measured", "Measures", "Recorder", "TokenLogprobs", "measure", "measures"]
+
+Floats = npt.NDArray[np.floating[Any]]
+Integers = npt.NDArray[np.integer[Any]]
+Rows = npt.NDArray[np.float32]
+
+_IMPOSSIBLE: Final = -9999.0  # what OpenAI's API gives for a token that cannot come; JSON has no infinity
+_GATHERED: Final = CHUNK // 16  # vocabularies up to here: numpy costs per call, so rows are gathered
+_AHEAD: Final = 1  # blocks that may be with the worker thread while another fills
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What to find out about every generated token.
+
+    Attributes:
+        signals: token signals by name.
+        k: how many alternatives ``top_k`` averages; all V where it is larger.
+        logprobs: how many of the likeliest tokens to report in OpenAI's shape; None: no logprobs at all.
+    """
+
+    signals: tuple[str, ...] = ()
+    k: int = 20
+    logprobs: int | None = None
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to find."""
+        return bool(self.signals) or self.logprobs is not None
+
+
+measures = lru_cache(maxsize=64)(Measures)
+"""Makes equal :class:`Measures` one object: which samples want the same is looked up for every token."""
+
+
+class TokenLogprobs(NamedTuple):
+    """Log-probabilities at T generated tokens, in nats, of the model's raw distribution.
+
+    Attributes:
+        tokens: shape (T,), the drawn tokens.
+        logprobs: shape (T,), the log-probabilities of the drawn tokens.
+        top_tokens: shape (T, k), the k likeliest tokens, from the likeliest down.
+        top_logprobs: shape (T, k), the log-probabilities of the likeliest tokens.
+    """
+
+    tokens: Integers
+    logprobs: Floats
+    top_tokens: Integers
+    top_logprobs: Floats
+
+
+class LogprobWriter:
+    """Writes log-probabilities as the entries of OpenAI's ``logprobs.content``. The model must be open."""
+
+    def __init__(self, model: NativeModel) -> None:
+        self._spelling = cache(partial(_spelling, model))
+
+    def entries(self, found: TokenLogprobs) -> list[dict[str, Any]]:
+        """Return one entry per token: ``token``, ``bytes``, ``logprob`` and ``top_logprobs``.
+
+        ``bytes`` are exact; ``token`` is their text, with U+FFFD where a token holds a part of a character. Control
+        tokens are spelled out, as in ``<|im_end|>``.
+        """
+        drawn = self._entries(found.tokens, found.logprobs)
+        for entry, tokens, logprobs in zip(drawn, found.top_tokens, found.top_logprobs, strict=True):
+            entry["top_logprobs"] = self._entries(tokens, np.maximum(logprobs, _IMPOSSIBLE))
+        return drawn
+
+    def _entries(self, tokens: Integers, logprobs: Floats) -> list[dict[str, Any]]:
+        spelled = map(self._spelling, tokens.tolist())
+        return [
+            {"token": text, "bytes": [*raw], "logprob": logprob}
+            for (text, raw), logprob in zip(spelled, logprobs.tolist(), strict=True)
+        ]
+
+
+def _spelling(model: NativeModel, token: int) -> tuple[str, bytes]:
+    """Return a token's text and bytes; empty where the model has no vocabulary."""
+    raw = model.written(token) if model.has_tokenizer else b""
+    return raw.decode("utf-8", "replace"), raw
+
+
+class Measured(NamedTuple):
+    """What was found in n rows of logits.
+
+    Attributes:
+        signals: shape (number of signals, n), in the order of ``Measures.signals``.
+        logprobs: the log-probabilities of the n drawn tokens, where asked for.
+        sound: shape (n,), False where the logits were not finite.
+    """
+
+    signals: Floats
+    logprobs: TokenLogprobs | None
+    sound: npt.NDArray[np.bool_]
+
+
+@np.errstate(invalid="ignore")  # what is not finite is reported, without a warning
+def measure(rows: Rows, chosen: Sequence[int], what: Measures, scratch: Rows) -> Measured:
+    """Find signals and log-probabilities in rows of logits.
+
+    Args:
+        rows: shape (n, V), n ≥ 1, before temperature. Not modified.
+        chosen: the n drawn tokens.
+        what: what to find.
+        scratch: the memory to work in, see :func:`~langchain_reasc_backend.logits.row_statistics`.
+
+    Raises:
+        ConfigurationError: an unknown signal, or its ``k`` is below 1.
+    """
+    n, vocabulary = rows.shape
+    found = row_statistics(rows, _which(what, vocabulary), scratch=scratch)
+    tokens = np.asarray(chosen, dtype=np.intp)
+    drawn = rows[np.arange(n), tokens]
+    by_name = signals_from_statistics(found, drawn, vocabulary, signals=what.signals, k=min(what.k, vocabulary))
+    signals = np.array([by_name[name] for name in what.signals]).reshape(-1, n)
+    sound = np.isfinite(signals).all(axis=0)
+    if what.logprobs is None:
+        return Measured(signals, None, sound)
+    logprob = np.minimum(drawn - found.log_total, 0)  # rounding puts certain tokens above
+    sound &= np.isfinite(logprob)
+    top_tokens: Integers = np.empty((n, 0), dtype=np.intp)
+    top: Floats = np.empty((n, 0))
+    if found.top is not None and found.top_ids is not None:
+        top_tokens = found.top_ids[:, : what.logprobs]
+        top = np.minimum(found.top[:, : what.logprobs] - found.log_total[:, None], 0)
+    return Measured(signals, TokenLogprobs(tokens, logprob, top_tokens, top), sound)
+
+
+@lru_cache(maxsize=64)
+def _which(what: Measures, vocabulary: int) -> WhichStatistics:
+    which = statistics_for(what.signals, min(what.k, vocabulary), vocabulary)
+    top = min(what.logprobs or 0, vocabulary)
+    return replace(which, top=max(which.top, top), ids=top > 0)
+
+
+class Owner(Protocol):
+    """The sequence that a row of logits belongs to, told from others by identity."""
+
+    measures: Measures
+    signals: list[npt.NDArray[np.floating[Any]]]
+    """Pieces of shape (number of signals, tokens), in the order of the tokens."""
+    logprobs: list[dict[str, Any]]
+    """Entries written so far, in the order of the tokens."""
+
+
+OwnerT = TypeVar("OwnerT", bound=Owner)
+
+
+@dataclass(slots=True)
+class _Block(Generic[OwnerT]):
+    """Rows of which the same is measured, gathered in an array of shape (capacity, V)."""
+
+    measures: Measures
+    rows: Rows
+    chosen: list[int] = field(default_factory=list)
+    owners: list[OwnerT | None] = field(default_factory=list)
+
+
+class Recorder(Generic[OwnerT]):
+    """Finds signals and log-probabilities of each sequence's tokens. Used by one thread.
+
+    With a small vocabulary rows are gathered into blocks, as numpy costs per call; with a large one they are read
+    where llama.cpp left them. Overlapped, all rows are copied and a thread computes while the model decodes the next
+    step: for models on a GPU, which leave the processor idle. The numbers are the same.
+
+    A row that is not finite concerns its owner only: :meth:`record` and :meth:`flush` return such owners as they are
+    found, and :meth:`logprobs_since` raises for them.
+    """
+
+    def __init__(self, n_slots: int, model: NativeModel, *, overlapped: bool = False) -> None:
+        """Allocate for ``n_slots`` rows at a time."""
+        vocabulary = model.vocabulary_size
+        self._gathers = vocabulary <= _GATHERED
+        self._shape = (max(n_slots, CHUNK // vocabulary) if self._gathers else n_slots, vocabulary)
+        self._scratch = np.empty((max(1, CHUNK // vocabulary), vocabulary), dtype=np.float32)
+        self._writer = LogprobWriter(model)
+        self._worker = ThreadPoolExecutor(1, "reasc-signals") if overlapped else None
+        self._blocks: dict[Measures, _Block[OwnerT]] = {}
+        self._running: deque[tuple[_Block[OwnerT], Future[Measured]]] = deque()
+        self._free: list[Rows] = []
+        self._unwritten: dict[int, list[TokenLogprobs]] = {}
+        self._unsound: list[OwnerT] = []
+
+    def record(self, logits: Rows, chosen: Sequence[int], owners: Sequence[OwnerT]) -> list[OwnerT]:
+        """Take one row of logits per owner.
+
+        Args:
+            logits: shape (n, V), n at most ``n_slots``; may be overwritten once this returns.
+            chosen: the n tokens drawn.
+            owners: the n sequences they were drawn for; those with nothing to measure cost nothing.
+
+        Returns:
+            Owners whose logits turned out not to be finite, now or in an earlier step.
+
+        Raises:
+            ConfigurationError: an unknown signal, or its ``k`` is below 1.
+        """
+        first = owners[0].measures if owners else None
+        if first is not None and all(owner.measures is first for owner in owners):
+            self._take(first, logits, chosen, owners)
+        else:
+            start = 0
+            for what, run in groupby(owners, key=attrgetter("measures")):
+                stop = start + len(list(run))
+                self._take(what, logits[start:stop], chosen[start:stop], owners[start:stop])
+                start = stop
+        if self._worker is not None and not self._gathers:
+            self._measure_blocks()
+        return self._reported() if self._unsound else []
+
+    def flush(self) -> list[OwnerT]:
+        """Measure what is gathered; afterwards every owner has all its numbers. Returns as :meth:`record` does."""
+        self._measure_blocks()
+        while self._running:
+            self._collect()
+        return self._reported()
+
+    def signals(self, owner: OwnerT) -> dict[str, list[float]]:
+        """Return signal name -> one float per token of a sound sequence, after :meth:`flush`."""
+        names = owner.measures.signals
+        if not owner.signals:
+            return {name: [] for name in names}
+        return dict(zip(names, np.concatenate(owner.signals, axis=1).tolist(), strict=True))
+
+    def logprobs_since(self, owner: OwnerT, start: int) -> list[dict[str, Any]] | None:
+        """Return the entries of tokens recorded so far, from the ``start``-th on; None where none were asked for.
+
+        Measures the block of all who want the same.
+
+        Raises:
+            ConfidenceError: the model's logits were not finite.
+        """
+        if owner.measures.logprobs is None:
+            return None
+        if block := self._blocks.pop(owner.measures, None):
+            self._measure(block)
+        while self._running:
+            self._collect()
+        pieces = self._unwritten.get(id(owner), [])
+        if not all(np.isfinite(piece.logprobs).all() for piece in pieces):
+            raise ConfidenceError("the model's logits are not finite, so they give no log-probabilities")
+        self._unwritten.pop(id(owner), None)
+        for piece in pieces:
+            owner.logprobs.extend(self._writer.entries(piece))
+        return owner.logprobs[start:]
+
+    def drop(self, owner: OwnerT) -> None:
+        """Forget all that was recorded for a sequence."""
+        for block in (*self._blocks.values(), *(block for block, _ in self._running)):
+            block.owners[:] = [None if each is owner else each for each in block.owners]
+        self._unwritten.pop(id(owner), None)
+        self._unsound = [each for each in self._unsound if each is not owner]
+        owner.signals.clear()
+        owner.logprobs.clear()
+
+    def close(self) -> None:
+        """End the worker thread. Closing twice does nothing."""
+        if self._worker is not None:
+            self._worker.shutdown()
+
+    def _take(self, what: Measures, logits: Rows, chosen: Sequence[int], owners: Sequence[OwnerT]) -> None:
+        if not what:
+            return
+        if not self._gathers and self._worker is None:
+            self._hand_out(measure(logits, chosen, what, self._scratch), owners)
+            return
+        block = self._blocks.get(what)
+        if block is not None and len(block.chosen) + len(chosen) > self._shape[0]:
+            self._measure(self._blocks.pop(what))
+            block = None
+        if block is None:
+            block = self._blocks[what] = _Block(what, self._free_rows())
+        filled = len(block.chosen)
+        block.rows[filled : filled + len(chosen)] = logits
+        block.chosen.extend(chosen)
+        block.owners.extend(owners)
+
+    def _free_rows(self) -> Rows:
+        """Return an array for a block, reused where one is free or becomes so."""
+        while not self._free and len(self._running) >= _AHEAD:
+            self._collect()
+        return self._free.pop() if self._free else np.empty(self._shape, dtype=np.float32)
+
+    def _measure_blocks(self) -> None:
+        blocks, self._blocks = self._blocks, {}
+        for block in blocks.values():
+            self._measure(block)
+
+    def _measure(self, block: _Block[OwnerT]) -> None:
+        work = (block.rows[: len(block.chosen)], block.chosen, block.measures, self._scratch)
+        if self._worker is not None:
+            self._running.append((block, self._worker.submit(measure, *work)))
+            return
+        self._free.append(block.rows)
+        self._hand_out(measure(*work), block.owners)
+
+    def _collect(self) -> None:
+        """Wait for the worker's oldest block."""
+        block, future = self._running.popleft()
+        self._free.append(block.rows)
+        self._hand_out(future.result(), block.owners)
+
+    def _hand_out(self, measured: Measured, owners: Sequence[OwnerT | None]) -> None:
+        places: dict[int, list[int]] = {}
+        for place, owner in enumerate(owners):
+            places.setdefault(id(owner), []).append(place)
+        all_sound = measured.sound.all()
+        for own in places.values():
+            owner = owners[own[0]]
+            if owner is None:
+                continue
+            if len(measured.signals):
+                owner.signals.append(measured.signals[:, own])
+            if measured.logprobs is not None:
+                piece = TokenLogprobs._make(array[own] for array in measured.logprobs)
+                self._unwritten.setdefault(id(owner), []).append(piece)
+            if not all_sound and not measured.sound[own].all() and not any(each is owner for each in self._unsound):
+                self._unsound.append(owner)
+
+    def _reported(self) -> list[OwnerT]:
+        unsound, self._unsound = self._unsound, []
+        return unsound

@@ -1,0 +1,351 @@
+"""How models write tool calls, and how calls are read from a response as its text comes."""
+
+import json
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from langchain_core.messages import InvalidToolCall, ToolCall
+from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call, tool_call, tool_call_chunk
+
+from langchain_reasc.untrusted import parse_json
+
+__all__ = ["HERMES", "HERMES_BY_INSTRUCTION", "LLAMA_JSON", "CallText", "ToolCallReader", "ToolFormat", "format_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFormat:
+    """One way of writing a call: a JSON object with the tool's name and its arguments, between two marks.
+
+    Attributes:
+        name: the format's name.
+        opening: text before the object; empty: the object itself begins the call.
+        closing: text after the object, which may be missing where a response ends.
+        arguments: key of the arguments, beside ``name``.
+        several: whether a response may hold more than one call.
+        native: whether the chat template shows tools, calls and results itself; else they are put into system and user
+            messages.
+    """
+
+    name: str
+    opening: str
+    closing: str
+    arguments: str
+    several: bool
+    native: bool
+
+    def call_text(self, name: str, arguments: dict[str, Any]) -> str:
+        """Write a call as the model would."""
+        call = json.dumps({"name": name, self.arguments: arguments}, ensure_ascii=False)
+        return f"{self.opening}\n{call}\n{self.closing}" if self.opening else call
+
+    def triggers(self, tools: Sequence[str]) -> tuple[str, ...]:
+        """Texts that say a call of one of these tools has begun."""
+        if self.opening:
+            return (self.opening,)
+        return tuple(f'{{"name":{space}{json.dumps(tool)}' for tool in tools for space in (" ", ""))
+
+    def rule(self, call: str, *, several: bool) -> str:
+        """A response that is calls, in llguidance's notation, given the rule of one call's object."""
+        one = f'"{self.opening}" GAP? {call} GAP? "{self.closing}"' if self.opening else call
+        return f"{one} (GAP? {one}){{0,{_MAX_MORE}}}" if several and self.several else one
+
+
+GAP: Final = r"/[ \n]{1,2}/"
+"""White space around a call's object, which may be missing."""
+
+_MAX_MORE: Final = 7  # further calls in one response: a weak model would go on for ever
+
+HERMES: Final = ToolFormat(
+    name="hermes", opening="<tool_call>", closing="</tool_call>", arguments="arguments", several=True, native=True
+)
+"""Hermes, Qwen: ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``."""
+
+HERMES_BY_INSTRUCTION: Final = replace(HERMES, name="hermes by instruction", native=False)
+"""The same, for templates that know no tools or write calls in a way that is not read here."""
+
+LLAMA_JSON: Final = ToolFormat(
+    name="llama 3 json", opening="", closing=";", arguments="parameters", several=False, native=True
+)
+"""Llama 3.1 and later: ``{"name": ..., "parameters": {...}}``, with or without ``<|python_tag|>`` before it."""
+
+_NAME_THEN: Final = r'\{{\\?"name\\?"\s*:[^{{}}]*\\?"{}\\?"\s*:'
+_TOOLS: Final = re.compile(r"\btools\b")
+
+
+def format_of(template: str) -> ToolFormat:
+    """The format a chat template's own words ask for."""
+    if _TOOLS.search(template):
+        if "<tool_call>" in template and re.search(_NAME_THEN.format("arguments"), template):
+            return HERMES
+        if "ipython" in template and re.search(_NAME_THEN.format("parameters"), template):  # Llama's role of results
+            return LLAMA_JSON
+    return HERMES_BY_INSTRUCTION
+
+
+_ARGUMENTS: Final = re.compile(
+    r'\s*\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\S)'
+)
+_STRUCTURE: Final = re.compile(r'["{}\[\]\\]')
+
+
+class CallText:
+    """A JSON object with a name and arguments, of which the arguments are given out as they come.
+
+    Objects written in another order, or with arguments that are no object, are given out when they are whole.
+
+    Attributes:
+        id: the call's id, made up here, since models write none.
+        name: the tool's name, once known.
+        arguments: the JSON of its arguments so far; of a call that cannot be read, its whole text.
+        ended: whether the object, or the response, has ended.
+        whole: whether the object ended by itself.
+        announced: whether its name was passed on; set by whoever passes the call on.
+    """
+
+    def __init__(self, closing: str) -> None:
+        """Begin.
+
+        Args:
+            closing: mark that ends a call that is no object; empty: nothing but the response's end does.
+        """
+        self.id = f"call_{uuid.uuid4().hex[:24]}"
+        self.name: str | None = None
+        self.arguments = ""
+        self.ended = self.whole = self.announced = False
+        self._closing = closing
+        self._text = ""
+        self._at = 0  # how far brackets and quotes were followed
+        self._brackets: list[str] = []
+        self._quoted = False
+        self._begin: int | None = None  # of the arguments
+        self._given: int | None = None  # how far the arguments were given out; None: not until the end
+        self._arguments_ended = False
+
+    def read(self, text: str, *, final: bool) -> tuple[str, str]:
+        """Read more text.
+
+        Returns:
+            More of the arguments, and the text after the call.
+        """
+        self._text += text
+        rest = ""
+        if self._text.strip() and not self._text.lstrip().startswith("{"):
+            end = self._text.find(self._closing) if self._closing else -1
+        else:
+            self._begin_arguments()
+            end = self._scan()
+        if end >= 0:
+            self._text, rest = self._text[:end], self._text[end:]
+            self.ended = self.whole = True
+        self.ended = self.ended or final
+        return self._more_arguments(), rest
+
+    def parsed(self) -> dict[str, Any] | None:
+        """The arguments; None where they are no whole JSON object."""
+        try:
+            value = parse_json(self.arguments)
+        except ValueError:
+            return None
+        return value if isinstance(value, dict) else None
+
+    def spoil(self) -> str:
+        """What to add to the arguments of a call that must not be carried out, once it has ended; mostly nothing.
+
+        LangChain completes the JSON of streamed arguments. A call that was cut off would become a valid one, with half
+        of an argument; a bracket that closes nothing keeps it invalid.
+        """
+        if not self._text.lstrip().startswith("{") or (self.name is not None and self.parsed() is not None):
+            return ""
+        escape = "\\" if self._text[self._at :] == "\\" else ""  # else it would escape the quote
+        return escape + ('"' if self._quoted else "") + ("}" if self._brackets[-1:] == ["["] else "]")
+
+    def _begin_arguments(self) -> None:
+        if self._begin is None and (match := _ARGUMENTS.match(self._text)) and self._text[match.end()] == "{":
+            self.name = parse_json(match[1], strict=False)
+            self._begin = self._given = match.end()
+
+    def _scan(self) -> int:
+        """Follow brackets and quotes; returns where the object ends, -1 until it does."""
+        while match := _STRUCTURE.search(self._text, self._at):
+            sign, self._at = match[0], match.end()
+            if sign == "\\":
+                if self._at == len(self._text):  # what is escaped is still to come
+                    self._at -= 1
+                    return -1
+                self._at += 1
+            elif sign == '"':
+                self._quoted = not self._quoted
+            elif not self._quoted:
+                if sign in "{[":
+                    self._brackets.append(sign)
+                elif self._brackets:
+                    self._brackets.pop()
+                if not self._brackets:
+                    return self._at
+                if len(self._brackets) == 1 and sign == "}" and self._begin is not None and not self._arguments_ended:
+                    self.arguments, self._arguments_ended = self._text[self._begin : self._at], True
+        self._at = len(self._text)
+        return -1
+
+    def _more_arguments(self) -> str:
+        if self._given is not None:
+            if not self._arguments_ended:
+                self.arguments = self._text[self._begin :]
+            assert self._begin is not None
+            more = self.arguments[self._given - self._begin :]
+            self._given += len(more)
+            return more
+        if self.ended:
+            self.name, self.arguments = _read_whole(self._text)
+            return self.arguments
+        return ""
+
+
+def _read_whole(text: str) -> tuple[str | None, str]:
+    """Name and arguments of a call in whatever order; no name, and the text itself, where it is no call."""
+    try:
+        call: Any = parse_json(text)
+    except ValueError:
+        return None, text.strip()
+    if isinstance(call, dict) and isinstance(call.get("function"), dict):
+        call = call["function"]
+    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+        return None, text.strip()
+    arguments = call.get("arguments", call.get("parameters", {}))
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return call["name"], written
+
+
+_MAX_HEAD: Final = 200  # characters within which a bare JSON object must show that it is a call
+_TAG: Final = "<|python_tag|>"  # what Llama 3 may write before a call
+_HEAD: Final = r'\{{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*"{name}"\s*,\s*"(?:arguments|parameters)"\s*:'
+_START: Final = rf"\s*(?:{re.escape(_TAG)})?\s*"
+_FIRST: Final = re.compile(_START + "(?=" + _HEAD.format(name='[^"]*') + ")")
+_CUT_HEAD: Final = re.compile(_START + r'(?=\{\s*"name"\s*:\s*"[^}]*\Z)')
+
+
+class ToolCallReader:
+    """Tells the calls in a response from its text.
+
+    White space before a call, and between a call and the end, is dropped.
+    In a format without an opening mark a JSON object is a call when the response begins with it, or when it names one
+    of the tools; and its arguments come next.
+    """
+
+    def __init__(self, form: ToolFormat, tools: Sequence[str]) -> None:
+        self._form = form
+        self._named = re.compile(_HEAD.format(name=f"(?:{'|'.join(map(re.escape, tools))})"))
+        self._pending = ""  # not yet known to be text or a call
+        self._space = ""  # text, unless a call follows
+        self._silent = True  # nothing but white space and calls so far
+        self._closing = False  # a call has ended; its closing mark may come
+        self._open: CallText | None = None
+        self._calls: list[CallText] = []
+
+    def read(self, text: str, *, final: bool = False) -> tuple[str, list[ToolCallChunk]]:
+        """Read more of the response.
+
+        Args:
+            text: what came since the last call.
+            final: whether the response has ended.
+
+        Returns:
+            The text that is no call, and pieces of calls: the first of each has its name and id.
+        """
+        self._pending += text
+        said: list[str] = []
+        chunks: list[ToolCallChunk] = []
+        while self._advance(said, chunks, final):
+            pass
+        if final and not self._calls:
+            said.append(self._space)
+        return "".join(said), chunks
+
+    def calls(self) -> tuple[list[ToolCall], list[InvalidToolCall]]:
+        """The calls of the response, once it has been read to its end."""
+        valid, invalid = [], []
+        for call in self._calls:
+            arguments = call.parsed()
+            if call.name is not None and arguments is not None:
+                valid.append(tool_call(name=call.name, args=arguments, id=call.id))
+            elif call.name or call.arguments:
+                why = "it is no JSON object with name and arguments" if call.whole else "the response ended inside it"
+                invalid.append(invalid_tool_call(name=call.name, args=call.arguments, id=call.id, error=why))
+        return valid, invalid
+
+    def _advance(self, said: list[str], chunks: list[ToolCallChunk], final: bool) -> bool:
+        """Take one step; False when more text is needed."""
+        if self._open is not None:
+            return self._read_call(self._open, chunks, final)
+        if self._closing:
+            return self._read_closing(final)
+        found = self._find(final)
+        if found is None:
+            # A response that is cut off between calls may end in half an opening mark.
+            end = len(self._pending) - (0 if final and not self._calls else self._undecided())
+            said.append(self._say(self._pending[:end]))
+            self._pending = self._pending[end:]
+            return False
+        begin, body = found
+        said.append(self._say(self._pending[:begin]))
+        self._space, self._pending = "", self._pending[body:]
+        self._open = CallText(self._form.closing if self._form.opening else "")
+        self._calls.append(self._open)
+        return True
+
+    def _read_call(self, call: CallText, chunks: list[ToolCallChunk], final: bool) -> bool:
+        arguments, self._pending = call.read(self._pending, final=final)
+        arguments += call.spoil() if call.ended else ""
+        announce = not call.announced and bool(call.name or arguments)
+        if announce or arguments:  # one chunk: LangChain adds up those of different messages only
+            name, number = (call.name, call.id) if announce else (None, None)
+            chunks.append(tool_call_chunk(name=name, id=number, args=arguments, index=self._calls.index(call)))
+            call.announced = True
+        if call.ended:
+            self._open, self._closing = None, True
+        return call.ended
+
+    def _read_closing(self, final: bool) -> bool:
+        rest, closing = self._pending.lstrip(), self._form.closing
+        cut = closing.startswith(rest) and rest != closing
+        if cut and not final:
+            return False
+        if rest.startswith(closing) or cut:
+            self._pending = "" if cut else rest.removeprefix(closing)
+        self._closing = False
+        return True
+
+    def _find(self, final: bool) -> tuple[int, int] | None:
+        """Where the next call begins, and where its object does."""
+        if self._form.opening:
+            at = self._pending.find(self._form.opening)
+            return None if at < 0 else (at, at + len(self._form.opening))
+        match = _FIRST.match(self._pending) if self._silent else None
+        if match is None and self._silent and final:
+            match = _CUT_HEAD.match(self._pending)
+        if match is not None:
+            return 0, match.end()
+        named = self._named.search(self._pending)
+        return None if named is None else (named.start(), named.start())
+
+    def _undecided(self) -> int:
+        """Length of the tail that may turn out to begin a call."""
+        tail = self._pending
+        if self._form.opening:
+            sizes = range(min(len(self._form.opening) - 1, len(tail)), 0, -1)
+            return next((size for size in sizes if self._form.opening.startswith(tail[-size:])), 0)
+        if self._silent and _TAG.startswith(tail.strip()):
+            return len(tail)
+        at = tail.find(_TAG) if self._silent and tail.lstrip().startswith(_TAG) else tail.rfind("{")
+        size = len(tail) - at
+        return size if at >= 0 and size < _MAX_HEAD and "}" not in tail[at:] else 0
+
+    def _say(self, text: str) -> str:
+        whole = self._space + text
+        said = whole.rstrip()
+        self._space = whole[len(said) :]
+        self._silent = self._silent and not said
+        return said
