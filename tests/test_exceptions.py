@@ -128,8 +128,9 @@ def test_failures_are_pickled_and_those_that_cannot_be_are_quoted() -> None:
     assert quoted.is_retryable and error.failures[1] is RATE_LIMITED
 
 
-@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    ("kind", "is_async"), [*((kind, False) for kind in KINDS), (ours.NoVote, True), (ours.SampleTimeout, True)]
+)
 def test_agents_repeat_what_may_succeed_and_nothing_else(kind: type[ours.ReASCError], is_async: bool) -> None:
     model = Failing(error=kind("said"))
     retry = middleware.ModelRetryMiddleware(max_retries=2, initial_delay=0, on_failure="error")

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,15 +20,19 @@ FIRST = {"exceptions", "_version", "complaints", "files", "threads", "untrusted"
 """Modules beside the packages that any of them may import; the others stand above all packages."""
 
 
+@cache
+def imports_of(path: Path) -> list[str]:
+    """The modules that a file imports, by their full names, "from package import module" too."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            found += [f"{module}{alias.name}" for alias in node.names]
+    return found
+
+
 def imports(folder: Path) -> Iterator[tuple[Path, str]]:
-    """The modules, by their full names, that each file imports from its own distribution."""
-    for path in folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                # "from package import module" too
-                yield from ((path, f"{node.module}.{alias.name}") for alias in node.names)
-            elif isinstance(node, ast.Import):
-                yield from ((path, alias.name) for alias in node.names)
+    return ((path, name) for path in folder.rglob("*.py") for name in imports_of(path))
 
 
 @pytest.mark.parametrize("distribution", ORDERS)

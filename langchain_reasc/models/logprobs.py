@@ -165,9 +165,13 @@ def _read_tokens(message: BaseMessage, *, of_calls: bool, places: Places | None)
     reading, pieces, kept = read(message, spelled=bool(calls or places))
     if not pieces or any(values.shape != kept.shape for values in reading.signals.values()):
         return reading
-    if places and not calls:
-        return replace(reading, spans=spans_of(pieces, places, kept))
-    mask = tokens_of_calls(pieces, calls)
+    if calls:
+        return _of_calls(reading, tokens_of_calls(pieces, calls), kept)
+    return replace(reading, spans=spans_of(pieces, places, kept)) if places else reading
+
+
+def _of_calls(reading: SignalReading, mask: npt.NDArray[np.bool_] | None, kept: npt.NDArray[np.intp]) -> SignalReading:
+    """The signals of the tokens of calls alone; of all tokens where none of those are found."""
     if mask is None or not (mask := mask[kept]).any():
         return reading
     every = (0, int(np.count_nonzero(mask)))
@@ -179,7 +183,6 @@ def _recorded(message: BaseMessage, *, spelled: bool) -> _Read:
     """The signals that a backend computed itself, what each token spells, and the tokens that have a signal: all."""
     metadata = message.response_metadata
     info = metadata.get(TOKEN_SIGNALS_INFO)
-    known = info if isinstance(info, Mapping) else {}
     try:
         with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is reported where it is scored
             signals: Signals = {
@@ -187,14 +190,16 @@ def _recorded(message: BaseMessage, *, spelled: bool) -> _Read:
             }
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise LogprobsUnavailable(f"the recorded token_signals are no lists of numbers: {error}") from None
-    top_k, vocabulary = (
-        value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-        for value in (known.get("top_k"), known.get("vocabulary_size"))
-    )
-    k = {"top_k": top_k, "neg_entropy": vocabulary}
-    k_of = {name: n for name, n in k.items() if n is not None and name in signals}
+    top_k, vocabulary_size = _size(info, "top_k"), _size(info, "vocabulary_size")
+    k_of = (("top_k", top_k), ("neg_entropy", vocabulary_size))
+    k = {name: n for name, n in k_of if n is not None and name in signals}
     pieces = recorded_pieces(metadata) if spelled else None
-    return SignalReading(signals, k_of, vocabulary_size=vocabulary), pieces, np.arange(len(pieces or ()))
+    return SignalReading(signals, k, vocabulary_size=vocabulary_size), pieces, np.arange(len(pieces or ()))
+
+
+def _size(info: Any, name: str) -> int | None:
+    value = info.get(name) if isinstance(info, Mapping) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def _computed(message: BaseMessage, *, spelled: bool) -> _Read:

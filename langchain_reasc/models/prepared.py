@@ -3,7 +3,7 @@
 Safe means that each response is a fresh one, comes alone, and has the log-probabilities that the decision reads.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -108,8 +108,7 @@ class PreparedModel:
             **kwargs: further arguments of every call; they win over bound ones.
         """
         model = model_of(model)
-        origin = _innermost(model)
-
+        given: dict[str, Any] = {"quiet": quiet, "ask_confidence": ask_confidence, "origin": _innermost(model)}
         purpose = _Purpose(logprobs, required, quiet)
 
         def prepare(one: AnyRunnable) -> "PreparedModel":
@@ -117,8 +116,8 @@ class PreparedModel:
             ready = Context().run(cls._of_one, one, kwargs, purpose)
             live = None
             if quiet and not ask_confidence:  # which is stated in the text, and taken out of it
-                live = Context().run(cls._of_one, one, kwargs, _Purpose(False, quiet=quiet, live=True))
-            return replace(ready, ask_confidence=ask_confidence, origin=origin, live=live)
+                live = Context().run(cls._of_one, one, kwargs, _Purpose(False, quiet=True, live=True))
+            return replace(ready, live=live, **given)
 
         if not is_configurable(model):
             return prepare(model)
@@ -126,7 +125,7 @@ class PreparedModel:
         try:
             default = per_config.under({})
         except ConfigurationError:  # only the config of a call says what it is
-            default = cls(model, _without_n(kwargs), quiet=quiet, ask_confidence=ask_confidence, origin=origin)
+            default = cls(model, _without_n(kwargs), **given)
         return replace(default, notices=(), no_logprobs=None, not_requested=None, per_config=per_config)
 
     @classmethod
@@ -145,7 +144,7 @@ class PreparedModel:
             _notices(found, logprobs=purpose.logprobs),
             _why_no_logprobs(found),
             _why_not_requested(found) if purpose.logprobs else None,
-            any(name and leaf.given(name) for leaf in found for name in [leaf.integration.logprobs]),
+            any(leaf.integration.logprobs and leaf.given(leaf.integration.logprobs) for leaf in found),
             quiet=purpose.quiet,
         )
 
@@ -211,12 +210,12 @@ class PreparedModel:
         return self.model if isinstance(self.model, BaseChatModel) and isinstance(self.model, ParallelSampler) else None
 
     def prompt(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the messages to send for a prompt, with the request to state a confidence if that is asked for."""
-        return ask_for_confidence(messages, tools=self._has_tools) if self.ask_confidence else list(messages)
-
-    @property
-    def _has_tools(self) -> bool:
-        return bool(self.kwargs.get("tools"))
+        """Return a prompt with the request to state a confidence, if that is asked for."""
+        return (
+            ask_for_confidence(messages, tools=bool(self.kwargs.get("tools")))
+            if self.ask_confidence
+            else list(messages)
+        )
 
     @cached_property
     def _seed(self) -> int | None:
@@ -260,7 +259,7 @@ class PreparedModel:
             prompt: which part of a prompt is fixed, see :func:`~langchain_reasc.calibration.fixed_prompt`.
             answer: where the answer is in a response.
         """
-        asks = confidence_part(instruction(tools=self._has_tools)) if self.ask_confidence else None
+        asks = confidence_part(instruction(tools=bool(self.kwargs.get("tools")))) if self.ask_confidence else None
         if not isinstance(self.model, BaseChatModel) or self.per_config is not None:
             return Fingerprint(ask_confidence=asks)
         own = fingerprint_of(self.model, kwargs=self.kwargs, messages=messages, prompt=prompt, answer=answer)
@@ -454,32 +453,32 @@ def _notices(found: Sequence[Leaf], *, logprobs: bool) -> tuple[str, ...]:
     """What makes the samples of a model the same, or its confidence unreadable; each once."""
     notices: list[str] = []
     for leaf in found:
-        name, without = type(leaf.model).__name__, leaf.integration.no_logprobs
-        notices += _sampling_notices(leaf, name)
-        if logprobs and without:
-            notices.append(f"{name}: no confidence: {without}")
-    others = [leaf for leaf in found if leaf.integration.seed != found[0].integration.seed]
-    if others and any(leaf.seed is not None for leaf in found):
+        own, integration = _sampling_notices(leaf), leaf.integration
+        if logprobs and integration.no_logprobs:
+            own.append(f"no confidence: {integration.no_logprobs}")
+        notices += [f"{type(leaf.model).__name__}: {notice}" for notice in own]
+    if any(leaf.seed is not None for leaf in found) and len({leaf.integration.seed for leaf in found}) > 1:
         notices.append(_MIXED_SEEDS)
     return tuple(dict.fromkeys(notices))
 
 
-def _sampling_notices(leaf: Leaf, name: str) -> Iterator[str]:
+def _sampling_notices(leaf: Leaf) -> list[str]:
+    notices = []
     for option, least, most in (("temperature", 0, _GREEDY), ("top_p", 0, _GREEDY), ("top_k", 1, 1)):
         value = leaf.given(option)
         if isinstance(value, int | float) and least <= value <= most:
-            yield (
-                f"{name}: {option}={value:g} makes every sample the same, so sampling adds cost and no evidence; "
-                "sample at a temperature of about 0.7"
+            notices.append(
+                f"{option}={value:g} makes every sample the same, so sampling adds cost and no evidence; sample at a "
+                "temperature of about 0.7"
             )
     n = leaf.given(leaf.integration.n) if leaf.integration.n else None
     if isinstance(n, int | float) and n > 1:
-        yield f"{name}: n={n:g} was set aside; every sample is a request of its own, so that it can be cut off"
+        notices.append(f"n={n:g} was set aside; every sample is a request of its own, so that it can be cut off")
     if leaf.seed is not None and not leaf.moves_seed:
-        yield (
-            f"{name}: seed={leaf.seed} cannot be moved on from sample to sample, which makes them all the same; leave "
-            "it out"
+        notices.append(
+            f"seed={leaf.seed} cannot be moved on from sample to sample, which makes them all the same; leave it out"
         )
+    return notices
 
 
 def _why_no_logprobs(found: Sequence[Leaf]) -> str | None:

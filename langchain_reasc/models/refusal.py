@@ -188,13 +188,14 @@ def reason_of_refusal(error: Exception) -> str | None:
         return None
     body = getattr(error, "body", None)
     fields = body if isinstance(body, dict) else {}
-    if isinstance(detail := fields.get("detail"), list) and detail:
+    detail = fields.get("detail")
+    if isinstance(detail, list) and detail:
         named = [one for one in detail if isinstance(one, dict) and _LOGPROBS.search(str(one.get("loc")))]
         text = "; ".join(f"{one.get('msg')}: {one['loc']}" for one in named)
     else:
         text = _sentence_on_logprobs(error, fields.get("error", body))
     line = " ".join(text.split()).rstrip(".")
-    return (line if len(line) <= _LONGEST else f"{line[:_LONGEST]}...") or None
+    return f"{line[:_LONGEST]}..." if len(line) > _LONGEST else line or None
 
 
 def _sentence_on_logprobs(error: Exception, answer: Any) -> str:

@@ -1,5 +1,6 @@
 """What a response cost: the usage that came with it, or a count of what arrived if none came."""
 
+from collections.abc import Mapping
 from typing import Any, Final, TypeGuard, cast
 
 from langchain_core.messages import AIMessage
@@ -29,8 +30,8 @@ def reported_usage(message: AIMessage | None) -> UsageMetadata | None:
 
     Details that cannot be true are left out.
     """
-    usage: Any = message.usage_metadata if message else None
-    if message is None or usage is None:
+    usage: Any = message and message.usage_metadata
+    if not message or not usage:
         return None
     prompt, output, total = usage.get("input_tokens"), usage.get("output_tokens"), usage.get("total_tokens")
     if not is_count(prompt) or not is_count(output) or (output == 0 and (message.text or message.tool_calls)):
@@ -38,8 +39,12 @@ def reported_usage(message: AIMessage | None) -> UsageMetadata | None:
     checked: Any = {**usage, "total_tokens": total if is_count(total) else prompt + output}
     for name in ("input_token_details", "output_token_details"):
         if name in usage:
-            checked[name] = {kind: count for kind, count in (usage[name] or {}).items() if is_count(count)}
+            checked[name] = _counts(usage[name] or {})
     return cast(UsageMetadata, checked)
+
+
+def _counts(details: Mapping[str, Any]) -> dict[str, int]:
+    return {kind: count for kind, count in details.items() if is_count(count)}
 
 
 def is_count(value: object) -> TypeGuard[int]:

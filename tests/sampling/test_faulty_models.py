@@ -221,10 +221,16 @@ WRAPPED: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("wrap", WRAPPED.values(), ids=WRAPPED)
 @pytest.mark.parametrize("face", [ReASCRunnable, ChatReASC])
-@pytest.mark.parametrize("make", ERRORS.values(), ids=ERRORS)
-def test_no_error_is_behind_itself(runner: Any, make: Any, face: Any, wrap: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize(
+    ("error", "wrapping"),
+    [
+        *((error, "alone") for error in ERRORS),
+        *(("one object", wrapping) for wrapping in WRAPPED if wrapping != "alone"),
+    ],
+)
+def test_no_error_is_behind_itself(runner: Any, error: str, face: Any, wrapping: str) -> None:
+    make, wrap = ERRORS[error], WRAPPED[wrapping]
     model = Scripted(script=lambda question, index: Reply("half a", error=make()))
     outer = wrap(face(model=model, answer="number"))
     for call in (runner.invoke, runner.stream, lambda *args: runner.batch(outer, ["q", "r"])):

@@ -42,28 +42,6 @@ def test_a_sample_that_takes_too_long_costs_only_itself(runner: Any, never: thre
     assert result.responses[1].message.text == "it is"  # paid for, so kept
 
 
-def test_the_first_sample_may_take_too_long(runner: Any, never: threading.Event) -> None:
-    result = solved(runner, never, hanging(never, 0), sample_timeout=SOON, concurrency=1)
-    assert (result.answer, result.decision.samples) == ("42", 4)
-
-
-def test_what_has_ended_decides_when_the_question_has_had_its_time(runner: Any, never: threading.Event) -> None:
-    result = solved(runner, never, hanging(never, 1, 3, 5), timeout=SOON, concurrency=6)
-    assert (result.answer, result.decision.reason, result.decision.samples) == ("42", "timeout", 3)
-    assert len(result.responses) == 6  # no second wave
-    assert {f"timeout={SOON:g} s" in str(error) for error in result.failures} == {True}
-
-
-def test_a_question_without_any_answer_in_time_is_an_error(runner: Any, never: threading.Event) -> None:
-    with pytest.raises(SampleTimeout, match=rf"took longer than timeout={SOON} s"):
-        solved(runner, never, hanging(never, *range(16)), timeout=SOON, sample_timeout=60)
-
-
-def test_a_decision_in_time_is_not_disturbed(runner: Any, never: threading.Event) -> None:
-    result = solved(runner, never, hanging(never), timeout=60, sample_timeout=60)
-    assert (result.decision.reason, result.failures) == ("agreement", ())
-
-
 def test_models_that_sample_in_parallel_are_cancelled(runner: Any, never: threading.Event, runs: Any) -> None:
     result = solved(runner, never, parallel(blocks=[2]), {"callbacks": [runs]}, sample_timeout=SOON, concurrency=3)
     assert [response.status for response in result.responses][:3] == ["complete", "complete", "failed"]

@@ -1,6 +1,5 @@
 """Callbacks, tags and limits: each sample is a run of its own below the runnable's, and none stays open."""
 
-import asyncio
 import threading
 from typing import Any
 from uuid import uuid4
@@ -12,23 +11,6 @@ from runnable.fakes import TOP_K, Reply, Scripted, saying
 
 from langchain_reasc import ReASCRunnable
 from sampling.tracers import Runs
-
-
-def test_each_sample_is_one_run_below_the_runnable(runner: Any, runs: Runs) -> None:
-    run_id = uuid4()
-    config = {"callbacks": [runs], "tags": ["mine"], "metadata": {"user": 7}, "run_name": "arithmetic"}
-    runner.invoke(ReASCRunnable(model=saying("1")), "q", config | {"run_id": run_id})
-    [(above, chain)] = runs.of("chain").items()
-    assert (above, chain["name"], chain["parent_run_id"]) == (run_id, "arithmetic", None)
-    samples = runs.of("model").values()
-    assert [run["parent_run_id"] for run in samples] == [above] * 4
-    assert sorted(tag for run in samples for tag in run["tags"] if tag.startswith("reasc:sample:")) == [
-        f"reasc:sample:{index}" for index in range(4)
-    ]
-    for run in samples:
-        assert {"mine", "nostream"} <= set(run["tags"])
-        assert run["metadata"]["user"] == 7
-        assert run["name"] != "arithmetic"
 
 
 def test_cut_off_and_failed_samples_end_their_runs(runner: Any, runs: Runs) -> None:
@@ -68,12 +50,6 @@ def test_the_names_and_ids_of_a_batch_stay_with_its_chains(runner: Any, runs: Ru
     assert not [run for run in runs.of("model").values() if str(run["name"]).startswith("input")]
 
 
-def test_bound_arguments_reach_the_model(runner: Any) -> None:
-    model = saying("1")
-    runner.invoke(ReASCRunnable(model=model).bind(stop=["END"], flavour="x"), "q", top_p=0.5)
-    assert {(kw["stop"][0], kw["flavour"], kw["top_p"]) for kw in model.log.kwargs} == {("END", "x", 0.5)}
-
-
 def test_with_config_with_retry_and_with_fallbacks(runner: Any, runs: Runs) -> None:
     down, tries = threading.Event(), []
 
@@ -90,16 +66,3 @@ def test_with_config_with_retry_and_with_fallbacks(runner: Any, runs: Runs) -> N
     broken = ReASCRunnable(model=saying(Reply("", error=ConnectionError("down"))))
     chain = broken.with_fallbacks([ReASCRunnable(model=saying("2"))]) | StrOutputParser()
     assert runner.invoke(chain, "q") == "the answer is 2"
-
-
-def test_events_show_the_samples_below_the_runnable() -> None:
-    async def events() -> list[Any]:
-        stream = ReASCRunnable(model=saying("1")).astream_events("q", version="v2")
-        return [event async for event in stream]
-
-    seen = asyncio.run(events())
-    [top] = [event["run_id"] for event in seen if event["event"] == "on_chain_start"]
-    for kind in ("on_chat_model_start", "on_chat_model_end"):
-        inner = [event for event in seen if event["event"] == kind]
-        assert [event["parent_ids"] for event in inner] == [[top]] * 4
-    assert seen[-1]["data"]["output"].response_metadata["reasc"]["answer"] == "1"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from langchain_core.exceptions import ModelTimeoutError
-from runnable.fakes import PROMPT_TOKENS, TIMEOUT, Reply, saying
+from runnable.fakes import TIMEOUT, Reply, saying
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError
@@ -64,31 +64,6 @@ def test_a_failing_sample_costs_only_itself(runner: Any) -> None:
     assert isinstance(samples[2].error, ConnectionError)
 
 
-def test_the_decision_is_made_without_the_failed(runner: Any) -> None:
-    result = runner.solve(ReASCRunnable(model=saying("1", DOWN, "1", "1", "1")), "q")
-    assert (result.answer, result.decision.reason, result.decision.samples) == ("1", "agreement", 4)
-    assert [response.used for response in result.responses][:5] == [True, False, True, True, True]
-    assert "1 of 8 samples failed" in result.notices
-    assert result.message.response_metadata["reasc"]["failed"] == 1
-    assert [str(error) for error in result.failures] == ["down"]
-
-
-def test_failures_are_part_of_the_budget(runner: Any) -> None:
-    model = saying("1", "2", DOWN, "3", DOWN, "4")
-    result = runner.solve(ReASCRunnable(model=model, max_samples=6), "q")
-    assert len(model.log.calls) == 6
-    assert (result.answer, result.decision.reason, result.decision.samples) == ("1", "budget", 4)
-    assert result.decision.stop
-
-
-def test_a_first_wave_of_failures_ends_the_matter(runner: Any) -> None:
-    model = saying(DOWN)
-    with pytest.raises(SamplingError, match=r"all 4 samples failed; the first: ConnectionError\('down'\)$") as caught:
-        runner.invoke(ReASCRunnable(model=model), "q")
-    assert len(caught.value.failures) == 4
-    assert len(model.log.calls) == 4
-
-
 def raised_from(error: Exception, cause: Exception) -> Exception:
     error.__cause__ = cause
     return error
@@ -123,39 +98,6 @@ def test_an_error_that_explains_itself_has_a_short_traceback(
 def test_our_own_errors_come_through_as_they_are(runner: Any) -> None:
     with pytest.raises(ContextOverflowError, match="too long"):
         runner.invoke(ReASCRunnable(model=saying(Reply("", error=ContextOverflowError("too long")))), "q")
-
-
-def test_tokens_of_unused_and_cancelled_samples_are_counted(runner: Any) -> None:
-    go = threading.Event()
-    late = Reply("one two three", endless=True, opens=go, wait_at=3)
-    spoken_out = threading.Event()
-    model = saying("1", "1", "1", Reply("the answer is 1", opens=spoken_out), "spare 1", late)
-    waiting = setting(spoken_out, lambda: model.log.tokens["q", 4] >= 5 and model.log.tokens["q", 5] >= 3)
-    reasc = ReASCRunnable(model=model, concurrency=6)
-    result = runner.solve(reasc, "q", on_response=lambda _, decision: decision.stop and go.set())
-    waiting.join(TIMEOUT)
-    statuses = [response.status for response in result.responses]
-    assert statuses == ["complete"] * 5 + ["cancelled"]
-    assert [response.used for response in result.responses] == [True] * 4 + [False] * 2
-    spoken = sum(model.log.tokens.values())
-    assert result.usage.output_tokens == spoken
-    assert result.usage.unused_output_tokens == spoken - 4 * 4
-    assert result.usage.input_tokens == 6 * PROMPT_TOKENS  # the cancelled one's prompt was paid for, too
-    assert result.usage.estimated  # its tokens were counted, not reported
-    assert result.message.usage_metadata["total_tokens"] == spoken + 6 * PROMPT_TOKENS
-
-
-@pytest.mark.parametrize(("reported", "estimated"), [(True, False), (False, True)])
-def test_usage_is_estimated_only_where_none_was_reported(runner: Any, reported: bool, estimated: bool) -> None:
-    usage = runner.solve(ReASCRunnable(model=saying(Reply(usage=reported))), "q").usage
-    assert (usage.output_tokens, usage.estimated) == (16, estimated)
-
-
-def test_failed_samples_are_unused_tokens(runner: Any) -> None:
-    model = saying("1", Reply("half of this", error=ConnectionError("reset")), "1", "1", "1")
-    result = runner.solve(ReASCRunnable(model=model, concurrency=5), "q")
-    unused = sum(response.output_tokens for response in result.responses if not response.used)
-    assert result.usage.unused_output_tokens == unused == 3
 
 
 def test_a_model_that_is_not_a_stream_runs_to_its_end(runner: Any) -> None:

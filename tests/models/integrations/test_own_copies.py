@@ -10,7 +10,7 @@ import requests
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import ConfigurableField, Runnable, RunnableLambda
+from langchain_core.runnables import ConfigurableField, Runnable
 from pydantic import BaseModel, Field, PrivateAttr
 from servers.fake_server import serving
 
@@ -19,12 +19,10 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.integrations import Integration, integration_of, register_integration
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.sampling import Wave
-from langchain_reasc.sampling.cuttable import own_copy
 
 from .providers import PROVIDERS, Provider, each
 
 SAMPLES = 4
-NOWHERE = "http://127.0.0.1:9"
 
 
 class Meeting:
@@ -126,16 +124,6 @@ def drawn(runner: Any, model: Runnable[Any, Any], samples: int = SAMPLES) -> lis
 @pytest.mark.parametrize("kind", [Forgetful, Streaming])
 def test_every_sample_sends_its_own_request(runner: Any, kind: Any, on_client: bool, wrap: Any) -> None:
     assert drawn(runner, wrap(kind(on_client=on_client))) == ["3", "4", "5", "6"]
-
-
-def test_copies_are_made_of_what_needs_them_and_share_the_rest() -> None:
-    model = Forgetful().with_fallbacks([PROVIDERS["ChatOpenAI"].model(NOWHERE)]).with_retry()
-    copy: Any = own_copy(model, [])
-    assert copy.bound.runnable is not model.bound.runnable  # type: ignore[attr-defined]
-    assert copy.bound.runnable.meeting is model.bound.runnable.meeting  # type: ignore[attr-defined]
-    assert copy.bound.fallbacks[0] is model.bound.fallbacks[0]  # type: ignore[attr-defined]
-    function = RunnableLambda(lambda messages: AIMessage("42"))
-    assert own_copy(function, []) is function
 
 
 def test_langchains_fakes_go_on_counting(runner: Any) -> None:

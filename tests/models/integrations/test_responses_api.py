@@ -50,28 +50,23 @@ def openai_at(url: str) -> Callable[..., Any]:
 
 
 @chosen
-def test_votes_are_counted(runner: Any, make: Callable[[Any], Any]) -> None:
-    with serving(Responses()) as served:
-        result = runner.solve(ReASCRunnable(model=make(openai_at(served.url))), "q")
-    assert (result.answer, result.decision.samples, result.failures) == ("42", 4, ())
-    assert result.usage.input_tokens == 4 * PROMPT_TOKENS and not result.usage.estimated
-
-
-@chosen
-@pytest.mark.parametrize("way", ["invoke", "batch", "stream"])
-def test_the_chat_model_gives_the_message(runner: Any, make: Callable[[Any], Any], way: str) -> None:
+@pytest.mark.parametrize("way", ["invoke", "stream"])
+def test_votes_are_counted_and_the_chat_model_gives_the_message(
+    runner: Any, make: Callable[[Any], Any], way: str
+) -> None:
     with serving(Responses()) as served:
         reasc = ChatReASC(model=make(openai_at(served.url)), answer="number")
         if way == "invoke":
             message = runner.invoke(reasc, "q")
-        elif way == "batch":
-            _, message = runner.batch(reasc, ["q", "r"])
         else:
             first, *rest = runner.stream(reasc, "q")
             message = message_chunk_to_message(sum(rest, first))
     assert isinstance(message, AIMessage)
-    assert (message.text, message.response_metadata["reasc"]["answer"]) == ("the answer is 42", "42")
-    assert message.response_metadata["status"] == "completed"
+    account = message.response_metadata["reasc"]
+    assert (message.text, message.response_metadata["status"]) == ("the answer is 42", "completed")
+    assert (account["answer"], account["samples"], account["failed"]) == ("42", 4, 0)
+    assert message.usage_metadata is not None
+    assert message.usage_metadata["input_tokens"] == 4 * PROMPT_TOKENS and not account["tokens"]["estimated"]
 
 
 @pytest.mark.parametrize("face", ["chat model", "middleware", "streamed"])
