@@ -1,6 +1,6 @@
 """Calls of tools as answers: canonical JSON, without ids and without the arguments in which a model thinks aloud."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -73,12 +73,7 @@ class ToolVotes:
         Args:
             schemas: as in :meth:`refused`.
         """
-        excluded = self.exclude_args
-        if isinstance(excluded, Mapping):
-            excluded = [f"{tool}.{name}" for tool, names in excluded.items() for name in names]
-        given = [("exclude_args", name) for name in excluded if name not in REASONING]
-        given += [(option, name) for option in ("tolerance", "normalize") for name in getattr(self, option)]
-        if not given:
+        if not (given := list(self._named())):
             return []
         known, free = names_in(schemas)
         tools = ", ".join(sorted(schemas))
@@ -91,6 +86,14 @@ class ToolVotes:
                     f"tool_votes: {option} names {name!r}, an argument that no tool here has ({tools}){hint}"
                 )
         return complaints
+
+    def _named(self) -> Iterator[tuple[str, str]]:
+        """Yield the names that the options give, each behind its option; without those of reasoning."""
+        excluded = self.exclude_args
+        if isinstance(excluded, Mapping):
+            excluded = [f"{tool}.{name}" for tool, names in excluded.items() for name in names]
+        yield from (("exclude_args", name) for name in excluded if name not in REASONING)
+        yield from ((option, name) for option in ("tolerance", "normalize") for name in getattr(self, option))
 
     def refused(self, calls: Calls, schemas: Schemas | None) -> str | None:
         """Return why these calls cast no vote; None where nothing is known against them.
@@ -120,7 +123,9 @@ class ToolVotes:
             calls: each with ``name`` and ``args``.
             schemas: as in :meth:`refused`.
         """
-        return _spelled((call["name"], self._compared(call["name"], self.read(call, schemas))) for call in calls)
+        return _spelled(
+            {"name": call["name"], "args": self._compared(call["name"], self.read(call, schemas))} for call in calls
+        )
 
     def read(self, call: Mapping[str, Any], schemas: Schemas | None) -> Any:
         """Return the arguments of a call as its tool has them: with defaults, equal dates or numbers spelled alike."""
@@ -166,13 +171,13 @@ class ToolVotes:
     def _is_excluded(self, tool: str, path: Path) -> bool:
         if isinstance(self.exclude_args, Mapping):
             return ".".join(path) in self.exclude_args.get(tool, ())
-        return any(name in self.exclude_args for name in names_of(path, tool))
+        return not set(names_of(path, tool)).isdisjoint(self.exclude_args)
 
 
 def canonical_calls(answer: str) -> str | None:
     """Return an answer that is a list of calls in canonical form; None where it is anything else."""
     calls = _calls_in(answer)
-    return None if calls is None else _spelled((call["name"], call["args"]) for call in calls)
+    return None if calls is None else _spelled(calls)
 
 
 def kind_of(answer: str | None) -> str | None:
@@ -209,9 +214,9 @@ def _kind(calls: Calls) -> str:
     return canonical(sorted(str(call["name"]) for call in calls))
 
 
-def _spelled(calls: Iterable[tuple[str, Any]]) -> str | None:
+def _spelled(calls: Calls) -> str | None:
     try:
-        return f"[{', '.join(sorted(canonical({'name': name, 'args': args}) for name, args in calls))}]"
+        return f"[{', '.join(sorted(map(canonical, calls)))}]"
     except (RecursionError, TypeError, ValueError):
         return None
 

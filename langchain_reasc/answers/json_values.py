@@ -48,16 +48,22 @@ def field_of_last_object(text: str, path: str, *, cut_off: bool = False) -> str 
     keys = path.split(".")
     if f'"{keys[0]}"' not in text:
         return None
-    for found in _last_first(text, cut_off):
-        fields: list[Any] = [found.value]
-        for key in keys:
-            fields = [one[key] for one in fields if isinstance(one, dict) and key in one]
-        for value in fields:
-            if isinstance(value, str):
-                return value
-            is_nothing = value is None or (isinstance(value, float) and not math.isfinite(value))
-            return None if is_nothing else json.dumps(value, sort_keys=True, ensure_ascii=False)
-    return None
+    fields = (_descend(found.value, keys) for found in _last_first(text, cut_off))
+    value = next((value for value in fields if value is not _ABSENT), None)
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+_ABSENT: Final = object()
+
+
+def _descend(value: Any, keys: Sequence[str]) -> Any:
+    for key in keys:
+        value = value.get(key, _ABSENT) if isinstance(value, dict) else _ABSENT
+    return value
 
 
 def parsed_object(text: str) -> dict[str, Any] | None:

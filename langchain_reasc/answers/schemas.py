@@ -74,7 +74,8 @@ def schemas_of(tools: Any) -> dict[str, dict[str, Any]]:
 def text_schema_of(arguments: Mapping[str, Any]) -> Schema | None:
     """Return the schema of the object that the text of a response is to be; None where a call's arguments name none."""
     for name in STRUCTURE:
-        given = arguments.get(name)
+        if (given := arguments.get(name)) is None:
+            continue
         if isinstance(given, type) and issubclass(given, BaseModel):
             return given
         given = unwrapped(given, ("format", "json_schema", "schema"))
@@ -132,15 +133,23 @@ def _in_json_schema(schema: Any) -> Any:
         return [_in_json_schema(inner) for inner in schema]
     if not isinstance(schema, Mapping):
         return schema
-    plain: dict[str, Any] = {}
-    for word, inner in schema.items():
-        if word in ("properties", "$defs") and isinstance(inner, Mapping):  # whose keys are names of fields
-            plain[word] = {name: _in_json_schema(field) for name, field in inner.items()}
-        elif word != "nullable" or not isinstance(inner, bool):
-            plain[word] = inner if word in ("default", "example", "enum", "const") else _in_json_schema(inner)
+    nullable = schema.get("nullable")
+    plain = {
+        word: _held_in_json_schema(word, inner)
+        for word, inner in schema.items()
+        if word != "nullable" or not isinstance(inner, bool)
+    }
     if isinstance(kind := plain.get("type"), str):
-        plain["type"] = [kind.lower(), "null"] if schema.get("nullable") is True else kind.lower()
+        plain["type"] = [kind.lower(), "null"] if nullable is True else kind.lower()
     return plain
+
+
+def _held_in_json_schema(word: str, held: Any) -> Any:
+    if word in ("default", "example", "enum", "const"):
+        return held
+    if word in ("properties", "$defs") and isinstance(held, Mapping):  # whose keys are names, not words of a schema
+        return {name: _in_json_schema(inner) for name, inner in held.items()}
+    return _in_json_schema(held)
 
 
 # Checking values
@@ -204,19 +213,29 @@ def _fields(
 ) -> Iterator[tuple[Path, bool]]:
     """Yield the keys that lead to each field, whether or not lists are between them; and objects that may have more."""
     schema = _resolved(schema, root)
-    if not isinstance(schema, Mapping) or not schema:
-        yield from () if schema is False else [(path, True)]
-    elif id(schema) not in around:
-        around = (*around, id(schema))
-        named, others = schema.get("properties"), schema.get("additionalProperties")
-        if others or ("object" in _types_of(schema) and named is None and others is None):
-            yield path, True
-        for key, inner in named.items() if isinstance(named, Mapping) else ():
-            yield (*path, key), False
-            yield from _fields(inner, root, (*path, key), around)
-        branches = [schema.get(word) or () for word in ("allOf", "anyOf", "oneOf", "prefixItems")]
-        for inner in chain(*branches, [schema["items"]] if "items" in schema else ()):
-            yield from _fields(inner, root, path, around)
+    if schema is False or id(schema) in around:
+        return
+    if not isinstance(schema, Mapping) or _takes_any_field(schema):
+        yield path, True
+    for keys, inner in _parts(schema) if isinstance(schema, Mapping) else ():
+        if keys:
+            yield (*path, *keys), False
+        yield from _fields(inner, root, (*path, *keys), (*around, id(schema)))
+
+
+def _takes_any_field(schema: Mapping[str, Any]) -> bool:
+    is_object = "object" in _types_of(schema) and not {"properties", "additionalProperties"} & schema.keys()
+    return not schema or is_object or bool(schema.get("additionalProperties"))
+
+
+def _parts(schema: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+    """Yield the schemas in a schema, each with the key that leads to it; none where it is of the same value."""
+    if isinstance(properties := schema.get("properties"), Mapping):
+        yield from (((key,), inner) for key, inner in properties.items())
+    for word in ("allOf", "anyOf", "oneOf", "prefixItems"):
+        yield from (((), branch) for branch in schema.get(word) or ())
+    if "items" in schema:
+        yield (), schema["items"]
 
 
 # Reading values
@@ -273,20 +292,23 @@ class _Reader:
         schema = _resolved(schema, self.root)
         if not isinstance(schema, Mapping) or id(schema) in around:
             return value
-        around = (*around, id(schema))
+        value = self._read_by_parts(value, schema, (*around, id(schema)))
+        if isinstance(value, dict):
+            return self._read_object(value, schema)
+        if isinstance(value, list):
+            schemas = chain(schema.get("prefixItems") or (), repeat(schema.get("items")))
+            return [self.read(one, of) for one, of in zip(value, schemas, strict=False)]
+        value = _converted(value, schema)
+        return _spelled(value, schema) if self.formats and isinstance(value, str) else value
+
+    def _read_by_parts(self, value: Any, schema: Mapping[str, Any], around: tuple[int, ...]) -> Any:
+        """Return the value as the schemas have it that the schema is put together from."""
         for branch in schema.get("allOf", ()):
             value = self.read(value, branch, around)
         for word in ("anyOf", "oneOf"):
             if isinstance(branches := schema.get(word), list):
-                value = self._read_by_branch(value, branches, around)
-        match value:
-            case dict():
-                return self._read_object(value, schema)
-            case list():
-                schemas = chain(schema.get("prefixItems") or (), repeat(schema.get("items")))
-                return [self.read(one, of) for one, of in zip(value, schemas, strict=False)]
-        value = _converted(value, schema)
-        return _spelled(value, schema) if self.formats and isinstance(value, str) else value
+                value = self._read_by_branch(value, [_resolved(branch, self.root) for branch in branches], around)
+        return value
 
     def _read_object(self, value: dict[str, Any], schema: Mapping[str, Any]) -> Any:
         properties, others = schema.get("properties"), schema.get("additionalProperties")
@@ -300,7 +322,6 @@ class _Reader:
 
     def _read_by_branch(self, value: Any, branches: list[Any], around: tuple[int, ...]) -> Any:
         """Return the value as the first branch has it that it fits as it is, else as the first that can read it."""
-        branches = [_resolved(branch, self.root) for branch in branches]
         if self.formats and any(map(_is_decimal, branches)) and any(_fits(0.5, branch) for branch in branches):
             value = _number(value)
         for branch in branches:

@@ -217,7 +217,7 @@ def normalize(answer: str) -> str:
     ``"(1, 2)"`` ``"(1,2)"``, ``" Blue. "`` ``"blue"``. Tool calls keep their letters as they are. Normalizing twice
     changes nothing. It takes time in proportion to the length.
     """
-    if calls := canonical_calls(answer):
+    if answer.startswith("[{") and (calls := canonical_calls(answer)):
         return calls
     if not answer.isascii():
         answer = unicodedata.normalize("NFC", answer.encode("utf-8", "replace").decode("utf-8"))

@@ -234,11 +234,14 @@ def stated_answer(said: str, *, comma_decimal: bool = False) -> str | None:
     text = _without_talk(text)
     if comma_decimal:
         text = _DECIMAL_COMMA.sub(r"\1.", _DOTTED_GROUPS.sub(lambda number: number[0].replace(".", ""), text))
-    if "=" in text and not _SEVERAL_EQUATIONS.search(text):
-        text = text.rpartition("=")[2].strip() or text
-    text = text.strip("$ ")
+    text = _right_side(text).strip("$ ")
     bare = without_unit(text)
     return bare if bare != text or _MONTH.search(text) else _among_words(text)
+
+
+def _right_side(text: str) -> str:
+    """Return what an equation comes to; what is none, or several, as it is."""
+    return text if _SEVERAL_EQUATIONS.search(text) else text.rpartition("=")[2].strip() or text
 
 
 def _without_talk(text: str) -> str:

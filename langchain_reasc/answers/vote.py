@@ -12,7 +12,7 @@ from langchain_reasc.answers.calls import ToolVotes
 from langchain_reasc.answers.endings import Ending, ending_of, is_refusal, without_reasoning
 from langchain_reasc.answers.extractors import Extractor
 from langchain_reasc.answers.json_values import last_object
-from langchain_reasc.answers.objects import REFUSED_OBJECT
+from langchain_reasc.answers.objects import REFUSED_OBJECT, ObjectVotes
 from langchain_reasc.answers.schemas import Schemas
 
 CUT_OFF = "cut off before an explicit answer"
@@ -74,26 +74,26 @@ def _vote_of(message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: 
     if why_none := REFUSAL if is_refusal(message) else _NO_VOTE.get(ending):
         return Vote(None, why_none=why_none)
     malformed = ending == "malformed call" or bool(message.invalid_tool_calls)
-    calls = malformed or message.tool_calls
-    text = without_reasoning(_spoken_text(message))
-    vote = _vote(None, cut_off, UNENDED)
-    if text is not None and (extract.over_tool_calls or not calls):
-        vote = _vote_of_text(text, extract, cut_off)
-    if vote.answer is not None or not calls:
-        return vote
-    if malformed:
+    vote = _vote(None, cut_off, INVALID_CALLS)
+    if extract.over_tool_calls or not (malformed or message.tool_calls):
+        vote = _vote_of_text(without_reasoning(_spoken_text(message)), extract, cut_off)
+    if vote.answer is None and malformed:
         return Vote(None, cut_off, INVALID_CALLS)
-    return _vote_of_calls(message, extract, tools, schemas, cut_off)
+    if vote.answer is None and message.tool_calls:
+        return _vote_of_calls(message, extract, tools, schemas, cut_off)
+    return vote
 
 
 def _vote(answer: str | None, cut_off: bool, why_none: str = NO_ANSWER) -> Vote:
     return Vote(answer, cut_off, None if answer is not None else CUT_OFF if cut_off else why_none)
 
 
-def _vote_of_text(text: str, extract: Extractor, cut_off: bool) -> Vote:
+def _vote_of_text(text: str | None, extract: Extractor, cut_off: bool) -> Vote:
+    if text is None:
+        return _vote(None, cut_off, UNENDED)
     vote = _vote(extract(text, cut_off=cut_off), cut_off)
     if vote.answer is not None:
-        return _by_field(vote, extract)
+        return _by_field(vote, extract.objects) if extract.objects else vote
     if extract.texts_vote:
         refused = extract.objects is not None and last_object(text, cut_off=cut_off) is not None
     else:
@@ -116,12 +116,11 @@ def _vote_of_calls(
     answer = objects.answer(tools.read(calls[0], schemas))  # structured output by function calling
     if answer is None:
         return Vote(None, why_none=REFUSED_OBJECT)
-    return _by_field(Vote(answer, kind=None if objects.name else tools.kind(calls), calls=True), extract)
+    return _by_field(Vote(answer, kind=None if objects.name else tools.kind(calls), calls=True), objects)
 
 
-def _by_field(vote: Vote, extract: Extractor) -> Vote:
-    objects = extract.objects
-    return replace(vote, fields=objects.fields(str(vote.answer))) if objects and objects.by_field else vote
+def _by_field(vote: Vote, objects: ObjectVotes) -> Vote:
+    return replace(vote, fields=objects.fields(str(vote.answer))) if objects.by_field else vote
 
 
 def _spoken_text(message: AIMessage) -> str:

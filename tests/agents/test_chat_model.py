@@ -12,12 +12,11 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_core.tools import tool
 from langgraph.errors import GraphInterrupt, ParentCommand
-from pydantic import BaseModel
 from runnable.conftest import AsyncRunner
-from runnable.fakes import PROMPT_TOKENS, Reply, Scripted, saying
+from runnable.fakes import Reply, Scripted, saying
 
 from langchain_reasc import ChatReASC, ReASCRunnable
-from langchain_reasc.answers import ToolVotes, free_text
+from langchain_reasc.answers import free_text
 from langchain_reasc.exceptions import ConfigurationError, Undecided
 
 VOTES = {"answer": "auto", "concurrency": 1}
@@ -49,15 +48,6 @@ def test_calls_of_tools_are_voted_on(runner: Any) -> None:
 def test_an_answer_may_win_over_a_call(runner: Any) -> None:
     message = runner.invoke(ChatReASC(model=calling("cat", None), concurrency=1).bind_tools([look]), "q")
     assert (message.text, message.tool_calls) == ("done", [])
-
-
-def test_what_a_first_response_deserves_may_be_said(runner: Any) -> None:
-    asked: list[AIMessage] = []
-    model = calling("cat", "dog")
-    chat = ChatReASC(model=model, when=lambda message: bool(asked.append(message)))
-    message = runner.invoke(chat.bind_tools([look]), "q")
-    assert message.tool_calls[0]["args"] == {"at": "cat"}
-    assert (len(asked), len(model.log.calls)) == (1, 1)
 
 
 def test_a_function_that_fails_on_it_costs_nothing(runner: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -114,15 +104,6 @@ def test_what_leaves_a_node_is_no_failure(runner: Any, kind: Any) -> None:
         runner.invoke(compared, "q")
 
 
-def test_an_argument_that_a_bound_tool_has_not_is_told_when_the_model_is_given(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    bound = calling("cat").bind_tools([look])
-    ReASCRunnable(model=bound, tool_votes=ToolVotes(tolerance={"att": 1}))
-    told = "tool_votes: tolerance names 'att', an argument that no tool here has (look); did you mean 'at'?"
-    assert caplog.messages == [told]
-
-
 def test_it_speaks_for_the_model_inside() -> None:
     inside = saying("1").model_copy(update={"profile": {"structured_output": True}, "tags": ["mine"]})
     chat = ChatReASC(model=inside)
@@ -133,20 +114,6 @@ def test_it_speaks_for_the_model_inside() -> None:
     other = chat.model_copy(update={"model": Scripted(script=None, model_name="other")})
     assert (other.model_name, other.profile, other.tags) == ("other", None, None)
     assert chat.model_copy(update={"tags": ["kept"]}).bind_tools([look]).bound.tags == ["kept"]  # type: ignore[attr-defined]
-
-
-class Place(BaseModel):
-    """Where to look."""
-
-    at: str
-
-
-def test_structured_output_is_voted_on(runner: Any) -> None:
-    replies = [Reply("", calls=(("Place", {"at": at}),)) for at in ("cat", "dog", "dog", "dog", "dog", "dog")]
-    chat = ChatReASC(model=saying(*replies), concurrency=1)
-    assert runner.invoke(chat.with_structured_output(Place), "q") == Place(at="dog")
-    both = runner.invoke(chat.with_structured_output(Place, include_raw=True), "q")
-    assert both["parsed"] == Place(at="dog") and account(both["raw"])["samples"] > 4
 
 
 def test_a_model_that_is_bound_already_keeps_what_is_bound(runner: Any) -> None:
@@ -223,24 +190,6 @@ def test_reasc_inside_reasc_is_refused(face: Any) -> None:
             face(model=model)
 
 
-def test_a_model_without_logprobs_counts_or_says_so(runner: Any) -> None:
-    ChatAnthropic = pytest.importorskip("langchain_anthropic").ChatAnthropic
-    model = ChatAnthropic(model_name="claude-x", api_key="none", timeout=None, stop=None)
-    with pytest.raises(ConfigurationError, match="which the model does not give"):
-        ChatReASC(model=model, calibration="mixture")
-    assert ChatReASC(model=model).model_name == "claude-x"
-
-
-def test_it_may_raise_or_abstain_where_it_cannot_decide(runner: Any) -> None:
-    model = saying("1", "2", "3", "4")
-    with pytest.raises(Undecided) as raised:
-        runner.invoke(ChatReASC(model=model, max_samples=4, on_undecided="raise", **VOTES), "q")
-    assert len(raised.value.result.responses) == 4
-    message = runner.invoke(ChatReASC(model=model, max_samples=4, on_undecided="abstain", **VOTES), "q")
-    assert (message.content, account(message)["abstained"], account(message)["answer"]) == ("", True, "1")
-    assert message.usage_metadata["input_tokens"] == 4 * PROMPT_TOKENS
-
-
 @pytest.mark.parametrize("choice", ["any", "look", {"type": "any"}, {"type": "function", "function": {"name": "look"}}])
 def test_it_does_not_abstain_where_a_call_is_demanded(runner: Any, choice: Any) -> None:
     """An agent that wants structured output by a tool would ask again and again."""
@@ -250,10 +199,3 @@ def test_it_does_not_abstain_where_a_call_is_demanded(runner: Any, choice: Any) 
     assert len(raised.value.result.responses) == 2
     assert account(runner.invoke(chat.bind_tools([look]), "q"))["abstained"]
     assert account(runner.invoke(chat.bind_tools([look], tool_choice="auto"), "q"))["abstained"]
-
-
-def test_it_asks_for_a_stated_confidence_and_keeps_it_out_of_the_text(runner: Any) -> None:
-    model = Scripted(script=lambda question, index: Reply("the answer is 1\nConfidence: 85%", logprob=None))
-    message = runner.invoke(ChatReASC(model=model, ask_confidence=True, calibration="mixture", **VOTES), "q")
-    assert (message.text, account(message)["answer"]) == ("the answer is 1", "1")
-    assert message.response_metadata["verbalized_confidence"] == 0.85

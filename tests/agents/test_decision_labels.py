@@ -84,12 +84,6 @@ def test_every_label_that_is_taken_is_named_as_it_stands(names: list[str], thoug
     assert labels.named(thought) in (None, *names)
 
 
-def test_a_thousand_labels() -> None:
-    names = [f"team {n}" for n in range(1000)]
-    labels = Labels(names)
-    assert [labels.named(f"<answer>Team {n}</answer>") for n in range(1000)] == names
-
-
 @pytest.mark.parametrize("names", [(), ("",), ("a", " "), ("a", "</answer>"), ("<answer>b", "a")])
 def test_a_label_that_nobody_can_name_is_refused(names: tuple[str, ...]) -> None:
     with pytest.raises(ConfigurationError, match="label"):

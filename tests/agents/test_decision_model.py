@@ -8,13 +8,12 @@ import pytest
 
 pytest.importorskip("langchain_core.decisions", reason="langchain-core has decisions from 1.8 on")
 
-from langchain_core import decisions as core
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.messages import HumanMessage
 from langchain_core.tracers import LangChainTracer
 from runnable.fakes import PROMPT_TOKENS, Reply, Scripted
 
-from langchain_reasc import ASC, ReASCDecisionModel, ReASCError
+from langchain_reasc import ReASCDecisionModel, ReASCError
 from langchain_reasc.method.evidence import posterior
 
 from .decisions import ANGER, TEAM, URGENT, ask, naming
@@ -30,14 +29,6 @@ def test_a_choice_has_a_probability_for_each_label_and_the_confidence_of_eq_5(ru
     assert response.model == "scripted" and response.reasc["q"]["reason"] == "agreement"
 
 
-def test_a_rule_or_a_confidence_decides_as_elsewhere(runner: Any) -> None:
-    for options in ({"confidence": 0.95}, {"rule": ASC()}):
-        response = ask(runner, naming("billing", "not sales", "Billing"), TEAM, concurrency=1, **options)
-        assert response.reasc["q"]["evidence"] == {"billing": 6.0, "not sales": 1.0}
-        assert response.choices["q"].confidence == posterior({"billing": 6.0, "not sales": 1.0}) >= 0.95
-        assert response.reasc["q"]["method"] == "asc"
-
-
 @pytest.mark.parametrize(("said", "noul"), [("yes", 5 / 6), ("no", 1 / 6), ("No.", 1 / 6)])
 def test_a_yes_or_no_question_has_the_probability_of_yes(runner: Any, said: str, noul: float) -> None:
     assert ask(runner, naming(said), URGENT).nouls["q"].noul == pytest.approx(noul)
@@ -51,14 +42,6 @@ def test_a_score_is_the_expected_level(runner: Any) -> None:
     assert answer.score == pytest.approx(14 / 9)
     assert answer.legend == {0: "calm", 1: "concerned", 2: {"very": "angry"}}
     assert answer.confidence == posterior({"2": 5, "1": 1})
-
-
-def test_an_undecided_choice_says_so_by_its_confidence(runner: Any) -> None:
-    response = ask(runner, naming("billing", "sales", "billing", "sales"), TEAM, max_samples=4)
-    answer = response.choices["q"]
-    assert response.reasc["q"]["reason"] == "budget"
-    assert answer.choice == "billing" and answer.confidence == 0.5
-    assert answer.probabilities == {"billing": 3 / 7, "sales": 3 / 7, "not sales": 1 / 7}
 
 
 def test_what_names_no_label_casts_no_vote(runner: Any) -> None:
@@ -120,14 +103,6 @@ def test_max_concurrency_and_arguments_reach_the_samples(runner: Any) -> None:
 
 def test_questions_may_be_dictionaries(runner: Any) -> None:
     assert ask(runner, naming("yes"), {"type": "noul", "instructions": "?"}).nouls["q"].noul == pytest.approx(5 / 6)
-
-
-def test_hundreds_of_labels(runner: Any) -> None:
-    labels = {f"shelf {n}": f"books on {n}" for n in range(300)}
-    response = ask(runner, naming("Shelf 17"), core.Choice(instructions="Where?", criteria=labels))
-    answer = response.choices["q"]
-    assert answer.choice == "shelf 17" and list(answer.probabilities) == list(labels)
-    assert answer.probabilities["shelf 17"] == 5 / 304
 
 
 def test_batches_and_streams_are_those_of_any_runnable(runner: Any) -> None:

@@ -12,16 +12,13 @@ from langchain_core import decisions as core
 from langchain_core.load import dumps
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from runnable.fakes import TOP_K, Reply, Scripted, calibration, saying
-from sampling.tracers import Runs
 
 from langchain_reasc import ReASCDecisionModel, calibrate
 from langchain_reasc.calibration import consensus
 from langchain_reasc.exceptions import (
     ConfigurationError,
     FingerprintMismatch,
-    LogprobsUnavailable,
     NoVote,
-    SampleTimeout,
     SamplingError,
 )
 
@@ -166,21 +163,6 @@ def test_answers_that_were_paid_for_are_told_when_a_later_question_fails(runner:
     assert "'first' had been answered: NoulAnswer" in "\n".join(error.value.__notes__)
 
 
-def test_time_that_runs_out_leaves_the_votes_there_are(runner: Any) -> None:
-    never = Reply("a b", endless=True)
-    response = ask(runner, naming("sales", never), TEAM, timeout=0.3, concurrency=2)
-    assert response.reasc["q"]["reason"] == "timeout" and response.choices["q"].probabilities["sales"] == 2 / 4
-    with pytest.raises(SampleTimeout):
-        ask(runner, naming(never), TEAM, timeout=0.1)
-
-
-def test_a_failing_decision_ends_its_runs(runner: Any) -> None:
-    runs = Runs()
-    with pytest.raises(NoVote):
-        ask(runner, naming("refunds"), TEAM, {"callbacks": [runs]}, max_samples=2)
-    assert sorted(runs.ended.values()) == ["end", "end", "error"] and runs.runs.keys() == runs.ended.keys()
-
-
 @pytest.mark.parametrize(
     ("questions", "said"),
     [
@@ -205,11 +187,3 @@ def test_a_request_that_cannot_be_answered_costs_nothing(runner: Any, questions:
 def test_a_request_without_state_says_what_it_lacks(runner: Any, request_: Any) -> None:
     with pytest.raises(ConfigurationError, match="holds a 'state'"):
         runner.invoke(ReASCDecisionModel(llm=naming("sales")), request_)
-
-
-def test_confidence_that_is_missing_is_an_error_or_counted(runner: Any) -> None:
-    silent = naming(Reply("<answer>sales</answer>", logprob=None))
-    with pytest.raises(LogprobsUnavailable):
-        ask(runner, silent, TEAM, calibration=calibration())
-    response = ask(runner, silent, TEAM, calibration=calibration(), on_missing_confidence="count")
-    assert response.choices["q"].choice == "sales" and response.reasc["q"]["without_confidence"] == 4

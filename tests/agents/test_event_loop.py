@@ -15,13 +15,12 @@ import asyncio, gc, sys, threading, time
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from agents.acting import ASKED, acting, get_weather
-from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
+from langchain_reasc import ReASCMiddleware, ReASCRunnable
 
 def of(face, **options):
     if face == "runnable":
         return ReASCRunnable(model=acting(), answer="message", **options)
-    inside = [ReASCMiddleware(**options)] if face == "middleware" else []
-    return create_agent(acting() if inside else ChatReASC(model=acting(), **options), [get_weather], middleware=inside)
+    return create_agent(acting(), [get_weather], middleware=[ReASCMiddleware(**options)])
 
 opened = []
 
@@ -62,7 +61,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("face", ["runnable", "chat model", "middleware"])
+@pytest.mark.parametrize("face", ["runnable", "middleware"])  # which makes a chat model for each call
 def test_the_loop_goes_on(face: str, tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     new = ConsensusCalibrator().state()

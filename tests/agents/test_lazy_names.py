@@ -1,33 +1,32 @@
 """Names that are imported when they are first asked for, and what is said where their package is too old."""
 
+import importlib
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
 import langchain_reasc
-
-ABSENT = """
-import sys
-sys.modules["langchain_core.decisions"] = None
-from importlib.metadata import version
-import langchain_reasc
-assert not [module for module in sys.modules if module.startswith("langchain_reasc.agents")]
-from langchain_reasc import ReASCDecisionModel
-try:
-    ReASCDecisionModel(llm=None)
-except ImportError as error:
-    assert isinstance(error, langchain_reasc.ReASCError) and error.name == "langchain_core.decisions"
-    assert version("langchain-core") in str(error)
-    print(error)
-"""
+from langchain_reasc import ReASCError
 
 
-def test_an_older_langchain_core_is_named_when_a_decision_model_is_made_and_not_before() -> None:
-    done = subprocess.run([sys.executable, "-c", ABSENT], capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
-    assert "ReASCDecisionModel needs langchain_core.decisions" in done.stdout
-    assert "pip install 'langchain-core>=1.8'" in done.stdout
+def test_an_older_langchain_core_is_named_when_a_decision_model_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("langchain_reasc.agents.decision_model")
+    monkeypatch.setitem(sys.modules, "langchain_core.decisions", None)
+    monkeypatch.delitem(sys.modules, module.__name__)
+    monkeypatch.setattr(module.__name__, module)  # to have it back afterwards
+    module = importlib.import_module(module.__name__)
+    with pytest.raises(ImportError, match=r"ReASCDecisionModel needs langchain_core\.decisions") as raised:
+        module.ReASCDecisionModel(llm=None)
+    assert isinstance(raised.value, ReASCError) and raised.value.name == "langchain_core.decisions"
+    assert version("langchain-core") in str(raised.value)
+    assert "pip install 'langchain-core>=1.8'" in str(raised.value)
+
+
+def test_agents_are_not_imported_with_the_rest() -> None:
+    code = "import sys, langchain_reasc; sys.exit(any('langchain_reasc.agents' in name for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], timeout=100).returncode == 0
 
 
 def test_lazy_names_are_listed_and_others_are_not_there() -> None:

@@ -189,12 +189,6 @@ def test_a_failure_in_the_middle_is_the_model_s_own(runner: Any) -> None:
     assert samples == 1 and tokens > 0
 
 
-def test_a_failure_before_the_first_token_costs_only_itself(runner: Any) -> None:
-    chunks = runner.stream(ChatReASC(model=saying(Reply("", error=ConnectionError("down")), "2")), "q")
-    assert [chunk.text for chunk in chunks] == ["the", " answer", " is", " 2", "", ""]
-    assert summed(chunks).response_metadata["reasc"]["failed"] == 1
-
-
 def test_a_time_limit_ends_it_in_the_middle(runner: Any) -> None:
     gate = threading.Event()
     chat = ChatReASC(model=saying(Reply("one two three", opens=gate, wait_at=1)), sample_timeout=0.2)

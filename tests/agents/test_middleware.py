@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
-from runnable.fakes import TOP_K, Reply, Scripted
+from runnable.fakes import TOP_K
 
 from agents.acting import (
     ASKED,
@@ -29,7 +29,7 @@ from agents.acting import (
 )
 from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
 from langchain_reasc.answers import ToolVotes
-from langchain_reasc.exceptions import CalibrationFileError, ConfigurationError, MissingExtraError
+from langchain_reasc.exceptions import ConfigurationError, MissingExtraError
 from langchain_reasc.runnable.options import Options, VoteOptions
 
 
@@ -40,11 +40,6 @@ def test_the_name_of_the_agent_and_model_settings_reach_the_model(agents: Agents
     assert len(model.log.kwargs) == sum(samples_of(state))
     assert all(kwargs["top_k"] == 5 for kwargs in model.log.kwargs)
     assert all([tool["function"]["name"] for tool in kwargs["tools"]] == ["get_weather"] for kwargs in model.log.kwargs)
-
-
-def test_an_agent_without_tools(agents: Agents) -> None:
-    state = agents.ask(agent_of(acting({"": [SUNNY]}), ReASCMiddleware(), tools=[]))
-    assert (samples_of(state), state["messages"][-1].text) == ([1], SUNNY)
 
 
 @pytest.mark.parametrize(
@@ -150,13 +145,6 @@ def test_what_decides_may_interrupt_the_agent(agents: Agents, when: Any, approve
     assert spent == sum(samples_of(state)) + 1  # the response on which it was interrupted was paid for, too
 
 
-def test_an_async_function_is_refused_in_a_synchronous_run() -> None:
-    model = two_cities()
-    with pytest.raises(ConfigurationError, match="when= is an async function, which only asynchronous calls can await"):
-        agent_of(model, ReASCMiddleware(when=ais_approved)).invoke({"messages": [HumanMessage(ASKED)]})
-    assert not model.log.calls
-
-
 def test_texts_vote_where_it_is_said_where_their_answer_is(agents: Agents) -> None:
     model = acting({"": ["the answer is 1", *["the answer is 2"] * 6]})
     state = agents.ask(agent_of(model, ReASCMiddleware(answer="number", read_only=["get_weather"], **ONE_BY_ONE)))
@@ -172,19 +160,6 @@ def test_votes_on_votes_are_refused(agents: Agents) -> None:
     with pytest.raises(ConfigurationError, match="two ReASCMiddleware around one model call"):
         agents.ask(agent_of(model, ReASCMiddleware(), Another()))
     assert not model.log.calls
-
-
-def test_what_online_has_learned_goes_on_from_call_to_call(agents: Agents) -> None:
-    def model(name: str) -> Scripted:
-        made = acting({"": [Reply(SUNNY, logprob=-0.5), Reply(SUNNY, logprob=-0.7)]})
-        return made.model_copy(update={"model_name": name})
-
-    middleware = ReASCMiddleware(calibration="mixture", measure=TOP_K, concurrency=1, answer="text")
-    ours, theirs = agent_of(model("ours"), middleware), agent_of(model("theirs"), middleware)
-    for agent in (ours, theirs, ours):
-        agents.ask(agent, "a")
-    assert middleware.learned is None
-    assert [len(one._scores) for one in middleware._calibrators] == [1, 2]  # the model called last is the last
 
 
 @pytest.mark.parametrize("inside", [ChatReASC, lambda model: ChatReASC(model=model).bind(stop=["x"]), ReASCRunnable])
@@ -211,11 +186,6 @@ def test_reasc_inside_reasc_is_refused(agents: Agents, inside: Any) -> None:
 def test_what_cannot_be_is_refused_when_the_middleware_is_made(options: Any, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         ReASCMiddleware(**options)
-
-
-def test_a_calibration_that_cannot_be_read_is_refused_when_the_middleware_is_made(tmp_path: Any) -> None:
-    with pytest.raises(CalibrationFileError):
-        ReASCMiddleware(calibration=tmp_path / "none.json")
 
 
 def test_it_takes_every_option_of_the_chat_model() -> None:

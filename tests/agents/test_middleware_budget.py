@@ -5,13 +5,11 @@ from typing import Any
 
 import pytest
 from langchain.agents.middleware import HumanInTheLoopMiddleware
-from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command
-from pydantic import BaseModel
 from runnable.fakes import Reply, Scripted, saying
 from runnable.judges import PARIS, city, judging
 
@@ -33,13 +31,6 @@ from agents.acting import (
 from langchain_reasc import ReASCMiddleware
 from langchain_reasc.answers import free_text
 from langchain_reasc.exceptions import Undecided
-
-
-class City(BaseModel):
-    """A city."""
-
-    name: str
-
 
 CALL_TOKENS = 9  # seven of the prompt, a word and a call
 
@@ -180,12 +171,6 @@ def test_what_a_judge_of_texts_costs_counts(agents: Any) -> None:
     assert spent(agent)["tokens"] == billed(model) + billed(judge)
 
 
-def test_undecided_for_want_of_budget_is_said_as_asked(agents: Any) -> None:
-    _, agent = two_steps(max_run_samples=9, on_undecided="raise")
-    with pytest.raises(Undecided, match="the budget is spent, and only 1 of 2 responses"):
-        agents.ask(agent, config=THREAD)
-
-
 BOOKED = "booked Rome"
 
 
@@ -226,25 +211,6 @@ def test_what_needs_no_vote_goes_on_when_the_budget_is_spent(agents: Any, on_und
     agent = booking_last(0, on_undecided=on_undecided, read_only=["book_trip"])
     said = [message.text for message in agents.ask(agent)["messages"]]
     assert BOOKED in said and said[-1] == SUNNY
-
-
-def test_structured_output_is_undecided_too_when_the_budget_is_spent(agents: Any) -> None:
-    def city(name: str) -> Reply:
-        return calls(("City", {"name": name}))
-
-    said = {ASKED: [weather("Rome"), *[weather("Paris")] * 6], "": [city("Oslo")]}
-    votes = ReASCMiddleware(max_run_samples=7, on_undecided="raise", **BY_ASC)
-    agent = agent_of(acting(said), votes, response_format=ToolStrategy(City))
-    with pytest.raises(Undecided, match="the budget is spent, and 1 of 1 response"):
-        agents.ask(agent)
-
-
-def test_abstaining_for_want_of_it_ends_the_run_with_an_empty_message(agents: Any) -> None:
-    _, agent = two_steps(max_run_samples=9, on_undecided="abstain")
-    state = agents.ask(agent, config=THREAD)
-    last = state["messages"][-1]
-    assert samples_of(state) == [7, 2]
-    assert (last.text, last.tool_calls, last.response_metadata["reasc"]["abstained"]) == ("", [], True)
 
 
 def test_what_parallel_branches_spend_adds_up() -> None:

@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 from runnable.conftest import cancelled
-from runnable.fakes import Reply, Scripted, calibration
+from runnable.fakes import calibration
 
 from agents.acting import (
     ASKED,
@@ -30,9 +30,9 @@ from agents.acting import (
     weather,
 )
 from agents.test_accounting import Tree
-from langchain_reasc import Calibration, Integration, ReASCMiddleware, register_integration
+from langchain_reasc import Calibration, ReASCMiddleware
 from langchain_reasc.calibration import fingerprint_of
-from langchain_reasc.exceptions import FingerprintMismatch, LogprobsUnavailable
+from langchain_reasc.exceptions import FingerprintMismatch
 
 BRIEF = "be brief"
 
@@ -42,32 +42,6 @@ def measured_on(*tools: Any, system: str = BRIEF, gate: float | None = None) -> 
     kwargs = {"tools": [convert_to_openai_tool(tool) for tool in tools], "tool_choice": None}
     found = fingerprint_of(acting(), kwargs=kwargs, messages=[SystemMessage(system)], answer="message")
     return calibration(gate=gate, fingerprint=found)
-
-
-class Mute(Scripted):
-    """A model of whose class it is known that it gives no logprobs."""
-
-
-def test_a_model_known_to_give_no_logprobs_is_refused_before_anything_is_paid(agents: Agents) -> None:
-    register_integration(f"{Mute.__module__}.Mute")(lambda model: Integration(no_logprobs="its maker says so"))
-    model = acting(kind=Mute)
-    agent = agent_of(model, ReASCMiddleware(calibration=calibration(), allow_fingerprint_mismatch=True))
-    with pytest.raises(LogprobsUnavailable, match=r"its maker says so.*on_missing_confidence='count'"):
-        agents.ask(agent)
-    assert model.log.calls == []
-
-
-@pytest.mark.parametrize("missing", ["error", "count"])
-def test_a_model_that_turns_out_to_give_none(agents: Agents, missing: Any) -> None:
-    model = acting({ASKED: [weather("Paris", logprob=None)], "": [Reply(SUNNY, logprob=None)]})
-    options: dict[str, Any] = {"allow_fingerprint_mismatch": True, "on_missing_confidence": missing, **ONE_BY_ONE}
-    agent = agent_of(model, ReASCMiddleware(calibration=calibration(), **options))
-    if missing == "count":
-        assert samples_of(agents.ask(agent)) == [4, 1]
-    else:
-        with pytest.raises(LogprobsUnavailable):
-            agents.ask(agent)
-        assert len(model.log.calls) == 1
 
 
 def test_a_calibration_holds_for_the_agents_tools_and_system_message(agents: Agents) -> None:

@@ -28,8 +28,6 @@ from agents.acting import (
     acting,
     agent_of,
     billed,
-    book_trip,
-    get_weather,
     samples_of,
     spent_on,
     two_cities,
@@ -79,13 +77,6 @@ def test_a_retry_that_gives_up_has_the_models_own_error(agents: Agents, reasc_fi
     state = agents.ask(agent_of(model, *ordered(reasc_first, retry)))
     assert state["messages"][-1].text.startswith("Model call failed after 3 attempts with ConnectionError: the line")
     assert len(model.log.calls) == 3 * 2
-
-
-def test_a_sample_that_fails_costs_only_itself(agents: Agents) -> None:
-    model = failing(1)
-    state = agents.ask(agent_of(model, ReASCMiddleware(**BY_ASC)))
-    assert state["messages"][1].response_metadata["reasc"]["failed"] == 1
-    assert state["messages"][1].tool_calls[0]["args"] == {"city": "Paris"}
 
 
 @pytest.mark.parametrize(("reasc_first", "voted"), [(False, [True, False]), (True, [False, False])])
@@ -156,20 +147,3 @@ def test_what_is_personal_is_redacted_before_the_vote_and_in_the_winner(agents: 
     assert {question for question, _ in model.log.calls} == {asked, "sunny in Paris"}
     assert state["messages"][-1].text == "ask [REDACTED_EMAIL]"
     assert samples_of(state) == [4, 1]
-
-
-def test_all_of_them_together(agents: Agents) -> None:
-    model, fallback = failing(2), acting()
-    others = [
-        PIIMiddleware("email"),
-        ModelCallLimitMiddleware(run_limit=5),
-        ModelFallbackMiddleware(fallback),
-        SummarizationMiddleware(acting({"": ["a summary"]}), trigger=("messages", 50)),
-        ReASCMiddleware(read_only=["get_weather"], max_run_samples=30, **BY_ASC),
-        ModelRetryMiddleware(max_retries=1, initial_delay=0),
-        HumanInTheLoopMiddleware({"book_trip": True}),
-    ]
-    agent = agent_of(model, *others, tools=[get_weather, book_trip], checkpointer=InMemorySaver())
-    state = agents.ask(agent, config=THREAD)
-    assert (samples_of(state), state["messages"][-1].text) == ([1, 1], SUNNY)
-    assert fallback.log.calls == []

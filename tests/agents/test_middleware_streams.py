@@ -58,27 +58,6 @@ def test_a_stream_of_messages_has_the_winners_alone(agents: Agents, concurrency:
     assert [chunk.response_metadata["reasc"]["launched"] > 1 for chunk in said if chunk.usage_metadata] == [True, False]
 
 
-def test_a_stream_of_updates_has_one_message_a_step(agents: Agents) -> None:
-    agent = agent_of(two_cities(), ReASCMiddleware(**BY_ASC))
-    updates = [update["model"] for update in agents.stream(agent, stream_mode="updates") if "model" in update]
-    assert [len(update["messages"]) for update in updates] == [1, 1]
-    assert all(update.keys() == {"messages"} for update in updates)  # nothing is counted where there is no budget
-
-
-def test_the_events_of_version_2_have_one_model_call_a_step() -> None:
-    async def events() -> list[Any]:
-        agent = agent_of(two_cities(), ReASCMiddleware(**BY_ASC))
-        return [event async for event in agent.astream_events(INPUT, version="v2")]
-
-    named = [event for event in asyncio.run(events()) if event["event"].startswith("on_chat_model")]
-    assert [event["event"] for event in named if not event["event"].endswith("stream")] == [
-        "on_chat_model_start",
-        "on_chat_model_end",
-    ] * 2
-    ends = [event["data"]["output"] for event in named if event["event"] == "on_chat_model_end"]
-    assert ends[0].tool_calls[0]["args"] == {"city": "Paris"}
-
-
 def test_the_events_of_version_3_have_the_winners_and_lose_no_logprobs(agents: Agents) -> None:
     model = two_cities(Telling)
     agent = agent_of(model, ReASCMiddleware(**BY_ASC))

@@ -9,7 +9,7 @@ from runnable.fakes import Reply, Scripted, saying
 from agents.acting import ASKED, SUNNY, Agents, acting, agent_of, weather
 from langchain_reasc import ChatReASC, ReASCMiddleware
 from langchain_reasc.calibration import ConsensusCalibrator
-from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
+from langchain_reasc.exceptions import FingerprintMismatch
 
 pytestmark = pytest.mark.usefixtures("fits")
 
@@ -66,10 +66,3 @@ def test_models_of_an_agent_learn_apart_and_a_file_is_of_one_model(agents: Agent
     memory(kept._calibrators[0]).save()
     with pytest.raises(FingerprintMismatch, match="running 'theirs'"):
         agents.ask(agent_of(named("theirs"), kept))
-
-
-@pytest.mark.parametrize("face", [ChatReASC, ReASCMiddleware])
-def test_a_file_without_anything_to_keep_is_refused(face: Any) -> None:
-    inside = {} if face is ReASCMiddleware else {"model": saying("1")}
-    with pytest.raises(ConfigurationError, match="goes with calibration='online'"):
-        face(**inside, online_state="state.json")

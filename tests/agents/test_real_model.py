@@ -11,7 +11,6 @@ from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.tools import tool
 
 from langchain_reasc import ChatReASC, ReASCMiddleware
-from langchain_reasc.exceptions import Undecided
 
 from .test_accounting import Tree
 
@@ -78,10 +77,3 @@ def test_a_text_is_streamed_token_by_token(runner: Any) -> None:
     assert [bool(chunk.usage_metadata) for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
     assert whole.response_metadata["reasc"]["tokens"]["output"] == whole.usage_metadata["output_tokens"] == 20
     assert [*usage.usage_metadata.values()] == [whole.usage_metadata]
-
-
-def test_what_is_undecided_may_be_raised(runner: Any, model: Any) -> None:
-    chat = ChatReASC(model=model, max_samples=2, on_undecided="raise").bind_tools([switch], tool_choice="any")
-    with pytest.raises(Undecided) as raised:
-        runner.invoke(chat, "Light, please.")
-    assert [response.status for response in raised.value.result.responses] == ["complete"] * 2

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, SecretStr
 from runnable.chat_server import ChatServer, chat_server
 from runnable.fakes import Reply, Scripted
 
-from agents.acting import ASKED, BY_ASC, acting, agent_of, billed, calls, get_weather, samples_of, spent_on, weather
+from agents.acting import ASKED, BY_ASC, acting, agent_of, billed, calls, get_weather, samples_of, spent_on
 from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
 from langchain_reasc.answers import json_object
 
@@ -111,14 +111,6 @@ def test_as_text_in_the_providers_own_way(agents: Any, strategy: Any, tools: Any
     assert state["structured_response"] == Forecast(city="Paris", degrees=20)
     assert samples_of(state) == [7]
     assert all(kwargs["response_format"]["type"] == "json_schema" for kwargs in model.log.kwargs)
-
-
-def test_the_steps_before_it_too(agents: Any) -> None:
-    model = acting({ASKED: [weather("Rome"), *[weather("Paris")] * 6], "sunny in Paris": [called("Paris")]})
-    state = agents.ask(agent_of(model, ReASCMiddleware(**BY_ASC), response_format=ToolStrategy(Forecast)))
-    assert state["structured_response"].city == "Paris"
-    assert samples_of(state) == [7, 4]
-    assert spent_on(state) == billed(model)
 
 
 def test_a_schema_that_no_sample_satisfies_goes_back_to_the_model(agents: Any) -> None:

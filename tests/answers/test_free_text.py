@@ -1,6 +1,5 @@
 """Answers in free text: how they are sorted into classes, what tells that two are the same, and a judge."""
 
-import itertools
 import pickle
 import re
 from typing import Any
@@ -51,15 +50,6 @@ def test_a_class_is_named_by_its_first_member_and_no_pair_is_compared_twice() ->
     classes = Classes(noted)
     assert [classes.of(answer) for answer in ("1", "2", "3", "2", "1", "4")] == ["1", "1", "3", "1", "1", "3"]
     assert noted.pairs == [("1", "2"), ("1", "3"), ("1", "4"), ("3", "4")]
-
-
-@pytest.mark.parametrize("count", [1, 2, 16])
-def test_answers_that_all_differ_are_each_compared_once(count: int) -> None:
-    pairs = []
-    classes = Classes(lambda *pair: bool(pairs.append(pair)))
-    for answer in map(str, range(count)):
-        assert classes.of(answer) == answer
-    assert len(pairs) == len(set(pairs)) == count * (count - 1) // 2
 
 
 def test_an_error_leaves_no_half_sorted_answer_behind() -> None:
@@ -226,13 +216,6 @@ def test_it_can_be_pickled() -> None:
         again = pickle.loads(pickle.dumps(extract))
         assert again.name == extract.name
         assert same_of(again)("1", "1") is True
-
-
-def test_every_order_of_three_gives_the_classes_of_that_order() -> None:
-    for order in itertools.permutations("123"):
-        classes = Classes(near)
-        labels = [classes.of(answer) for answer in order]
-        assert labels == [next(first for first in labels if near(first, answer)) for answer in order]
 
 
 # A model as the judge

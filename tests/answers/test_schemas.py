@@ -3,7 +3,7 @@
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.tools import InjectedToolArg, StructuredTool, tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -231,6 +231,7 @@ some_schemas = st.recursive(
 )
 
 
+@settings(max_examples=60)
 @given(st.dictionaries(words, some_schemas, max_size=4), json_values)
 def test_no_schema_is_an_error(schema: Any, value: Any) -> None:
     vote(call("f", x=value), schemas={"f": schema})
