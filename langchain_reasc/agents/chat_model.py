@@ -37,9 +37,10 @@ from langchain_reasc.answers import AnswerSpec
 from langchain_reasc.exceptions import SamplingError, Undecided
 from langchain_reasc.models.contract import USAGE_ESTIMATED
 from langchain_reasc.models.wrappers import leaves
-from langchain_reasc.runnable.loop import asolve, astream, solve, stream
+from langchain_reasc.runnable.loop import answer, answering
 from langchain_reasc.runnable.question import DeservesVote, Question, SpendingListener
 from langchain_reasc.runnable.result import ReASCResult
+from langchain_reasc.threads import blocking, blocking_items
 
 __all__ = ["ChatReASC"]
 
@@ -158,14 +159,14 @@ class ChatReASC(ChatModelAround):
     ) -> ChatResult:
         question = self._question(messages, stop, run_manager, kwargs)
         with _inner_error():
-            return ChatResult(generations=[ChatGeneration(message=_own_message(solve(question), question))])
+            return ChatResult(generations=[ChatGeneration(message=_own_message(blocking(answer(question)), question))])
 
     async def _agenerate(
         self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
-        question = self._question(messages, stop, run_manager, kwargs)
+        question = self._question(messages, stop, run_manager, kwargs, is_async=True)
         with _inner_error():
-            return ChatResult(generations=[ChatGeneration(message=_own_message(await asolve(question), question))])
+            return ChatResult(generations=[ChatGeneration(message=_own_message(await answer(question), question))])
 
     def _stream(
         self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
@@ -173,7 +174,7 @@ class ChatReASC(ChatModelAround):
         def chunks() -> Generator[ChatGenerationChunk]:
             question = self._question(messages, stop, run_manager, kwargs)
             relayed = RelayedChunks(logprobs=question.model.keep_logprobs)
-            with _inner_error(), closing(stream(question)) as parts:
+            with _inner_error(), closing(blocking_items(answering(question, live=question.live))) as parts:
                 for part in parts:
                     yield from _chunks(part, relayed, question)
 
@@ -183,10 +184,10 @@ class ChatReASC(ChatModelAround):
         self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         async def chunks() -> AsyncGenerator[ChatGenerationChunk]:
-            question = self._question(messages, stop, run_manager, kwargs)
+            question = self._question(messages, stop, run_manager, kwargs, is_async=True)
             relayed = RelayedChunks(logprobs=question.model.keep_logprobs)
             with _inner_error():
-                async with aclosing(astream(question)) as parts:
+                async with aclosing(answering(question, live=question.live)) as parts:
                     async for part in parts:
                         for chunk in _chunks(part, relayed, question):
                             yield chunk
@@ -194,14 +195,20 @@ class ChatReASC(ChatModelAround):
         return closed_with_call(chunks())
 
     def _question(
-        self, messages: Messages, stop: list[str] | None, run_manager: RunManager, kwargs: dict[str, Any]
+        self,
+        messages: Messages,
+        stop: list[str] | None,
+        run_manager: RunManager,
+        kwargs: dict[str, Any],
+        *,
+        is_async: bool = False,
     ) -> Question:
         config = take_config(run_manager)
         arguments = {**self._arguments, **{name: value for name, value in kwargs.items() if name != "stream"}}
         if stop is not None:
             arguments["stop"] = stop
         deserves_vote = self._deserves_vote(arguments)
-        own: dict[str, Any] = {"on_spent": self.on_spent, "sample_budget": self.sample_budget}
+        own: dict[str, Any] = {"on_spent": self.on_spent, "sample_budget": self.sample_budget, "is_async": is_async}
         question = Question(self._setup, messages, config, arguments, deserves_vote=deserves_vote, **own)
         model = question.model.live
         if deserves_vote is _calls_tools and model is not None and model.streams:

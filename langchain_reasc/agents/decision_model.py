@@ -24,9 +24,10 @@ from langchain_reasc.exceptions import ConfigurationError, MissingExtraError, No
 from langchain_reasc.method.evidence import posterior
 from langchain_reasc.models.prepared import ModelOrName, model_of
 from langchain_reasc.runnable.loop import answer
-from langchain_reasc.runnable.options import DecisionOptions, Options
+from langchain_reasc.runnable.options import DecisionOptions
 from langchain_reasc.runnable.question import Question as VotedQuestion
 from langchain_reasc.runnable.result import ReASCResult
+from langchain_reasc.runnable.setup import PreparedOptions
 from langchain_reasc.threads import blocking
 
 if TYPE_CHECKING or find_spec("langchain_core.decisions"):
@@ -114,7 +115,7 @@ class ReASCDecisionModel(DecisionOptions, BaseDecisionModel):
     def _prepare(self) -> Self:
         options = {option: getattr(self, option) for option in DecisionOptions.model_fields}
         llm = model_of(self.llm)
-        self._setup = Options(model=llm, answer=self.answer, **options)._setup
+        self._setup = PreparedOptions(model=llm, answer=self.answer, **options)._setup
         name = self.model or self._setup.model.fingerprint().model or llm.get_name()
         self.__dict__.update(model=name, calibrator=self._setup.calibrator)
         return self
@@ -187,8 +188,7 @@ class ReASCDecisionModel(DecisionOptions, BaseDecisionModel):
         for question in _questions_of(request):
             with _noting(question, answers):
                 setup = replace(self._setup, extract=question.labels.extractor)
-                vote = VotedQuestion(setup, question.messages, question.config(config), kwargs)
-                vote.is_async = is_async
+                vote = VotedQuestion(setup, question.messages, question.config(config), kwargs, is_async=is_async)
                 result = await answer(vote)
                 answers[question.id] = question.answer(result)
             accounts[question.id] = result.message.response_metadata["reasc"]

@@ -17,11 +17,12 @@ from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.wrappers import is_configurable, leaves
 from langchain_reasc.runnable.options import Options
+from langchain_reasc.runnable.setup import PreparedOptions
 
 AnyRunnable = Runnable[Any, Any]
 
 
-class ChatModelAround(Options, BaseChatModel):
+class ChatModelAround(PreparedOptions, BaseChatModel):
     """A chat model with the name, the capabilities, the handlers and the token counts of the one inside."""
 
     model_config = ConfigDict(extra="forbid")

@@ -37,8 +37,8 @@ from langchain_reasc.models.prepared import ModelOrName, to_messages
 from langchain_reasc.runnable.batch import Progress, show_progress
 from langchain_reasc.runnable.concurrency import Concurrency
 from langchain_reasc.runnable.loop import answer
-from langchain_reasc.runnable.options import Options
 from langchain_reasc.runnable.question import Question
+from langchain_reasc.runnable.setup import PreparedOptions
 from langchain_reasc.sampling import Cutoff
 from langchain_reasc.untrusted import read_text
 
@@ -94,7 +94,7 @@ class Unlabelled:
             raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
         if options["max_samples"] < 2:
             raise ConfigurationError(f"max_samples must be 2 or more, got {options['max_samples']}: one agrees alone")
-        self._setup = Options(
+        self._setup = PreparedOptions(
             model=model,
             calibration="online",  # which asks for logprobs, and while it learns counts votes
             measure=None if measure == "auto" else measure,
@@ -138,9 +138,13 @@ class Unlabelled:
         finished: list[Finished] = []
         try:
             question = Question(
-                self._setup, self._prompts[at], self._config, cutoff=cutoff, on_finished=finished.append
+                self._setup,
+                self._prompts[at],
+                self._config,
+                is_async=io.is_async,
+                cutoff=cutoff,
+                on_finished=finished.append,
             )
-            question.is_async = io.is_async
             result = await answer(question)
         except Exception as error:
             logger.warning("a question is left out of the calibration: %r", error)

@@ -126,7 +126,7 @@ def _question(given: str) -> str:
 
 def _show(result: "ReASCResult") -> None:
     """Print the answer, how sure it is, what was spent, the votes, and notices."""
-    from langchain_reasc.runnable.summary import cost, shortened, votes
+    from langchain_reasc.runnable.result import cost, shortened, votes
 
     if result.answer is not None:
         stdout().print(result.answer, markup=False, soft_wrap=True)
@@ -199,7 +199,7 @@ def _show_sample(response: "SampledResponse", decision: "Decision") -> None:
 
 
 def _as_data(result: "ReASCResult") -> dict[str, Any]:
-    from langchain_reasc.runnable.summary import votes
+    from langchain_reasc.runnable.result import votes
 
     account = result.message.response_metadata["reasc"]
     return {

@@ -21,12 +21,14 @@ from langchain_reasc.models.contract import (
     FAILED_ATTEMPTS,
     GENERATED_TEXT,
     LOGPROBS_REFUSED,
+    RECEIVED_TOKENS,
     TOKEN_SIGNALS,
     TOKEN_SIGNALS_INFO,
 )
 from langchain_reasc.runnable.result import Usage
+from langchain_reasc.sampling import Sample
 
-__all__ = ["ReASCAnswerParser", "abridged", "accounted", "kept_metadata", "whole_answer"]
+__all__ = ["ReASCAnswerParser", "abridged", "accounted", "failure_notices", "kept_metadata", "whole_answer"]
 
 _LARGEST: Final = 4096 - 256
 """Bytes of an account as JSON, without what is said of an abstention."""
@@ -101,6 +103,18 @@ def accounted(
         account["whole_answer"] = abridged(found[0]) if found[0] and kind_of(decision.answer) else decision.answer
     metadata = {**kept_metadata(winner, logprobs=keep_logprobs), "reasc": account}
     return winner.model_copy(update={"response_metadata": metadata, "usage_metadata": usage.bill})
+
+
+def failure_notices(samples: Sequence[Sample]) -> list[str]:
+    """Return notices of samples that failed, and of requests that a backend had to make again (``failed_attempts``)."""
+    failed = sum(sample.status == "failed" for sample in samples)
+    notices = [f"{failed} of {len(samples)} samples failed"] if failed else []
+    metadata = [sample.message.response_metadata for sample in samples if sample.message]
+    attempts = [attempt for one in metadata for attempt in one.get(FAILED_ATTEMPTS, ())]
+    if attempts:
+        lost = sum(attempt.get(RECEIVED_TOKENS, 0) for attempt in attempts)
+        notices.append(f"{len(attempts)} requests failed and were made again; {lost} tokens that had come were lost")
+    return notices
 
 
 def kept_metadata(message: AIMessage, *, logprobs: bool) -> dict[str, Any]:

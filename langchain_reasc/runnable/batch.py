@@ -221,8 +221,9 @@ class Batch:
     def _question(self, one: _Input, config: RunnableConfig) -> Question:
         if one.question is None:
             value = self._values[one.index]
-            one.question = Question(self._setup, value, config, self._kwargs, cutoff=self._cutoff)
-            one.question.is_async = self._is_async
+            one.question = Question(
+                self._setup, value, config, self._kwargs, is_async=self._is_async, cutoff=self._cutoff
+            )
         return one.question
 
 

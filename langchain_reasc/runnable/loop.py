@@ -8,7 +8,7 @@ It is written once, as coroutines, which a synchronous call runs in its own thre
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Any, TypeVar
@@ -19,55 +19,33 @@ from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.runnable.question import DeservesVote, Question
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.sampling import Sample, Wave, samples, take_slots
-from langchain_reasc.threads import aimport_deferred, blocking, blocking_items
+from langchain_reasc.threads import aimport_deferred
 
-__all__ = ["answer", "asolve", "astream", "begin", "draw", "finish", "solve", "stream"]
+__all__ = ["answer", "answering", "begin", "draw", "finish"]
 
 T = TypeVar("T")
 
 
-def solve(question: Question) -> ReASCResult:
-    """Sample until the decision falls.
+async def answer(question: Question) -> ReASCResult:
+    """Sample until the decision falls; go on from where a question has begun.
 
     Raises:
         ReASCError: as :meth:`~langchain_reasc.ReASCRunnable.invoke`.
     """
-    return blocking(answer(question))
-
-
-async def asolve(question: Question) -> ReASCResult:
-    """Sample until the decision falls, in an event loop."""
-    question.is_async = True
-    return await answer(question)
-
-
-def stream(question: Question) -> Generator[AIMessageChunk | ReASCResult]:
-    """Yield the chunks of a ``live`` question's first response as they come; last the result.
-
-    Raises:
-        Exception: what the response failed with, once a chunk of it was passed on.
-        ReASCError: as :func:`solve`.
-    """
-    return blocking_items(_answering(question, live=question.live))
-
-
-def astream(question: Question) -> AsyncGenerator[AIMessageChunk | ReASCResult]:
-    """Yield the chunks and the result in an event loop."""
-    question.is_async = True
-    return _answering(question, live=question.live)
-
-
-async def answer(question: Question) -> ReASCResult:
-    """Sample until the decision falls; go on from where a question has begun."""
-    async with aclosing(_answering(question)) as items:
+    async with aclosing(answering(question)) as items:
         async for item in items:
             if isinstance(item, ReASCResult):
                 return item
     raise AssertionError("the loop ended without a result")
 
 
-async def _answering(question: Question, *, live: bool = False) -> AsyncGenerator[AIMessageChunk | ReASCResult]:
-    """Draw and decide until the decision falls; yield the chunks of a live first response, and the result."""
+async def answering(question: Question, *, live: bool = False) -> AsyncGenerator[AIMessageChunk | ReASCResult]:
+    """Sample until the decision falls; yield the chunks of a ``live`` first response as they come, and the result.
+
+    Raises:
+        Exception: what the response failed with, once a chunk of it was passed on.
+        ReASCError: as :meth:`~langchain_reasc.ReASCRunnable.invoke`.
+    """
     if question.deserves_vote and not question.is_async:
         _refuse_async(question.deserves_vote)
     if not question.begun:
@@ -79,15 +57,19 @@ async def _answering(question: Question, *, live: bool = False) -> AsyncGenerato
                     yield chunk
         yield await finish(question)
     finally:
-        question.report_spending()
+        if question.on_spent:
+            question.on_spent(question.tokens, question.launched)
 
 
 async def begin(question: Question, *learned: Any) -> None:
     """Settle by what a question is decided: the calibration ``learned`` for it and its notices, or the one in use."""
-    online, blocks = question.setup.online, question.setup.extract.blocks
-    if online:
-        await _call(question, online.restore, may_take_long=True)
-    await _call(question, partial(question.begin, *(learned or (question.setup.learned,))), may_take_long=blocks)
+    if online := question.setup.online:
+        await _in_thread(question, online.restore) if question.is_async else online.restore()
+    learned = learned or (question.setup.learned,)
+    if question.reads_in_thread:  # it reads a first response that was drawn before
+        await _in_thread(question, partial(question.begin, *learned))
+    else:
+        question.begin(*learned)
 
 
 async def draw(question: Question, count: int, *, live: bool = False) -> AsyncGenerator[AIMessageChunk]:
@@ -114,7 +96,13 @@ async def draw(question: Question, count: int, *, live: bool = False) -> AsyncGe
                         continue
                     if question.deserves_vote and not question.has_response and item.status == "complete":
                         await _judge(question, question.deserves_vote, item)
-                    if await _decide(question, item):
+                    if question.is_async:
+                        await aimport_deferred()
+                    if question.reads_in_thread:
+                        await _in_thread(question, partial(question.add, item))
+                    else:
+                        question.add(item)
+                    if question.decision:
                         wave.cutoff.stop()
                     if passed_on and item.status != "complete":  # no other response can go on from its beginning
                         raise item.error or SamplingError("the response was given up before it had ended")
@@ -125,8 +113,10 @@ async def draw(question: Question, count: int, *, live: bool = False) -> AsyncGe
 
 
 async def finish(question: Question) -> ReASCResult:
-    """Return the result; to learn from it may mean to fit a mixture."""
-    return await _call(question, question.result, may_take_long=question.setup.mixture is not None)
+    """Return the result."""
+    if question.is_async and question.setup.mixture:  # which may be fitted anew
+        return await _in_thread(question, question.result)
+    return question.result()
 
 
 async def _judge(question: Question, deserves_vote: DeservesVote, first: Sample) -> None:
@@ -141,17 +131,8 @@ async def _judge(question: Question, deserves_vote: DeservesVote, first: Sample)
         question.vote_anyway(error)
 
 
-async def _decide(question: Question, sample: Sample) -> bool:
-    """Take a sample that has ended; return whether the decision has fallen."""
-    if question.is_async:
-        await aimport_deferred()
-    return await _call(question, partial(question.add, sample), may_take_long=question.setup.extract.blocks)
-
-
-async def _call(question: Question, function: Callable[[], T], *, may_take_long: bool) -> T:
-    """Call a function; in an event loop, one that may take long in a thread."""
-    if not (may_take_long and question.is_async):
-        return function()
+async def _in_thread(question: Question, function: Callable[[], T]) -> T:
+    """Call a function that would hold up the event loop."""
     try:
         return await asyncio.to_thread(function)
     except asyncio.CancelledError:

@@ -2,65 +2,36 @@
 
 import ast
 import inspect
-import sys
 import textwrap
 from abc import ABCMeta
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypedDict
 
-from langchain_core.language_models import LanguageModelInput
-from langchain_core.runnables import Runnable
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SkipValidation, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SkipValidation
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
 from langchain_reasc.calibration import Calibration, ConsensusCalibrator, FixedPrompt, MixtureCalibrator, Safeguard
 from langchain_reasc.complaints import Checked
-from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
-from langchain_reasc.models.prepared import ModelOrName, model_of
-from langchain_reasc.models.wrappers import leaves
-from langchain_reasc.runnable.setup import Setup
+from langchain_reasc.models.prepared import ModelOrName
 
 __all__ = ["DecisionOptions", "Options", "ShownByHelp", "VoteOptions"]
 
 _NOT_OURS: Final = {"langchain", "langchain_core", "pydantic", "typing", "abc", "builtins"}
 
 
-def _texts_below_fields(cls: type) -> dict[str, str]:
-    """The text below each field of a class; pydantic's ``use_attribute_docstrings`` takes a third of a second."""
-    with suppress(OSError, TypeError, SyntaxError):  # a class without a file
-        for node in _parsed(inspect.getsourcefile(cls) or "").body:
-            if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
-                return {
-                    field.target.id: inspect.cleandoc(str(text.value.value))
-                    for field, text in pairwise(node.body)
-                    if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-                    if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
-                }
-    return {}
-
-
-@cache
-def _parsed(path: str) -> ast.Module:
-    return ast.parse(Path(path).read_text(encoding="utf-8"))
-
-
 class ShownByHelp(ABCMeta):
-    """Leaves out of ``help()`` what LangChain and pydantic define: some 1,700 lines."""
+    """Leaves out of ``dir()`` of a class, and so out of ``help()``, some 1,700 lines of LangChain's and pydantic's."""
 
     def __dir__(cls) -> list[str]:
-        names = list(super().__dir__())
-        if sys._getframe(1).f_code.co_name != inspect.classify_class_attrs.__name__:
-            return names  # somebody else asks, such as a mock or an editor
         ours = [vars(kind) for kind in cls.__mro__ if kind.__module__.split(".")[0] not in _NOT_OURS]
-        own = {name for defined in ours for name in defined if not name.startswith(("_", "model_config", "model_post"))}
-        own |= {"__init__"} if any(getattr(defined.get("__init__"), "__doc__", None) for defined in ours) else set()
-        return [name for name in names if name in own]
+        names = {name for defined in ours for name in defined if not name.startswith("_")}
+        documented = any(getattr(defined.get("__init__"), "__doc__", None) for defined in ours)
+        return sorted(names - {"model_config", "model_post_init"} | ({"__init__"} if documented else set()))
 
 
 if TYPE_CHECKING:  # type checkers take the fields for arguments by pydantic's own metaclass alone
@@ -69,6 +40,25 @@ else:
 
     class _ShownOptions(ShownByHelp, type(BaseModel)):
         pass
+
+
+@cache
+def _texts_below_fields(cls: type) -> dict[str, str]:
+    """Return the text below each field; pydantic's ``use_attribute_docstrings`` takes a third of a second."""
+    try:
+        [body] = [
+            node.body
+            for node in ast.parse(Path(inspect.getsourcefile(cls) or "").read_text(encoding="utf-8")).body
+            if isinstance(node, ast.ClassDef) and node.name == cls.__name__
+        ]
+    except (OSError, TypeError, ValueError, SyntaxError):  # a class without a file, or inside a function
+        return {}
+    return {
+        field.target.id: inspect.cleandoc(str(text.value.value))
+        for field, text in pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }
 
 
 class DecisionOptions(Checked, metaclass=_ShownOptions):
@@ -131,7 +121,7 @@ class DecisionOptions(Checked, metaclass=_ShownOptions):
 
     _learns_of: ClassVar[frozenset[str]] = frozenset({"model", "calibration", "measure", "online_state"})
     """The options that what was learned depends on."""
-    _setup: Setup = PrivateAttr()
+    _setup: Any = PrivateAttr()
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -161,7 +151,7 @@ class DecisionOptions(Checked, metaclass=_ShownOptions):
     @property
     def learned(self) -> Calibration | None:
         """The calibration in use; one that was learned can be saved, and given to the next process."""
-        return self._setup.learned
+        return self._setup.learned  # type: ignore[no-any-return]
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with other options, checked like a new one. It shares the model and what has been learned."""
@@ -230,53 +220,10 @@ class Options(DecisionOptions):
     the winning message's text; its number is in ``response_metadata["verbalized_confidence"]``, None where none was
     stated. A calibration holds either for models that are asked or for models that are not."""
 
-    _quiet: ClassVar[bool] = False
-    """Whether the samples are parts of one model call, the only one that callbacks see."""
-    _made: Runnable[LanguageModelInput, Any] | None = PrivateAttr(default=None)
-    """The model that was made of a name."""
-
     if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
 
         def __init__(self, model: Any = None, **fields: Any) -> None:
             super().__init__(**({} if model is None else {"model": model}), **fields)
-
-    @property
-    def sampled(self) -> Runnable[LanguageModelInput, Any]:
-        """The model itself, also where its name was given."""
-        if not isinstance(self.model, str):
-            return self.model
-        self._made = self._made or model_of(self.model)
-        return self._made
-
-    @model_validator(mode="after")
-    def _prepare(self) -> Self:
-        model = self.sampled
-        if any(isinstance(leaf.model, Options) for leaf in leaves(model, {})) or isinstance(model, Options):
-            raise ConfigurationError(
-                f"the model is ReASC already ({model.get_name()}): votes on votes would take up to "
-                f"{self.max_samples} times its samples; give the model inside it"
-            )
-        self._setup = Setup.of(BaseModel.__copy__(self), model, quiet=self._quiet)
-        # Not by assignment, which prepares anew; the constructor that LangChain calls again takes it from here.
-        self.__dict__["calibrator"] = self._setup.calibrator
-        return self
-
-    def _recreated(self, fields: dict[str, Any]) -> Self:
-        if self._made is None or fields["model"] != self.model:
-            return super()._recreated(fields)
-        copy = super()._recreated(fields | {"model": self._made})  # one model made of a name is enough
-        copy.__dict__["model"], copy._made = self.model, self._made
-        return copy
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in Options.model_fields:
-            changed = self.model_copy(update={name: value})
-            self.__dict__.clear()  # of what was cached, too
-            self.__dict__.update(changed.__dict__)
-            self.__pydantic_fields_set__.update(changed.model_fields_set)
-            self._setup, self._made = changed._setup, changed._made
-        else:
-            super().__setattr__(name, value)
 
 
 class VoteOptions(TypedDict, total=False):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
@@ -16,25 +17,18 @@ from langchain_reasc.exceptions import (
     ReASCError,
     SamplingError,
     Undecided,
+    explains_itself,
     is_control_flow,
+    root_of,
 )
 from langchain_reasc.method.decision import support
 from langchain_reasc.method.stopping import Cap, Decision, Response, decide
 from langchain_reasc.models.prepared import to_messages
 from langchain_reasc.models.usage import output_tokens
-from langchain_reasc.runnable.account import accounted
+from langchain_reasc.runnable.account import accounted, failure_notices
 from langchain_reasc.runnable.audit import Audit
-from langchain_reasc.runnable.result import (
-    Likelihood,
-    ReASCResult,
-    SampledResponse,
-    Usage,
-    error_without_response,
-    failure_notices,
-    winner_of,
-)
+from langchain_reasc.runnable.result import Likelihood, ReASCResult, SampledResponse, Usage, shortened
 from langchain_reasc.runnable.setup import Setup, probability_curves
-from langchain_reasc.runnable.summary import shortened
 from langchain_reasc.runnable.total_budget import Sampled
 from langchain_reasc.runnable.votes import Meanings, Votes
 from langchain_reasc.sampling import Cutoff, QuestionClock, Sample
@@ -58,6 +52,7 @@ class Question:
         value: the input.
         config: the config of the run above the samples' own; its ``max_concurrency`` bounds those in flight.
         kwargs: passed to every call of the model.
+        is_async: whether it is answered in an event loop.
         cutoff: tells when the whole call is given up.
         on_response: called with each response and the decision after it, in launch order.
         deserves_vote: asked of the first response, which is then launched alone; None puts every one to the vote.
@@ -66,9 +61,11 @@ class Question:
         sample_budget: samples that may be launched, where that is fewer than ``max_samples``.
 
     Attributes:
+        model: what is sampled, with the arguments of the call.
+        messages: the prompt.
         clock: how long it has taken.
         live: whether the first response is passed on as it comes, since it will hardly be put to the vote.
-        is_async: whether it is answered in an event loop.
+        reads_in_thread: whether reading a response may take too long for the event loop.
         begun: whether the rule is settled.
         decision: None until it has fallen.
         taken_alone: whether the first response is taken as it is, without a vote.
@@ -86,6 +83,7 @@ class Question:
         config: RunnableConfig,
         kwargs: Mapping[str, Any] | None = None,
         *,
+        is_async: bool = False,
         cutoff: Cutoff | None = None,
         on_response: ResponseListener | None = None,
         deserves_vote: DeservesVote | None = None,
@@ -94,13 +92,15 @@ class Question:
         sample_budget: int | None = None,
     ) -> None:
         options = setup.options
+        self.setup, self.config, self.is_async = setup, config, is_async
         self.clock = QuestionClock(question=options.timeout, sample=options.sample_timeout)
         self.model = setup.model.resolved(config).bind(kwargs or {})
         setup.require_confidence(self.model)
-        self.setup, self.config, self.cutoff, self.live = setup, config, cutoff or Cutoff(), False
         self.messages = to_messages(value)
-        self.deserves_vote = deserves_vote
-        self._on_response, self._on_spent, self._on_finished = on_response, on_spent, on_finished
+        self.cutoff, self.live = cutoff or Cutoff(), False
+        self.reads_in_thread = is_async and setup.extract.blocks
+        self.deserves_vote, self.on_spent = deserves_vote, on_spent
+        self._on_response, self._on_finished = on_response, on_finished
         self._max_samples = min(options.max_samples, sample_budget or options.max_samples)
         self._samples: dict[int, Sample] = {}
         self._lost: list[Sample] = []
@@ -108,8 +108,9 @@ class Question:
         self._next = self._launched = 0
         self._warned = False
         self._ended_by: Literal["timeout", "budget"] | None = None
+        self._audit: Audit | None = None
         self.decision: Decision | None = None
-        self.is_async = self.begun = self.taken_alone = False
+        self.begun = self.taken_alone = False
         self.prompt_tokens: int | None = None
 
     def begin(self, calibration: Calibration | None, notices: Sequence[str] | None = None) -> None:
@@ -124,20 +125,20 @@ class Question:
         """
         setup, options = self.setup, self.setup.options
         setup.require_fit(self.model, self.messages)
-        self._calibration = calibration
-        self._rule, by_rule = setup.rule(calibration)
-        notices = [*self.model.notices, *setup.misnamed(self.model), *(by_rule if notices is None else notices)]
-        self._notices = tuple(dict.fromkeys(notices))
+        terms = setup.terms(calibration)
+        self._calibration, self._rule = calibration, terms.rule
+        notices = terms.notices if notices is None else notices
+        self._notices = tuple(dict.fromkeys([*self.model.notices, *setup.misnamed(self.model), *notices]))
         if setup.online and self._on_finished is None:
             self._on_finished = partial(setup.online.observe, learned=calibration is not None)
         meanings = None
         if equivalence := setup.extract.equivalence:
             meanings = Meanings(equivalence, self.messages, self.config, clock=self.clock, cutoff=self.cutoff)
         learning = self._on_finished is not None
-        self._votes = Votes(setup, self.model, calibration, meanings, learning, self.clock, self.cutoff)
+        self._votes = Votes(setup, self.model, calibration, terms, meanings, learning, self.clock, self.cutoff)
         self._capped_rule = self._votes.rule(self._rule | Cap(self._max_samples), self._max_samples)
-        audited = setup.online is not None and calibration is not None and setup.online.audits(options.audit)
-        self._audit = Audit(wanted=audited)
+        if setup.online and calibration is not None and setup.online.audits(options.audit):
+            self._audit = Audit(self._votes)
         self.clock.resume()
         self.begun = True
         if first := self._samples.pop(0, None):
@@ -157,53 +158,39 @@ class Question:
         if self._ended_by or launched >= self._max_samples:
             return 0
         if self.decision:
-            return int(self._audit.due(self.decision))
-        self._check_responses()
-        first_alone = launched == 0 and self._rule.may_accept_first
-        if first_alone or (self.deserves_vote is not None and not self._responses):
-            return 1
-        return min(self.setup.options.concurrency, self._max_samples - launched)
-
-    def _check_responses(self) -> None:
-        """Raise after nothing but failures, and warn while nothing votes."""
-        if self._samples and not self._responses:
-            error = self._samples[0].error  # one failure alone may have been bad luck
-            if len(self._samples) > 1 or (isinstance(error, ReASCError) and not isinstance(error, SamplingError)):
-                raise error_without_response([sample for _, sample in sorted(self._samples.items())])
+            return int(self._audit is not None and self._audit.is_due(self.decision))
         responses = list(self._responses.values())
+        if launched and not responses:
+            self._check_failures()
         if responses and not self._warned and all(response.answer is None for response in responses):
             self._warned = True
             logger.warning("%s; sampling goes on to the budget", "; ".join(self._votes.notices(responses)))
+        first_alone = launched == 0 and self._rule.may_accept_first
+        if first_alone or (self.deserves_vote is not None and not responses):
+            return 1
+        return min(self.setup.options.concurrency, self._max_samples - launched)
 
     def launch(self, count: int) -> range:
         """Return the indices of the next ``count`` samples."""
         first = len(self._samples)
-        if self.decision:
-            first = self.launched  # of those cut off, some may never have come
-            self._audit.launch(first)
+        if self.decision and self._audit:
+            first = self._audit.index = self.launched  # of those cut off, some may never have come
         self._launched = first + count
         return range(first, self._launched)
 
-    def add(self, sample: Sample) -> bool:
-        """Take a sample that has ended; return whether the decision has fallen.
+    def add(self, sample: Sample) -> None:
+        """Take a sample that has ended, and decide.
 
         Raises:
             LogprobsUnavailable: confidence is required, and it has none; says so if the model was not asked for it.
         """
         self._samples[sample.index] = sample
-        if not self.begun:
-            return False
-        try:
-            while self.decision is None and self._next in self._samples:
-                self._next += 1
-                self._consider(self._samples[self._next - 1])
-        except LogprobsUnavailable as error:
-            if self.model.not_requested is None:
-                raise
-            raise LogprobsUnavailable(f"{error}. {self.model.not_requested}") from error
-        if self.decision:
-            self._audit.take(sample, self.decision, self._votes, list(self._responses.values()))
-        return self.decision is not None
+        while self.begun and self.decision is None and (following := self._samples.get(self._next)):
+            self._next += 1
+            if following.status == "complete" and following.message is not None:
+                self._decide(following, following.message)
+        if self._audit and self.decision and sample.index == self._audit.index:
+            self._audit.read(sample, self.decision, list(self._responses.values()))
 
     def vote_anyway(self, error: Exception) -> None:
         """Put the first response to the vote, although the user's function failed on it."""
@@ -240,21 +227,16 @@ class Question:
         """Samples launched so far, those given up with an error too."""
         return max(self._launched, len(self._samples))
 
-    def sampled(self, *, ended: bool) -> Sampled:
-        """Return what the total budget of a batch needs to know."""
-        decision = None if ended else self.decision or decide(self._capped_rule, list(self._responses.values()))
-        return Sampled(decision, self.launched, max(0, self._max_samples - self.launched), self.tokens)
-
     @property
     def tokens(self) -> int:
         """Tokens that the samples so far have cost, prompts too, and those of a judge."""
         usage = self._usage()
         return usage.bill["total_tokens"] + (usage.judge["total_tokens"] if usage.judge else 0)
 
-    def report_spending(self) -> None:
-        """Tell the listener what was spent, also on a question that failed."""
-        if self._on_spent:
-            self._on_spent(self.tokens, self.launched)
+    def sampled(self, *, ended: bool) -> Sampled:
+        """Return what the total budget of a batch needs to know."""
+        decision = None if ended else self.decision or decide(self._capped_rule, list(self._responses.values()))
+        return Sampled(decision, self.launched, max(0, self._max_samples - self.launched), self.tokens)
 
     def result(self) -> ReASCResult:
         """Return the outcome, and learn from it. If budget or time ran out undecided, what there is decides.
@@ -277,43 +259,34 @@ class Question:
         raise Undecided(f"{given}{result.summary()}; the error's result has every response", result)
 
     def _result(self) -> ReASCResult:
-        samples = [self._samples[index] for index in sorted(self._samples)]
+        votes, samples = self._votes, [self._samples[index] for index in sorted(self._samples)]
         if not self._responses:
             raise error_without_response(samples)
         given = list(self._responses.values())
-        decision = self.decision or replace(
-            decide(self._votes.rule(self._rule, self._max_samples), given),
-            stop=True,
-            reason=self._ended_by or "budget",
-        )
-        usage, responses = self._usage(), self._sampled(samples)
-        share = support(decision)  # before the winner is settled: the support is that of the vote
-        likelihoods: dict[str, Likelihood] = {
-            name: {"value": curve.probability(share), "source": "labels" if name == "p_correct" else "consensus"}
-            for name, curve in probability_curves(self._calibration, self._rule).items()
-            if share is not None
-        }
+        decision = self.decision
+        if decision is None:
+            decision = decide(votes.rule(self._rule, self._max_samples), given)
+            decision = replace(decision, stop=True, reason=self._ended_by or "budget")
         notices = [
             *self._notices,
-            *self._votes.hopeless_notices(decision),
-            *self._audit.told(self._votes, given),
-            *self._votes.confidence_notices(len(given)),
+            *(votes.hopeless_notices(decision) if decision.hopeless else ()),
+            *(self._audit.notices(given) if self._audit else votes.notices(given)),
+            *votes.confidence_notices(len(given)),
             *failure_notices(samples),
         ]
         if self._on_finished and decision.reason != "alone":
-            answers = [response.answer for response in given]
-            audited = [self._audit.answer] if self._audit.answered else []
-            self._on_finished(Finished.of([*answers, *audited], self._votes.readings, decision))
-        winner, decision = winner_of(responses, decision, self._votes.write)
-        guarantee = self.setup.guarantee(self._calibration, decision)
+            answers = [response.answer for response in given] + (self._audit.answers if self._audit else [])
+            self._on_finished(Finished.of(answers, votes.readings, decision))
+        usage, responses = self._usage(), self._sampled(samples)
+        promises = self._promises(self._calibration, decision) if self._calibration else {}
+        winner, decision = self._winner(responses, decision)
         figures = {
             "method": self._rule.name,
             "samples": decision.samples,
             "launched": len(samples),
-            "failed": sum(sample.status == "failed" for sample in samples),
-            "without_confidence": self._votes.without_confidence,
-            **likelihoods,
-            **({"guarantee": guarantee} if guarantee else {}),
+            "failed": len([sample for sample in samples if sample.status == "failed"]),
+            "without_confidence": len(votes.missing),
+            **promises,
             "tokens": usage.account,
         }
         message = accounted(winner, decision, notices, usage, figures, keep_logprobs=self.model.keep_logprobs)
@@ -321,37 +294,96 @@ class Question:
         logger.debug("decided after %d of %d samples: %s", decision.samples, len(samples), account)
         return ReASCResult(message, decision, responses, usage, tuple(notices))
 
-    def _consider(self, sample: Sample) -> None:
-        if sample.status != "complete" or sample.message is None:
-            return
+    def _decide(self, sample: Sample, message: AIMessage) -> None:
+        """Read a response, and decide on all so far."""
         if not self._responses and self.taken_alone:
             response = Response(None, alone=True)
         else:
-            response = self._votes.read(sample.message)
+            try:
+                response = self._votes.read(message)
+            except LogprobsUnavailable as error:
+                if self.model.not_requested is None:
+                    raise
+                raise LogprobsUnavailable(f"{error}. {self.model.not_requested}") from error
         self._responses[sample.index] = response
         decision = decide(self._capped_rule, list(self._responses.values()))
         self.decision = decision if decision.stop else None
         if self._on_response:
             self._on_response(self._sampled([sample])[0], decision)
 
-    def _sampled(self, samples: list[Sample]) -> tuple[SampledResponse, ...]:
+    def _check_failures(self) -> None:
+        """Raise after nothing but failures; one alone may have been bad luck."""
+        error = self._samples[0].error
+        if len(self._samples) > 1 or (isinstance(error, ReASCError) and not isinstance(error, SamplingError)):
+            raise error_without_response([sample for _, sample in sorted(self._samples.items())])
+
+    def _promises(self, calibration: Calibration, decision: Decision) -> dict[str, Any]:
+        """Return how likely a calibration says the answer is right, or agreed with, and what it guarantees."""
+        safeguard, promises = self.setup.options.safeguard, dict[str, Any]()
+        if (share := support(decision)) is not None:
+            for name, curve in probability_curves(calibration, self._rule).items():
+                source: Any = "labels" if name == "p_correct" else "consensus"
+                promises[name] = Likelihood(value=curve.probability(share), source=source)
+        if self.setup.options.rule is None and not calibration.counts(safeguard):
+            gate = decision.reason == "gate"
+            if guarantee := calibration.gate_promise(safeguard) if gate else calibration.guarantee:
+                promises["guarantee"] = guarantee
+        return promises
+
+    def _winner(self, responses: Sequence[SampledResponse], decision: Decision) -> tuple[AIMessage, Decision]:
+        """Return the most trusted response that gives the winning answer, and the decision it stands for.
+
+        An answer that was put together from several is written into one of them. Where that is refused, the best
+        answer that one response gave as a whole has won.
+        """
+        used = [response for response in responses if response.used]
+        given = decision.answer if decision.whole is None else decision.whole
+        agreeing = [response for response in used if response.answer == given]
+        winner = max(agreeing or used, key=lambda response: response.weight).message
+        assert winner is not None
+        if given == decision.answer or decision.answer is None:
+            return winner, decision
+        if (together := self._votes.write(winner, decision.answer)) is not None:
+            return together, decision
+        return winner, replace(decision, answer=given)
+
+    def _sampled(self, samples: Sequence[Sample]) -> tuple[SampledResponse, ...]:
         weights = dict(zip(self._responses, self._rule.weights(list(self._responses.values())), strict=True))
-        unread = Response(None)
-        return tuple(
-            SampledResponse(
-                index=sample.index,
-                message=sample.message,
-                status=sample.status,
-                used=sample.index in self._responses,
-                answer=(response := self._responses.get(sample.index, unread)).answer,
-                score=response.score,
-                weight=weights.get(sample.index, 0.0) if response.answer is not None else 0.0,
-                output_tokens=output_tokens(sample.message),
-                error=sample.error,
+        sampled, unread = [], Response(None)
+        for sample in samples:
+            response = self._responses.get(sample.index, unread)
+            sampled.append(
+                SampledResponse(
+                    index=sample.index,
+                    message=sample.message,
+                    status=sample.status,
+                    used=sample.index in self._responses,
+                    answer=response.answer,
+                    score=response.score,
+                    weight=0.0 if response.answer is None else weights[sample.index],
+                    output_tokens=output_tokens(sample.message),
+                    error=sample.error,
+                )
             )
-            for sample in samples
-        )
+        return tuple(sampled)
 
     def _usage(self) -> Usage:
         judged = self._votes.judged
         return Usage.of(list(self._samples.values()), used=self._responses, lost=self._lost, judged=judged)
+
+
+def error_without_response(samples: Sequence[Sample]) -> Exception:
+    """Return the error of a question of which no sample gave a response."""
+    errors = [sample.error for sample in samples if sample.error is not None]
+    if not errors:
+        return SamplingError(f"all {len(samples)} samples were given up before they had ended")
+    first = errors[0]
+    if isinstance(first, ReASCError) and type(first) is not SamplingError:  # which says it of one sample
+        return first.with_traceback(None)  # the way through a sample's thread says nothing more
+    if all(isinstance(error, ContextOverflowError) for error in errors):  # LangChain's summarizing waits for it
+        return first
+    because = "" if (root := root_of(first)) is first else f" ({type(root).__name__}: {root})"
+    failure = SamplingError(f"all {len(samples)} samples failed; the first: {first!r}{because}", errors)
+    if not explains_itself(first):  # a fault in somebody's code, which a traceback shows
+        failure.__cause__ = first
+    return failure

@@ -1,16 +1,15 @@
-"""The result of a question: the decision, every response behind it, and what was spent."""
+"""The result of a question: the decision, every response behind it, what was spent, and all that in words."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypedDict
+from html import escape
+from typing import Any, Final, Literal, TypedDict
 
-from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 
-from langchain_reasc.exceptions import ReASCError, SamplingError, explains_itself, root_of
 from langchain_reasc.method.stopping import Decision
-from langchain_reasc.models.contract import FAILED_ATTEMPTS, RECEIVED_TOKENS
 from langchain_reasc.models.usage import (
     estimated_usage,
     is_estimated,
@@ -18,10 +17,33 @@ from langchain_reasc.models.usage import (
     reported_usage,
     tokens_of_text,
 )
-from langchain_reasc.runnable.summary import PROBABILITIES, as_html, as_text, sentence, shortened
 from langchain_reasc.sampling import Sample
 
-__all__ = ["Likelihood", "ReASCResult", "SampledResponse", "Usage"]
+__all__ = [
+    "HOPELESS",
+    "PROBABILITIES",
+    "Likelihood",
+    "ReASCResult",
+    "SampledResponse",
+    "Usage",
+    "cost",
+    "shortened",
+    "votes",
+]
+
+
+PROBABILITIES: Final = {"p_correct": "is right", "p_agree": "agrees with further responses"}
+"""What each probability is of; agreement is not correctness."""
+HOPELESS: Final = "agreement is hopeless"
+"""What the notice of it begins with."""
+_ENDINGS: Final = {
+    "evidence": "decided: {gave}, enough for it to stay in front (P = {posterior:.3f})",
+    "agreement": "decided: {gave}, and further ones would hardly change that (P = {posterior:.3f})",
+    "window": "decided: {gave}, and so did all of the last window",
+    "timeout": "undecided: the time is over, and {gave}",
+    "budget": "undecided: the budget is spent, and {gave}",
+}
+_SHOWN: Final = 5  # answers, and notices
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +118,19 @@ class Usage:
             lost: others that were drawn for it and are paid for.
             judged: prompts of a judge, and its replies; None where there is none.
         """
-        drawn = [one.message for one in (*samples, *lost) if one.message is not None]
+        drawn = [one.message for one in [*samples, *lost] if one.message is not None]
         unused = [one.message for one in samples if one.index not in used] + [one.message for one in lost]
+        reported = [usage["input_tokens"] for message in drawn if (usage := reported_usage(message))]
         # All samples had the same prompt, so one that came without usage cost what the others did.
-        prompt = max((usage["input_tokens"] for one in drawn if (usage := reported_usage(one))), default=0)
+        prompt = max(reported, default=0)
+        judge, replies = None, [reply for _, reply in judged or ()]
+        if judged is not None:
+            judge = _bill([(reply, tokens_of_text(len(asked))) for asked, reply in judged])
         return cls(
-            _bill((message, prompt) for message in drawn),
-            sum(map(output_tokens, unused)),
-            estimated=any(map(is_estimated, [*drawn, *(reply for _, reply in judged or ())])),
-            judge=None if judged is None else _bill((reply, tokens_of_text(len(asked))) for asked, reply in judged),
+            _bill([(message, prompt) for message in drawn]),
+            sum([output_tokens(message) for message in unused]),
+            estimated=True in [is_estimated(message) for message in [*drawn, *replies]],
+            judge=judge,
         )
 
     @property
@@ -165,15 +191,36 @@ class ReASCResult:
 
     def __repr__(self) -> str:
         """Return some ten lines; the attributes have everything."""
-        return as_text(self)
+        ranked, more = _ranked(self)
+        lines = ["ReASCResult", f"answer {shortened(self.answer)}", shortened(self.summary(), 500)]
+        lines += ["responses  evidence  answer"] if ranked else []
+        lines += [f"{count:9}  {evidence:8.2f}  {answer}" for answer, count, evidence in ranked]
+        return "\n  ".join([*lines, *more])
 
     def _repr_html_(self) -> str:
-        """Return the same for a notebook, with the votes as a small table."""
-        return as_html(self)
+        """Return the same for a notebook, with the votes as a small table; everything is escaped."""
+        ranked, more = _ranked(self)
+        left = "style='text-align: left'"
+        rows = [
+            f"<tr><td>{count}</td><td>{evidence:.2f}</td><td {left}>{escape(answer)}</td></tr>"
+            for answer, count, evidence in ranked
+        ]
+        header = f"<tr><th>responses</th><th>evidence</th><th {left}>answer</th></tr>"
+        table = f"<table>{header}{''.join(rows)}</table>" if rows else "<br>"
+        text, below = escape(shortened(self.summary(), 500)), "<br>".join(map(escape, more))
+        return f"<b>{escape(shortened(self.answer))}</b><br>{text}{table}<small>{below}</small>"
 
     def summary(self) -> str:
         """Say in one sentence whether the answer is decided, how many responses gave it, and how sure that is."""
-        return sentence(self)
+        ending = _ending(self)
+        if self.doubt is not None:
+            return f"doubted: {self.doubt}; {ending}"
+        likely = [
+            f"the answer {meaning} with a probability of {value:.2f}"
+            for name, meaning in PROBABILITIES.items()
+            if (value := self._probability(name)) is not None
+        ]
+        return "; ".join([ending, *likely])
 
     @property
     def answer(self) -> str | None:
@@ -229,63 +276,75 @@ class ReASCResult:
         return tuple(response.error for response in self.responses if response.error is not None)
 
 
-def failure_notices(samples: Sequence[Sample]) -> list[str]:
-    """Notices of samples that failed, and of requests that a backend had to make again (``failed_attempts``)."""
-    failed = sum(sample.status == "failed" for sample in samples)
-    notices = [f"{failed} of {len(samples)} samples failed"] if failed else []
-    metadata = [sample.message.response_metadata for sample in samples if sample.message]
-    attempts = [attempt for one in metadata for attempt in one.get(FAILED_ATTEMPTS, ())]
-    if attempts:
-        lost = sum(attempt.get(RECEIVED_TOKENS, 0) for attempt in attempts)
-        notices.append(f"{len(attempts)} requests failed and were made again; {lost} tokens that had come were lost")
-    return notices
-
-
-def error_without_response(samples: Sequence[Sample]) -> Exception:
-    """The error of a question of which no sample gave a response."""
-    errors = [sample.error for sample in samples if sample.error is not None]
-    if not errors:
-        return SamplingError(f"all {len(samples)} samples were given up before they had ended")
-    first = errors[0]
-    if isinstance(first, ReASCError) and type(first) is not SamplingError:  # which says it of one sample
-        return first.with_traceback(None)  # the way through a sample's thread says nothing more
-    if all(isinstance(error, ContextOverflowError) for error in errors):  # LangChain's summarizing waits for it
-        return first
-    because = "" if (root := root_of(first)) is first else f" ({type(root).__name__}: {root})"
-    failure = SamplingError(f"all {len(samples)} samples failed; the first: {first!r}{because}", errors)
-    if not explains_itself(first):  # a fault in somebody's code, which a traceback shows
-        failure.__cause__ = first
-    return failure
-
-
-def winner_of(
-    responses: Sequence[SampledResponse],
-    decision: Decision,
-    write: Callable[[AIMessage, str], AIMessage | None],
-) -> tuple[AIMessage, Decision]:
-    """Return the most trusted response that gives the winning answer, and the decision it stands for.
-
-    Args:
-        responses: every sample.
-        decision: what was decided.
-        write: writes an answer that was put together from several into one of them; None where it is refused. Then
-            the best answer that one response gave as a whole has won.
-    """
-    used = [response for response in responses if response.used and response.message is not None]
-    given = decision.answer if decision.whole is None else decision.whole
-    agreeing = [response for response in used if response.answer == given]
-    winner = max(agreeing or used, key=lambda response: response.weight).message
-    assert winner is not None
-    if given != decision.answer and decision.answer is not None:
-        if (together := write(winner, decision.answer)) is not None:
-            return together, decision
-        decision = replace(decision, answer=given)
-    return winner, decision
-
-
-def _bill(messages: Iterable[tuple[AIMessage, int]]) -> UsageMetadata:
+def _bill(messages: Sequence[tuple[AIMessage, int]]) -> UsageMetadata:
     """The usage of messages, each with its prompt tokens where it came without usage."""
     bill = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
     for message, prompt in messages:
         bill = add_usage(bill, reported_usage(message) or estimated_usage(message, prompt_tokens=prompt))
     return bill
+
+
+def _ending(result: ReASCResult) -> str:
+    decision = result.decision
+    if decision.reason == "alone":
+        return "taken as it is: the first response needs no vote"
+    if decision.answer is None:
+        return f"no answer: none of {_number(decision.samples, 'response')} names one"
+    if decision.reason == "gate":
+        promise = result.message.response_metadata["reasc"].get("guarantee")
+        return "accepted by the gate: the first response was confident enough" + (f"; {promise}" if promise else "")
+    if decision.reason == "hopeless":
+        return "undecided: " + next(one for one in result.notices if one.startswith(HOPELESS))
+    return _ENDINGS[decision.reason or "budget"].format(gave=_agreement(result), posterior=decision.posterior)
+
+
+def _agreement(result: ReASCResult) -> str:
+    """Say how many responses gave the answer, and what they count for by their confidence."""
+    decision = result.decision
+    gave, evidence = _counts(result)[decision.answer], decision.evidence.get(decision.answer or "", 0.0)
+    if not gave:
+        return f"it was put together from {_number(decision.samples, 'response')}"
+    only = "only " if 2 * gave <= decision.samples and result.undecided else ""
+    weighed = f", counted as {evidence:.1f} for confidence" if evidence - gave >= 0.05 else ""
+    return f"{only}{gave} of {_number(decision.samples, 'response')} gave it{weighed}"
+
+
+def votes(result: ReASCResult) -> list[tuple[str, int, float]]:
+    """Return each answer, how many responses gave it, and the evidence for it; the strongest first."""
+    counts = _counts(result)
+    ranked = sorted(result.decision.evidence.items(), key=lambda one: -one[1])
+    return [(answer, counts[answer], evidence) for answer, evidence in ranked]
+
+
+def _counts(result: ReASCResult) -> Counter[str | None]:
+    return Counter(response.answer for response in result.responses if response.used and response.answer is not None)
+
+
+def cost(result: ReASCResult) -> str:
+    """Say how many samples there were, and how many tokens they generated."""
+    samples, launched, usage = result.decision.samples, len(result.responses), result.usage
+    beside = f" ({launched} launched)" if launched > samples else ""
+    return f"{_number(samples, 'sample')}{beside}, {'about ' * usage.estimated}{usage.output_tokens:,} tokens"
+
+
+def _ranked(result: ReASCResult) -> tuple[list[tuple[str, int, float]], list[str]]:
+    """Return the strongest answers, shortened, and what is said below them: how many more, the cost, notices."""
+    ranked = votes(result)
+    more = len(ranked) - _SHOWN
+    others = [f"and {_number(more, 'other answer')}"] if more > 0 else []
+    notes = [f"note: {shortened(notice, 200)}" for notice in result.notices[:_SHOWN]]
+    shown = [(shortened(answer), count, evidence) for answer, count, evidence in ranked[:_SHOWN]]
+    return shown, [*others, cost(result), *notes]
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def shortened(text: object, length: int = 60) -> str:
+    """Shorten a text to one line of about this length, without control characters."""
+    whole = str(text)
+    line = repr(" ".join(whole[: 2 * length].split()))[1:-1]
+    if len(whole) <= 2 * length and len(line) <= length:
+        return line
+    return f"{line[:length]}... ({len(whole):,} characters)"

@@ -11,16 +11,16 @@ from pydantic import ConfigDict
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.runnable.batch import Batch, Outcome, Progress
 from langchain_reasc.runnable.concurrency import EventLoop, Threads
-from langchain_reasc.runnable.loop import asolve, solve
-from langchain_reasc.runnable.options import Options
+from langchain_reasc.runnable.loop import answer
 from langchain_reasc.runnable.question import Question, ResponseListener
 from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.threads import blocking_items
+from langchain_reasc.runnable.setup import PreparedOptions
+from langchain_reasc.threads import blocking, blocking_items
 
 __all__ = ["ReASCRunnable"]
 
 
-class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]):
+class ReASCRunnable(PreparedOptions, RunnableSerializable[LanguageModelInput, AIMessage]):
     """Samples a chat model until the evidence for one answer is sufficient (ReASC).
 
     Stands where the model stood: ``prompt | ReASCRunnable(model=llm, calibration="calibration.json") | parser``. The
@@ -55,7 +55,7 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
         _refuse_ignored(kwargs)
 
         def answered(value: LanguageModelInput, config: RunnableConfig) -> AIMessage:
-            return solve(Question(self._setup, value, config, kwargs)).message
+            return blocking(answer(Question(self._setup, value, config, kwargs))).message
 
         return self._call_with_config(cast(Any, answered), input, config, run_type="chain")
 
@@ -66,7 +66,7 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
         _refuse_ignored(kwargs)
 
         async def answered(value: LanguageModelInput, config: RunnableConfig) -> AIMessage:
-            return (await asolve(Question(self._setup, value, config, kwargs))).message
+            return (await answer(Question(self._setup, value, config, kwargs, is_async=True))).message
 
         return await self._acall_with_config(cast(Any, answered), input, config, run_type="chain")
 
@@ -88,7 +88,7 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
         """
 
         def answered(value: LanguageModelInput, config: RunnableConfig) -> Any:
-            return solve(Question(self._setup, value, config, kwargs, on_response=on_response))
+            return blocking(answer(Question(self._setup, value, config, kwargs, on_response=on_response)))
 
         return cast("ReASCResult", self._call_with_config(cast(Any, answered), input, config, run_type="chain"))
 
@@ -103,7 +103,7 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
         """Do the same as :meth:`solve`, asynchronously."""
 
         async def answered(value: LanguageModelInput, config: RunnableConfig) -> Any:
-            return await asolve(Question(self._setup, value, config, kwargs, on_response=on_response))
+            return await answer(Question(self._setup, value, config, kwargs, is_async=True, on_response=on_response))
 
         return cast("ReASCResult", await self._acall_with_config(cast(Any, answered), input, config, run_type="chain"))
 

@@ -1,12 +1,13 @@
 """What follows from the options: the model, made ready to be sampled, the rule, and what a calibration must fit."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Self
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
+from pydantic import BaseModel, PrivateAttr, model_validator
 
 from langchain_reasc.answers import Extractor, extractor
 from langchain_reasc.calibration import (
@@ -22,18 +23,34 @@ from langchain_reasc.complaints import warn_once
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.horizon import FiniteHorizon
-from langchain_reasc.method.stopping import ASC, DEFAULT_CONFIDENCE, Decision, StoppingRule
+from langchain_reasc.method.stopping import ASC, DEFAULT_CONFIDENCE, StoppingRule
 from langchain_reasc.method.token_signals import VERBALIZED
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models.prepared import PreparedModel, model_of
+from langchain_reasc.models.wrappers import leaves
+from langchain_reasc.runnable.options import Options
 from langchain_reasc.threads import import_deferred, in_event_loop
 
-if TYPE_CHECKING:
-    from langchain_reasc.runnable.options import Options
-
-__all__ = ["LEARNING", "Setup", "probability_curves"]
+__all__ = ["LEARNING", "PreparedOptions", "Setup", "Terms", "probability_curves"]
 
 LEARNING: Final = ("online", "mixture")
 """Values of ``calibration`` that learn from what is answered."""
+OnMissing = Literal["error", "count"]
+
+
+class Terms(NamedTuple):
+    """How a question is decided under a calibration.
+
+    Attributes:
+        rule: what decides.
+        notices: what the caller should know of it.
+        measure: how responses are scored; None where nothing reads their scores.
+        counted: whether votes are counted, whatever the confidence, and go on being counted.
+    """
+
+    rule: StoppingRule
+    notices: tuple[str, ...]
+    measure: Measure | None
+    counted: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,20 +61,22 @@ class Setup:
         options: a copy of the options.
         model: what is sampled.
         extract: finds the answer in a response.
+        on_missing_confidence: what is done with a response without confidence; learning online needs none.
         calibration: what scores mean; None where there is none, or it is learned.
         mixture: learns a calibration from first responses alone, in a batch from all of them before any decision.
         online: learns a calibration from every question that is answered. Where neither is set, nothing is learned.
     """
 
-    options: "Options"
+    options: Options
     model: PreparedModel
     extract: Extractor
-    calibration: Calibration | None
-    mixture: MixtureCalibrator | None
-    online: ConsensusCalibrator | None
+    on_missing_confidence: OnMissing
+    calibration: Calibration | None = None
+    mixture: MixtureCalibrator | None = None
+    online: ConsensusCalibrator | None = None
 
     @classmethod
-    def of(cls, options: "Options", model: Runnable[LanguageModelInput, Any], *, quiet: bool) -> "Setup":
+    def of(cls, options: Options, model: Runnable[LanguageModelInput, Any], *, quiet: bool) -> "Setup":
         """Check the options against each other and against the model, before anything is paid for.
 
         Args:
@@ -71,19 +90,23 @@ class Setup:
             FingerprintMismatch: the calibration was measured on something else.
             LogprobsUnavailable: the model is known to give no confidence where one is needed.
         """
-        known = _known_calibration(options)
+        known, learning = options.calibration, options.calibration in LEARNING
+        if known is not None and not isinstance(known, Calibration):
+            known = None if learning else load_calibration(known)
         measure = options.measure or (known.measure if known else None)
         _check_combination(options, measure)
-        prepared, measure = _prepared(options, model, known, measure, quiet=quiet)
-        running = prepared.fingerprint(prompt=options.fixed_prompt, answer=options.answer)
+        on_missing = "count" if options.calibration == "online" else options.on_missing_confidence
+        prepared, measure = _prepared(options, model, known, measure, on_missing, quiet=quiet)
         setup = cls(
             options=options,
             model=prepared,
             extract=extractor(options.answer),
+            on_missing_confidence=on_missing,
             calibration=known,
-            mixture=_mixture(options, measure, running),
-            online=_online(options, running.unbound() if quiet else running),
         )
+        if learning or options.fixed_prompt is not None:
+            running = setup.fingerprint  # which fails where the prompt is none
+            setup = replace(setup, **_learner(options, measure, running, quiet=quiet))
         setup.require_fit(prepared, bound=not quiet)  # a chat model is bound to tools once it is made
         setup.require_confidence(prepared)
         if options.abstain_below is not None:
@@ -108,63 +131,39 @@ class Setup:
         """The calibration in use."""
         return self.calibrator.calibration if self.calibrator else self.calibration
 
-    @property
-    def on_missing_confidence(self) -> Literal["error", "count"]:
-        """What is done with a response without confidence; learning online needs none."""
-        return "count" if self.online else self.options.on_missing_confidence
-
-    def counts_votes(self, calibration: Calibration | None) -> bool:
-        """Whether votes are counted, whatever the confidence, and go on being counted."""
-        if self.options.rule is not None:
-            return not self.options.rule.reads_scores
-        if self.calibrator is None and self.calibration is None:
-            return True
-        return bool(calibration and (calibration.measure is None or calibration.counts(self.options.safeguard)))
-
-    def measure(self, calibration: Calibration | None) -> Measure | None:
-        """How responses are scored while this calibration is in use; None where nothing reads their scores."""
-        rule = self.options.rule
-        if rule is not None and not rule.reads_scores:
-            return None
-        if calibration:
-            return calibration.measure
-        if self.mixture:
-            return self.mixture.measure
-        return self.options.measure if rule else None
-
-    def rule(self, calibration: Calibration | None) -> tuple[StoppingRule, tuple[str, ...]]:
-        """The rule that decides under a calibration, and what the caller should know of it."""
-        options, safeguard = self.options, self.options.safeguard
-        if (rule := options.rule) is not None:
-            if not (calibration and rule.reads_scores and calibration.counts(safeguard)):
-                return rule, ()
-            why = calibration.fallback or calibration.unweighed
-            return rule, (
-                f"the rule {rule.name} decides as given, where the calibration advises counting votes: {why}",
-            )
+    def terms(self, calibration: Calibration | None) -> Terms:
+        """Return how a question is decided under a calibration."""
+        options, rule = self.options, self.options.rule
+        advises_counting = calibration is not None and calibration.counts(options.safeguard)
+        if rule is not None:
+            if not rule.reads_scores:
+                return Terms(rule, (), None, counted=True)
+            notices = tuple[str, ...]()
+            if calibration and advises_counting:
+                why = calibration.fallback or calibration.unweighed
+                notices = (
+                    f"the rule {rule.name} decides as given, where the calibration advises counting votes: {why}",
+                )
+            return Terms(rule, notices, calibration.measure if calibration else options.measure, counted=False)
         confidence = options.confidence or DEFAULT_CONFIDENCE
         if calibration is not None:
             rule = calibration.rule(
                 confidence=confidence,
                 on_missing_confidence=self.on_missing_confidence,
                 budget=options.max_samples,
-                **({} if self.online else {"safeguard": safeguard}),
+                **({} if self.online else {"safeguard": options.safeguard}),
             )
-            return rule, (self.online.notice(calibration),) if self.online else calibration.notices(safeguard)
+            notices = (self.online.notice(calibration),) if self.online else calibration.notices(options.safeguard)
+            return Terms(rule, notices, calibration.measure, counted=calibration.measure is None or advises_counting)
         if self.online:
-            return ASC(confidence), (self.online.notice(None),)
+            return Terms(ASC(confidence), (self.online.notice(None),), None, counted=False)
         if self.mixture:
-            return ASC(confidence), ("the calibration by mixture has seen too few responses yet: counting votes (ASC)",)
+            notice = "the calibration by mixture has seen too few responses yet: counting votes (ASC)"
+            return Terms(ASC(confidence), (notice,), self.mixture.measure, counted=False)
         if options.confidence is not None:
-            return ASC(confidence), ("no calibration: counting votes (ASC)",)
-        return FiniteHorizon(budget=options.max_samples), ("no calibration: counting votes (finite horizon)",)
-
-    def guarantee(self, calibration: Calibration | None, decision: Decision) -> str | None:
-        """What a calibration promises of a decision, in words, where its own rule decides."""
-        safeguard = self.options.safeguard
-        if calibration is None or self.options.rule is not None or calibration.counts(safeguard):
-            return None
-        return calibration.gate_promise(safeguard) if decision.reason == "gate" else calibration.guarantee
+            return Terms(ASC(confidence), ("no calibration: counting votes (ASC)",), None, counted=True)
+        rule = FiniteHorizon(budget=options.max_samples)
+        return Terms(rule, ("no calibration: counting votes (finite horizon)",), None, counted=True)
 
     def require_fit(
         self, model: PreparedModel, messages: list[BaseMessage] | None = None, *, bound: bool = True
@@ -190,10 +189,10 @@ class Setup:
         Raises:
             LogprobsUnavailable: confidence is needed.
         """
-        known = self.calibrator or self.calibration
-        if _is_stated(known.measure if known else self.options.measure) or self.on_missing_confidence == "count":
+        if model.no_logprobs is None or self.on_missing_confidence == "count":
             return
-        if model.no_logprobs and not self.counts_votes(self.calibration):
+        known = self.calibrator or self.calibration
+        if not (_is_stated(known.measure if known else self.options.measure) or self.terms(self.calibration).counted):
             raise LogprobsUnavailable(
                 f"{model.no_logprobs}; or let it state its confidence (ask_confidence=True, calibrated so), or count "
                 "votes with on_missing_confidence='count'"
@@ -209,8 +208,7 @@ class Setup:
 
     def _require_probability(self, below: float) -> None:
         """Refuse to abstain by a probability that no calibration gives."""
-        calibration = self.calibration
-        rule, _ = self.rule(calibration)
+        calibration, rule = self.calibration, self.terms(self.calibration).rule
         if probability_curves(calibration, rule):
             return
         known = calibration and (calibration.p_correct or calibration.p_agree)
@@ -222,29 +220,70 @@ class Setup:
         )
 
 
+class PreparedOptions(Options):
+    """Options that are checked and prepared when the object is made, and anew when one of them is assigned to."""
+
+    _quiet: ClassVar[bool] = False
+    """Whether the samples are parts of one model call, the only one that callbacks see."""
+    _setup: Setup = PrivateAttr()
+    _made: Runnable[LanguageModelInput, Any] | None = PrivateAttr(default=None)
+    """The model that was made of a name."""
+
+    @property
+    def sampled(self) -> Runnable[LanguageModelInput, Any]:
+        """The model itself, also where its name was given."""
+        if not isinstance(self.model, str):
+            return self.model
+        self._made = self._made or model_of(self.model)
+        return self._made
+
+    @model_validator(mode="after")
+    def _prepare(self) -> Self:
+        model = self.sampled
+        if isinstance(model, Options) or any(isinstance(leaf.model, Options) for leaf in leaves(model, {})):
+            raise ConfigurationError(
+                f"the model is ReASC already ({model.get_name()}): votes on votes would take up to "
+                f"{self.max_samples} times its samples; give the model inside it"
+            )
+        self._setup = Setup.of(BaseModel.__copy__(self), model, quiet=self._quiet)
+        # Not by assignment, which prepares anew; the constructor that LangChain calls again takes it from here.
+        self.__dict__["calibrator"] = self._setup.calibrator
+        return self
+
+    def _recreated(self, fields: dict[str, Any]) -> Self:
+        if self._made is None or fields["model"] != self.model:
+            return super()._recreated(fields)
+        copy = super()._recreated(fields | {"model": self._made})  # one model made of a name is enough
+        copy.__dict__["model"], copy._made = self.model, self._made
+        return copy
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in Options.model_fields:
+            changed = self.model_copy(update={name: value})
+            self.__dict__.clear()  # of what was cached, too
+            self.__dict__.update(changed.__dict__)
+            self.__pydantic_fields_set__.update(changed.model_fields_set)
+            self._setup, self._made = changed._setup, changed._made
+        else:
+            super().__setattr__(name, value)
+
+
 def probability_curves(calibration: Calibration | None, rule: StoppingRule) -> Mapping[str, SupportCurve]:
     """``p_correct`` or ``p_agree`` -> what a calibration says of the answers of this rule, where it does."""
     known = {"p_correct": calibration.p_correct, "p_agree": calibration.p_agree} if calibration else {}
     return {name: curve for name, curve in known.items() if curve is not None and curve.holds_for(rule.name)}
 
 
-def _known_calibration(options: "Options") -> Calibration | None:
-    given = options.calibration
-    if isinstance(given, Calibration):
-        return given
-    return None if given is None or given in LEARNING else load_calibration(given)
-
-
-def _check_combination(options: "Options", measure: Measure | None) -> None:
+def _check_combination(options: Options, measure: Measure | None) -> None:
     """Refuse options that contradict each other; ``measure`` is the one given, or that of the calibration."""
     rule, calibration = options.rule, options.calibration
-    scored = rule is not None and rule.reads_scores
-    if rule is not None and calibration in LEARNING:
+    learning, scored = calibration in LEARNING, rule is not None and rule.reads_scores
+    if rule is not None and learning:
         raise ConfigurationError(
             f"calibration={calibration!r} makes its rule of what it learns, and takes no other: leave out the rule "
             f"{rule.name}, or the calibration"
         )
-    if options.measure is not None and calibration not in LEARNING and (calibration is not None or not scored):
+    if options.measure is not None and not learning and (calibration is not None or not scored):
         raise ConfigurationError(
             f"measure={str(measure)!r} goes with calibration='online' or 'mixture', or with a rule that reads scores; "
             "a calibration brings its own, and else no confidence is read"
@@ -259,67 +298,63 @@ def _check_combination(options: "Options", measure: Measure | None) -> None:
 
 
 def _prepared(
-    options: "Options",
+    options: Options,
     model: Runnable[LanguageModelInput, Any],
     known: Calibration | None,
     measure: Measure | None,
+    on_missing: OnMissing,
     *,
     quiet: bool,
 ) -> tuple[PreparedModel, Measure | None]:
-    """The model, asked for logprobs where they are read; and the measure, for ``"mixture"`` one that it gives."""
+    """Return the model, asked for logprobs where they are read; and the measure, for a mixture one that it gives."""
+    mixture, counted = options.calibration == "mixture", on_missing == "count"
     if options.rule is not None:
         reads = options.rule.reads_scores
     else:
         reads = options.calibration in LEARNING or measure is not None
-    counted = options.on_missing_confidence == "count" or options.calibration == "online"
     asking: dict[str, Any] = {
         "required": not (counted or bool(known and known.counts(options.safeguard))),
         "quiet": quiet,
         "ask_confidence": options.ask_confidence,
     }
     prepared = PreparedModel.of(model, logprobs=reads and not _is_stated(measure), **asking)
-    if options.calibration == "mixture" and measure is None:
+    if mixture and measure is None:
         measure = _default_measure(prepared)
         if _is_stated(measure):
             prepared = PreparedModel.of(model, **asking)
-    if measure and (options.calibration == "mixture" or (options.measure and options.calibration != "online")):
-        _require_signal(measure, prepared, counted=options.on_missing_confidence == "count")
+    if measure and not counted and (mixture or options.measure):
+        _require_signal(measure, prepared)
     return prepared, measure
 
 
-def _mixture(options: "Options", measure: Measure | None, running: Fingerprint) -> MixtureCalibrator | None:
-    """The calibrator that was given, where it fits, or a new one; None where no mixture is learned."""
-    given, measure = options.calibrator, measure or Measure()
-    if options.calibration != "mixture":
-        return None
-    if isinstance(given, ConsensusCalibrator):
-        raise ConfigurationError("a ConsensusCalibrator goes with calibration='online'")
-    if given is not None and given.goes_with(measure, running):
-        return given
-    return MixtureCalibrator(measure=measure, fingerprint=running)
+def _learner(options: Options, measure: Measure | None, running: Fingerprint, *, quiet: bool) -> dict[str, Any]:
+    """Return the calibrator that was given, where it fits, or a new one, by its name in the setup."""
+    given: Any = options.calibrator
+    if options.calibration == "mixture":
+        if isinstance(given, ConsensusCalibrator):
+            raise ConfigurationError("a ConsensusCalibrator goes with calibration='online'")
+        measure = measure or Measure()
+        fits = given is not None and given.goes_with(measure, running)
+        return {"mixture": given if fits else MixtureCalibrator(measure=measure, fingerprint=running)}
+    if options.calibration == "online":
+        if isinstance(given, MixtureCalibrator):
+            raise ConfigurationError("a MixtureCalibrator goes with calibration='mixture'")
+        running = running.unbound() if quiet else running
+        if given is not None and given.goes_with(options.measure, running, options.online_state):
+            return {"online": given}
+        made = ConsensusCalibrator(
+            measure=options.measure,
+            budget=options.max_samples,
+            fingerprint=running,
+            path=options.online_state,
+            any_model=options.allow_fingerprint_mismatch,
+        )
+        return {"online": made}
+    return {}
 
 
-def _online(options: "Options", running: Fingerprint) -> ConsensusCalibrator | None:
-    given = options.calibrator
-    if options.calibration != "online":
-        return None
-    if isinstance(given, MixtureCalibrator):
-        raise ConfigurationError("a MixtureCalibrator goes with calibration='mixture'")
-    if given is not None and given.goes_with(options.measure, running, options.online_state):
-        return given
-    return ConsensusCalibrator(
-        measure=options.measure,
-        budget=options.max_samples,
-        fingerprint=running,
-        path=options.online_state,
-        any_model=options.allow_fingerprint_mismatch,
-    )
-
-
-def _require_signal(measure: Measure, model: PreparedModel, *, counted: bool) -> None:
-    """Refuse a measure of a signal that the model is known not to give, unless such responses are counted."""
-    if counted:
-        return
+def _require_signal(measure: Measure, model: PreparedModel) -> None:
+    """Refuse a measure of a signal that the model is known not to give."""
     if _is_stated(measure):
         if not model.ask_confidence:
             raise ConfigurationError(f"the measure {measure} needs a model that is asked: ask_confidence=True")
@@ -331,12 +366,12 @@ def _require_signal(measure: Measure, model: PreparedModel, *, counted: bool) ->
 
 
 def _is_stated(measure: Measure | None) -> bool:
-    """Whether confidence is what the model states, and not read from its tokens."""
+    """Return whether confidence is what the model states, and not read from its tokens."""
     return measure is not None and measure.signal == VERBALIZED
 
 
 def _default_measure(model: PreparedModel) -> Measure:
-    """The paper's measure, or the same score of the first signal that the model gives; else what it states."""
+    """Return the paper's measure, or the same score of the first signal that the model gives; else what it states."""
     paper = Measure()
     if model.ask_confidence and (model.no_logprobs or model.not_requested or model.signals == ()):
         return Measure(VERBALIZED, "mean")

@@ -41,8 +41,8 @@ from langchain_reasc.method.stopping import Decision, Response, StoppingRule
 from langchain_reasc.models.contract import LOGPROBS_REFUSED
 from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.runnable.setup import Setup
-from langchain_reasc.runnable.summary import HOPELESS
+from langchain_reasc.runnable.result import HOPELESS
+from langchain_reasc.runnable.setup import Setup, Terms
 from langchain_reasc.sampling import Cutoff, QuestionClock, within
 
 __all__ = ["Meanings", "Votes"]
@@ -62,6 +62,7 @@ class Votes:
         setup: says how answers are found, compared and scored.
         model: what is sampled, with the arguments of the call.
         calibration: the calibration in use.
+        terms: how the question is decided under it.
         meanings: sorts answers in free text by what they mean; None compares their spelling.
         learning: whether the token signals of all responses are kept, to learn from. Then none is refused.
         clock: how long the question may take, to find answers too.
@@ -69,6 +70,7 @@ class Votes:
 
     Attributes:
         readings: the token signals of each response, None where it has none; empty unless they are kept.
+        missing: why votes have no confidence, and count as one each.
         made_of: the ``top_k`` and ``vocabulary_size`` that the first score was made of.
     """
 
@@ -77,24 +79,25 @@ class Votes:
         setup: Setup,
         model: PreparedModel,
         calibration: Calibration | None,
+        terms: Terms,
         meanings: "Meanings | None",
         learning: bool,
         clock: QuestionClock,
         cutoff: Cutoff,
     ) -> None:
-        options, counted = setup.options, setup.counts_votes(calibration)
+        options = setup.options
         self._extract, self._meanings = held_to(setup.extract, model.text_schema), meanings
         self._tools, self._schemas, self._advised = options.tool_votes, model.schemas, options.advised
-        self._measure, self._learning = setup.measure(calibration), learning
-        self._calibration = None if options.allow_fingerprint_mismatch or counted else calibration
-        self._required = setup.on_missing_confidence == "error" and not counted
+        self._measure, self._learning = terms.measure, learning
+        self._calibration = None if options.allow_fingerprint_mismatch or terms.counted else calibration
+        self._required = setup.on_missing_confidence == "error" and not terms.counted
         self._clock, self._cutoff = clock, cutoff
         self._parts: dict[str, Mapping[str, str] | None] = {}  # of each answer
         self._near = Classes(self._is_near)
         self._failures: dict[str, None] = {}  # notices, in order, each once
         self._no_vote: Counter[str] = Counter()  # why -> responses
         self._odd: Counter[str] = Counter()  # what was odd about log-probabilities -> responses
-        self._missing: list[str] = []  # why votes have no confidence
+        self.missing: list[str] = []
         self._refused: str | None = None  # why the server gives no logprobs
         self._scored = False
         self.readings: list[SignalReading | None] = []
@@ -134,11 +137,6 @@ class Votes:
         """What a judge of free text was asked, and its replies; None where no judge is asked."""
         return self._meanings.judged if self._meanings and self._meanings.has_judge else None
 
-    @property
-    def without_confidence(self) -> int:
-        """Votes that have no confidence, and count as one each."""
-        return len(self._missing)
-
     def notices(self, responses: Sequence[Response]) -> list[str]:
         """Notices of responses that cast no vote, or one that alone would not have been enough."""
         seen, notices = len(responses), list(self._failures)
@@ -155,19 +153,19 @@ class Votes:
     def confidence_notices(self, responses: int) -> list[str]:
         """Notices of the confidences of this many responses."""
         notices = [f"{what} (in {count} of {responses} responses)" for what, count in self._odd.items()]
-        if self._missing:
-            missing = f"{len(self._missing)} of {responses} responses carry no confidence and count as one vote each"
-            notices.insert(0, f"{missing}: {self._missing[0]}")
+        if self.missing:
+            missing = f"{len(self.missing)} of {responses} responses carry no confidence and count as one vote each"
+            notices.insert(0, f"{missing}: {self.missing[0]}")
         elif self._refused:
             notices.append(f"asked without logprobs, which the model's server refuses: {self._refused}")
         return notices
 
     def hopeless_notices(self, decision: Decision) -> list[str]:
-        """What never agrees, and the first time how to leave it out of the vote."""
-        if not (names := decision.hopeless):
-            return []
-        differ = f"{' and '.join(names)} {'differs' if len(names) == 1 else 'differ'}"
-        notice = f"{HOPELESS}: {differ} from response to response"
+        """Say what never agrees, and the first time how to leave it out of the vote."""
+        names = decision.hopeless
+        notice = (
+            f"{HOPELESS}: {' and '.join(names)} {'differs' if len(names) == 1 else 'differ'} from response to response"
+        )
         if not self._advised.issuperset(names):
             self._advised.update(names)
             notice = f"{notice}; to leave that out of the vote: {self._advice(decision)}"
@@ -213,7 +211,7 @@ class Votes:
             if self._measure and vote.answer is not None:
                 if self._required:
                     raise
-                self._missing.append(str(error))
+                self.missing.append(str(error))
             return None
         finally:
             if self._learning:

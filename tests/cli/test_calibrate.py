@@ -9,7 +9,6 @@ from runnable.fakes import calibration, saying
 from cli.test_commands import reasc
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import SupportCurve, load_calibration
-from langchain_reasc.runnable.summary import sentence
 
 
 def test_a_wrong_extractor_or_label_is_seen_beside_the_answers(tmp_path: Path) -> None:
@@ -57,8 +56,8 @@ def test_several_responses_per_question_tell_how_likely_an_answer_is_right(tmp_p
 def test_ask_says_how_likely_an_answer_is_right(name: str, promise: str) -> None:
     known = SupportCurve(points=((0.5, 0.25),), n=64, right=0.5)
     told = ReASCRunnable(model=saying("1"), calibration=calibration(**{name: known}, weight="count")).solve("q")
-    assert sentence(told).endswith(f"; the answer {promise} with a probability of 0.25")
-    assert "probability" not in sentence(ReASCRunnable(model=saying("1")).solve("q"))
+    assert told.summary().endswith(f"; the answer {promise} with a probability of 0.25")
+    assert "probability" not in ReASCRunnable(model=saying("1")).solve("q").summary()
 
 
 def test_it_refuses_scores_of_unknown_making(tmp_path: Path) -> None:
