@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from heapq import nlargest
 from typing import Any, Final
 
 from langchain_core.exceptions import OutputParserException
@@ -107,10 +108,11 @@ def accounted(
 
 def failure_notices(samples: Sequence[Sample]) -> list[str]:
     """Return notices of samples that failed, and of requests that a backend had to make again (``failed_attempts``)."""
-    failed = sum(sample.status == "failed" for sample in samples)
+    failed, attempts = 0, list[Any]()
+    for sample in samples:
+        failed += sample.status == "failed"
+        attempts += sample.message.response_metadata.get(FAILED_ATTEMPTS, ()) if sample.message else ()
     notices = [f"{failed} of {len(samples)} samples failed"] if failed else []
-    metadata = [sample.message.response_metadata for sample in samples if sample.message]
-    attempts = [attempt for one in metadata for attempt in one.get(FAILED_ATTEMPTS, ())]
     if attempts:
         lost = sum(attempt.get(RECEIVED_TOKENS, 0) for attempt in attempts)
         notices.append(f"{len(attempts)} requests failed and were made again; {lost} tokens that had come were lost")
@@ -194,7 +196,7 @@ def _account(
 def _votes(decision: Decision, answer_size: int, entries: int) -> dict[str, Any]:
     """Return what was voted for: the answer, the evidence, and how certain it is."""
     evidence = decision.evidence
-    heaviest = set(sorted(evidence, key=lambda answer: -evidence[answer])[:entries])
+    heaviest = set(nlargest(entries, evidence, key=evidence.__getitem__))
     kept = {answer: weight for answer, weight in evidence.items() if answer in heaviest}
     voted: dict[str, Any] = {
         "answer": None if decision.answer is None else abridged(decision.answer, answer_size),

@@ -2,9 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
@@ -40,17 +39,21 @@ Outcome = tuple[int, AIMessage | Exception]
 Progress = bool | Callable[[int, int], None] | None
 """Whether a bar is shown, on stderr in a terminal or below the cell of a notebook; or a function that is called with
 (inputs answered, inputs)."""
+ONE_INPUT_ONLY: Final = (
+    "on_response goes with solve() and asolve(), one input at a time; batch() takes progress=..., and "
+    "batch_as_completed() gives each answer as it is found"
+)
 _PAUSE: Final = 0.1  # seconds between two pictures in a notebook
 
 
-@dataclass(slots=True, eq=False)
 class _Input:
     """An input, its traced run once that is open, and its outcome, an answer or an error, once there is one."""
 
-    index: int
-    run: Any = None
-    question: Question | None = None
-    outcome: AIMessage | Exception | None = None
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.run: Run | None = None
+        self.question: Question | None = None
+        self.outcome: AIMessage | Exception | None = None
 
 
 class Batch:
@@ -65,12 +68,12 @@ class Batch:
         name: the name of each input's run, where its config has none.
         inputs: whatever the chat model takes.
         config: one config for all inputs, or one for each.
-        kwargs: passed to every call of the model.
         return_exceptions: whether an input that fails comes out with its error; else the error ends the batch, and
             nothing more is paid for.
         progress: see :data:`Progress`.
         total_tokens: what all inputs may cost together.
         total_samples: samples that all inputs may take together.
+        **kwargs: passed to every call of the model.
 
     Raises:
         ConfigurationError: the budget is too small, or the first responses to all inputs are to calibrate.
@@ -82,13 +85,15 @@ class Batch:
         name: str,
         inputs: Sequence[LanguageModelInput],
         config: RunnableConfig | Sequence[RunnableConfig] | None,
-        kwargs: Mapping[str, Any],
         *,
         return_exceptions: bool = False,
         progress: Progress = None,
         total_tokens: int | None = None,
         total_samples: int | None = None,
+        **kwargs: Any,
     ) -> None:
+        if "on_response" in kwargs:
+            raise ConfigurationError(ONE_INPUT_ONLY)
         self._setup, self._name, self._values, self._kwargs = setup, name, inputs, kwargs
         configs = get_config_list(config, len(inputs))
         self._limit = checked_limit(configs[0]) if configs else None
@@ -96,7 +101,6 @@ class Batch:
         self._return_exceptions, self._progress = return_exceptions, progress
         self._cutoff, self._is_async = Cutoff(), False
         self._inputs = [_Input(index) for index in range(len(inputs))]
-        self._calibrated: tuple[Calibration | None, tuple[str, ...]] = (None, ())  # by the first responses
         self._budget: TotalBudget | None = None
         if total_tokens is not None or total_samples is not None:
             if setup.calibrator is not None:
@@ -119,7 +123,7 @@ class Batch:
         self._is_async = io.is_async
         try:
             with show_progress(self._progress, len(self._inputs)) as advance:
-                method = self._in_rounds if self._budget else partial(self._one_by_one, io)
+                method = partial(self._in_rounds, self._budget) if self._budget else partial(self._one_by_one, io)
                 async with io.workers(self._limit, self._cutoff) as each, aclosing(method(each)) as done:
                     async for one in done:
                         assert one.outcome is not None
@@ -134,20 +138,20 @@ class Batch:
                     await one.run.fail(unanswered)
 
     async def _one_by_one(self, io: Concurrency, each: Each[_Input, _Input]) -> AsyncGenerator[_Input]:
+        calibrated: tuple[Any, ...] = ()
         if self._setup.mixture:
-            async with aclosing(each(self._draw_first, self._inputs)) as drawn:
+            async with aclosing(each(partial(self._step, _draw_one), self._inputs)) as drawn:
                 async for _ in drawn:
                     pass
             firsts = [one.question.first for one in self._inputs if one.question and one.question.first]
             if firsts:
-                self._calibrated = await io.in_thread(partial(calibrate_first, firsts, self._setup))
-        async with aclosing(each(self._answer, self._inputs)) as answered:
-            async for one in answered:
+                calibrated = await io.in_thread(partial(calibrate_first, firsts, self._setup))
+        answered = partial(_answered, calibrated)
+        async with aclosing(each(partial(self._step, answered, last=True), self._inputs)) as ended:
+            async for one in ended:
                 yield one
 
-    async def _in_rounds(self, each: Each[_Input, _Input]) -> AsyncGenerator[_Input]:
-        budget = self._budget
-        assert budget is not None
+    async def _in_rounds(self, budget: TotalBudget, each: Each[_Input, _Input]) -> AsyncGenerator[_Input]:
         while indices := budget.next():
             async with aclosing(each(self._sample, [self._inputs[index] for index in indices])) as sampled:
                 async for one in sampled:
@@ -158,76 +162,45 @@ class Batch:
         for one in self._inputs:
             if one.outcome is None:  # what is undecided when the budget is spent has its best answer so far
                 if one.question:
-                    await self._end(one)
+                    await self._step(_finished, one, last=True)
                 one.outcome = one.outcome or budget.unaffordable()
                 yield one
 
-    async def _draw_first(self, one: _Input) -> _Input:
-        """Draw the first sample of an input, without a decision."""
-
-        async def drawn(config: RunnableConfig) -> None:
-            await _drawn(self._question(one, config))
-
-        await self._step(one, drawn)
-        return one
-
-    async def _answer(self, one: _Input) -> _Input:
-        async def answered(config: RunnableConfig) -> AIMessage:
-            question = self._question(one, config)
-            if question.first:
-                await begin(question, *self._calibrated)
-            return (await answer(question)).message
-
-        if one.outcome is None:
-            await self._step(one, answered, last=True)
-        return one
-
     async def _sample(self, one: _Input) -> _Input:
         """Draw a sample of an input, and answer it where that decides."""
-
-        async def sampled(config: RunnableConfig) -> bool:
-            question = self._question(one, config)
-            if not question.begun:
-                await begin(question)
-            question.clock.resume()  # it has waited for the others of its round
-            await _drawn(question)
-            return question.samples_to_launch == 0
-
-        if await self._step(one, sampled):
-            await self._end(one)
+        await self._step(_draw_next, one)
+        if one.outcome is None and one.question and one.question.samples_to_launch == 0:
+            await self._step(_finished, one, last=True)
         return one
 
-    async def _end(self, one: _Input) -> None:
-        """Answer an input by what was sampled."""
-
-        async def answered(config: RunnableConfig) -> AIMessage:
-            return (await finish(self._question(one, config))).message
-
-        await self._step(one, answered, last=True)
-
-    async def _step(self, one: _Input, what: Callable[..., Any], *, last: bool = False) -> Any:
+    async def _step(
+        self, what: Callable[[Question], Coroutine[Any, Any, Any]], one: _Input, *, last: bool = False
+    ) -> _Input:
         """Do something below the run of an input; its outcome is an error, or the result of the ``last`` step."""
+
+        async def below(config: RunnableConfig) -> Any:
+            if one.question is None:
+                one.question = Question(
+                    self._setup, value, config, self._kwargs, is_async=self._is_async, cutoff=self._cutoff
+                )
+            return await what(one.question)
+
+        if one.outcome is not None:
+            return one
+        value = self._values[one.index]
         if one.run is None:
-            one.run = Run(self._name, self._values[one.index], self._configs[one.index], is_async=self._is_async)
+            one.run = Run(self._name, value, self._configs[one.index], is_async=self._is_async)
         try:
-            result = await (one.run.last if last else one.run.step)(what)
+            if last:
+                one.outcome = await one.run.last(below)
+            else:
+                await one.run.step(below)
         except Exception as error:
             one.outcome = error
-            return None
-        if last:
-            one.outcome = result
-        return result
-
-    def _question(self, one: _Input, config: RunnableConfig) -> Question:
-        if one.question is None:
-            value = self._values[one.index]
-            one.question = Question(
-                self._setup, value, config, self._kwargs, is_async=self._is_async, cutoff=self._cutoff
-            )
-        return one.question
+        return one
 
 
-async def _drawn(question: Question) -> None:
+async def _draw_one(question: Question) -> None:
     """Draw a sample, and pause the question's clock: it then waits for others."""
     async with aclosing(draw(question, 1)) as chunks:
         async for _ in chunks:
@@ -235,44 +208,57 @@ async def _drawn(question: Question) -> None:
     question.clock.pause()
 
 
+async def _draw_next(question: Question) -> None:
+    """Draw a sample of a question that has waited for the others of its round."""
+    if not question.begun:
+        await begin(question)
+    question.clock.resume()
+    await _draw_one(question)
+
+
+async def _answered(calibrated: tuple[Any, ...], question: Question) -> AIMessage:
+    if question.first:
+        await begin(question, *calibrated)
+    return (await answer(question)).message
+
+
+async def _finished(question: Question) -> AIMessage:
+    return (await finish(question)).message
+
+
 def calibrate_first(firsts: Sequence[Sample], setup: Setup) -> tuple[Calibration | None, tuple[str, ...]]:
     """Algorithm 2 on the first samples of a batch; None, with the reason, where votes must be counted instead."""
     assert setup.mixture is not None
     measure, notices = setup.mixture.measure, tuple[str, ...]()
-    scores, shorter, made_of = _first_scores(firsts, setup, measure)
-    if measure.windowed and measure.signal != VERBALIZED and 2 * shorter > len(scores) > 0:
+    scored = list(_first_scores(firsts, setup, measure))
+    # Scores made of another k or V cannot be compared, and are left out; their own decisions report that.
+    most: Any = Provenance(
+        top_k=_most_common(made["top_k"] for *_, made in scored),
+        vocabulary_size=_most_common(made["vocabulary_size"] for *_, made in scored),
+    )
+    kept = [(score, short) for score, short, made in scored if all(value in (None, most[key]) for key, value in made.items())]
+    shorter = sum(short for _, short in kept)
+    if measure.windowed and measure.signal != VERBALIZED and 2 * shorter > len(kept) > 0:
         notices = (
-            f"{shorter} of {len(scores)} first responses are shorter than the window ({measure.window} tokens) and are "
+            f"{shorter} of {len(kept)} first responses are shorter than the window ({measure.window} tokens) and are "
             "scored by their plain mean; pass a measure with a smaller window",
         )
+    scores = [score for score, _ in kept]
     try:
-        calibration = calibrate_mixture(scores, measure=measure, fingerprint=setup.fingerprint, **made_of)
+        calibration = calibrate_mixture(scores, measure=measure, fingerprint=setup.fingerprint, **most)
     except CalibrationDataError as error:
         return None, (*notices, f"counting votes (ASC), because calibrating by mixture was not possible: {error}")
     return calibration, (*notices, *calibration.notices(setup.options.safeguard))
 
 
-def _first_scores(firsts: Sequence[Sample], setup: Setup, measure: Measure) -> tuple[list[float], int, Provenance]:
-    """The scores, how many responses are shorter than the window, and the k and V that most scores were made of.
-
-    Scores made of another k or V cannot be compared with them and are left out; their own decisions report that.
-    """
-    scored: list[tuple[float, bool, Provenance]] = []
+def _first_scores(firsts: Sequence[Sample], setup: Setup, measure: Measure) -> Iterator[tuple[float, bool, Provenance]]:
+    """Yield the score of each response that has one, whether it is shorter than the window, and what it is made of."""
     for sample in firsts:
-        if sample.status != "complete" or sample.message is None:
-            continue
-        with suppress(LogprobsUnavailable, ConfidenceError):  # its own decision reports that
-            reading = _first_reading(sample.message, setup, measure)
-            short = len(reading.signals.get(measure.signal, ())) < measure.window
-            scored.append((reading.score(measure), short, reading.provenance(measure.signal)))
-    k = _most_common(made_of["top_k"] for *_, made_of in scored)
-    size = _most_common(made_of["vocabulary_size"] for *_, made_of in scored)
-    kept = [
-        (score, short)
-        for score, short, made_of in scored
-        if made_of["top_k"] in (None, k) and made_of["vocabulary_size"] in (None, size)
-    ]
-    return [score for score, _ in kept], sum(short for _, short in kept), Provenance(top_k=k, vocabulary_size=size)
+        if sample.status == "complete" and sample.message is not None:
+            with suppress(LogprobsUnavailable, ConfidenceError):  # its own decision reports that
+                reading = _first_reading(sample.message, setup, measure)
+                short = len(reading.signals.get(measure.signal, ())) < measure.window
+                yield reading.score(measure), short, reading.provenance(measure.signal)
 
 
 def _first_reading(message: AIMessage, setup: Setup, measure: Measure) -> SignalReading:

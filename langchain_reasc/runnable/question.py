@@ -4,6 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Literal
 
 from langchain_core.exceptions import ContextOverflowError
@@ -162,9 +163,8 @@ class Question:
         responses = list(self._responses.values())
         if launched and not responses:
             self._check_failures()
-        if responses and not self._warned and all(response.answer is None for response in responses):
-            self._warned = True
-            logger.warning("%s; sampling goes on to the budget", "; ".join(self._votes.notices(responses)))
+        if responses and not self._warned:
+            self._warn_without_votes(responses)
         first_alone = launched == 0 and self._rule.may_accept_first
         if first_alone or (self.deserves_vote is not None and not responses):
             return 1
@@ -317,6 +317,11 @@ class Question:
         if len(self._samples) > 1 or (isinstance(error, ReASCError) and not isinstance(error, SamplingError)):
             raise error_without_response([sample for _, sample in sorted(self._samples.items())])
 
+    def _warn_without_votes(self, responses: Sequence[Response]) -> None:
+        if all(response.answer is None for response in responses):
+            self._warned = True
+            logger.warning("%s; sampling goes on to the budget", "; ".join(self._votes.notices(responses)))
+
     def _promises(self, calibration: Calibration, decision: Decision) -> dict[str, Any]:
         """Return how likely a calibration says the answer is right, or agreed with, and what it guarantees."""
         safeguard, promises = self.setup.options.safeguard, dict[str, Any]()
@@ -339,7 +344,7 @@ class Question:
         used = [response for response in responses if response.used]
         given = decision.answer if decision.whole is None else decision.whole
         agreeing = [response for response in used if response.answer == given]
-        winner = max(agreeing or used, key=lambda response: response.weight).message
+        winner = max(agreeing or used, key=attrgetter("weight")).message
         assert winner is not None
         if given == decision.answer or decision.answer is None:
             return winner, decision
@@ -368,7 +373,7 @@ class Question:
         return tuple(sampled)
 
     def _usage(self) -> Usage:
-        judged = self._votes.judged
+        judged = self._votes.meanings.judged if self._votes.meanings else None
         return Usage.of(list(self._samples.values()), used=self._responses, lost=self._lost, judged=judged)
 
 

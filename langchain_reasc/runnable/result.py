@@ -152,8 +152,8 @@ class Usage:
     def account(self) -> dict[str, Any]:
         """What the account of a decision says of it."""
         account: dict[str, Any] = {
-            "input": self.input_tokens,
-            "output": self.output_tokens,
+            "input": self.bill["input_tokens"],
+            "output": self.bill["output_tokens"],
             "unused_output": self.unused_output_tokens,
             "estimated": self.estimated,
         }

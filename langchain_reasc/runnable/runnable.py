@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.runnable.batch import Batch, Outcome, Progress
+from langchain_reasc.runnable.batch import ONE_INPUT_ONLY, Batch, Outcome, Progress
 from langchain_reasc.runnable.concurrency import EventLoop, Threads
 from langchain_reasc.runnable.loop import answer
 from langchain_reasc.runnable.question import Question, ResponseListener
@@ -52,7 +52,8 @@ class ReASCRunnable(PreparedOptions, RunnableSerializable[LanguageModelInput, AI
             LogprobsUnavailable: a calibration needs logprobs and the model returned none.
             FingerprintMismatch: the calibration was made with other system messages.
         """
-        _refuse_ignored(kwargs)
+        if kwargs:
+            _refuse_ignored(kwargs)
 
         def answered(value: LanguageModelInput, config: RunnableConfig) -> AIMessage:
             return blocking(answer(Question(self._setup, value, config, kwargs))).message
@@ -63,7 +64,8 @@ class ReASCRunnable(PreparedOptions, RunnableSerializable[LanguageModelInput, AI
         self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AIMessage:
         """Return the winning response, asynchronously."""
-        _refuse_ignored(kwargs)
+        if kwargs:
+            _refuse_ignored(kwargs)
 
         async def answered(value: LanguageModelInput, config: RunnableConfig) -> AIMessage:
             return (await answer(Question(self._setup, value, config, kwargs, is_async=True))).message
@@ -135,10 +137,9 @@ class ReASCRunnable(PreparedOptions, RunnableSerializable[LanguageModelInput, AI
             total_samples: samples that all inputs together may take, likewise.
             **kwargs: passed to every call of the model.
         """
-        options: Any = {"total_tokens": total_tokens, "total_samples": total_samples, **kwargs}
-        outcomes = dict(
-            self.batch_as_completed(inputs, config, return_exceptions=return_exceptions, progress=progress, **options)
-        )
+        own: Any = {"progress": progress, "total_tokens": total_tokens, "total_samples": total_samples}
+        completed = self.batch_as_completed(inputs, config, return_exceptions=return_exceptions, **own, **kwargs)
+        outcomes = dict(completed)
         return [cast(AIMessage, outcomes[index]) for index in range(len(inputs))]
 
     async def abatch(
@@ -147,16 +148,10 @@ class ReASCRunnable(PreparedOptions, RunnableSerializable[LanguageModelInput, AI
         config: RunnableConfig | list[RunnableConfig] | None = None,
         *,
         return_exceptions: bool = False,
-        progress: Progress = None,
-        total_tokens: int | None = None,
-        total_samples: int | None = None,
         **kwargs: Any,
     ) -> list[AIMessage]:
-        """Do the same as :meth:`batch`, asynchronously."""
-        options: Any = {"total_tokens": total_tokens, "total_samples": total_samples, **kwargs}
-        completed = self.abatch_as_completed(
-            inputs, config, return_exceptions=return_exceptions, progress=progress, **options
-        )
+        """Do the same as :meth:`batch`, with the same arguments, asynchronously."""
+        completed = self.abatch_as_completed(inputs, config, return_exceptions=return_exceptions, **kwargs)
         outcomes = dict([outcome async for outcome in completed])
         return [cast(AIMessage, outcomes[index]) for index in range(len(inputs))]
 
@@ -166,14 +161,10 @@ class ReASCRunnable(PreparedOptions, RunnableSerializable[LanguageModelInput, AI
         config: RunnableConfig | Sequence[RunnableConfig] | None = None,
         *,
         return_exceptions: bool = False,
-        progress: Progress = None,
-        total_tokens: int | None = None,
-        total_samples: int | None = None,
         **kwargs: Any,
     ) -> Iterator[Outcome]:
         """Yield (index, winning response) in order of completion; arguments as those of :meth:`batch`."""
-        limits: Any = {"total_tokens": total_tokens, "total_samples": total_samples}
-        batch = self._batch(inputs, config, kwargs, return_exceptions=return_exceptions, progress=progress, **limits)
+        batch = Batch(self._setup, self.get_name(), inputs, config, return_exceptions=return_exceptions, **kwargs)
         return blocking_items(batch.completed(Threads))
 
     def abatch_as_completed(  # type: ignore[override]
@@ -182,19 +173,11 @@ class ReASCRunnable(PreparedOptions, RunnableSerializable[LanguageModelInput, AI
         config: RunnableConfig | Sequence[RunnableConfig] | None = None,
         *,
         return_exceptions: bool = False,
-        progress: Progress = None,
-        total_tokens: int | None = None,
-        total_samples: int | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[Outcome]:
         """Do the same as :meth:`batch_as_completed`, asynchronously."""
-        limits: Any = {"total_tokens": total_tokens, "total_samples": total_samples}
-        batch = self._batch(inputs, config, kwargs, return_exceptions=return_exceptions, progress=progress, **limits)
+        batch = Batch(self._setup, self.get_name(), inputs, config, return_exceptions=return_exceptions, **kwargs)
         return batch.completed(EventLoop)
-
-    def _batch(self, inputs: Any, config: Any, kwargs: dict[str, Any], **options: Any) -> Batch:
-        _refuse_ignored(kwargs)
-        return Batch(self._setup, self.get_name(), inputs, config, kwargs, **options)
 
 
 def _refuse_ignored(kwargs: dict[str, Any]) -> None:
@@ -208,7 +191,4 @@ def _refuse_ignored(kwargs: dict[str, Any]) -> None:
             f"{' and '.join(sorted(budgets))} bound a whole batch(); for one input, set token_budget or max_samples"
         )
     if "on_response" in kwargs:
-        raise ConfigurationError(
-            "on_response goes with solve() and asolve(), one input at a time; batch() takes progress=..., and "
-            "batch_as_completed() gives each answer as it is found"
-        )
+        raise ConfigurationError(ONE_INPUT_ONLY)

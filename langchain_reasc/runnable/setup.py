@@ -133,28 +133,12 @@ class Setup:
 
     def terms(self, calibration: Calibration | None) -> Terms:
         """Return how a question is decided under a calibration."""
-        options, rule = self.options, self.options.rule
-        advises_counting = calibration is not None and calibration.counts(options.safeguard)
-        if rule is not None:
-            if not rule.reads_scores:
-                return Terms(rule, (), None, counted=True)
-            notices = tuple[str, ...]()
-            if calibration and advises_counting:
-                why = calibration.fallback or calibration.unweighed
-                notices = (
-                    f"the rule {rule.name} decides as given, where the calibration advises counting votes: {why}",
-                )
-            return Terms(rule, notices, calibration.measure if calibration else options.measure, counted=False)
+        options = self.options
+        if options.rule is not None:
+            return self._terms_of_rule(options.rule, calibration)
         confidence = options.confidence or DEFAULT_CONFIDENCE
         if calibration is not None:
-            rule = calibration.rule(
-                confidence=confidence,
-                on_missing_confidence=self.on_missing_confidence,
-                budget=options.max_samples,
-                **({} if self.online else {"safeguard": options.safeguard}),
-            )
-            notices = (self.online.notice(calibration),) if self.online else calibration.notices(options.safeguard)
-            return Terms(rule, notices, calibration.measure, counted=calibration.measure is None or advises_counting)
+            return self._terms_of(calibration, confidence)
         if self.online:
             return Terms(ASC(confidence), (self.online.notice(None),), None, counted=False)
         if self.mixture:
@@ -162,8 +146,31 @@ class Setup:
             return Terms(ASC(confidence), (notice,), self.mixture.measure, counted=False)
         if options.confidence is not None:
             return Terms(ASC(confidence), ("no calibration: counting votes (ASC)",), None, counted=True)
-        rule = FiniteHorizon(budget=options.max_samples)
-        return Terms(rule, ("no calibration: counting votes (finite horizon)",), None, counted=True)
+        horizon = FiniteHorizon(budget=options.max_samples)
+        return Terms(horizon, ("no calibration: counting votes (finite horizon)",), None, counted=True)
+
+    def _terms_of_rule(self, rule: StoppingRule, calibration: Calibration | None) -> Terms:
+        if not rule.reads_scores:
+            return Terms(rule, (), None, counted=True)
+        if calibration is None:
+            return Terms(rule, (), self.options.measure, counted=False)
+        notices = tuple[str, ...]()
+        if calibration.counts(self.options.safeguard):
+            why = calibration.fallback or calibration.unweighed
+            notices = (f"the rule {rule.name} decides as given, where the calibration advises counting votes: {why}",)
+        return Terms(rule, notices, calibration.measure, counted=False)
+
+    def _terms_of(self, calibration: Calibration, confidence: float) -> Terms:
+        safeguard = self.options.safeguard
+        rule = calibration.rule(
+            confidence=confidence,
+            on_missing_confidence=self.on_missing_confidence,
+            budget=self.options.max_samples,
+            **({} if self.online else {"safeguard": safeguard}),
+        )
+        notices = (self.online.notice(calibration),) if self.online else calibration.notices(safeguard)
+        counted = calibration.measure is None or calibration.counts(safeguard)
+        return Terms(rule, notices, calibration.measure, counted=counted)
 
     def require_fit(
         self, model: PreparedModel, messages: list[BaseMessage] | None = None, *, bound: bool = True

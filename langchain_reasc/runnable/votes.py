@@ -86,7 +86,7 @@ class Votes:
         cutoff: Cutoff,
     ) -> None:
         options = setup.options
-        self._extract, self._meanings = held_to(setup.extract, model.text_schema), meanings
+        self._extract, self.meanings = held_to(setup.extract, model.text_schema), meanings
         self._tools, self._schemas, self._advised = options.tool_votes, model.schemas, options.advised
         self._measure, self._learning = terms.measure, learning
         self._calibration = None if options.allow_fingerprint_mismatch or terms.counted else calibration
@@ -132,23 +132,18 @@ class Votes:
         """Return a response with an object in it that was put together from several; None where that cannot be."""
         return with_answer(message, answer, self._extract.objects) if self._extract.objects else None
 
-    @property
-    def judged(self) -> Sequence[tuple[str, AIMessage]] | None:
-        """What a judge of free text was asked, and its replies; None where no judge is asked."""
-        return self._meanings.judged if self._meanings and self._meanings.has_judge else None
-
     def notices(self, responses: Sequence[Response]) -> list[str]:
         """Notices of responses that cast no vote, or one that alone would not have been enough."""
         seen, notices = len(responses), list(self._failures)
-        if without := self._no_vote.total():
-            reasons = "; ".join(f"{why} ({count})" for why, count in self._no_vote.most_common())
-            notices.append(f"{without} of {seen} responses cast no vote: {reasons}")
-        if cut := sum(response.cut_off and response.answer is not None for response in responses):
+        if self._no_vote:
+            reasons = "; ".join([f"{why} ({count})" for why, count in self._no_vote.most_common()])
+            notices.append(f"{self._no_vote.total()} of {seen} responses cast no vote: {reasons}")
+        if cut := [response for response in responses if response.cut_off and response.answer is not None]:
             notices.append(
-                f"{cut} of {seen} responses were cut off after they had said their answer: it counts as a vote, but is "
-                "never accepted alone; allow the model more tokens"
+                f"{len(cut)} of {seen} responses were cut off after they had said their answer: it counts as a vote, "
+                "but is never accepted alone; allow the model more tokens"
             )
-        return [*notices, *(self._meanings.notices if self._meanings else ())]
+        return [*notices, *(self.meanings.notices if self.meanings else ())]
 
     def confidence_notices(self, responses: int) -> list[str]:
         """Notices of the confidences of this many responses."""
@@ -197,7 +192,7 @@ class Votes:
             return None
         if vote.calls or self._extract.objects:
             return self._near.of(vote.answer)
-        return self._meanings.of(vote.answer) if self._meanings else vote.answer
+        return self.meanings.of(vote.answer) if self.meanings else vote.answer
 
     def _score(self, message: AIMessage, vote: Vote) -> float | None:
         """S(y); None where no confidence is asked for or can be read. Without an answer there is no vote to weigh."""
@@ -279,7 +274,7 @@ class Meanings:
         cutoff: tells when the whole call is given up.
 
     Attributes:
-        judged: the prompts of a judge, and its replies.
+        judged: the prompts of a judge, which is another model and paid for, and its replies; None without a judge.
     """
 
     def __init__(
@@ -296,7 +291,7 @@ class Meanings:
         self._classes = Classes(self._compared, spelling=spelling)
         self._comparisons = self._failed = self._in_a_row = 0
         self._first_failure: Exception | None = None
-        self.judged: list[tuple[str, AIMessage]] = []
+        self.judged: list[tuple[str, AIMessage]] | None = [] if equivalence.kind == "judge" else None
 
     def of(self, answer: str) -> str:
         """Return the first answer that means the same; a comparison that fails counts as different."""
@@ -312,11 +307,6 @@ class Meanings:
             return True
         seconds = [limit for limit in (self._equivalence.timeout, self._clock.left) if limit is not None]
         return within(min(seconds, default=None), partial(self._same, one, other), self._cutoff)
-
-    @property
-    def has_judge(self) -> bool:
-        """Whether another model is asked, and paid for."""
-        return self._equivalence.kind == "judge"
 
     @property
     def notices(self) -> list[str]:
@@ -349,7 +339,8 @@ class Meanings:
         reply = judge.invoke(prompt, merge_configs(self._config, own))
         if not isinstance(reply, AIMessage):
             raise TypeError(f"the judge must give an AIMessage, got {type(reply).__name__}")
-        self.judged.append((prompt, reply))
+        if self.judged is not None:
+            self.judged.append((prompt, reply))
         return reply
 
 
