@@ -232,11 +232,15 @@ def calibrate_first(firsts: Sequence[Sample], setup: Setup) -> tuple[Calibration
     measure, notices = setup.mixture.measure, tuple[str, ...]()
     scored = list(_first_scores(firsts, setup, measure))
     # Scores made of another k or V cannot be compared, and are left out; their own decisions report that.
-    most: Any = Provenance(
+    most = Provenance(
         top_k=_most_common(made["top_k"] for *_, made in scored),
         vocabulary_size=_most_common(made["vocabulary_size"] for *_, made in scored),
     )
-    kept = [(score, short) for score, short, made in scored if all(value in (None, most[key]) for key, value in made.items())]
+    kept = [
+        (score, short)
+        for score, short, made in scored
+        if all(value in (None, most[key]) for key, value in made.items())
+    ]
     shorter = sum(short for _, short in kept)
     if measure.windowed and measure.signal != VERBALIZED and 2 * shorter > len(kept) > 0:
         notices = (
