@@ -47,12 +47,16 @@ _PAUSE: Final = 0.1  # seconds between two pictures in a notebook
 
 
 class _Input:
-    """An input, its traced run once that is open, and its outcome, an answer or an error, once there is one."""
+    """An input, its traced run once that is open, and its outcome, an answer or an error, once there is one.
+
+    It is ``decided`` where the last step below the run has said so.
+    """
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.run: Run | None = None
         self.question: Question | None = None
+        self.decided = False
         self.outcome: AIMessage | Exception | None = None
 
 
@@ -169,7 +173,7 @@ class Batch:
     async def _sample(self, one: _Input) -> _Input:
         """Draw a sample of an input, and answer it where that decides."""
         await self._step(_draw_next, one)
-        if one.outcome is None and one.question and one.question.samples_to_launch == 0:
+        if one.outcome is None and one.decided:
             await self._step(_finished, one, last=True)
         return one
 
@@ -191,10 +195,8 @@ class Batch:
         if one.run is None:
             one.run = Run(self._name, value, self._configs[one.index], is_async=self._is_async)
         try:
-            if last:
-                one.outcome = await one.run.last(below)
-            else:
-                await one.run.step(below)
+            result = await (one.run.last if last else one.run.step)(below)
+            one.decided, one.outcome = result is True, result if last else None
         except Exception as error:
             one.outcome = error
         return one
@@ -208,12 +210,13 @@ async def _draw_one(question: Question) -> None:
     question.clock.pause()
 
 
-async def _draw_next(question: Question) -> None:
-    """Draw a sample of a question that has waited for the others of its round."""
+async def _draw_next(question: Question) -> bool:
+    """Draw a sample of a question that has waited for the others of its round; return whether that decides."""
     if not question.begun:
         await begin(question)
     question.clock.resume()
     await _draw_one(question)
+    return question.samples_to_launch == 0
 
 
 async def _answered(calibrated: tuple[Any, ...], question: Question) -> AIMessage:
@@ -239,7 +242,8 @@ def calibrate_first(firsts: Sequence[Sample], setup: Setup) -> tuple[Calibration
     kept = [
         (score, short)
         for score, short, made in scored
-        if all(value in (None, most[key]) for key, value in made.items())
+        if made["top_k"] in (None, most["top_k"])
+        if made["vocabulary_size"] in (None, most["vocabulary_size"])
     ]
     shorter = sum(short for _, short in kept)
     if measure.windowed and measure.signal != VERBALIZED and 2 * shorter > len(kept) > 0:

@@ -14,6 +14,8 @@ from langchain_reasc.exceptions import Undecided
 
 from .fakes import Reply, Scripted
 
+pytestmark = pytest.mark.sync_only
+
 LONG = 20_000
 
 
@@ -70,14 +72,6 @@ def test_it_is_small_and_the_answer_is_had_whole(runner: Any, case: str, letter:
     assert sum(account["evidence"].values()) + account.get("others", {"evidence": 0})["evidence"] == pytest.approx(
         sum(result.decision.evidence.values())
     )
-
-
-def test_short_answers_are_told_as_they_are(runner: Any) -> None:
-    model = Scripted(script=lambda question, index: Reply(f"the answer is {index % 2}"))
-    result = runner.solve(ReASCRunnable(model=model), "q")
-    account = result.message.response_metadata["reasc"]
-    assert (account["answer"], account["evidence"]) == (result.answer, result.decision.evidence)
-    assert not account.keys() & {"others", "parts_left_out", "whole_answer"}
 
 
 def test_equal_answers_are_recognised_and_others_told_apart(runner: Any) -> None:

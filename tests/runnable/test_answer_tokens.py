@@ -18,6 +18,8 @@ from langchain_reasc.pools import record_pool
 
 from .fakes import Reply, Scripted, calibration, openai_token, saying
 
+pytestmark = pytest.mark.sync_only
+
 ANSWER, STEP = Measure("token_logprob", "answer_span"), Measure("token_logprob", "last_step")
 
 

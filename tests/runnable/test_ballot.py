@@ -12,6 +12,8 @@ from langchain_reasc.answers import ToolVotes, json_object
 
 from .fakes import Reply, Scripted, saying
 
+pytestmark = pytest.mark.sync_only
+
 
 @tool
 def book(city: str, price: float, seats: int = 1, note: str = "") -> str:

@@ -11,6 +11,8 @@ from langchain_reasc.exceptions import ConfigurationError, Undecided
 
 from .fakes import calibration, saying
 
+pytestmark = pytest.mark.sync_only
+
 SPLIT = ("1", "2", "1", "2")  # support .5, P .3
 UNANIMOUS = ("1",)  # support 5/6, P .8 (.5 + .2/.6 of the way)
 
@@ -92,12 +94,6 @@ def test_abstaining_without_a_probability_is_refused(given: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"abstain_below=0.5 needs .*p_correct.*p_agree") as raised:
         reasc("1", calibration=given, abstain_below=0.5, on_missing_confidence="count")
     assert "--" not in str(raised.value)
-
-
-@pytest.mark.parametrize("value", [0, 1, -0.1, float("nan")])
-def test_it_is_a_probability(value: float) -> None:
-    with pytest.raises(ConfigurationError, match="abstain_below"):
-        reasc("1", abstain_below=value)
 
 
 def test_a_chat_model_has_it_too(runner: Any) -> None:

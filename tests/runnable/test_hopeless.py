@@ -13,6 +13,8 @@ from langchain_reasc.exceptions import Undecided
 
 from .fakes import Reply, Scripted
 
+pytestmark = pytest.mark.sync_only
+
 
 @tool
 def mail(to: str, body: str, note: str = "") -> str:

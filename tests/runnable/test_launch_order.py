@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.method.stopping import decide
 
 from .fakes import Reply, Scripted, calibration
 
@@ -35,18 +34,6 @@ def test_any_order_of_completion_gives_the_same_decision(runner: Any, order: tup
     assert result.decision.samples == len(heard) == 5
     assert heard == [0, 1, 2, 3, 4]
     assert [response.index for response in result.responses] == [0, 1, 2, 3, 4]
-
-
-def test_the_live_decision_is_the_pure_one(runner: Any) -> None:
-    from langchain_reasc import Cap, Response
-
-    measured = calibration(mean=1.0)
-    model = finishing_in((3, 1, 4, 0, 2))
-    live = runner.solve(ReASCRunnable(model=model, calibration=measured, max_samples=5, concurrency=5), "q")
-    replayed = decide(measured.rule() | Cap(5), [Response(answer, -logprob) for answer, logprob in ANSWERS])
-    assert live.decision.answer == replayed.answer
-    assert live.decision.evidence == pytest.approx(replayed.evidence)
-    assert live.decision.posterior == pytest.approx(replayed.posterior)
 
 
 @pytest.mark.parametrize(("gate", "together"), [(2.0, 1), (None, 5)])

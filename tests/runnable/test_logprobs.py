@@ -10,6 +10,8 @@ from langchain_reasc.method.confidence import Measure
 
 from .fakes import TOP_K, Reply, Scripted, calibration, saying
 
+pytestmark = pytest.mark.sync_only
+
 LIKELY, OTHERS = -0.4, [-1.5, -2.7, -3.9]
 
 

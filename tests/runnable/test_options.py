@@ -13,6 +13,8 @@ from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 
 from .fakes import TOP_K, Reply, Scripted, calibration, saying
 
+pytestmark = pytest.mark.sync_only
+
 
 def test_assigning_takes_effect(runner: Any) -> None:
     reasc = ReASCRunnable(model=saying("1"))

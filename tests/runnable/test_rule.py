@@ -18,6 +18,8 @@ from langchain_reasc.method.stopping import StoppingRule
 
 from .fakes import TOP_K, Reply, Scripted, calibration, saying
 
+pytestmark = pytest.mark.sync_only
+
 SURE, UNSURE, SILENT = Reply("it is 7", -3.0), Reply("it is 8", -0.5), Reply("it is 7", None)
 GATED = ReASC(Standardizer(1.0, 1.0), gate=2.5)
 VOTE = BayesianVote(LogisticOdds(Standardizer(1.0, 1.0), 2.0, 1.0))
@@ -88,11 +90,6 @@ def test_a_calibration_without_labels_brings_its_agreement_rule_for_the_budget_t
     assert not model.log.kwargs[0].get("logprobs"), "nothing reads them"
     split = solved(runner, saying(*"1211"), calibration=consensus(), max_samples=4)
     assert split[:4] == ("1", "agreement", "budget", 4)
-
-
-@pytest.mark.parametrize("kind", ["online", "mixture"])
-def test_what_learns_counts_by_asc_while_it_is_cold(runner: Any, kind: Any) -> None:
-    assert solved(runner, saying(SURE), calibration=kind, measure=TOP_K)[1:4] == ("asc", "evidence", 4)
 
 
 @pytest.mark.parametrize(
@@ -182,12 +179,6 @@ def test_a_spent_budget_is_no_agreement(runner: Any) -> None:
         assert account["posterior"] == posterior({"2": 1.0, "1": 3.0})
     with pytest.raises(Undecided, match="'1' is undecided: the budget is spent, and 3 of 4 responses gave it"):
         runner.invoke(ReASCRunnable(on_undecided="raise", **options), "q")
-
-
-def test_a_batch_decides_as_single_calls_do(runner: Any) -> None:
-    model = Scripted(script=lambda question, index: Reply(f"it is {question if index != 1 else '0'}"))
-    accounts = runner.accounts(ReASCRunnable(model=model, rule=CannotCatchUp(5), max_samples=5), ["1", "2", "3"])
-    assert [(account["answer"], account["samples"]) for account in accounts] == [("1", 4), ("2", 4), ("3", 4)]
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,16 @@
 """ReASCRunnable as a step in a chain: every way to call it, and what comes out."""
 
-import copy
-import pickle
 from typing import Any
 
 import pytest
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 
-from .fakes import TOP_K, Reply, Scripted, calibration, failing, saying
+from .fakes import TOP_K, Reply, calibration, failing, saying
 
 PROMPT = ChatPromptTemplate.from_messages([("system", "Think."), ("human", "{question}")])
 INPUTS = {
@@ -64,14 +61,6 @@ def test_the_winner_is_the_most_trusted_response_with_the_winning_answer(runner:
     assert [response.weight for response in result.responses][:2] == [1.0, pytest.approx(2.718281828**0.35)]
 
 
-def test_a_batch_answers_each_input_in_its_place_or_names_it(runner: Any) -> None:
-    reasc = ReASCRunnable(model=Scripted(script=echo))
-    assert [account["answer"] for account in runner.accounts(reasc, ["1", "2", "3"])] == ["1", "2", "3"]
-    pairs = runner.batch_as_completed(reasc, ["1", "2", "3"])
-    answers = sorted((at, message.response_metadata["reasc"]["answer"]) for at, message in pairs)
-    assert answers == [(0, "1"), (1, "2"), (2, "3")]
-
-
 @pytest.mark.parametrize("calibrated", [None, "mixture"])
 def test_a_failing_input_of_a_batch_can_be_returned(runner: Any, calibrated: Any) -> None:
     model = failing(echo, lambda question, index: question == "2", ValueError("bad"))
@@ -91,13 +80,6 @@ def test_an_empty_batch_is_empty(runner: Any, calibrated: Any) -> None:
     assert runner.batch_as_completed(reasc, []) == []
 
 
-def test_in_a_chain_with_prompt_and_parser(runner: Any) -> None:
-    chain = PROMPT | ReASCRunnable(model=saying("42")) | StrOutputParser()
-    assert runner.invoke(chain, {"question": "q"}) == "the answer is 42"
-    assert "".join(runner.stream(chain, {"question": "q"})) == "the answer is 42"
-    assert runner.batch(chain, [{"question": "q"}] * 2) == ["the answer is 42"] * 2
-
-
 def test_an_empty_completion_casts_no_vote(runner: Any) -> None:
     result = runner.solve(ReASCRunnable(model=saying(Reply("", logprob=None), "1"), calibration=calibration()), "q")
     assert result.responses[0].answer is None
@@ -113,15 +95,6 @@ def test_an_extractor_that_raises_on_one_response_loses_nothing(runner: Any) -> 
     result = runner.solve(ReASCRunnable(model=saying("1", "odd", "1", "1", "1"), answer=fussy), "q")
     assert (result.answer, result.decision.evidence) == ("1", {"1": 4.0})
     assert "the answer extractor failed on a response: KeyError('the answer is odd')" in result.notices
-
-
-@pytest.mark.parametrize("how", [lambda r: pickle.loads(pickle.dumps(r)), copy.deepcopy, copy.copy])
-@pytest.mark.parametrize("calibrated", [None, "mixture", calibration(fingerprint={})])
-def test_copies_work(how: Any, calibrated: Any) -> None:
-    model = Scripted(script=echo, log=None)
-    again = how(ReASCRunnable(model=model.bind(stop=["x"]), calibration=calibrated, max_samples=3))
-    assert again.max_samples == 3
-    assert again.learned == (None if calibrated == "mixture" else calibrated)
 
 
 def test_dumping_and_describing_do_not_crash() -> None:

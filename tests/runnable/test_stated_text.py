@@ -14,6 +14,8 @@ from langchain_reasc.models.stated import (
     without_statement,
 )
 
+pytestmark = pytest.mark.sync_only
+
 STATED = {
     0.85: [
         *("Confidence: 85%", "Confidence: 85", "confidence: 0.85", "Confidence: 85/100", "Confidence: 8.5/10"),

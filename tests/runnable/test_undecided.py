@@ -13,6 +13,8 @@ from langchain_reasc.exceptions import Undecided
 
 from .fakes import PROMPT_TOKENS, Reply, Scripted, saying
 
+pytestmark = pytest.mark.sync_only
+
 SPLIT = ("1", "2", "1", "2")
 UNANIMOUS = ("1",)
 
@@ -29,13 +31,6 @@ def test_or_an_error_that_has_all_that_was_paid_for(runner: Any) -> None:
     assert result.usage.input_tokens == 4 * PROMPT_TOKENS
     assert not raised.value.is_retryable
     assert pickle.loads(pickle.dumps(raised.value)).result.decision == result.decision
-
-
-@pytest.mark.parametrize("on_undecided", ["answer", "raise", "abstain"])
-def test_what_is_decided_is_answered(runner: Any, on_undecided: Any) -> None:
-    result = runner.solve(reasc(*UNANIMOUS, on_undecided=on_undecided), "q")
-    assert (result.message.text, result.decision.reason, result.undecided) == ("the answer is 1", "agreement", False)
-    assert "abstained" not in result.message.response_metadata["reasc"]
 
 
 def test_time_that_is_over_is_no_decision_either(runner: Any) -> None:
@@ -72,13 +67,6 @@ def test_no_answer_anywhere_is_said_after_a_wave_and_at_the_end(runner: Any, cap
     assert any(notice.startswith("8 of 8 responses cast no vote: ") for notice in result.notices)
     [record] = caplog.records
     assert record.getMessage().startswith("4 of 4 responses cast no vote")
-
-
-def test_the_parser_gives_the_answer_alone(runner: Any) -> None:
-    chain = ReASCRunnable(model=saying("42")) | ReASCAnswerParser()
-    assert runner.invoke(chain, "q") == "42"
-    nothing = ReASCRunnable(model=saying(Reply("no idea")), max_samples=1) | ReASCAnswerParser()
-    assert runner.invoke(nothing, "q") is None
 
 
 def test_the_parser_says_what_it_needs() -> None:
