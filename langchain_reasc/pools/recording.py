@@ -5,7 +5,7 @@ found again in the stored texts where the extractor or its rules have.
 """
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -127,11 +127,11 @@ def record_pool(
     results = run(pending, QuestionSampler(model, prompt, samples, answer))
     done = len(questions) - len(pending)
     on_question(done, len(questions))
-    too_long: list[str] = []
+    too_long: list[ContextOverflowError] = []
     try:
         for at, ((question, _), drawn) in enumerate(results, start=done + 1):
             if isinstance(drawn, ContextOverflowError):
-                too_long.append(str(drawn))
+                too_long.append(drawn)
                 on_notice(
                     f"question {question.id!r} ({question.input[:50]!r}...) is too long and was left out: {drawn}"
                 )
@@ -144,9 +144,10 @@ def record_pool(
             results.close()  # an interruption ends the workers
     if too_long and not recording.store.ids():
         raise ContextOverflowError(f"none of the {len(questions)} questions fits the model's context: {too_long[0]}")
+    if too_long:
+        on_notice(f"{len(too_long)} of {len(questions)} questions do not fit the model's context and were left out")
     pool = read_pool(target)
-    for notice in _notices(pool, {question.id for question in questions}, left_out=len(too_long)):
-        on_notice(notice)
+    _notify_unanswered(pool, {question.id for question in questions}, on_notice)
     return pool
 
 
@@ -268,15 +269,12 @@ def _provenance(source: PreparedModel, prompt: Prompts, answer: AnswerSpec) -> d
     }
 
 
-def _notices(pool: Pool, asked: set[str], *, left_out: int) -> Iterator[str]:
-    """Yield what the user should know of the responses to these questions."""
-    if left_out:
-        yield f"{left_out} of {len(asked)} questions do not fit the model's context and were left out"
+def _notify_unanswered(pool: Pool, asked: set[str], notify: Callable[[str], None]) -> None:
     responses = [response for question in pool.questions if question.id in asked for response in question.responses]
     without = [response for response in responses if response.answer is None]
     if without:
         cut_off = sum(response.cut_off for response in without)
-        yield (
+        notify(
             f"{len(without)} of {len(responses)} responses have no answer ({cut_off} of them were cut off); "
             "answer=... says where it is, max_tokens=... how long a response may be"
         )
@@ -285,7 +283,7 @@ def _notices(pool: Pool, asked: set[str], *, left_out: int) -> Iterator[str]:
 def _opened(
     target: Path, metadata: Mapping[str, Any], questions: Sequence[LabelledQuestion], notify: Callable[[str], None]
 ) -> PoolStore:
-    """Create a pool, or open the one that is there and bring it up to date."""
+    """Create a pool, or open the one that is there and bring its labels and answers up to date."""
     if target.exists() and not target.is_file():
         raise PoolError(f"{target} is not a file, so no pool can be written there; name another one")
     if not target.exists() and target.suffix.lower() in _OTHER_FORMATS:
@@ -296,17 +294,21 @@ def _opened(
     target.parent.mkdir(parents=True, exist_ok=True)
     store = PoolStore.create(target)
     if store.ids():
-        pool = read_ungraded(target)
-        then, now = settings_of(pool.metadata), settings_of(metadata)
-        for name, value in now.items():
-            if then.get(name) != value:
-                raise PoolError(
-                    f"{target} was recorded with {name} {then.get(name)!r}, now it is {value!r}; record into another "
-                    "file, or delete this one"
-                )
+        pool = replace(read_ungraded(target), stores=(store,))
+        _check_settings(pool, metadata)
         _check_questions(pool, questions)
-        _update(replace(pool, stores=(store,)), store, metadata, questions, notify)
+        _update(pool, store, metadata, questions, notify)
     return store
+
+
+def _check_settings(pool: Pool, metadata: Mapping[str, Any]) -> None:
+    then = settings_of(pool.metadata)
+    for name, value in settings_of(metadata).items():
+        if then.get(name) != value:
+            raise PoolError(
+                f"{pool.path} was recorded with {name} {then.get(name)!r}, now it is {value!r}; record into another "
+                "file, or delete this one"
+            )
 
 
 def _check_questions(pool: Pool, questions: Sequence[LabelledQuestion]) -> None:
@@ -335,53 +337,61 @@ def _update(
     notify: Callable[[str], None],
 ) -> None:
     """Write the labels and answers of today into a pool, where they have changed since it was recorded."""
-    labels, held_labels = ({one.id: one.references for one in each} for each in (questions, pool.questions))
-    common = labels.keys() & held_labels.keys()
-    relabelled = {id: labels[id] for id in common if not _is_same_label(labels[id], held_labels[id])}
-    then, now = ({name: rules.get(name) for name in _RULES} for rules in (pool.metadata, metadata))
-    if not relabelled and then == now:
+    labels = {one.id: one.references for one in questions}
+    relabelled = {
+        held.id: labels[held.id]
+        for held in pool.questions
+        if held.id in labels and not _is_same_label(labels[held.id], held.references)
+    }
+    found = _answers_by(pool, metadata)
+    if not relabelled and found is None:
         return
-    found = _found_by(pool, then, now) if then != now else pool
     with store.transaction():
         for id, references in relabelled.items():
             store.set_references(id, references)
-        for question in found.questions if found is not pool else ():
-            store.set_responses(
-                question.id, [{name: getattr(one, name) for name in _OF_ANSWERS} for one in question.responses]
-            )
-        store.set_about({name: metadata[name] for name in (*_RULES, "fingerprint")})
+        if found is not None:
+            _write_answers(store, found)
+            store.set_about({name: metadata[name] for name in (*_RULES, "fingerprint")})
     if relabelled:
         notify(f"{len(relabelled)} labels have changed since {pool.path} was recorded; its responses are graded anew")
     if pool.metadata.get("grader"):
         notify(f"verdicts of {pool.metadata['grader']!r} in {pool.path} were dropped with them: `reasc grade` it again")
-    if found is not pool:
+    if found is not None:
         changed = sum(one.answer != other.answer for one, other in zip(pool.responses, found.responses, strict=True))
         notify(
-            f"the answers in {pool.path} were found by {_in_words(then)}, now they are by {_in_words(now)}: "
-            f"looked for again in the stored text, {changed} changed"
+            f"the answers in {pool.path} were found by {_in_words(pool.metadata)}, now they are by "
+            f"{_in_words(metadata)}: looked for again in the stored text, {changed} changed"
         )
         if any(response.spans != Spans() for response in pool.responses):
             notify(f"which tokens of {pool.path} spell those answers is not known: record anew for a score of them")
+
+
+def _write_answers(store: PoolStore, pool: Pool) -> None:
+    for question in pool.questions:
+        changes = [{name: getattr(one, name) for name in _OF_ANSWERS} for one in question.responses]
+        store.set_responses(question.id, changes)
 
 
 def _is_same_label(one: Sequence[str], other: Sequence[str]) -> bool:
     return set(map(normalize, one)) == set(map(normalize, other))
 
 
-def _found_by(pool: Pool, then: Mapping[str, Any], now: Mapping[str, Any]) -> Pool:
-    """Find the answers again by the rules of today."""
-    if not isinstance(now["answer"], str):
+def _answers_by(pool: Pool, metadata: Mapping[str, Any]) -> Pool | None:
+    """Find the answers again by the extractor and the rules of today; None where they are the pool's."""
+    if all(pool.metadata.get(name) == metadata.get(name) for name in _RULES):
+        return None
+    if not isinstance(metadata["answer"], str):
         raise PoolError(
-            f"the answers in {pool.path} were found by {_in_words(then)}, now they are to be found by "
-            f"{_in_words(now)}. A function may look at more of a response than is stored: record into another file"
+            f"the answers in {pool.path} were found by {_in_words(pool.metadata)}, now they are to be found by "
+            f"{_in_words(metadata)}. A function may look at more of a response than is stored: record into another file"
         )
     try:
-        return find_answers_again(pool, now["answer"])
+        return find_answers_again(pool, metadata["answer"])
     except PoolError as error:
         raise PoolError(f"{pool.path}: {error}; record into another file") from None
 
 
 def _in_words(rules: Mapping[str, Any]) -> str:
-    spec, version = rules["answer"], rules["extraction_version"]
+    spec, version = rules.get("answer"), rules.get("extraction_version")
     how = repr(spec) if isinstance(spec, str) else f"the function {dict(spec or {}).get('function')!r}"
     return f"{how} (rules of {'an unknown version' if version is None else f'version {version}'})"

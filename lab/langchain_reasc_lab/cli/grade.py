@@ -1,7 +1,8 @@
 """``reasc grade``: grade a pool again, without a new sample."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,15 +17,109 @@ from langchain_reasc_lab.cli.options import PoolPath
 
 if TYPE_CHECKING:
     from langchain_reasc.pools import Pool
-    from langchain_reasc_lab.cli.graded import Compared
     from langchain_reasc_lab.pools.graders import Grader
     from langchain_reasc_lab.pools.grading import Labels
 
 __all__ = ["grade"]
 
 
+@dataclass
+class JudgeOptions:
+    """A model as the grader."""
+
+    judge_model: Annotated[
+        str | None,
+        typer.Option(metavar="PROVIDER:NAME", help="judge: a chat model of LangChain's, such as openai:gpt-4o-mini."),
+    ] = None
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", metavar="MODEL", help="judge: a GGUF file, hf:..., or with --url a name there."),
+    ] = None
+    url: Urls = None
+    key_variable: KeyVariable = None
+    judge_prompt: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="judge: another prompt, with {question}, {references} and {answer}."),
+    ] = None
+    judge_reads: Annotated[
+        str,
+        typer.Option(
+            metavar="answer|response",
+            help="judge: what it is shown, the answer that was found or the whole response.",
+            callback=one_of("answer", "response"),
+        ),
+    ] = "answer"
+    temperature: Annotated[float, typer.Option(help="judge: its sampling temperature.")] = 0.0
+    max_tokens: MaxTokens = None
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help=r"judge: answers in flight. \[default: 1 in this process, else 8]")
+    ] = None
+    timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="judge: what one answer may take; then it counts as undecided."),
+    ] = None
+
+    def check(self, grader: str) -> None:
+        """Refuse options that go with another grader, and a time limit that is none."""
+        defaults = vars(JudgeOptions())
+        given = [name for name, value in vars(self).items() if value and value != defaults[name]]
+        if grader != "judge" and given:
+            raise typer.BadParameter(f"--{given[0].replace('_', '-')} goes with --grader judge, not with {grader}")
+        if self.timeout is not None and not self.timeout > 0:
+            raise typer.BadParameter(f"--timeout is in seconds, above 0; got {self.timeout:g}")
+
+    @contextmanager
+    def open(self, pool: Path) -> "Iterator[Grader]":
+        """Open a judge whose verdicts are kept beside the pool; print its bill at the end, also after an error."""
+        from langchain_reasc_lab.pools.judge import GRADING_PROMPT, Judge, VerdictFile
+
+        try:
+            prompt = GRADING_PROMPT if self.judge_prompt is None else read_text(self.judge_prompt)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"cannot read the judge's prompt from {self.judge_prompt}: {error}") from error
+        kept = VerdictFile.beside(pool)
+        with self._open_model() as model:
+            judge = Judge(model, prompt=prompt, reads=self.judge_reads, kept=kept)  # type: ignore[arg-type]
+            try:
+                yield judge
+            finally:
+                if judge.unclear is not None:
+                    remark(f"a reply of {judge.name} that was no verdict ends {ending(judge.unclear)}")
+                if judge.calls or judge.reused:
+                    about = "about " if judge.estimated else ""
+                    reused = f"; {judge.reused:,} verdicts were there already" if judge.reused else ""
+                    remark(
+                        f"{judge.name} was asked {judge.calls:,} times, for {about}{judge.bill['input_tokens']:,} "
+                        f"prompt tokens and {judge.bill['output_tokens']:,} generated ones{reused}"
+                    )
+
+    def _open_model(self) -> Any:
+        named_here = self.model is not None or bool(self.url)
+        options: dict[str, Any] = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        if self.judge_model is None:
+            if not named_here:
+                raise ConfigurationError(
+                    "which model judges? Name it with --judge-model, or --model, or --url and --model"
+                )
+            return ModelOptions(self.model, self.url, self.key_variable).open(**options)
+        if named_here or self.key_variable is not None:
+            raise ConfigurationError(
+                "--judge-model names a chat model of LangChain's; leave out --model, --url and the key"
+            )
+        try:
+            from langchain.chat_models import init_chat_model
+        except ModuleNotFoundError:
+            raise missing_extra("agents", "langchain") from None
+        given = {name: value for name, value in options.items() if value is not None}
+        try:
+            return nullcontext(init_chat_model(self.judge_model, **given))
+        except Exception as error:  # whatever the integration raises where a package, a key or the name is wrong
+            raise ConfigurationError(f"--judge-model {self.judge_model}: {error}") from error
+
+
 def grade(
     pool: PoolPath,
+    *,
     grader: Annotated[
         str,
         typer.Option(
@@ -43,37 +138,7 @@ def grade(
         float | None,
         typer.Option(metavar="SHARE", help=r"numeric: how far numbers may differ, such as 0.001. \[default: 0.0001]"),
     ] = None,
-    judge_model: Annotated[
-        str | None,
-        typer.Option(metavar="PROVIDER:NAME", help="judge: a chat model of LangChain's, such as openai:gpt-4o-mini."),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", metavar="MODEL", help="judge: a GGUF file, hf:..., or with --url a name there."),
-    ] = None,
-    url: Urls = None,
-    key_variable: KeyVariable = None,
-    judge_prompt: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="judge: another prompt, with {question}, {references} and {answer}."),
-    ] = None,
-    judge_reads: Annotated[
-        str,
-        typer.Option(
-            metavar="answer|response",
-            help="judge: what it is shown, the answer that was found or the whole response.",
-            callback=one_of("answer", "response"),
-        ),
-    ] = "answer",
-    temperature: Annotated[float, typer.Option(help="judge: its sampling temperature.")] = 0.0,
-    max_tokens: MaxTokens = None,
-    concurrency: Annotated[
-        int | None, typer.Option(min=1, help=r"judge: answers in flight. \[default: 1 in this process, else 8]")
-    ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="judge: what one answer may take; then it counts as undecided."),
-    ] = None,
+    judge: JudgeOptions,
     question_field: QuestionField = None,
     answer_field: AnswerField = None,
     seed: Seed = 0,
@@ -99,59 +164,41 @@ def grade(
 
     reasc grade pool.sqlite --grader judge --judge-model openai:gpt-4o-mini
     """
-    from langchain_reasc_lab.cli.graded import data_of, parts_of
+    from langchain_reasc_lab.cli.graded import compare
     from langchain_reasc_lab.pools import read_pool
-    from langchain_reasc_lab.pools.grading import check_writable
+    from langchain_reasc_lab.pools.grading import check_writable, grade_pool, write_verdicts
 
-    judge: dict[str, Any] = {"judge_model": judge_model, "model": model, "url": url, "key_variable": key_variable}
-    judge |= {"judge_prompt": judge_prompt, "max_tokens": max_tokens, "timeout": timeout, "concurrency": concurrency}
-    _check_options(grader, judge, tolerance)
+    judge.check(grader)
+    if tolerance is not None and grader != "numeric":
+        raise typer.BadParameter("--tolerance goes with --grader numeric")
     labels = None if data is None else _labels(pool, data, question_field, answer_field)
     recorded = read_pool(pool, labelled=labels or ())
     for note in recorded.notes:
         remark(note)
     if not dry_run:
         check_writable(recorded)
-    unknown = sum(not one.references and one.id not in (labels or {}) for one in recorded.questions)
-    if unknown:
+    if unknown := sum(not one.references and one.id not in (labels or {}) for one in recorded.questions):
         remark(f"{unknown} questions of {pool} have no right answer to compare with, and keep the verdicts they have")
-    if grader == "judge":
-        # Several at once where the model is not in this process.
-        how: dict[str, Any] = {"concurrency": concurrency or (8 if url or judge_model else 1), "seconds": timeout}
-        with _judge(recorded.path, **judge, reads=judge_reads, temperature=temperature) as asked:
-            compared = _graded(recorded, asked, labels, dry_run, seed, **how)
-    else:
-        compared = _graded(recorded, _plain_grader(grader, recorded, tolerance), labels, dry_run, seed)
-    if as_json:
-        print_json(data_of(compared))
-    else:
-        for part in parts_of(compared):
-            stdout().print(part, soft_wrap=False)
-    remark(f"nothing was written into {pool} (--dry-run)" if dry_run else f"the verdicts are in {pool}")
-
-
-def _check_options(grader: str, judge: dict[str, Any], tolerance: float | None) -> None:
-    if grader != "judge" and (given := [name for name, value in judge.items() if value]):
-        raise typer.BadParameter(f"--{given[0].replace('_', '-')} goes with --grader judge, not with {grader}")
-    if tolerance is not None and grader != "numeric":
-        raise typer.BadParameter("--tolerance goes with --grader numeric")
-
-
-def _graded(
-    pool: "Pool", grader: "Grader", labels: "Labels | None", dry_run: bool, seed: int, **how: Any
-) -> "Compared":
-    """Grade under a progress bar, compare, and write the verdicts."""
-    from langchain_reasc_lab.cli.graded import compare
-    from langchain_reasc_lab.pools.grading import grade_pool, write_verdicts
-
-    with progress("Grading") as move:
-        grading = grade_pool(pool, grader, labels=labels, on_answer=move, **how)
+    # Several at once where the model is not in this process.
+    at_once = judge.concurrency or (8 if judge.url or judge.judge_model else 1)
+    with (
+        judge.open(recorded.path) if grader == "judge" else nullcontext(_grader(grader, recorded, tolerance)) as chosen,
+        progress("Grading") as move,
+    ):
+        grading = grade_pool(
+            recorded, chosen, labels=labels, concurrency=at_once, seconds=judge.timeout, on_answer=move
+        )
     if grading.notice:
         remark(grading.notice)
-    compared = compare(pool, grader, grading, labels, seed=seed)
+    compared = compare(recorded, chosen, grading, labels, seed=seed)
     if not dry_run:
-        write_verdicts(pool, grading, labels)
-    return compared
+        write_verdicts(recorded, grading, labels)
+    if as_json:
+        print_json(compared.as_data())
+    else:
+        for part in compared.parts():
+            stdout().print(part, soft_wrap=False)
+    remark(f"nothing was written into {pool} (--dry-run)" if dry_run else f"the verdicts are in {pool}")
 
 
 def _labels(pool: Path, data: Path, question_field: str | None, answer_field: str | None) -> "Labels":
@@ -169,73 +216,10 @@ def _labels(pool: Path, data: Path, question_field: str | None, answer_field: st
     return labels
 
 
-def _plain_grader(name: str, pool: "Pool", tolerance: float | None) -> "Grader":
+def _grader(name: str, pool: "Pool", tolerance: float | None) -> "Grader":
     from langchain_reasc.pools import label_normalizer
-    from langchain_reasc_lab.pools.graders import Exact, Numeric, grader
+    from langchain_reasc_lab.pools.graders import GRADERS, Exact, Numeric
 
     if name == "exact":
         return Exact(label_normalizer(pool.metadata))
-    return Numeric(tolerance) if name == "numeric" else grader(name)
-
-
-@contextmanager
-def _judge(
-    pool: Path,
-    *,
-    judge_model: str | None,
-    model: str | None,
-    url: Sequence[str] | None,
-    key_variable: str | None,
-    judge_prompt: Path | None,
-    reads: Any,
-    temperature: float,
-    max_tokens: int | None,
-    timeout: float | None,
-    concurrency: int | None,
-) -> "Iterator[Grader]":
-    """Open a judge whose verdicts are kept beside the pool; print its bill at the end, also after an error."""
-    from langchain_reasc_lab.pools.judge import GRADING_PROMPT, Judge, VerdictFile
-
-    if timeout is not None and not timeout > 0:
-        raise typer.BadParameter(f"--timeout is in seconds, above 0; got {timeout:g}")
-    try:
-        prompt = GRADING_PROMPT if judge_prompt is None else read_text(judge_prompt)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot read the judge's prompt from {judge_prompt}: {error}") from error
-    options: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens}
-    kept = VerdictFile.beside(pool)
-    with _judge_model(judge_model, model, url, key_variable, options) as chat_model:
-        judge = Judge(chat_model, prompt=prompt, reads=reads, kept=kept)
-        try:
-            yield judge
-        finally:
-            if judge.unclear is not None:
-                remark(f"a reply of {judge.name} that was no verdict ends {ending(judge.unclear)}")
-            if judge.calls or judge.reused:
-                about = "about " if judge.estimated else ""
-                reused = f"; {judge.reused:,} verdicts were there already" if judge.reused else ""
-                remark(
-                    f"{judge.name} was asked {judge.calls:,} times, for {about}{judge.bill['input_tokens']:,} prompt "
-                    f"tokens and {judge.bill['output_tokens']:,} generated ones{reused}"
-                )
-
-
-def _judge_model(
-    named: str | None, model: str | None, url: Sequence[str] | None, key: str | None, options: dict[str, Any]
-) -> Any:
-    if named is None and model is None and not url:
-        raise ConfigurationError("which model judges? Name it with --judge-model, or --model, or --url and --model")
-    if named is None:
-        return ModelOptions(model, list(url or ()), key).open(**options)
-    if model is not None or url or key is not None:
-        raise ConfigurationError(
-            "--judge-model names a chat model of LangChain's; leave out --model, --url and the key"
-        )
-    try:
-        from langchain.chat_models import init_chat_model
-    except ModuleNotFoundError:
-        raise missing_extra("agents", "langchain") from None
-    try:
-        return nullcontext(init_chat_model(named, **{name: one for name, one in options.items() if one is not None}))
-    except Exception as error:  # whatever the integration raises where a package, a key or the name is wrong
-        raise ConfigurationError(f"--judge-model {named}: {error}") from error
+    return Numeric(tolerance) if name == "numeric" else GRADERS[name]()

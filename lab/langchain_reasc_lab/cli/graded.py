@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-__all__ = ["Change", "Compared", "compare", "data_of", "parts_of"]
+__all__ = ["Change", "Compared", "compare"]
 
 _SHOWN = 5  # examples of changed verdicts
 _LONGEST = 30  # characters of an answer in them
@@ -63,6 +63,72 @@ class Compared(NamedTuple):
     changes: tuple[Change, ...]
     agreement: Agreement | None
 
+    def as_data(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        from langchain_reasc_lab.pools.judge import Judge
+
+        grading, judge = self.grading, self.grader
+        verdicts = [verdict for each in grading.verdicts.values() for verdict in each]
+        asked = None
+        if isinstance(judge, Judge):
+            tokens = {name: judge.bill[name] for name in ("input_tokens", "output_tokens")}
+            asked = {"calls": judge.calls, "reused": judge.reused, "estimated": judge.estimated, **tokens}
+        return {
+            "pool": str(self.pool.path),
+            "grader_before": self.pool.metadata.get("grader", "exact"),
+            "grader": grading.grader,
+            "questions": len(self.pool.questions),
+            "responses": len(verdicts),
+            "answers": grading.answers,
+            "answers_untold": grading.undecided,
+            "responses_untold": sum(verdict is None for verdict in verdicts),
+            "accuracy_before": asdict(self.before),
+            "accuracy": asdict(self.after),
+            "difference": asdict(self.difference),
+            "changed_responses": sum(change.responses for change in self.changes),
+            "changes": [change._asdict() for change in self.changes],
+            "agreement_with_exact": None if self.agreement is None else asdict(self.agreement),
+            "judge": asked,
+        }
+
+    def parts(self) -> "Iterator[RenderableType]":
+        """Yield what to print, in 80 columns."""
+        from rich.markup import escape
+
+        pool, grading = self.pool, self.grading
+        responses = list(pool.responses)
+        yield (
+            f"{escape(pool.path.name)}: {_questions(len(pool.questions))}, {len(responses):,} responses, "
+            f"{grading.answers:,} distinct answers\n"
+        )
+        if not any(one.answer for one in responses):
+            yield "No response has an answer.\n"
+        table = _table("Accuracy of one response %", "", "95 % interval")
+        for name, one, sign in (
+            (f"before, by {pool.metadata.get('grader', 'exact')}", self.before, ""),
+            (f"after, by {grading.grader}", self.after, ""),
+            ("difference", self.difference, "+"),
+        ):
+            value, low, high = (f"{100 * number:{sign}.1f}" for number in (one.value, one.low, one.high))
+            table.add_row(name, value, f"{low} to {high}")
+        yield table
+        yield "\n" + _changed(self.changes, len(responses))
+        for change in self.changes[:_SHOWN]:
+            accepted = " or ".join(map(_short, change.references))
+            times = "once" if change.responses == 1 else f"{change.responses} times"
+            now = f"is {'right' if change.right else 'wrong'} now (accepted: {accepted})"
+            yield f"  {escape(f'{change.question}: {_short(change.answer)}, given {times}, {now}')}"
+        if (found := self.agreement) is not None:
+            table = _table("\nResponses that have an answer", "right by exact", "wrong by exact")
+            table.add_row(f"right by {grading.grader}", f"{found.both:,}", f"{found.second_only:,}")
+            table.add_row(f"wrong by {grading.grader}", f"{found.first_only:,}", f"{found.neither:,}")
+            yield table
+            share = f"{100 * found.share.value:.1f} % [{100 * found.share.low:.1f}, {100 * found.share.high:.1f}]"
+            kappa = "none, as one of them gives the same verdict on all"
+            if found.kappa is not None:
+                kappa = f"{found.kappa.value:.3f} [{found.kappa.low:.3f}, {found.kappa.high:.3f}]"
+            yield f"\nAgreement with exact: {share}; Cohen's kappa: {kappa}".replace("[", r"\[")
+
 
 def compare(pool: Pool, grader: Grader, grading: Grading, labels: Labels | None, *, seed: int) -> Compared:
     """Compare a grading with the verdicts that a pool has, and with the exact grader's."""
@@ -74,74 +140,6 @@ def compare(pool: Pool, grader: Grader, grading: Grading, labels: Labels | None,
         agreed = agreement(exact, grading.verdicts, answered, seed=seed)
     changes = tuple(_changes(pool, grading, labels or {}))
     return Compared(pool, grader, grading, *accuracies(then, grading.verdicts, seed=seed), changes, agreed)
-
-
-def data_of(compared: Compared) -> dict[str, Any]:
-    """Return everything as plain data."""
-    from langchain_reasc_lab.pools.judge import Judge
-
-    grading, judge = compared.grading, compared.grader
-    verdicts = [verdict for each in grading.verdicts.values() for verdict in each]
-    asked = None
-    if isinstance(judge, Judge):
-        tokens = {name: judge.bill[name] for name in ("input_tokens", "output_tokens")}
-        asked = {"calls": judge.calls, "reused": judge.reused, "estimated": judge.estimated, **tokens}
-    return {
-        "pool": str(compared.pool.path),
-        "grader_before": compared.pool.metadata.get("grader", "exact"),
-        "grader": grading.grader,
-        "questions": len(compared.pool.questions),
-        "responses": len(verdicts),
-        "answers": grading.answers,
-        "answers_untold": grading.undecided,
-        "responses_untold": sum(verdict is None for verdict in verdicts),
-        "accuracy_before": asdict(compared.before),
-        "accuracy": asdict(compared.after),
-        "difference": asdict(compared.difference),
-        "changed_responses": sum(change.responses for change in compared.changes),
-        "changes": [change._asdict() for change in compared.changes],
-        "agreement_with_exact": None if compared.agreement is None else asdict(compared.agreement),
-        "judge": asked,
-    }
-
-
-def parts_of(compared: Compared) -> "Iterator[RenderableType]":
-    """Yield what to print, in 80 columns."""
-    from rich.markup import escape
-
-    pool, grading = compared.pool, compared.grading
-    responses = list(pool.responses)
-    yield (
-        f"{escape(pool.path.name)}: {_questions(len(pool.questions))}, {len(responses):,} responses, "
-        f"{grading.answers:,} distinct answers\n"
-    )
-    if not any(one.answer for one in responses):
-        yield "No response has an answer.\n"
-    table = _table("Accuracy of one response %", "", "95 % interval")
-    for name, one, sign in (
-        (f"before, by {pool.metadata.get('grader', 'exact')}", compared.before, ""),
-        (f"after, by {grading.grader}", compared.after, ""),
-        ("difference", compared.difference, "+"),
-    ):
-        value, low, high = (f"{100 * number:{sign}.1f}" for number in (one.value, one.low, one.high))
-        table.add_row(name, value, f"{low} to {high}")
-    yield table
-    yield "\n" + _changed(compared.changes, len(responses))
-    for change in compared.changes[:_SHOWN]:
-        accepted = " or ".join(map(_short, change.references))
-        times = "once" if change.responses == 1 else f"{change.responses} times"
-        now = f"is {'right' if change.right else 'wrong'} now (accepted: {accepted})"
-        yield f"  {escape(f'{change.question}: {_short(change.answer)}, given {times}, {now}')}"
-    if (found := compared.agreement) is not None:
-        table = _table("\nResponses that have an answer", "right by exact", "wrong by exact")
-        table.add_row(f"right by {grading.grader}", f"{found.both:,}", f"{found.second_only:,}")
-        table.add_row(f"wrong by {grading.grader}", f"{found.first_only:,}", f"{found.neither:,}")
-        yield table
-        share = f"{100 * found.share.value:.1f} % [{100 * found.share.low:.1f}, {100 * found.share.high:.1f}]"
-        kappa = "none, as one of them gives the same verdict on all"
-        if found.kappa is not None:
-            kappa = f"{found.kappa.value:.3f} [{found.kappa.low:.3f}, {found.kappa.high:.3f}]"
-        yield f"\nAgreement with exact: {share}; Cohen's kappa: {kappa}".replace("[", r"\[")
 
 
 def _changed(changes: tuple[Change, ...], responses: int) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from langchain_reasc.cli.console import print_json, remark, stdout
+from langchain_reasc.cli.console import print_json, print_lines, remark
 from langchain_reasc.cli.options import AsJson
 from langchain_reasc_lab.cli.options import PoolPath, Prices
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from langchain_reasc.pools import Pool
 
 __all__ = ["COMMANDS", "export", "import_", "merge", "show"]
-
-Out = Annotated[Path, typer.Argument(metavar="OUT", help="The file to write, which is not there yet.")]
 
 
 def show(pool: PoolPath, prices: Prices = None, as_json: AsJson = False) -> None:
@@ -37,13 +35,13 @@ def show(pool: PoolPath, prices: Prices = None, as_json: AsJson = False) -> None
     if any(question.references for question in read.questions):
         read = read_pool(pool)
     figures, bill = _figures(read), pool_bill(read)
-    price = None if known is None else known.of(str(read.model))
+    price, currency = (known.of(str(read.model)), known.currency) if known else (None, "")
     if as_json:
-        cost = {"cost": price.of(bill), "currency": known.currency} if price and known else {}
+        cost = {"cost": price.of(bill), "currency": currency} if price else {}
         print_json({**figures, "bill": asdict(bill), "notes": read.notes, **cost})
         return
-    for line in (*_lines(figures), *bill_lines(bill, price, known.currency if known else "", verb="Held")):
-        stdout().print(line, soft_wrap=True, markup=False)
+    print_lines(_lines(figures))
+    print_lines(bill_lines(bill, price, currency, verb="Held"))
     for note in read.notes:
         remark(f"note: {note}")
 
@@ -115,7 +113,7 @@ def import_(
     source: Annotated[
         Path, typer.Argument(metavar="SOURCE", help="What `reasc pool export` wrote, or a pool of JSON Lines.")
     ],
-    out: Out,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write, which is not there yet.")],
 ) -> None:
     """Make a pool of what was exported, or of JSON Lines that other programs wrote.
 
@@ -178,10 +176,8 @@ def _lines(figures: dict[str, Any]) -> Iterator[str]:
     yield f"Questions  {figures['questions']:,}, with {each} responses each"
     if figures["model"] is not None:
         sampling = metadata.get("fingerprint", {}).get("sampling") or {}
-        settings = [(name, sampling.get(name)) for name in ("temperature", "max_tokens")]
-        shown = [
-            f", {name} {value}" for name, value in (*settings, ("seed", metadata.get("seed"))) if value is not None
-        ]
+        settings = {name: sampling.get(name) for name in ("temperature", "max_tokens")} | {"seed": metadata.get("seed")}
+        shown = (f", {name} {value}" for name, value in settings.items() if value is not None)
         yield f"Model      {figures['model']}{''.join(shown)}"
     if metadata.get("created_at"):
         yield f"Recorded   {metadata['created_at']} by version {metadata.get('library_version')}"

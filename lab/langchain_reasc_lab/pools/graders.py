@@ -21,7 +21,7 @@ from langchain_reasc.answers import (
 )
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["GRADERS", "Alias", "Choice", "Exact", "Grader", "Mathematical", "Numeric", "grader"]
+__all__ = ["GRADERS", "Alias", "Choice", "Exact", "Grader", "Mathematical", "Numeric"]
 
 TOLERANCE: Final = 1e-4
 """How far, relatively, numbers may differ: that of ToRA's grader and of those made after it, such as Qwen2.5-Math's."""
@@ -165,25 +165,9 @@ class Alias:
 
 
 GRADERS: Final[Mapping[str, Callable[[], Grader]]] = {
-    "exact": Exact,
-    "numeric": Numeric,
-    "choice": Choice,
-    "math": Mathematical,
-    "alias": Alias,
+    **{"exact": Exact, "numeric": Numeric, "choice": Choice, "math": Mathematical, "alias": Alias}
 }
 """Graders that need no model, by name."""
-
-
-def grader(name: str) -> Grader:
-    """Return a grader by name.
-
-    Raises:
-        ConfigurationError: there is none.
-        MissingExtraError: ``"math"`` without the extra ``math``.
-    """
-    if name not in GRADERS:
-        raise ConfigurationError(f"unknown grader {name!r}; choose {', '.join(GRADERS)}, or judge, with a model")
-    return GRADERS[name]()
 
 
 def _spelled_alike(answer: str, references: Sequence[str]) -> bool:

@@ -1,21 +1,26 @@
 """Grading a pool again, by any grader, without a new sample."""
 
+import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import queue
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
-from typing import Final
+from typing import Final, TypeVar
 
 from langchain_reasc.answers import EXTRACTION_VERSION
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, PoolError, SamplingError
 from langchain_reasc.pools import Pool, PoolQuestion, PoolStore
+from langchain_reasc.threads import start_daemon, taken_from
 from langchain_reasc_lab.pools.graders import Grader
-from langchain_reasc_lab.pools.in_flight import in_flight
 
-__all__ = ["Grading", "Labels", "check_writable", "grade_pool", "labels_from", "write_verdicts"]
+__all__ = ["Grading", "Labels", "check_writable", "grade_pool", "in_flight", "labels_from", "write_verdicts"]
+
+T = TypeVar("T")
 
 Labels = Mapping[str, tuple[str, ...]]
 """The accepted answers by question id."""
@@ -74,8 +79,8 @@ def grade_pool(
         pool: recorded responses.
         grader: decides which answers are right.
         labels: the accepted answers of questions where they are others than the pool's.
-        concurrency: answers that are graded at once, each in a thread of its own; 1 grades in this one.
-        seconds: what one answer may take; None for any time. A limit takes a thread.
+        concurrency: answers that are graded at once, each in a thread of its own.
+        seconds: what one answer may take; None for any time.
         on_answer: called with (done, total) distinct answers.
 
     Raises:
@@ -83,15 +88,18 @@ def grade_pool(
         SamplingError: grading failed five times in a row, or no answer at all could be decided; most likely the judge
             cannot be reached or does not understand its prompt, and everything would count as wrong.
     """
+    if concurrency < 1:
+        raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
+    if seconds is not None and not seconds > 0:
+        raise ConfigurationError(f"a time limit is in seconds, above 0, got {seconds!r}")
     labels = labels or {}
     graded = [one for one in pool.questions if one.references or one.id in labels]
     tasks = [(question, responses) for question in graded for responses in _responses_by_answer(question)]
-    calls = _calls(pool, tasks, grader, labels)
-    outcomes = _outcomes(calls, concurrency, seconds)
     verdicts = {one.id: [response.correct for response in one.responses] for one in pool.questions}
     verdicts |= {one.id: [False] * len(one.responses) for one in graded}
     failures: list[Exception] = []
     undecided = 0
+    outcomes = in_flight(_calls(pool, tasks, grader, labels), concurrency=concurrency, seconds=seconds)
     each = _verdicts(grader.name, outcomes, failures, patience=min(_PATIENCE, len(tasks)))
     for done, (at, verdict) in enumerate(each, start=1):
         undecided += verdict is None
@@ -217,23 +225,45 @@ def _verdicts(
         yield at, None
 
 
-def _outcomes(
-    calls: Iterator[Callable[[], bool | None]], concurrency: int, seconds: float | None
-) -> Iterator[tuple[int, bool | Exception | None]]:
-    """Return what calls return or raise, with their places, in this thread or several at once."""
-    if concurrency < 1:
-        raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
-    if seconds is not None and not seconds > 0:
-        raise ConfigurationError(f"a time limit is in seconds, above 0, got {seconds!r}")
-    if concurrency == 1 and seconds is None:
-        return _one_by_one(calls)
-    return in_flight(calls, concurrency=concurrency, seconds=seconds)
+def in_flight(
+    calls: Iterable[Callable[[], T]], *, concurrency: int, seconds: float | None = None
+) -> Generator[tuple[int, T | Exception], None, None]:
+    """Yield what calls return or raise, with their place in the order given, as they end.
 
+    Each runs in a thread of its own, which keeps no process alive; one that takes too long is waited for no longer, and
+    the next takes its place. Nothing is begun before the first outcome is asked for.
 
-def _one_by_one(calls: Iterator[Callable[[], bool | None]]) -> Iterator[tuple[int, bool | Exception | None]]:
-    for at, call in enumerate(calls):
+    Args:
+        calls: taken one by one, as there is room.
+        concurrency: how many run at once.
+        seconds: what each may take; None for any time.
+    """
+    left = iter(enumerate(calls))
+    ended: queue.SimpleQueue[tuple[int, T | BaseException]] = queue.SimpleQueue()
+    until: dict[int, float] = {}  # those that run, the oldest first
+
+    def begin() -> None:
+        for at, call in islice(left, concurrency - len(until)):
+            until[at] = math.inf if seconds is None else time.monotonic() + seconds
+            start_daemon(partial(_ended, at, call, ended), f"reasc-call-{at}")
+
+    begin()
+    while until:
+        oldest, limit = next(iter(until.items()))
         try:
-            outcome: bool | Exception | None = call()
-        except Exception as error:
-            outcome = error
+            at, outcome = taken_from(ended, until=None if seconds is None else limit)
+        except queue.Empty:
+            at, outcome = oldest, TimeoutError(f"no answer within {seconds:g} s")
+        if until.pop(at, None) is None:  # it comes after its time
+            continue
+        if not isinstance(outcome, Exception) and isinstance(outcome, BaseException):
+            raise outcome
+        begin()
         yield at, outcome
+
+
+def _ended(at: int, call: Callable[[], T], ended: "queue.SimpleQueue[tuple[int, T | BaseException]]") -> None:
+    try:
+        ended.put((at, call()))
+    except BaseException as error:
+        ended.put((at, error))

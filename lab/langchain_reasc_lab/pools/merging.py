@@ -67,31 +67,22 @@ def merge_pools(first: Path, second: Path, out: Path) -> Merged:
         raise PoolError(
             f"{first} and {second} were recorded differently, and cannot be one pool: they differ in {sides}"
         )
-    ours, theirs = ({one.id: one for one in store.questions()} for store in (a, b))
-    shared = [(one, theirs[id]) for id, one in ours.items() if id in theirs]
+    theirs = {one.id: one for one in b.questions()}
+    shared = [(one, theirs[one.id]) for one in a.questions() if one.id in theirs]
     for one, other in shared:
-        for what, x, y in (
-            ("question", one.input, other.input),
-            ("accepted answers", one.references, other.references),
-        ):
-            if x != y:
-                raise PoolError(
-                    f"{first} and {second} differ in the {what} of {one.id!r}: {_shown(x)} and {_shown(y)}; give the "
-                    "questions ids of their own, or bring the labels of both up to date with `reasc record`"
-                )
+        _check_same_question(one, other, first, second)
     same = _is_same_recording(a, b, shared)
     with new_pool(out) as made:
         made.set_about(_merged_metadata(a.about(), b.about(), (first, second)))
         for question, messages, signals in whole_questions(a):
-            if (again := theirs.get(question.id)) is not None:
+            if (again := theirs.pop(question.id, None)) is not None:
                 start = len(question.responses) if same else 0
                 more, more_messages, more_signals = _whole(b, again)
                 question = replace(question, responses=question.responses + more.responses[start:])
                 messages, signals = messages + more_messages[start:], signals + more_signals[start:]
             made.add(question, messages, signals)
-        for id, new in theirs.items():
-            if id not in ours:
-                made.add(*_whole(b, new))
+        for new in theirs.values():
+            made.add(*_whole(b, new))
         sizes = made.ids().values()
     return Merged(len(sizes), sum(sizes), len(shared), 0 if same else len(shared), min(sizes), max(sizes))
 
@@ -158,6 +149,18 @@ def _whole(store: PoolStore, question: PoolQuestion) -> WholeQuestion:
             if part.size:
                 own[name] = part
     return question, store.messages(question.id), list(signals)
+
+
+def _check_same_question(one: PoolQuestion, other: PoolQuestion, first: Path, second: Path) -> None:
+    for what, x, y in (
+        ("question", one.input, other.input),
+        ("accepted answers", one.references, other.references),
+    ):
+        if x != y:
+            raise PoolError(
+                f"{first} and {second} differ in the {what} of {one.id!r}: {_shown(x)} and {_shown(y)}; give the "
+                "questions ids of their own, or bring the labels of both up to date with `reasc record`"
+            )
 
 
 def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from langchain_reasc_lab.pools.in_flight import in_flight
+from langchain_reasc_lab.pools.grading import in_flight
 
 
 def test_all_come_out_with_their_places_and_no_more_run_at_once() -> None:
