@@ -9,9 +9,10 @@ from typing import Any, Concatenate, Literal, ParamSpec
 from langchain_core.runnables import RunnableConfig, ensure_config
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
-from langchain_reasc.calibrating.labelled import Labelled, Questions, read
+from langchain_reasc.calibrating.labelled import Labelled
+from langchain_reasc.calibrating.questions import Questions, UnlabelledQuestions, read, read_unlabelled_questions
 from langchain_reasc.calibrating.recorded import Recorded
-from langchain_reasc.calibrating.unlabelled import Unlabelled, UnlabelledQuestions, read_optional_labels
+from langchain_reasc.calibrating.unlabelled import Unlabelled
 from langchain_reasc.calibration import DEFAULT_AGREEMENT, Calibration, FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
@@ -58,7 +59,7 @@ async def _calibrate(  # noqa: D417
             accepted; or inputs alone. Or a file: JSON, JSON Lines, CSV or Parquet with right answers, see
             :func:`langchain_reasc.data.read_questions`, or a text with a question a line.
         samples: responses to each question. The first of each sets the gate. Several show whether the confidence
-            separates the responses to one question, so that Stage 2 may weigh votes by it, and how likely an answer is
+            separates the responses to one question, so that votes may be weighed by it, and how likely an answer is
             right (``p_correct``).
         pool: a file in which the responses are kept as they come, an SQLite database as ``reasc record`` writes it.
             Where it holds some already, from a call that was interrupted, only the others are asked for. It keeps
@@ -93,38 +94,37 @@ async def _calibrate(  # noqa: D417
         >>> reasc = ReASCRunnable(model=llm, calibration=calibration)
     """
     given = read(questions)
-    shared: dict[str, Any] = {"answer": answer, "fixed_prompt": fixed_prompt, "ask_confidence": ask_confidence}
     unlabelled = sum(one.references is None for one in given)
+    asking: dict[str, Any] = {
+        "answer": answer,
+        "fixed_prompt": fixed_prompt,
+        "tool_votes": tool_votes or ToolVotes(),
+        "ask_confidence": ask_confidence,
+        "measure": measure,
+        "concurrency": concurrency,
+    }
     if given and unlabelled == len(given):
         if pool is not None:
             raise ConfigurationError("pool= goes with labelled questions; without labels, see calibrate_unlabelled")
-        shared |= {"tool_votes": tool_votes, "measure": measure, "concurrency": concurrency, "seed": seed}
         inputs = [one.input for one in given]
-        return await _calibrate_unlabelled(io, model, inputs, config=config, progress=progress, **shared)
+        return await _calibrate_unlabelled(io, model, inputs, seed=seed, config=config, progress=progress, **asking)
     if unlabelled:
         raise ConfigurationError(
             f"{unlabelled} of {len(given)} questions have no right answer; calibrate_unlabelled takes both kinds"
         )
-    asked = Labelled.of(
-        model,
-        given,
-        samples,
-        concurrency,
-        ensure_config(config),
-        measure,
-        ask_confidence=ask_confidence,
-        tool_votes=tool_votes,
-    )
-    cutoff = Cutoff()
+    asked = Labelled(model, given, samples=samples, config=ensure_config(config), **asking)
     if pool is not None:
-        recorded = Recorded(asked, model, pool, **shared)
+        recorded = Recorded(asked, model, pool, ask_confidence=ask_confidence)
         await recorded.record(io, progress)
-        fit = partial(recorded.calibration, measure, p_target=p_target, seed=seed)
-    else:
-        drawn = await asked.draw_all(io, progress, stated=ask_confidence)
-        fit = partial(asked.fit, drawn, answer, fixed_prompt, measure, cutoff, p_target=p_target, seed=seed)
+        return await io.in_thread(partial(recorded.fit, p_target=p_target, seed=seed))
+    drawn = await asked.draw_all(io, progress)
+    return await _fitted(io, partial(asked.fit, drawn, p_target=p_target, seed=seed))
+
+
+async def _fitted(io: Concurrency, fit: Callable[[Cutoff], Calibration]) -> Calibration:
+    cutoff = Cutoff()
     try:
-        return await io.in_thread(fit)
+        return await io.in_thread(partial(fit, cutoff))
     finally:
         cutoff.give_up()
 
@@ -184,28 +184,25 @@ async def _calibrate_unlabelled(  # noqa: D417
     """
     asked = Unlabelled(
         model,
-        read_optional_labels(questions),
-        concurrency,
-        ensure_config(config),
-        measure,
-        checkpoint,
+        read_unlabelled_questions(questions),
+        concurrency=concurrency,
+        config=ensure_config(config),
+        measure=measure,
+        checkpoint=checkpoint,
         answer=answer,
         fixed_prompt=fixed_prompt,
         tool_votes=tool_votes or ToolVotes(),
         ask_confidence=ask_confidence,
         max_samples=max_samples,
     )
-    drawn, cutoff = await asked.draw_all(io, progress), Cutoff()
-    try:
-        return await io.in_thread(partial(asked.fit, drawn, cutoff, threshold=threshold, seed=seed))
-    finally:
-        cutoff.give_up()
+    drawn = await asked.draw_all(io, progress)
+    return await _fitted(io, partial(asked.fit, drawn, threshold=threshold, seed=seed))
 
 
 def _forms(
     name: str, function: Callable[Concatenate[Concurrency, P], Coroutine[Any, Any, Calibration]]
 ) -> tuple[Callable[P, Calibration], Callable[P, Coroutine[Any, Any, Calibration]]]:
-    """The synchronous function of this name and its asynchronous form, with the signature and docstring of this one."""
+    """Return the synchronous function of this name and its asynchronous form, with one signature and docstring."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> Calibration:
         made: Calibration = blocking(function(Threads, *args, **kwargs))

@@ -7,17 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from langchain_core.messages import BaseMessage, get_buffer_string
 
-from langchain_reasc.answers import AnswerSpec, ToolVotes
+from langchain_reasc.answers import ToolVotes
 from langchain_reasc.calibrating.labelled import Labelled
 from langchain_reasc.calibrating.pool import calibrate_on_pool
 from langchain_reasc.calibration import Calibration, FixedPrompt
 from langchain_reasc.data import LabelledQuestion, accepted_answers, id_from_text
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, LogprobsUnavailable
-from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.prepared import ModelOrName, model_of
 from langchain_reasc.pools import (
     DrawnQuestion,
@@ -46,7 +44,7 @@ class _Prompts:
     fixed: FixedPrompt | None
 
     def messages(self, question: str) -> list[BaseMessage]:
-        """The prompt of a question; of none, the first."""
+        """Return the prompt of a question; of none, the first."""
         return self.of.get(question) or next(iter(self.of.values()))
 
 
@@ -57,8 +55,6 @@ class Recorded:
         asked: the questions.
         model: the chat model as the user gave it.
         pool: the file.
-        answer: where the answer is in a response.
-        fixed_prompt: which part of the prompts is the same for every question.
         ask_confidence: whether the model is to state its confidence, which a pool does not keep.
 
     Raises:
@@ -66,28 +62,21 @@ class Recorded:
     """
 
     def __init__(
-        self,
-        asked: Labelled,
-        model: ModelOrName,
-        pool: str | os.PathLike[str],
-        *,
-        answer: AnswerSpec,
-        fixed_prompt: FixedPrompt | None,
-        ask_confidence: bool,
+        self, asked: Labelled, model: ModelOrName, pool: str | os.PathLike[str], *, ask_confidence: bool
     ) -> None:
         for name, given in (("ask_confidence", ask_confidence), ("tool_votes", asked.tool_votes != ToolVotes())):
             if given:
                 raise ConfigurationError(f"a pool keeps responses as they are: pool= goes without {name}")
-        self._asked, self._model = asked, model_of(model).with_config(asked.config)
-        self.path, self._answer = Path(pool), answer
+        self._asked, self._model, self._path = asked, model_of(model).with_config(asked.config), Path(pool)
         texts = [_text(prompt) for prompt in asked.prompts]
         if len(set(texts)) < len(texts):
             again = next(text for text in texts if texts.count(text) > 1)
             raise ConfigurationError(f"a pool holds each question once, and {again!r:.60} is there again")
-        self._prompts = _Prompts(dict(zip(texts, asked.prompts, strict=True)), fixed_prompt)
+        self._prompts = _Prompts(dict(zip(texts, asked.prompts, strict=True)), asked.fixed_prompt)
         self._questions = [
-            _question(name, text, accepted_answers(right, f"question {text!r:.60}"))
-            for text, right, name in zip(texts, asked.references, asked.ids, strict=True)
+            LabelledQuestion(one.id or id_from_text(text), text, first, tuple(others))
+            for text, one in zip(texts, asked.questions, strict=True)
+            for first, *others in [accepted_answers(one.references or (), f"question {text!r:.60}")]
         ]
 
     async def record(self, io: Concurrency, progress: Progress) -> None:
@@ -115,9 +104,9 @@ class Recorded:
             record_pool,
             self._model,
             self._questions,
-            self.path,
+            self._path,
             samples=self._asked.samples,
-            answer=self._answer,
+            answer=self._asked.answer,
             template=self._prompts,
             concurrency=self._asked.concurrency,
             workers=self._ask_each,
@@ -129,15 +118,15 @@ class Recorded:
         finally:
             stopped.set()
 
-    def calibration(self, measure: Measure | Literal["auto"], *, p_target: float, seed: int) -> Calibration:
-        """What the pool's responses to these questions are calibrated to."""
-        wanted = {question.id for question in self._questions}
-        return calibrate_on_pool(read_pool(self.path), measure, p_target=p_target, seed=seed, only=wanted)
+    def fit(self, *, p_target: float, seed: int) -> Calibration:
+        """Calibrate on the pool's responses to these questions."""
+        ids = {question.id for question in self._questions}
+        return calibrate_on_pool(read_pool(self._path), self._asked.measure, p_target=p_target, seed=seed, only=ids)
 
     def _ask_each(
         self, missing: Sequence[PendingQuestion], ask: QuestionSampler
     ) -> Iterator[tuple[PendingQuestion, DrawnQuestion | ContextOverflowError]]:
-        """The first alone, whose confidence is looked at before more is paid for; it is kept all the same.
+        """Ask the first alone, whose confidence is looked at before more is paid for; it is kept all the same.
 
         Also where the pool holds some already: those may be what an earlier call stopped at for want of confidence.
         """
@@ -163,12 +152,6 @@ def _checked(answered: DrawnQuestion) -> bool:
             "logprobs can state its confidence (ask_confidence=True, without pool)"
         )
     return first is not None
-
-
-def _question(name: str | None, text: str, references: Sequence[str]) -> LabelledQuestion:
-    """As a file of questions has it, which names those without an id after their texts."""
-    first, *others = references
-    return LabelledQuestion(name or id_from_text(text), text, first, tuple(others))
 
 
 def _text(prompt: Sequence[BaseMessage]) -> str:

@@ -5,30 +5,31 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
-from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
-from langchain_reasc.calibrating.labelled import Graded, graded
+from langchain_reasc.answers import vote_of
+from langchain_reasc.calibrating.grading import Graded, grades
+from langchain_reasc.calibrating.questions import Question as Asked
 from langchain_reasc.calibration import (
     Calibration,
     Finished,
     MadeOf,
     Observed,
     ObservedQuestion,
-    calibrate_observed,
+    Record,
+    calibrate_consensus,
     candidate_measures,
     observed,
 )
-from langchain_reasc.data import read_unlabelled
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE
@@ -42,23 +43,13 @@ from langchain_reasc.runnable.setup import PreparedOptions
 from langchain_reasc.sampling import Cutoff
 from langchain_reasc.untrusted import read_text
 
-__all__ = ["Unlabelled", "UnlabelledQuestions", "read_optional_labels"]
+__all__ = ["Unlabelled"]
 
 logger = logging.getLogger(__name__)
 
-UnlabelledQuestions = Iterable[LanguageModelInput | tuple[LanguageModelInput, str | None]] | str | os.PathLike[str]
-"""Inputs, or pairs with the right answer where it is known; or a file of them, see
-:func:`langchain_reasc.data.read_unlabelled`."""
 _AT_ONCE: Final = 4  # samples of a question: what counting votes needs at least
 Drawn = tuple[Finished, Sequence[AIMessage | None]]
 """What sampling left of a question, and the responses in the same order."""
-
-
-def read_optional_labels(questions: UnlabelledQuestions) -> list[tuple[LanguageModelInput, str | None]]:
-    """Read inputs, each with its right answer where that is known."""
-    given: Iterable[Any] = read_unlabelled(questions) if isinstance(questions, str | os.PathLike) else questions
-    pairs = [one if isinstance(one, tuple) and len(one) == 2 else (one, None) for one in given]
-    return [(cast(LanguageModelInput, value), None if right is None else str(right)) for value, right in pairs]
 
 
 class Unlabelled:
@@ -81,7 +72,8 @@ class Unlabelled:
     def __init__(
         self,
         model: ModelOrName,
-        questions: Sequence[tuple[LanguageModelInput, str | None]],
+        questions: Sequence[Asked],
+        *,
         concurrency: int,
         config: RunnableConfig,
         measure: Measure | Literal["auto"],
@@ -105,7 +97,10 @@ class Unlabelled:
             **options,
         )._setup
         self._measures = candidate_measures([*SIGNALS, VERBALIZED]) if measure == "auto" else [measure]
-        self._prompts, self._references = [to_messages(value) for value, _ in questions], [one for _, one in questions]
+        self._prompts, self._references = (
+            [to_messages(one.input) for one in questions],
+            [one.references for one in questions],
+        )
         self._config, self._concurrency = config, concurrency
         self._fingerprint = self._setup.model.resolved(config).fingerprint(
             self._prompts[0], prompt=options["fixed_prompt"], answer=options["answer"]
@@ -159,17 +154,21 @@ class Unlabelled:
         Args:
             drawn: what :meth:`draw_all` gave.
             cutoff: tells when the call is given up.
-            options: those of :func:`~langchain_reasc.calibration.calibrate_observed`.
+            options: those of :func:`~langchain_reasc.calibration.calibrate_consensus`.
         """
-        came = {at: one for at, one in drawn.items() if not isinstance(one, Exception)}
+        answered = {at: one for at, one in drawn.items() if not isinstance(one, Exception)}
         held = [prompt for at, prompt in enumerate(self._prompts) if at not in drawn]
-        if not (came or held):
+        if not (answered or held):
             raise CalibrationDataError(f"none of the {len(drawn)} questions gave a response; the first: {drawn[0]!r}")
         made_of: MadeOf = {}
-        questions = {at: observed(finished, self._measures, made_of) for at, (finished, _) in came.items()}
+        questions = {at: observed(finished, self._measures, made_of) for at, (finished, _) in answered.items()}
         known = [self._checkpoint.observed(prompt, made_of) for prompt in held] if self._checkpoint else []
-        calibration = calibrate_observed(
-            [*known, *self._labelled(came, questions, cutoff)],
+        right = self._grade(answered, cutoff)
+        for at in {at for at, _ in right}:
+            labels = tuple(right.get((at, number), False) for number in questions[at].answers)
+            questions[at] = replace(questions[at], right=labels)
+        calibration = calibrate_consensus(
+            [*known, *questions.values()],
             self._measures,
             budget=self._setup.options.max_samples,
             made_of=made_of,
@@ -180,37 +179,34 @@ class Unlabelled:
             self._checkpoint.remove()
         return calibration
 
-    def _labelled(
-        self, came: Mapping[int, Drawn], questions: Mapping[int, Observed], cutoff: Cutoff
-    ) -> Iterator[Observed]:
-        """The questions with labels where they are known; each answer is graded once, by its first response."""
-        to_grade: dict[tuple[int, int], Graded] = {}
-        for at, (finished, messages) in came.items():
-            if (reference := self._references[at]) is not None:
+    def _grade(self, answered: Mapping[int, Drawn], cutoff: Cutoff) -> dict[tuple[int, int | None], bool | None]:
+        """Return (question, number of an answer) -> whether it is right, where labels are known.
+
+        Each answer is graded once, by its first response; none at all is wrong.
+        """
+        setup = self._setup
+        tools, schemas = setup.options.tool_votes, setup.model.schemas
+        votes: dict[tuple[int, int | None], Graded] = {}
+        for at, (finished, messages) in answered.items():
+            if (references := self._references[at]) is not None:
                 for number, message in zip(finished.answers, messages, strict=True):
-                    if number is not None:
-                        to_grade.setdefault((at, number), Graded(self._prompts[at], message, [reference]))
-        grades = graded(
-            list(to_grade.values()),
-            self._setup.extract,
+                    if number is not None and message is not None and (at, number) not in votes:
+                        vote = vote_of(message, setup.extract, tools, schemas)
+                        votes[at, number] = Graded(self._prompts[at], vote, references)
+        return grades(
+            votes,
+            setup.extract,
             self._config,
-            tools=self._setup.options.tool_votes,
-            schemas=self._setup.model.schemas,
+            tools=tools,
+            schemas=schemas,
             concurrency=self._concurrency,
             cutoff=cutoff,
         )
-        right = dict(zip(to_grade, grades, strict=True))
-        for at, question in questions.items():
-            known = self._references[at] is not None
-            labels = tuple(number is not None and right[at, number] for number in question.answers) if known else ()
-            yield replace(question, right=labels)
 
 
-class _Line(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _Line(Record):
     key: str
-    made_of: dict[str, dict[str, int | None]]
+    made_of: MadeOf
     question: ObservedQuestion
 
 
@@ -235,16 +231,16 @@ class _Checkpoint:
         self._lock = threading.Lock()
         self._lines: dict[str, _Line] = {}
         try:
-            written = read_text(self._path) if self._path.exists() else ""
+            text = read_text(self._path) if self._path.exists() else ""
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"cannot read the checkpoint {self._path}: {error}") from None
-        self._append("\n" if written and not written.endswith("\n") else "")  # after a line that was cut in half
-        for text in written.splitlines():
+        self._append("\n" if text and not text.endswith("\n") else "")  # after a line that was cut in half
+        for each in text.splitlines():
             try:
-                line = _Line.model_validate_json(text)
+                line = _Line.model_validate_json(each)
             except ValidationError:
                 continue
-            if [len(row) for row in line.question.scores] == [len(line.question.answers)] * len(measures):
+            if line.question.fits(len(measures)):
                 self._lines[line.key] = line
 
     def holds(self, prompt: Sequence[BaseMessage]) -> bool:
@@ -263,7 +259,7 @@ class _Checkpoint:
         made_of: MadeOf = {}
         question = observed(finished, self._measures, made_of)
         kept = ObservedQuestion.of(question, range(len(self._measures)))
-        self._append(f"{_Line(key=self._key(prompt), made_of=made_of, question=kept).model_dump_json()}\n")
+        self._append(_Line(key=self._key(prompt), made_of=made_of, question=kept).model_dump_json() + "\n")
 
     def remove(self) -> None:
         """Remove the file: all is learned."""

@@ -1,147 +1,20 @@
-"""Calibration: what is learned before a decision (gate, statistics of scores, how answers agree), kept as JSON."""
+"""Calibration: what is learned before a decision (gate, statistics of scores, how answers agree), kept as JSON.
 
-from langchain_reasc.calibration.auroc import (
-    Floats,
-    Judged,
-    auroc_of,
-    auroc_per_question,
-    auroc_with_interval,
-    auroc_within,
-    mean_auroc,
-)
-from langchain_reasc.calibration.consensus import (
-    DEFAULT_AGREEMENT,
-    MadeOf,
-    Observed,
-    agrees_with_majority,
-    calibrate_consensus,
-    calibrate_observed,
-    fit_prior,
-)
-from langchain_reasc.calibration.correctness import agreement_with_rest, fit_support_curve, with_p_correct
-from langchain_reasc.calibration.drift import AgreementRates, DriftMonitor, NextResponse, next_responses
-from langchain_reasc.calibration.fingerprint import (
-    FixedPrompt,
-    answer_name,
-    check_fingerprint,
-    check_made_of,
-    confidence_part,
-    fingerprint_of,
-    fixed_prompt,
-    prompt_hash,
-)
-from langchain_reasc.calibration.learner import (
-    GROWTH,
-    KEPT,
-    MINIMUM,
-    ConsensusLearner,
-    ObservedQuestion,
-    OnlineState,
-    Taken,
-)
-from langchain_reasc.calibration.mixture import (
-    FEWEST_FOR_MIXTURE,
-    MixtureCalibrator,
-    calibrate_mixture,
-    fit_mixture,
-    posterior_upper,
-)
-from langchain_reasc.calibration.offline import calibrate_offline, checked_scores
-from langchain_reasc.calibration.online import (
-    ConsensusCalibrator,
-    Finished,
-    FinishedListener,
-    load_online_state,
-    observed,
-    save_online_state,
-)
-from langchain_reasc.calibration.record import (
-    AUROC,
-    Calibration,
-    Fingerprint,
-    Gate,
-    HashedPart,
-    Mixture,
-    RejectedMeasure,
-    RuleBlock,
-    Safeguard,
-    SupportCurve,
-    load_calibration,
-    save_calibration,
-)
-from langchain_reasc.calibration.selection import (
-    Selection,
-    can_be_compared,
-    candidate_measures,
-    default_measure,
-    select_measure,
-)
+``record`` is the file, top-down like its JSON, and ``fingerprint`` what it holds for. ``offline`` (Algorithm 1, on
+labels), ``mixture`` (Algorithm 2, on first responses) and ``consensus`` (on how far responses agree) make one;
+``selection`` chooses a measure by its ``auroc``, ``correctness`` adds how likely an answer is right. ``learner`` and
+``online`` learn from what is answered.
+"""
 
-__all__ = [
-    "AUROC",
-    "DEFAULT_AGREEMENT",
-    "FEWEST_FOR_MIXTURE",
-    "GROWTH",
-    "KEPT",
-    "MINIMUM",
-    "AgreementRates",
-    "Calibration",
-    "ConsensusCalibrator",
-    "ConsensusLearner",
-    "DriftMonitor",
-    "Fingerprint",
-    "Finished",
-    "FinishedListener",
-    "FixedPrompt",
-    "Floats",
-    "Gate",
-    "HashedPart",
-    "Judged",
-    "MadeOf",
-    "Mixture",
-    "MixtureCalibrator",
-    "NextResponse",
-    "Observed",
-    "ObservedQuestion",
-    "OnlineState",
-    "RejectedMeasure",
-    "RuleBlock",
-    "Safeguard",
-    "Selection",
-    "SupportCurve",
-    "Taken",
-    "agreement_with_rest",
-    "agrees_with_majority",
-    "answer_name",
-    "auroc_of",
-    "auroc_per_question",
-    "auroc_with_interval",
-    "auroc_within",
-    "calibrate_consensus",
-    "calibrate_mixture",
-    "calibrate_observed",
-    "calibrate_offline",
-    "can_be_compared",
-    "candidate_measures",
-    "check_fingerprint",
-    "check_made_of",
-    "checked_scores",
-    "confidence_part",
-    "default_measure",
-    "fingerprint_of",
-    "fit_mixture",
-    "fit_prior",
-    "fit_support_curve",
-    "fixed_prompt",
-    "load_calibration",
-    "load_online_state",
-    "mean_auroc",
-    "next_responses",
-    "observed",
-    "posterior_upper",
-    "prompt_hash",
-    "save_calibration",
-    "save_online_state",
-    "select_measure",
-    "with_p_correct",
-]
+from langchain_reasc.calibration.auroc import *  # noqa: F403
+from langchain_reasc.calibration.consensus import *  # noqa: F403
+from langchain_reasc.calibration.correctness import *  # noqa: F403
+from langchain_reasc.calibration.fingerprint import *  # noqa: F403
+from langchain_reasc.calibration.learner import *  # noqa: F403
+from langchain_reasc.calibration.mixture import *  # noqa: F403
+from langchain_reasc.calibration.observed import *  # noqa: F403
+from langchain_reasc.calibration.offline import *  # noqa: F403
+from langchain_reasc.calibration.online import *  # noqa: F403
+from langchain_reasc.calibration.online_state import *  # noqa: F403
+from langchain_reasc.calibration.record import *  # noqa: F403
+from langchain_reasc.calibration.selection import *  # noqa: F403

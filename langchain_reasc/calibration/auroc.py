@@ -1,7 +1,6 @@
 """How well scores separate right responses from wrong ones: the AUROC over all questions and within each question."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +16,6 @@ __all__ = [
     "auroc_of",
     "auroc_per_question",
     "auroc_with_interval",
-    "auroc_within",
     "mean_auroc",
 ]
 
@@ -97,20 +95,17 @@ def auroc_with_interval(
 
 
 def _newcombe(value: float, m: int, n: int) -> tuple[float, float]:
-    return _newcombe_low(value, m, n), 1.0 - _newcombe_low(1.0 - value, m, n)
-
-
-def _newcombe_low(value: float, m: int, n: int) -> float:
     from scipy.optimize import brentq
 
-    if value == 0.0:
-        return 0.0
+    def low(value: float) -> float:
+        def beyond(theta: float) -> float:
+            spread = 1 + ((m + n) / 2 - 1) * ((1 - theta) / (2 - theta) + theta / (1 + theta))
+            return (value - theta) ** 2 - _Z**2 * theta * (1 - theta) / (m * n) * spread
 
-    def beyond(theta: float) -> float:
-        spread = 1 + ((m + n) / 2 - 1) * ((1 - theta) / (2 - theta) + theta / (1 + theta))
-        return (value - theta) ** 2 - _Z**2 * theta * (1 - theta) / (m * n) * spread
+        # at 1 itself the variance vanishes
+        return float(brentq(beyond, 0.0, min(value, 1.0 - 1e-12))) if value else 0.0
 
-    return float(brentq(beyond, 0.0, min(value, 1.0 - 1e-12)))  # at 1 itself the variance vanishes
+    return low(value), 1.0 - low(1.0 - value)
 
 
 def _share_below(scores: Floats, others: Floats) -> Floats:
@@ -133,20 +128,6 @@ def auroc_per_question(judged: Judged) -> Floats:
         if right.shape[1] and wrong.shape[1]:
             each.append(auroc_of(right, wrong))
     return np.array(each).T if each else np.empty((len(judged.scores), 0))
-
-
-def auroc_within(scores: Sequence[npt.ArrayLike], correct: Sequence[npt.ArrayLike]) -> AUROC | None:
-    """Return how well the score separates right from wrong responses to one question, see :func:`mean_auroc`.
-
-    Args:
-        scores: per question, S(y) of the responses that vote.
-        correct: per question, whether each of them was right.
-
-    Returns:
-        None where no question has both right and wrong responses.
-    """
-    rows = [(np.asarray(s, dtype=np.float64), np.asarray(c, dtype=bool)) for s, c in zip(scores, correct, strict=True)]
-    return mean_auroc([float(auroc_of(row[right], row[~right])) for row, right in rows if len({*right.tolist()}) == 2])
 
 
 def mean_auroc(each: npt.ArrayLike) -> AUROC | None:

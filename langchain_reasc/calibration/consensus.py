@@ -8,11 +8,10 @@ by it. What is promised is agreement with the majority of the whole budget. Wher
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from langchain_reasc.calibration.auroc import (
     Booleans,
@@ -23,6 +22,7 @@ from langchain_reasc.calibration.auroc import (
     auroc_with_interval,
 )
 from langchain_reasc.calibration.correctness import agreement_with_rest, fit_support_curve
+from langchain_reasc.calibration.observed import Observed
 from langchain_reasc.calibration.record import AUROC, Calibration, Fingerprint, Gate, RuleBlock, SupportCurve
 from langchain_reasc.calibration.selection import rejected_measure
 from langchain_reasc.exceptions import CalibrationDataError
@@ -32,15 +32,7 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.decision import Response
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, Cap, StoppingRule, decide
 
-__all__ = [
-    "DEFAULT_AGREEMENT",
-    "MadeOf",
-    "Observed",
-    "agrees_with_majority",
-    "calibrate_consensus",
-    "calibrate_observed",
-    "fit_prior",
-]
+__all__ = ["DEFAULT_AGREEMENT", "calibrate_consensus", "fit_prior"]
 
 DEFAULT_AGREEMENT: Final = 0.975  # θ: the lowest that costs 0.3 points at most on any kind of simulated pools
 _VOTE_THRESHOLD: Final = 0.99  # of weighted votes; at .985 scores that follow agreement cost over 0.3 points
@@ -57,67 +49,11 @@ _FEWEST: Final = 6  # questions with agreeing and other responses that an AUROC 
 _FEWEST_LABELLED: Final = 5  # questions with right and wrong responses by their labels, which then may refuse a measure
 _KNOTS: Final = 33
 
-MadeOf = dict[str, dict[str, int | None]]
-"""Signal -> the ``top_k`` and ``vocabulary_size`` that its scores are made of."""
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """One question, as sampling left it. No text is kept.
-
-    Attributes:
-        answers: in launch order; equal numbers for equal answers, None for a response without one.
-        scores: shape (measures, responses), S(y) by each candidate measure; NaN where there is none.
-        right: whether each response is right, where that is known; () without a label.
-        counted: whether votes were counted when it was sampled (ASC, or a budget), so that its answer shows what
-            counting says.
-    """
-
-    answers: tuple[int | None, ...]
-    scores: npt.NDArray[np.float64]
-    right: tuple[bool | None, ...] = ()
-    counted: bool = True
-
-    @property
-    def labelled(self) -> list[bool | None]:
-        """Whether each response that votes is right, by its label alone."""
-        right = self.right or (None,) * len(self.answers)
-        return [known if answer is not None else None for known, answer in zip(right, self.answers, strict=True)]
-
-    @property
-    def judged(self) -> list[bool | None]:
-        """Whether each response is right by its label, or else by the consensus of the others."""
-        pairs = zip(self.labelled, agrees_with_majority(self.answers), strict=True)
-        return [agrees if known is None else known for known, agrees in pairs]
-
-    def responses(self, measure: int | None) -> list[Response]:
-        """Return what a rule reads, scored by the measure of this number; None scores none."""
-        scores = np.full(len(self.answers), np.nan) if measure is None else self.scores[measure]
-        return [
-            Response(None if answer is None else str(answer), float(score) if np.isfinite(score) else None)
-            for answer, score in zip(self.answers, scores, strict=True)
-        ]
-
-
-def agrees_with_majority(answers: Sequence[int | None]) -> list[bool | None]:
-    """Return whether each response gives the answer that most of the others give.
-
-    None for a response without an answer, without others, or with one of several leading answers.
-    """
-    agrees: list[bool | None] = []
-    for at, own in enumerate(answers):
-        others = Counter(answer for place, answer in enumerate(answers) if place != at and answer is not None)
-        most = max(others.values(), default=0)
-        leading = [answer for answer, count in others.items() if count == most]
-        unknown = own is None or not others or (own in leading and len(leading) > 1)
-        agrees.append(None if unknown else own in leading)
-    return agrees
-
 
 def calibrate_consensus(
     questions: Sequence[Observed],
-    *,
     measures: Sequence[Measure] = (),
+    *,
     budget: int = DEFAULT_BUDGET,
     threshold: float = DEFAULT_AGREEMENT,
     made_of: Mapping[str, Mapping[str, int | None]] | None = None,
@@ -140,24 +76,30 @@ def calibrate_consensus(
     Raises:
         CalibrationDataError: fewer than 2 questions with an answer, or scores of another number of measures.
     """
-    voted = [one for one in questions if any(answer is not None for answer in one.answers)]
-    if len(voted) < 2:
-        raise CalibrationDataError(f"{len(voted)} of {len(questions)} questions have an answer; 32 are enough to begin")
-    for one in voted:
+    for one in questions:
         if one.scores.shape != (len(measures), len(one.answers)):
             raise CalibrationDataError(
                 f"scores of shape {one.scores.shape} for {len(measures)} measures of {len(one.answers)} responses"
             )
-    prior = fit_prior([[answer for answer in one.answers if answer is not None] for one in voted])
-    measure, odds, fields = _trusted_measure(voted, measures, seed, explained=explained)
-    block = RuleBlock.agreement(
-        threshold=threshold, prior=prior, odds=odds, vote_threshold=_VOTE_THRESHOLD, alternatives=_alternatives(voted)
-    )
+    voted = [one for one in questions if any(answer is not None for answer in one.answers)]
+    if len(voted) < 2:
+        raise CalibrationDataError(f"{len(voted)} of {len(questions)} questions have an answer; 32 are enough to begin")
+    every = enumerate(np.concatenate([one.scores for one in voted], axis=1))
+    # Of measures with equal scores the first stands for all: windows longer than every response are the plain mean.
+    first = {row.tobytes(): at for at, row in reversed(list(every)) if np.isfinite(row).any()}
+    rows = sorted(first.values())
+    measures, voted = [measures[at] for at in rows], [replace(one, scores=one.scores[rows]) for one in voted]
+    measure, row, scores, odds, fields = _trusted_measure(voted, measures, seed, explained=explained)
+    parameters = {"threshold": threshold}
+    if odds is not None:
+        parameters |= {"vote_threshold": _VOTE_THRESHOLD, "alternatives": _alternatives(voted)}
     calibration = Calibration.now(
+        measure,
+        scores,
         method="consensus",
         n=len(voted),
         gate=Gate(threshold=None, closed_because="the agreement rule decides, which has no gate"),
-        rule=block,
+        rule=RuleBlock.agreement(fit_prior([one.answers for one in voted]), odds, **parameters),
         fingerprint=fingerprint or Fingerprint(),
         **fields,
         **((made_of or {}).get(measure.signal, {}) if measure else {}),
@@ -165,40 +107,23 @@ def calibrate_consensus(
     if not explained:
         return calibration
     rule = calibration.rule(budget=budget, on_missing_confidence="count")
-    row = None if measure is None else list(measures).index(measure)
-    found = {"guarantee": _promise(rule, voted, row), "p_agree": _p_agree(rule, voted, row)}
-    return calibration.model_copy(update=found)
+    # Questions that a learned rule cut short are left out: they ended where responses agreed.
+    counted = [one.responses(row) for one in voted if one.counted]
+    explanation = {"guarantee": _promise(rule, counted, len(voted)), "p_agree": _p_agree(rule, counted)}
+    return calibration.model_copy(update=explanation)
 
 
-def calibrate_observed(questions: Sequence[Observed], measures: Sequence[Measure], **options: Any) -> Calibration:
-    """Calibrate by consensus, without measures that no response has, or whose scores equal those of another.
-
-    Args:
-        questions: with scores of shape (measures, responses).
-        measures: the candidates.
-        options: those of :func:`calibrate_consensus`.
-
-    Raises:
-        CalibrationDataError: the questions determine no calibration.
-    """
-    scores = np.concatenate([question.scores for question in questions], axis=1)
-    # By the first of them: windows that are longer than every response are all the plain mean.
-    first = {row.tobytes(): at for at, row in reversed(list(enumerate(scores))) if np.isfinite(row).any()}
-    rows = sorted(first.values())
-    kept = [replace(question, scores=question.scores[rows]) for question in questions]
-    return calibrate_consensus(kept, measures=[measures[row] for row in rows], **options)
-
-
-def fit_prior(answers: Sequence[Iterable[int]]) -> Prior:
+def fit_prior(answers: Sequence[Iterable[int | None]]) -> Prior:
     """Return the weights of the default components that make these answers most probable, by expectation-maximisation.
 
     Whether sampling went on may have depended on how answers agreed: that cancels, as it says nothing beyond them.
 
     Args:
-        answers: of each question, one number per response, equal for equal answers. Questions without any say nothing.
+        answers: of each question, one number per response, equal for equal answers; None for no answer.
     """
     grid = default_components()
-    counts = Counter(tuple(sorted(Counter(one).values(), reverse=True)) for one in answers)
+    given = ([answer for answer in one if answer is not None] for one in answers)
+    counts = Counter(tuple(sorted(Counter(one).values(), reverse=True)) for one in given)
     del counts[()]
     weights = np.full(len(grid), 1 / len(grid))
     if counts:
@@ -231,31 +156,31 @@ def _alternatives(questions: Sequence[Observed]) -> float:
 
 def _trusted_measure(
     questions: Sequence[Observed], measures: Sequence[Measure], seed: int, *, explained: bool
-) -> tuple[Measure | None, PointOdds | None, dict[str, Any]]:
+) -> tuple[Measure | None, int | None, Floats | None, PointOdds | None, dict[str, Any]]:
     """Choose the measure that separates agreeing responses from others best, if it does within questions, too.
 
     Where labels are known they count in place of consensus. Where five labelled questions or more have right and wrong
     responses, no measure is trusted that does not separate these.
 
     Returns:
-        The measure, the odds of a response being right by its score, and the fields of the record; without a trusted
-        measure None, None, and the fields that say why.
+        The measure and its number, the scores of the judged responses, the odds of a response being right by its score,
+        and further fields of the record. Without a trusted measure the fields say why, and the others are None.
     """
 
-    def untrusted(why: str) -> tuple[None, None, dict[str, Any]]:
-        return None, None, {**dict.fromkeys(("signal", "score", "window", "mean", "std")), "untrusted": why}
+    def untrusted(why: str) -> tuple[None, None, None, None, dict[str, Any]]:
+        return None, None, None, None, {"untrusted": why}
 
-    known, judged = _judged(questions, measures, [one.judged for one in questions])
+    known, judged = _judged(questions, len(measures), [one.judged for one in questions])
     if not known:
         return untrusted("no measure has a score of every response" if measures else "there are no scores")
     if not judged.both:
         return untrusted("all responses agree, or none do: there is nothing to tell apart")
-    candidates = _not_refuted(questions, measures, known)
+    candidates = _not_refuted(questions, len(measures), known)
     if not candidates.any():
         return untrusted("no measure tells right responses from wrong ones where labels are known")
     aurocs = auroc_of(judged.scores[:, judged.right], judged.scores[:, ~judged.right])
     best = int(np.argmax(np.where(candidates, aurocs, -1.0)))
-    measure, each = known[best], auroc_per_question(judged)[best]
+    measure, scores, each = measures[known[best]], judged.scores[best], auroc_per_question(judged)[best]
     if each.size < _FEWEST:
         return untrusted(f"only {each.size} questions have answers that differ; {_FEWEST} show more")
     rng = np.random.default_rng(seed)
@@ -266,28 +191,24 @@ def _trusted_measure(
     if low < _TRUSTED:
         return untrusted(
             f"{measure} tells agreeing responses from others within a question with an AUROC of {each.mean():.2f}, and "
-            f"of {low:.2f} at least (90 %), where {_TRUSTED:.2f} is wanted"
+            f"of {low:.2f} at least (90 %), where {_TRUSTED:.2f} is needed"
         )
-    scores = judged.scores[best]
+    best_of: dict[str, int] = {}  # of each other signal
+    for at in np.argsort(-aurocs, kind="stable").tolist():
+        if (signal := measures[known[at]].signal) != measure.signal:
+            best_of.setdefault(signal, at)
     fields = {
-        "signal": measure.signal,
-        "score": measure.score,
-        "window": measure.window,
-        "mean": float(scores.mean()),
-        "std": float(scores.std()),
         "auroc": auroc_with_interval(scores, judged.right, judged.question) if explained else None,
         "within": AUROC(value=float(each.mean()), low=low, high=high),
-        "rejected": tuple(
-            rejected_measure(known[at], aurocs[at], aurocs[best]) for at in _best_of_others(known, aurocs, best)
-        ),
+        "rejected": tuple(rejected_measure(measures[known[at]], aurocs[at], aurocs[best]) for at in best_of.values()),
     }
-    return measure, _odds(scores, judged.right), fields
+    return measure, known[best], scores, _odds(scores, judged.right), fields
 
 
 def _judged(
-    questions: Sequence[Observed], measures: Sequence[Measure], labels: Sequence[Sequence[bool | None]]
-) -> tuple[list[Measure], Judged]:
-    """The responses that are right or wrong by these labels, and the measures that score every one of them."""
+    questions: Sequence[Observed], measures: int, labels: Sequence[Sequence[bool | None]]
+) -> tuple[list[int], Judged]:
+    """Return the measures that score every response with a label, but not all alike, and these responses."""
     rows = [
         (number, at, right)
         for number, labelled in enumerate(labels)
@@ -296,30 +217,19 @@ def _judged(
     ]
     question = np.array([number for number, _, _ in rows], dtype=np.intp)
     right = np.array([right for *_, right in rows], dtype=bool)
-    scores = np.array([questions[number].scores[:, at] for number, at, _ in rows]).reshape(len(rows), len(measures)).T
-    whole = np.isfinite(scores).all(axis=1) if rows else np.zeros(len(measures), dtype=bool)
-    spread = whole & (np.ptp(scores, axis=1) > 0) if rows else whole
-    known = [measure for measure, usable in zip(measures, spread, strict=True) if usable]
-    return known, Judged(question, right, scores[spread])
+    scores = np.array([questions[number].scores[:, at] for number, at, _ in rows]).reshape(len(rows), measures).T
+    known = [at for at, own in enumerate(scores) if own.size and np.isfinite(own).all() and np.ptp(own) > 0]
+    return known, Judged(question, right, scores[known])
 
 
-def _not_refuted(questions: Sequence[Observed], measures: Sequence[Measure], known: Sequence[Measure]) -> Booleans:
+def _not_refuted(questions: Sequence[Observed], measures: int, known: Sequence[int]) -> Booleans:
     """Which of the known measures separate right from wrong within labelled questions, where there are enough."""
     having, labelled = _judged(questions, measures, [one.labelled for one in questions])
     each = auroc_per_question(labelled) if having else np.empty((0, 0))
     if each.shape[1] < _FEWEST_LABELLED:
         return np.ones(len(known), dtype=bool)
-    separating = {measure for measure, own in zip(having, each.mean(axis=1), strict=True) if own > 0.5}
-    return np.array([measure in separating for measure in known])
-
-
-def _best_of_others(known: Sequence[Measure], aurocs: Floats, best: int) -> Iterable[int]:
-    """The best measure of each other signal."""
-    shown: dict[str, int] = {}
-    for at in np.argsort(-aurocs, kind="stable").tolist():
-        if known[at].signal != known[best].signal:
-            shown.setdefault(known[at].signal, at)
-    return shown.values()
+    separating = {at for at, own in zip(having, each.mean(axis=1), strict=True) if own > 0.5}
+    return np.array([at in separating for at in known])
 
 
 def _odds(scores: Floats, right: Booleans) -> PointOdds:
@@ -344,22 +254,20 @@ def _normal(values: Floats, reference: Floats) -> Floats:
     return np.asarray(norm.ppf(np.clip((rank + 0.5) / (reference.size + 1), 0.002, 0.998)))
 
 
-def _promise(rule: StoppingRule, questions: Sequence[Observed], measure: int | None) -> str:
-    """How often the rule answers otherwise than counting votes did, on the questions it was learned from.
+def _promise(rule: StoppingRule, questions: Sequence[Sequence[Response]], n: int) -> str:
+    """Say how often the rule answers otherwise than counting votes did, on the questions it was learned from.
 
     Questions on which votes were sufficient are kept apart from those on which they were split to the end: there, an
-    answer of the majority is hardly better than another. Questions that a rule like it cut short are left out.
+    answer of the majority is hardly better than another.
     """
     from scipy.stats import binomtest
 
     differs: dict[bool, list[bool]] = {True: [], False: []}  # by whether counted votes were sufficient
-    for one in questions:
-        if one.counted:
-            responses = one.responses(measure)
-            counted = decide(ASC() | Cap(len(responses)), responses)
-            differs[counted.reason == "evidence"].append(decide(rule, responses).answer != counted.answer)
+    for responses in questions:
+        counted = decide(ASC() | Cap(len(responses)), responses)
+        differs[counted.reason == "evidence"].append(decide(rule, responses).answer != counted.answer)
     decided, split = differs[True], differs[False]
-    parts = [f"learned from {len(questions)} questions without labels"]
+    parts = [f"learned from {n} questions without labels"]
     if decided:
         interval = binomtest(sum(decided), len(decided), alternative="less").proportion_ci(0.95, method="exact")
         parts.append(
@@ -371,14 +279,10 @@ def _promise(rule: StoppingRule, questions: Sequence[Observed], measure: int | N
     return "; ".join([*parts, "agreement is not correctness"])
 
 
-def _p_agree(rule: StoppingRule, questions: Sequence[Observed], measure: int | None) -> SupportCurve | None:
-    """How likely further responses agree; None where too few questions have enough responses.
-
-    Questions that a rule like it cut short are left out: they ended where responses agreed.
-    """
-    long = [one for one in questions if one.counted and len(one.answers) >= _LONG_ENOUGH]
-    pairs = [pair for one in long if (pair := agreement_with_rest(rule, one.responses(measure))) is not None]
+def _p_agree(rule: StoppingRule, questions: Sequence[Sequence[Response]]) -> SupportCurve | None:
+    """Return how likely further responses agree; None where too few questions have enough responses."""
+    long = (responses for responses in questions if len(responses) >= _LONG_ENOUGH)
+    pairs = [pair for responses in long if (pair := agreement_with_rest(rule, responses)) is not None]
     if len(pairs) < _ENOUGH_DECISIONS:
         return None
-    supports, agreed = zip(*pairs, strict=True)
-    return fit_support_curve(supports, agreed, rule=rule.name)
+    return fit_support_curve(*zip(*pairs, strict=True), rule=rule.name)

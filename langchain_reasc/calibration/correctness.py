@@ -38,17 +38,14 @@ def fit_support_curve(statistics: npt.ArrayLike, right: npt.ArrayLike, *, rule: 
     if shares.ndim != 1 or shares.shape != labels.shape:
         raise CalibrationDataError(f"{shares.size} decisions but {labels.size} labels; each decision needs one of each")
     if shares.size < 2:
-        raise CalibrationDataError(
-            f"a support curve needs at least 2 decisions, got {shares.size}; 128 is a good number"
-        )
-    if not (possible := (shares >= 0) & (shares <= 1)).all():
-        at = int(np.flatnonzero(~possible)[0])
-        raise CalibrationDataError(f"support {at} is {shares[at]}; it is a share from 0 to 1")
+        raise CalibrationDataError(f"a support curve needs at least 2 decisions, got {shares.size}")
+    if (wrong := shares[~((shares >= 0) & (shares <= 1))]).size:
+        raise CalibrationDataError(f"a support is a share from 0 to 1, got {wrong[0]}")
     grid = np.unique(np.linspace(shares.min(), shares.max(), _POINTS))
     nearest = 1 / (shares.size + 2)
     curve = np.clip(_logistic(shares, labels, grid), nearest, 1 - nearest)
     return SupportCurve(
-        points=tuple((float(x), float(p)) for x, p in zip(grid, curve, strict=True)),
+        points=tuple(zip(grid.tolist(), curve.tolist(), strict=True)),
         n=shares.size,
         right=float(labels.mean()),
         rule=rule,
@@ -88,13 +85,11 @@ def with_p_correct(calibration: Calibration, questions: Iterable[Sequence[tuple[
     pairs: list[tuple[float, bool]] = []
     for responses in questions:
         decision = decide(rule, [response for response, _ in responses])
-        share = support(decision)
-        if len(responses) > 1 and share is not None:
+        if len(responses) > 1 and (share := support(decision)) is not None:
             pairs.append((share, any(right for one, right in responses if one.answer == decision.answer)))
     if len(pairs) < 2:
         return calibration
-    shares, right = zip(*pairs, strict=True)
-    return calibration.model_copy(update={"p_correct": fit_support_curve(shares, right, rule=rule.name)})
+    return calibration.model_copy(update={"p_correct": fit_support_curve(*zip(*pairs, strict=True), rule=rule.name)})
 
 
 def agreement_with_rest(rule: StoppingRule, responses: Sequence[Response]) -> tuple[float, bool] | None:

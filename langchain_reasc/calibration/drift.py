@@ -3,8 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = ["AgreementRates", "DriftMonitor", "NextResponse", "next_responses"]
 
@@ -43,7 +42,7 @@ class DriftMonitor:
         return tuple(self._detectors)
 
     def observe(self, predicted: float, agreed: bool, *, margin: float | None = None) -> bool:
-        """Compare one prediction with what came; True for an alarm, after which it begins anew.
+        """Compare a prediction with its outcome. Return True for an alarm, after which the monitor begins anew.
 
         Args:
             predicted: the probability that the next response agrees with the leader.
@@ -60,16 +59,15 @@ class DriftMonitor:
         return True
 
 
-def _factors(expected: float, came: bool) -> list[float]:
-    """What bets on something rarer than expected gain: nothing where it is not expected anyway."""
+def _factors(expected: float, happened: bool) -> list[float]:
+    """Return what bets on something rarer than expected gain: nothing where it is not expected anyway."""
     if expected <= 0:
         return [1.0] * len(_SHIFTS)
-    expected = min(expected, 1 - 1e-9)  # or what cannot be, and came, would be worth infinity
-    return [1 - shift if came else (1 - expected * (1 - shift)) / (1 - expected) for shift in _SHIFTS]
+    expected = min(expected, 1 - 1e-9)  # or what should never happen would be worth infinity
+    return [1 - shift if happened else (1 - expected * (1 - shift)) / (1 - expected) for shift in _SHIFTS]
 
 
-@dataclass(frozen=True, slots=True)
-class NextResponse:
+class NextResponse(NamedTuple):
     """A response beside those before it.
 
     Attributes:
@@ -86,9 +84,9 @@ class NextResponse:
 
 
 def next_responses(answers: Sequence[int | None], decided: int, answer: int | None) -> Iterator[NextResponse]:
-    """What one question tells of agreement: the second vote, where sampling went on to it, and one after the decision.
+    """Yield what a question tells of agreement: the second vote, if sampling went on to it, and one after the decision.
 
-    Later ones between them are left out: how often sampling goes on depends on them, and those of one question are not
+    Those between them are left out: how often sampling goes on depends on them, and those of one question are not
     independent.
 
     Args:
@@ -114,28 +112,18 @@ class AgreementRates:
     """
 
     def __init__(self, observed: Iterable[NextResponse]) -> None:
-        self._agreed: Counter[tuple[object, ...]] = Counter()
-        self._seen: Counter[tuple[object, ...]] = Counter()
-        for one in observed:
-            for case in _cases(one):
-                self._seen[case] += 1
-                self._agreed[case] += one.agreed
+        self._agreed: Counter[tuple[int, ...]] = Counter()
+        self._seen: Counter[tuple[int, ...]] = Counter()
+        for *case, agreed in observed:
+            for counted in (tuple(case), tuple(case[:1])):
+                self._seen[counted] += 1
+                self._agreed[counted] += agreed
 
-    def predicted(self, coming: NextResponse) -> float | None:
-        """The probability that it agrees; None where nothing like it was seen."""
-        case, average = _cases(coming)
-        if not self._seen[average]:
+    def predict(self, coming: NextResponse) -> tuple[float, float] | None:
+        """Return the probability that a response agrees, and its margin; None where nothing like it was seen."""
+        case, average = coming[:3], coming[:1]
+        if not (seen := self._seen[average]):
             return None
-        mean = self._agreed[average] / self._seen[average]
-        return (self._agreed[case] + _PRIOR * mean) / (self._seen[case] + _PRIOR)
-
-    def margin(self, coming: NextResponse) -> float:
-        """How far predictions of this kind may be from the truth, as it was learned from so few."""
-        _, average = _cases(coming)
-        seen = self._seen[average]
-        mean = (self._agreed[average] + 1) / (seen + 2)
-        return max(_LEAST_MARGIN, 1.5 * math.sqrt(mean * (1 - mean) / max(1, seen)))
-
-
-def _cases(one: NextResponse) -> tuple[tuple[object, ...], tuple[object, ...]]:
-    return (one.decided, one.leading, one.responses), (one.decided,)
+        mean, shrunk = self._agreed[average] / seen, (self._agreed[average] + 1) / (seen + 2)
+        margin = max(_LEAST_MARGIN, 1.5 * math.sqrt(shrunk * (1 - shrunk) / seen))
+        return (self._agreed[case] + _PRIOR * mean) / (self._seen[case] + _PRIOR), margin

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from langchain_core.language_models import BaseChatModel
@@ -34,6 +34,7 @@ FixedPrompt = int | Sequence[Any] | Runnable[dict[str, Any], PromptValue]
 _NONE: Final = HashedPart(shown="none")
 _SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "max_tokens")
 _ASKED: Final = ("tools", "tool_choice", "response_format", "grammar", "stop")
+_FIELDS: Final = {"stop": ("stop", "stop_sequences")}
 _LABELS: Final = {
     "prompt_sha256": "prompt_sha256 of the system messages",
     "prompt": "fixed part of the prompt",
@@ -41,7 +42,6 @@ _LABELS: Final = {
     "stop": "stop strings",
     "ask_confidence": "stated confidence (ask_confidence)",
 }
-_SHA256_HEX: Final = 64
 
 
 def fingerprint_of(
@@ -82,7 +82,10 @@ def fingerprint_of(
         "answer": None if answer is None else answer_name(answer),
         **(_name_and_sampling(model, rest) if own is None else own(**rest)),
     }
-    sampling = {name: _scalar(value) for name, value in described.pop("sampling", {}).items()}
+    sampling = {
+        name: json.dumps(value, sort_keys=True, default=str) if isinstance(value, list | tuple | Mapping) else value
+        for name, value in described.pop("sampling", {}).items()
+    }
     return Fingerprint(**described, sampling=sampling)
 
 
@@ -104,17 +107,11 @@ def answer_name(spec: Any) -> str:
 
 
 def _setting(model: BaseChatModel, bound: Mapping[str, Any], name: str) -> Any:
-    """The value of ``name`` in the arguments, on the model, or in the dictionaries that models pass on unread."""
-
-    def values() -> Iterator[Any]:
-        yield bound.get(name)
-        for field in (name, "stop_sequences") if name == "stop" else (name,):
-            yield getattr(model, field, None) if field in type(model).model_fields else None
-        for holder in ("model_kwargs", "extra_body"):
-            held = bound.get(holder, getattr(model, holder, None))
-            yield held.get(name) if isinstance(held, Mapping) else None
-
-    return next((value for value in values() if value is not None), None)
+    """Return what is set by ``name`` in the arguments, on the model, or in the dictionaries that models pass on."""
+    own = [getattr(model, field, None) for field in _FIELDS.get(name, (name,)) if field in type(model).model_fields]
+    passed_on = (bound.get(holder, getattr(model, holder, None)) for holder in ("model_kwargs", "extra_body"))
+    values = [bound.get(name), *own, *(held.get(name) for held in passed_on if isinstance(held, Mapping))]
+    return next((value for value in values if value is not None), None)
 
 
 def _name_and_sampling(model: BaseChatModel, bound: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,42 +123,31 @@ def _name_and_sampling(model: BaseChatModel, bound: Mapping[str, Any]) -> dict[s
     }
 
 
-def _scalar(value: Any) -> Any:
-    return json.dumps(value, sort_keys=True, default=str) if isinstance(value, list | tuple | Mapping) else value
-
-
-def _tools_part(tools: Sequence[Any] | None, tool_choice: Any) -> HashedPart:
-    """The tools as JSON schemas, whatever their order, and whether the model must call one."""
+def _tools_part(tools: Sequence[Any] | None, choice: Any) -> HashedPart:
+    """Describe the tools as JSON schemas, whatever their order, and whether the model must call one."""
     if not tools:
         return _NONE
     schemas = sorted((_converted(convert_to_openai_tool, tool) for tool in tools), key=_canonical)
-    choice = _required_tool(tool_choice)
-    must = f", must call {'one' if choice == 'required' else choice}" if choice else ""
-    names = [_first_name(_inner(schema, "function"), schema) or "a tool without a name" for schema in schemas]
-    return _hashed(", ".join(names) + must, {"tools": schemas, "choice": choice})
-
-
-def _required_tool(choice: Any) -> str | None:
-    """The tool that must be called: None where none must, ``required`` for any, or a name."""
+    names = [_name(schema.get("function"), schema) or "a tool without a name" for schema in schemas]
     if isinstance(choice, Mapping):
-        choice = _first_name(_inner(choice, "function"), choice)
-    if choice in (None, False, "auto"):
-        return None
-    return "required" if choice in (True, "any") else str(choice)
+        choice = _name(choice.get("function"), choice)
+    required = None if choice in (None, False, "auto") else "required" if choice in (True, "any") else str(choice)
+    must = f", must call {'one' if required == 'required' else required}" if required else ""
+    return _hashed(", ".join(names) + must, {"tools": schemas, "choice": required})
 
 
 def _response_format_part(given: Any) -> HashedPart:
-    """The schema of structured output: a schema, a class that stands for one, or OpenAI's dictionary."""
+    """Describe the schema of structured output: a schema, a class that stands for one, or OpenAI's dictionary."""
     if not given:
         return _NONE
     schema = _converted(convert_to_json_schema, given) if isinstance(given, type) else given
-    inner = _inner(schema, "json_schema")
-    name = _first_name(inner, _inner(inner, "schema"), schema, keys=("name", "title", "type"))
-    return _hashed(name or "a schema", schema)
+    inner = schema.get("json_schema") if isinstance(schema, Mapping) else None
+    deepest = inner.get("schema") if isinstance(inner, Mapping) else None
+    return _hashed(_name(inner, deepest, schema, keys=("name", "title", "type")) or "a schema", schema)
 
 
 def _grammar_part(grammar: Any) -> HashedPart:
-    """A grammar, shown by its first line."""
+    """Describe a grammar, shown by its first line."""
     if not grammar:
         return _NONE
     first, *others = str(grammar).strip().splitlines() or [""]
@@ -169,18 +155,14 @@ def _grammar_part(grammar: Any) -> HashedPart:
 
 
 def _converted(convert: Callable[[Any], Any], value: Any) -> Any:
-    """The converted value; the value itself where it has a provider's own form."""
+    """Return the converted value; the value itself where it has a provider's own form."""
     try:
         return convert(value)
     except (TypeError, ValueError, NotImplementedError):
         return value
 
 
-def _inner(value: Any, key: str) -> Any:
-    return value.get(key) if isinstance(value, Mapping) else None
-
-
-def _first_name(*candidates: Any, keys: Sequence[str] = ("name", "type")) -> str | None:
+def _name(*candidates: Any, keys: Sequence[str] = ("name", "type")) -> str | None:
     names = (one.get(key) for one in candidates if isinstance(one, Mapping) for key in keys)
     return next((str(name) for name in names if name), None)
 
@@ -193,7 +175,6 @@ class _Blank(str):
 
 
 _BLANK: Final = _Blank("\x00what changes\x00")
-_QUESTION: Final = "{question}"
 
 
 def fixed_prompt(fixed: FixedPrompt | None, messages: Sequence[BaseMessage] | None = None) -> HashedPart | None:
@@ -231,7 +212,12 @@ def _fixed_messages(fixed: FixedPrompt, messages: Sequence[BaseMessage]) -> Sequ
         if isinstance(fixed, BasePromptTemplate):
             return fixed.format_prompt(**_blanks(fixed)).to_messages()
         if isinstance(fixed, Sequence) and not isinstance(fixed, str | bytes):
-            return [_blanked(message) for message in convert_to_messages(fixed)]
+            return [
+                message.model_copy(update={"content": message.content.replace("{question}", _BLANK)})
+                if isinstance(message.content, str)
+                else message
+                for message in convert_to_messages(fixed)
+            ]
     except (KeyError, TypeError, ValueError, NotImplementedError) as error:
         raise ConfigurationError(f"the fixed part of the prompt cannot be read: {error}") from error
     raise ConfigurationError(
@@ -247,18 +233,11 @@ def _blanks(template: "BasePromptTemplate[Any]") -> dict[str, Any]:
     histories = {part.variable_name for part in parts if isinstance(part, MessagesPlaceholder)}
     changing = {name for name, value in template.partial_variables.items() if callable(value)}
     names = {*template.input_variables, *template.optional_variables, *changing}
-    return {name: [] if name in histories else _BLANK for name in names | histories}
-
-
-def _blanked(message: BaseMessage) -> BaseMessage:
-    content = message.content
-    if isinstance(content, str) and _QUESTION in content:
-        return message.model_copy(update={"content": content.replace(_QUESTION, _BLANK)})
-    return message
+    return {**dict.fromkeys(names, _BLANK), **{name: [] for name in histories}}
 
 
 def _turn(message: BaseMessage) -> list[Any]:
-    """Role, the text between what changes, and the tool calls where there are any."""
+    """Return role, the text between what changes, and the tool calls where there are any."""
     content = message.content if isinstance(message.content, str) else _canonical(message.content)
     calls = message.tool_calls if isinstance(message, AIMessage) else []
     called = [[{"name": call["name"], "args": call["args"]} for call in calls]] if calls else []
@@ -274,7 +253,7 @@ def _canonical(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A JSON-like form of any other value, the same in every process."""
+    """Return a JSON-like form of any other value, the same in every process."""
     dumped: Callable[[], Any] | None = getattr(value, "model_dump", None)
     if dumped is not None and not isinstance(value, type):
         return dumped()
@@ -306,14 +285,14 @@ def check_fingerprint(calibration: _Measured, running: Fingerprint) -> None:
         "prompt" if then.prompt and now.prompt else "prompt_sha256",  # which says less
         *("tools", "response_format", "grammar", "answer", "stop"),
     ]
-    pairs = [(name, getattr(then, name), getattr(now, name)) for name in names]
+    differing = [_difference(name, getattr(then, name), getattr(now, name)) for name in names]
     not_asked = confidence_part(None)
-    pairs.append(("ask_confidence", then.ask_confidence or not_asked, now.ask_confidence or not_asked))
+    differing.append(_difference("ask_confidence", then.ask_confidence or not_asked, now.ask_confidence or not_asked))
     # Whoever hashes the file gives all parameters that matter; those it leaves out have no effect.
     unset = "no effect" if hashed else None
-    sampling = dict.fromkeys([*then.sampling, *now.sampling])
-    pairs += [(name, then.sampling.get(name, unset), now.sampling.get(name, unset)) for name in sampling]
-    _refuse_differences(pairs)
+    for name in dict.fromkeys([*then.sampling, *now.sampling]):
+        differing.append(_difference(name, then.sampling.get(name, unset), now.sampling.get(name, unset)))
+    _refuse(differing)
 
 
 def check_made_of(
@@ -332,22 +311,23 @@ def check_made_of(
     """
     signal = calibration.signal
     if signal not in carried:
-        _refuse_differences([("token signal", signal, ", ".join(carried))])
-    _refuse_differences(
+        _refuse([_difference("token signal", signal, ", ".join(carried))])
+    _refuse(
         [
-            (f"alternatives per token behind {signal!r} (k)", calibration.top_k, top_k),
-            ("vocabulary size (V)", calibration.vocabulary_size, vocabulary_size),
+            _difference(f"alternatives per token behind {signal!r} (k)", calibration.top_k, top_k),
+            _difference("vocabulary size (V)", calibration.vocabulary_size, vocabulary_size),
         ]
     )
 
 
-def _refuse_differences(pairs: Sequence[tuple[str, Any, Any]]) -> None:
-    differing = [
-        f"{_LABELS.get(name, name)}: calibrated on {_shown(then)}, running {_shown(now)}"
-        for name, then, now in pairs
-        if then is not None and now is not None and getattr(then, "sha256", then) != getattr(now, "sha256", now)
-    ]
-    if differing:
+def _difference(name: str, then: Any, now: Any) -> str | None:
+    if then is None or now is None or getattr(then, "sha256", then) == getattr(now, "sha256", now):
+        return None
+    return f"{_LABELS.get(name, name)}: calibrated on {_shown(then)}, running {_shown(now)}"
+
+
+def _refuse(differences: Iterable[str | None]) -> None:
+    if differing := [one for one in differences if one]:
         raise FingerprintMismatch(
             f"the calibration does not fit what runs ({'; '.join(differing)}). Calibrate again with `reasc calibrate`, "
             "or override with allow_fingerprint_mismatch=True"
@@ -357,6 +337,6 @@ def _refuse_differences(pairs: Sequence[tuple[str, Any, Any]]) -> None:
 def _shown(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(repr, value)) or "none"
-    if isinstance(value, str) and len(value) == _SHA256_HEX:
+    if isinstance(value, str) and len(value) == 64:  # a SHA-256
         return repr(f"{value[:12]}…")
     return str(value) if isinstance(value, HashedPart) else repr(value)

@@ -5,7 +5,7 @@ import threading
 import warnings
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,6 @@ from langchain_reasc.calibration.record import Calibration, Fingerprint, Gate, M
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import check_weight
-
-if TYPE_CHECKING:
-    from threadpoolctl import ThreadpoolController
 
 __all__ = ["FEWEST_FOR_MIXTURE", "MixtureCalibrator", "calibrate_mixture", "fit_mixture", "posterior_upper"]
 
@@ -71,10 +68,11 @@ def calibrate_mixture(
     values = checked_scores(scores, p_target)
     check_weight(weight, float(values.mean()))
     mixture = fit_mixture(values, components, seed) if values.size >= FEWEST_FOR_MIXTURE else None
-    return Calibration.of_scores(
-        values,
+    return Calibration.now(
         measure,
+        values,
         method="mixture",
+        n=values.size,
         top_k=top_k,
         vocabulary_size=vocabulary_size,
         lambda_=scale,
@@ -106,12 +104,12 @@ def _gate(scores: Floats, mixture: Mixture | None, p_target: float, *, bic_veto:
     candidates = np.unique(scores[scores > mixture.means[0]])
     reached = candidates[posterior_upper(candidates, mixture) >= p_target]
     target: float | None = None
-    why: str | None = None
+    why = None
     if not mixture.converged:
         why = "the two-component mixture did not converge"
     elif bic_veto and mixture.one_group:
         why = mixture.one_group
-    elif reached.size == 0:
+    elif not reached.size:
         why = f"no score reaches a mixture posterior of {p_target:g}"
     else:
         target = float(reached[0])
@@ -136,18 +134,14 @@ def fit_mixture(scores: Floats, components: Sequence[int] = (1, 2, 3, 4), seed: 
     fits = {k: _mixture(z, k, seed, tolerance=1e-6 if k == 2 else 1e-3) for k in components}
     two = fits[2]
     order = np.argsort(two.means_[:, 0])
-    rescaled = (
-        2 * scores.size * math.log(std)
-    )  # the density's Jacobian, so that AIC and BIC are those of the raw scores
-    low, high = (int(i) for i in order)
-    spread = np.sqrt(two.covariances_[:, 0, 0])
+    jacobian = 2 * scores.size * math.log(std)  # of the density, so that AIC and BIC are those of the raw scores
     return Mixture(
-        weights=(float(two.weights_[low]), float(two.weights_[high])),
-        means=(float(mean + std * two.means_[low, 0]), float(mean + std * two.means_[high, 0])),
-        stds=(float(std * spread[low]), float(std * spread[high])),
+        weights=tuple(two.weights_[order].tolist()),
+        means=tuple((mean + std * two.means_[order, 0]).tolist()),
+        stds=tuple((std * np.sqrt(two.covariances_[order, 0, 0])).tolist()),
         converged=bool(two.converged_),
-        aic={k: float(fit.aic(z)) + rescaled for k, fit in fits.items()},
-        bic={k: float(fit.bic(z)) + rescaled for k, fit in fits.items()},
+        aic={k: float(fit.aic(z)) + jacobian for k, fit in fits.items()},
+        bic={k: float(fit.bic(z)) + jacobian for k, fit in fits.items()},
     )
 
 
@@ -166,8 +160,8 @@ def _mixture(z: npt.NDArray[Any], components: int, seed: int, *, tolerance: floa
 
 
 @cache
-def _threads() -> "ThreadpoolController":
-    """What limits the threads of numerical libraries; to find these takes a quarter as long as all the fits."""
+def _threads() -> Any:
+    """Return what limits the threads of numerical libraries; finding these takes a quarter as long as all the fits."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -196,7 +190,7 @@ class MixtureCalibrator:
         self._calibration: Calibration | None = None
         self._lock = threading.Lock()
 
-    def goes_with(self, measure: Measure, fingerprint: Fingerprint) -> bool:
+    def goes_with(self, measure: Measure, fingerprint: Fingerprint | None) -> bool:
         """Whether it learns of this measure and this model."""
         return (measure, fingerprint) == (self.measure, self._fingerprint)
 
@@ -226,8 +220,8 @@ class MixtureCalibrator:
         if not math.isfinite(score):
             raise CalibrationDataError(f"the score of a first response is {score}")
         made_of = {"top_k": top_k, "vocabulary_size": vocabulary_size}
+        known = {name: value for name, value in made_of.items() if value is not None}
         with self._lock:
-            known = {name: value for name, value in made_of.items() if value is not None}
             if any(self._made_of.setdefault(name, value) != value for name, value in known.items()):
                 return
             self._scores.append(score)

@@ -7,15 +7,24 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibration.auroc import Booleans, Floats, auroc_with_interval
+from langchain_reasc.calibration.auroc import (
+    Booleans,
+    Floats,
+    Judged,
+    auroc_per_question,
+    auroc_with_interval,
+    mean_auroc,
+)
+from langchain_reasc.calibration.correctness import with_p_correct
 from langchain_reasc.calibration.record import AUROC, Calibration, Fingerprint, Gate, RejectedMeasure
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.decision import Response
 from langchain_reasc.method.evidence import check_weight
 
-__all__ = ["calibrate_offline", "checked_scores", "labelled_gate"]
+__all__ = ["calibrate_labelled", "calibrate_offline", "checked_scores"]
 
-_WITHIN_NEEDED: Final = 0.6  # what the AUROC within questions must exceed at its lower end for Stage 2 to weigh votes
+_WITHIN_NEEDED: Final = 0.6  # what the AUROC within questions must exceed at its lower end for votes to be weighed
 _LEVEL: Final = 0.95  # 1 - δ, how sure the safe gate is that what it accepts is right in ``p_target``
 
 
@@ -36,8 +45,8 @@ def calibrate_offline(
 ) -> Calibration:
     """Algorithm 1: τ_gate = max(mean score of correct responses, smallest t with accuracy(S ≥ t) ≥ p_target).
 
-    Beside the paper's, the record holds what a live run goes by unless it is told otherwise (``safeguard="paper"``): a
-    gate that holds with 95 % (:func:`labelled_gate`), whether Stage 2 weighs votes, and whether the score is used.
+    Beside the paper's, the record holds what a live run goes by unless ``safeguard="paper"``: a gate that holds with
+    95 %, whether votes are weighed, and whether the score is used at all.
 
     Args:
         scores: shape (n,), S(y) of one response per calibration question.
@@ -53,7 +62,7 @@ def calibrate_offline(
         cross_validated: the held-out AUROC of that selection; by as much as it is lower, the choice flattered the
             measure.
         within: how well the score separates the responses to one question, see
-            :func:`~langchain_reasc.calibration.auroc.auroc_within`; None where unknown, as with one response to each.
+            :func:`~langchain_reasc.calibration.auroc.mean_auroc`; None where unknown, as with one response to each.
 
     Returns:
         A calibration whose gate is closed, with the reason, where no threshold reaches ``p_target`` or nothing is
@@ -68,24 +77,61 @@ def calibrate_offline(
         raise CalibrationDataError(f"{values.size} scores but {labels.size} labels; each response needs one of each")
     check_weight(weight, float(values.mean()))
     auroc = auroc_with_interval(values, labels, cross_validated=cross_validated)
-    return Calibration.of_scores(
-        values,
+    return Calibration.now(
         measure,
+        values,
         method="offline",
-        top_k=top_k,
-        vocabulary_size=vocabulary_size,
+        n=values.size,
         lambda_=scale,
         weight=weight,
         p_target=p_target,
-        gate=labelled_gate(values, labels, p_target),
-        fallback=_weak(auroc, labels),
-        unweighed=_unweighed(within, weight, labels),
+        gate=_gate(values, labels, p_target),
+        fallback=_why_fallback(auroc, labels),
+        unweighed=_why_unweighed(within, weight, labels),
         auroc=auroc,
         within=within,
         accuracy=float(labels.mean()),
         rejected=tuple(rejected),
+        top_k=top_k,
+        vocabulary_size=vocabulary_size,
         fingerprint=fingerprint or Fingerprint(),
     )
+
+
+def calibrate_labelled(
+    questions: Sequence[Sequence[tuple[Response, bool]]], measure: Measure, *, p_correct: bool = True, **options: Any
+) -> Calibration:
+    """Run Algorithm 1 on the first response to each question; the others show what several responses can.
+
+    They show whether the score separates the responses to one question, and how likely an answer is right.
+
+    Args:
+        questions: the responses to each question, scored by the measure, and whether each is right. A question whose
+            first response has no score sets no gate.
+        measure: how the responses were scored.
+        p_correct: whether to add how likely an answer is right.
+        options: further arguments of :func:`calibrate_offline`.
+
+    Raises:
+        CalibrationDataError: the responses do not determine a calibration.
+    """
+    firsts = [(one.score, right) for (one, right), *_ in questions if one.score is not None]
+    votes = [  # a response without an answer has no vote to weigh
+        (number, right, one.score)
+        for number, some in enumerate(questions)
+        for one, right in some
+        if one.answer is not None and one.score is not None
+    ]
+    question, right, scores = np.array(votes, dtype=np.float64).reshape(-1, 3).T
+    judged = Judged(question.astype(np.intp), right.astype(bool), scores[None])
+    calibration = calibrate_offline(
+        [score for score, _ in firsts],
+        [right for _, right in firsts],
+        measure=measure,
+        within=mean_auroc(auroc_per_question(judged)[0]),
+        **options,
+    )
+    return with_p_correct(calibration, questions) if p_correct else calibration
 
 
 def checked_scores(scores: npt.ArrayLike, p_target: float) -> Floats:
@@ -114,7 +160,7 @@ def checked_scores(scores: npt.ArrayLike, p_target: float) -> Floats:
     return values
 
 
-def labelled_gate(scores: Floats, correct: Booleans, p_target: float) -> Gate:
+def _gate(scores: Floats, correct: Booleans, p_target: float) -> Gate:
     """Return Algorithm 1's gate, with the safe one beside it.
 
     The paper's is the first threshold at which the observed accuracy reaches ``p_target``: a maximum over many, and so
@@ -123,32 +169,30 @@ def labelled_gate(scores: Floats, correct: Booleans, p_target: float) -> Gate:
     first that has not ends it. So the chance that any threshold passes whose accuracy is lower is at most 5 %, however
     many are tried. It keeps the paper's other part, the mean score of correct responses, above which accuracy is taken
     to be no lower; so it is never below the paper's.
-
-    Args:
-        scores: shape (n,), finite, not all equal.
-        correct: shape (n,), whether each response was right.
-        p_target: accuracy asked of what the gate accepts.
     """
     if not correct.any():
         why = f"none of the {scores.size} calibration responses is correct"
         return Gate(threshold=None, closed_because=why, level=_LEVEL, safe_closed_because=why)
     # A mean of equal scores may round to just above them, where no score would ever reach it.
     mean_correct = min(float(scores[correct].mean()), float(scores[correct].max()))
-    safe = _safe(scores, correct, p_target, at_least=mean_correct)
     order = np.argsort(scores, kind="stable")
     thresholds, first = np.unique(scores[order], return_index=True)
     right_above = np.cumsum(correct[order][::-1])[::-1][first]
     accuracy = right_above / (scores.size - first)  # of the responses with S ≥ t, for each distinct score t
-    reached = np.flatnonzero(accuracy >= p_target)
-    if reached.size == 0:
-        best = f"no threshold reaches p_target {p_target:g}; the best accuracy above any is {accuracy.max():.3f}"
-        return Gate(threshold=None, mean_part=mean_correct, closed_because=best, **safe)
-    target = float(thresholds[reached[0]])
-    return Gate(threshold=max(mean_correct, target), mean_part=mean_correct, target_part=target, **safe)
+    reached = thresholds[accuracy >= p_target]
+    parts: dict[str, Any]
+    if reached.size:
+        target = float(reached[0])
+        parts = {"threshold": max(mean_correct, target), "target_part": target}
+    else:
+        why = f"no threshold reaches p_target {p_target:g}; the best accuracy above any is {accuracy.max():.3f}"
+        parts = {"threshold": None, "closed_because": why}
+    safe = _safe_threshold(scores, correct, p_target, at_least=mean_correct)
+    return Gate(mean_part=mean_correct, level=_LEVEL, **parts, **safe)
 
 
-def _safe(scores: Floats, correct: Booleans, p_target: float, *, at_least: float) -> dict[str, Any]:
-    """The fields of the safe gate: the lowest threshold that passes, and not below ``at_least``.
+def _safe_threshold(scores: Floats, correct: Booleans, p_target: float, *, at_least: float) -> dict[str, Any]:
+    """Return the fields of the safe threshold: the lowest that passes and is not below ``at_least``, or why none does.
 
     Of the k highest scores, those above the (k + 1)th are drawn independently from all scores above it, so how many of
     them are right is binomial although the threshold is one of the scores.
@@ -161,10 +205,15 @@ def _safe(scores: Floats, correct: Booleans, p_target: float, *, at_least: float
     if allowed[-1] < 0:
         fewest = math.ceil(math.log(1 - _LEVEL) / math.log(p_target))
         why = f"{scores.size} responses are too few to vouch for an accuracy of {p_target:g} ({fewest} at least)"
-        return {"level": _LEVEL, "safe_closed_because": why}
+        return {"safe_closed_because": why}
+    # Test where one more may be wrong, as the bound asks least there. At the first such count a single mistake would
+    # close the gate, so it is left out where the second leaves out half of the responses at least.
+    counts = np.flatnonzero(np.diff(allowed, prepend=-1)) + 1
+    if counts.size > 1 and counts[1] <= allowed.size / 2:
+        counts = counts[1:]
     descending = np.sort(scores)[::-1]
     wrong = np.cumsum(~correct[np.argsort(-scores, kind="stable")])
-    accepted = np.searchsorted(-descending, -descending[_counts(allowed) - 1], side="right")  # with all of equal score
+    accepted = np.searchsorted(-descending, -descending[counts - 1], side="right")  # with all of equal score
     passed = np.logical_and.accumulate(wrong[accepted - 1] <= allowed[accepted - 1])
     if not passed[0]:
         first = int(accepted[0])
@@ -172,30 +221,16 @@ def _safe(scores: Floats, correct: Booleans, p_target: float, *, at_least: float
             f"{int(wrong[first - 1])} of the {first} highest-scoring responses are wrong; {p_target:g} at "
             f"{100 * _LEVEL:g} % allows {int(allowed[first - 1])}"
         )
-        return {"level": _LEVEL, "safe_closed_because": why}
+        return {"safe_closed_because": why}
     count = int(accepted[passed][-1])
     right = count - int(wrong[count - 1])
     bound = binomtest(right, count, alternative="greater").proportion_ci(confidence_level=_LEVEL, method="exact")
-    return {
-        "level": _LEVEL,
-        "safe_threshold": max(at_least, float(descending[count - 1])),
-        "accepted": count,
-        "lower_bound": float(bound.low),
-    }
+    threshold = max(at_least, float(descending[count - 1]))
+    return {"safe_threshold": threshold, "accepted": count, "lower_bound": float(bound.low)}
 
 
-def _counts(allowed: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
-    """The counts to test at: each at which one more may be wrong, where the bound asks least of it.
-
-    The first of them allows none, and a single mistake there would close the gate; the second is the first tested,
-    where it leaves out half of the responses at least.
-    """
-    counts = np.flatnonzero(np.diff(allowed, prepend=-1)) + 1
-    return counts[1:] if counts.size > 1 and counts[1] <= allowed.size / 2 else counts
-
-
-def _weak(auroc: AUROC | None, correct: Booleans) -> str | None:
-    """Weighing votes by a signal near chance is worse than counting them.
+def _why_fallback(auroc: AUROC | None, correct: Booleans) -> str | None:
+    """Return why votes are counted whatever the gate: a signal near chance is worse than none.
 
     A measure that was chosen among many looks better than it is by what held-out folds take from its AUROC.
     """
@@ -211,18 +246,18 @@ def _weak(auroc: AUROC | None, correct: Booleans) -> str | None:
     )
 
 
-def _unweighed(within: AUROC | None, weight: str, correct: Booleans) -> str | None:
-    """Weights help only where the score separates the responses to one question; easy from hard ones is not enough."""
+def _why_unweighed(within: AUROC | None, weight: str, correct: Booleans) -> str | None:
+    """Return why votes are not weighed: weights help only where the score separates the responses to one question."""
     if weight == "count" or (within is not None and within.low > _WITHIN_NEEDED):
         return None
-    if within is None and correct.all():
-        return f"all {correct.size} responses are right, so nothing shows whether the score tells right from wrong ones"
-    if within is None:
+    if within is not None:
         return (
-            "it is unknown whether the score separates the responses to one question; calibrate on four samples of "
-            "each to know it"
+            f"the score hardly separates the responses to one question: AUROC {within.value:.2f}, 95 % interval "
+            f"[{within.low:.2f}, {within.high:.2f}], of which the lower end must be above {_WITHIN_NEEDED:g}"
         )
+    if correct.all():
+        return f"all {correct.size} responses are right, so nothing shows whether the score tells right from wrong ones"
     return (
-        f"the score hardly separates the responses to one question: AUROC {within.value:.2f}, 95 % interval "
-        f"[{within.low:.2f}, {within.high:.2f}], of which the lower end must be above {_WITHIN_NEEDED:g}"
+        "it is unknown whether the score separates the responses to one question; calibrate on four samples of "
+        "each to know it"
     )

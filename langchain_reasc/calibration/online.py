@@ -1,219 +1,37 @@
-"""``calibration="online"``: what learns from every question that is answered, off the caller's path, and keeps it."""
+"""``calibration="online"``: learn from every question that is answered, off the caller's path, and keep it."""
 
 import atexit
 import hashlib
-import json
 import logging
 import math
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, Protocol, Self
+from typing import Final
 from weakref import WeakSet
 
-import numpy as np
-
-from langchain_reasc.calibration.consensus import MadeOf, Observed
 from langchain_reasc.calibration.fingerprint import check_fingerprint
-from langchain_reasc.calibration.learner import KEPT, MINIMUM, ConsensusLearner, OnlineState, Taken
-from langchain_reasc.calibration.record import Calibration, Fingerprint, read_record
+from langchain_reasc.calibration.learner import KEPT, MINIMUM, ConsensusLearner
+from langchain_reasc.calibration.observed import Finished, Observed, observed
+from langchain_reasc.calibration.online_state import OnlineState, OnlineStateFile
+from langchain_reasc.calibration.record import Calibration, Fingerprint
 from langchain_reasc.calibration.selection import candidate_measures
-from langchain_reasc.exceptions import CalibrationFileError, ConfidenceError, FingerprintMismatch, LogprobsUnavailable
-from langchain_reasc.files import write_atomically
+from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.stopping import DEFAULT_BUDGET, Decision
+from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.threads import in_event_loop, start_daemon
 
-__all__ = [
-    "ConsensusCalibrator",
-    "Finished",
-    "FinishedListener",
-    "OnlineStateFile",
-    "load_online_state",
-    "observed",
-    "save_online_state",
-]
+__all__ = ["ConsensusCalibrator"]
 
 logger = logging.getLogger(__name__)
 
-_WAIT: Final = 30.0  # seconds, for another process that writes
 _WAITING: Final = 64  # questions; where more come than can be scored, they are not learned from
 _EVERY: Final = 5.0  # seconds between writing what was seen
 _LAST: Final = 5.0  # seconds for what still waits when the process ends
-
-
-class Reading(Protocol):
-    """The token signals of a response."""
-
-    def score(self, measure: Measure) -> float: ...
-
-    def provenance(self, signal: str) -> Mapping[str, Any]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A question, as sampling left it.
-
-    Attributes:
-        answers: in launch order, and last that of an audit; equal numbers for equal answers; None: no vote.
-        readings: the token signals of each response but an audit; None where it carries none, or casts no vote.
-        decided: responses that the decision rests on.
-        answer: the number of the answer that was decided on; None where that is none, or is put together from several.
-    """
-
-    answers: tuple[int | None, ...]
-    readings: tuple[Reading | None, ...]
-    decided: int
-    answer: int | None
-
-    @classmethod
-    def of(cls, answers: Sequence[str | None], readings: Sequence[Reading | None], decision: Decision) -> Self:
-        """Describe a question that was decided; ``answers`` may end with that of an audit, without a reading."""
-        numbers = {one: at for at, one in enumerate(dict.fromkeys(one for one in answers if one is not None))}
-        chosen = decision.answer if decision.whole is None else None
-        return cls(
-            tuple(None if one is None else numbers[one] for one in answers),
-            tuple(readings),
-            decision.samples,
-            None if chosen is None else numbers.get(chosen),
-        )
-
-
-FinishedListener = Callable[[Finished], None]
-
-
-def observed(question: Finished, measures: Sequence[Measure], made_of: MadeOf) -> Observed:
-    """Score the responses by each measure.
-
-    Args:
-        question: what sampling left.
-        measures: the candidates.
-        made_of: signal -> the k and V that its scores are made of. A signal that is seen for the first time enters it;
-            scores made of another k or V are left out.
-    """
-    scores = np.full((len(measures), len(question.answers)), np.nan)
-    for at, reading in enumerate(question.readings):
-        if reading is not None:
-            scores[:, at] = [_score(reading, measure, made_of) for measure in measures]
-    return Observed(question.answers, scores)
-
-
-def _score(reading: Reading, measure: Measure, made_of: MadeOf) -> float:
-    try:
-        score = reading.score(measure)
-    except (LogprobsUnavailable, ConfidenceError):
-        return np.nan
-    made = reading.provenance(measure.signal)
-    now = {"top_k": made["top_k"], "vocabulary_size": made["vocabulary_size"]}
-    then = made_of.setdefault(measure.signal, now)
-    return score if all(None in (then[name], now[name]) or then[name] == now[name] for name in now) else np.nan
-
-
-class OnlineStateFile:
-    """The file where online learning is kept; several processes may write it, each after reading what others wrote.
-
-    Beside it lies an empty file, ``NAME.lock``. The lock is SQLite's, which the operating system takes back from a
-    process that is killed.
-
-    Args:
-        path: the file; it need not exist.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        self._known: tuple[int, ...] | None = None  # the version last read or written
-
-    def load(self) -> OnlineState | None:
-        """As :func:`load_online_state`."""
-        self._known = self._version()
-        return load_online_state(self.path)
-
-    def update(self, merged: Callable[[OnlineState | None], OnlineState]) -> None:
-        """Write what ``merged`` makes of what others have written since; of None where nobody has.
-
-        Raises:
-            CalibrationFileError: the file cannot be locked, read or written; what was there before is untouched.
-        """
-        with self._locked():
-            now = self._version()
-            others = load_online_state(self.path) if now not in (None, self._known) else None
-            save_online_state(merged(others), self.path)
-            self._known = self._version()
-
-    def _version(self) -> tuple[int, ...] | None:
-        try:
-            stat = self.path.stat()
-        except OSError:
-            return None
-        return stat.st_ino, stat.st_mtime_ns, stat.st_size
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        import sqlite3
-
-        target = self.path.resolve()
-        lock = target.with_name(f"{target.name}.lock")
-        with _NOT_WHILE_FORKING:
-            try:
-                connection = sqlite3.connect(lock, timeout=_WAIT, isolation_level=None)
-            except sqlite3.Error as error:
-                raise CalibrationFileError(f"cannot write online_state to {self.path}: {lock}: {error}") from error
-            with closing(connection):
-                try:
-                    connection.execute("BEGIN EXCLUSIVE")
-                except sqlite3.Error as error:
-                    raise CalibrationFileError(
-                        f"cannot write online_state to {self.path}: another process has locked it by {lock} for "
-                        f"{_WAIT:g} seconds, or it cannot be locked ({error}); it is tried again"
-                    ) from error
-                yield
-
-
-# A child that is forked while SQLite holds a lock would take it for its own connection's, and wait for ever.
-_NOT_WHILE_FORKING: Final = threading.Lock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_NOT_WHILE_FORKING.acquire,
-        after_in_parent=_NOT_WHILE_FORKING.release,
-        after_in_child=_NOT_WHILE_FORKING.release,
-    )
-
-
-def save_online_state(state: OnlineState, path: str | os.PathLike[str]) -> None:
-    """Write a state, a question a line. A reader sees the old file or the new one.
-
-    Raises:
-        CalibrationFileError: the file cannot be written; what was there before is untouched.
-    """
-    head = state.model_dump_json(exclude={"questions"}, indent=1).removesuffix("\n}")
-    lines = ",\n".join(f"  {json.dumps(question.model_dump(mode='json'))}" for question in state.questions)
-    try:
-        write_atomically(Path(path), f'{head},\n "questions": [\n{lines}\n ]\n}}\n')
-    except OSError as error:
-        raise CalibrationFileError(f"cannot write online_state to {path}: {error.strerror or error}") from error
-
-
-def load_online_state(path: str | os.PathLike[str]) -> OnlineState | None:
-    """Read and validate a state; None where there is no such file, which is how it begins.
-
-    Raises:
-        CalibrationFileError: it cannot be read, is something else, or its folder does not exist.
-    """
-    what, advice = f"online_state={str(path)!r}", "name another file, or move this one away to begin anew"
-    try:
-        return read_record(OnlineState, path, what, advice, values=False)
-    except FileNotFoundError:
-        folder = Path(path).parent
-        if not folder.absolute().is_dir():
-            raise CalibrationFileError(f"{what}: there is no folder {folder}") from None
-        return None
 
 
 class ConsensusCalibrator:
@@ -262,11 +80,12 @@ class ConsensusCalibrator:
         )
         self._any_model = any_model
         self._waiting: deque[tuple[Finished, bool]] = deque()  # with whether what was learned decided it
-        self._unsaved: deque[Taken] = deque(maxlen=KEPT)  # what the file does not have yet
-        self._to_save = self._complained = False
+        self._unsaved: deque[Observed] = deque(maxlen=KEPT)  # what the file does not have yet
+        self._to_save = False
+        self._next_save = -math.inf
+        self._save_failed = False  # which is logged once
         self._began_anew = False  # so that what the file has no longer holds
         self._forked = False  # so that the learner has what the parent has not saved yet
-        self._next_save = -math.inf
         self._numbers = count()
         self._begin_threads()
         self._restored = self._file is None
@@ -275,7 +94,7 @@ class ConsensusCalibrator:
         _calibrators.add(self)
 
     def restore(self) -> None:
-        """Go on from the file, unless that was done. It is done by the first call where this was made in an event loop.
+        """Go on from the file, once: when this is made, or in an event loop by the first call.
 
         Raises:
             CalibrationFileError: as when it is made.
@@ -291,7 +110,7 @@ class ConsensusCalibrator:
                 self._restored = True
 
     def _begin_threads(self) -> None:
-        """Locks and flags as they are while nothing goes on."""
+        """Set locks and flags as they are while nothing goes on."""
         self._turn = threading.Condition()  # around what waits
         self._lock = threading.Lock()  # around the learner, which only one thread at a time changes; before _turn
         self._learning = self._working = self._closing = False
@@ -374,14 +193,14 @@ class ConsensusCalibrator:
         with self._lock:
             self._to_save, self._next_save = False, time.monotonic() + _EVERY
             try:
-                self._file.update(self._with_others)
+                self._file.update(self._merge)
             except (CalibrationFileError, FingerprintMismatch) as error:
-                if not self._complained:
+                if not self._save_failed:
                     logger.warning("what was learned is not kept: %s", error)
-                self._complained = True
+                self._save_failed = True
             else:
                 self._unsaved.clear()
-                self._began_anew = self._complained = False
+                self._began_anew = self._save_failed = False
 
     def close(self, timeout: float | None = None) -> None:
         """Learn from the questions still queued, without calibrating anew, and write the file if that is due.
@@ -403,7 +222,7 @@ class ConsensusCalibrator:
         while True:
             if self._learn_next():
                 if self._learner.due and not self._closing:
-                    self._refit(first=self.calibration is None)
+                    self._refit()
                     self._next_save = -math.inf
                 elif time.monotonic() < self._next_save:
                     continue
@@ -416,36 +235,32 @@ class ConsensusCalibrator:
                     if self._to_save:
                         left = max(0.0, self._next_save - time.monotonic())
                         self._turn.wait_for(lambda: self._waiting or self._closing, left)
-                    elif not self._waiting:
+                    else:
                         self._working = False
                         return
 
     def _learn_next(self) -> bool:
-        """Take in the question that has waited longest; False where none does."""
+        """Learn from the question that has waited longest. Return False where none does."""
         with self._lock:
             with self._turn:
                 if not self._waiting:
                     return False
                 question, learned = self._waiting.popleft()
             try:
-                self._take_in(question, learned=learned)
+                scored = observed(question, self._learner.measures, self._learner.made_of, counted=not learned)
+                self._to_save = self._file is not None
+                if self._learner.observe(scored):
+                    logger.warning("%s", self.notice(None))
+                    self._unsaved.clear()
+                    self._began_anew, self._next_save = True, -math.inf
+                elif self._to_save:
+                    self._unsaved.append(scored)
             except Exception:
                 logger.exception("a question could not be learned from")
             return True
 
-    def _take_in(self, question: Finished, *, learned: bool) -> None:
-        scored = observed(question, self._learner.measures, self._learner.made_of)
-        taken = Taken(scored, question.decided, question.answer, learned)
-        self._to_save = self._file is not None
-        if self._learner.observe(taken):
-            logger.warning("%s", self.notice(None))
-            self._unsaved.clear()
-            self._began_anew, self._next_save = True, -math.inf
-        elif self._to_save:
-            self._unsaved.append(taken)
-
-    def _with_others(self, others: OnlineState | None) -> OnlineState:
-        """The state to write, with what other processes have written since the file was last read."""
+    def _merge(self, others: OnlineState | None) -> OnlineState:
+        """Return the state to write, with what other processes have written since the file was last read."""
         if others is not None:
             self._check(others)
         if (others is not None or self._forked) and not self._began_anew:
@@ -453,7 +268,8 @@ class ConsensusCalibrator:
         self._forked = False
         return self._learner.state()
 
-    def _refit(self, *, first: bool) -> None:
+    def _refit(self) -> None:
+        first = self._learner.calibration is None
         try:
             fit = self._learner.fit()
         except Exception:
@@ -463,8 +279,8 @@ class ConsensusCalibrator:
             return
         with self._lock:
             self._learner.adopt(fit)
-        if first and fit.calibration is not None:
-            logger.info("%s; from now on that decides", self.notice(fit.calibration))
+        if first and (calibration := self._learner.calibration) is not None:
+            logger.info("%s; from now on that decides", self.notice(calibration))
 
     def _check(self, state: OnlineState) -> None:
         if self._any_model:
@@ -475,7 +291,7 @@ class ConsensusCalibrator:
             raise FingerprintMismatch(f"online_state={str(self.path)!r}: {error}, or name another file") from None
 
     def _in_child(self) -> None:
-        """After a fork: what waits and what is not saved yet is the parent's, and its thread is not here."""
+        """Forget, after a fork, what waits and what is not saved: that is the parent's, and its thread is not here."""
         self._begin_threads()
         self._waiting.clear()
         self._unsaved.clear()

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -60,36 +60,50 @@ class Record(BaseModel):
 
 
 class HashedPart(Record):
-    """A part of what a model is asked, compared by its hash; ``shown`` describes it for a person."""
+    """A part of what a model is asked, compared by its hash.
 
-    shown: str = Field(description="A description: the names of tools, the roles of messages.")
-    sha256: str | None = Field(default=None, description="SHA-256 of its canonical form; null: there is no such part.")
+    Attributes:
+        shown: a description for a person: the names of tools, the roles of messages.
+        sha256: SHA-256 of its canonical form; null: there is no such part.
+    """
+
+    shown: str
+    sha256: str | None = None
 
     def __str__(self) -> str:
         return self.shown if self.sha256 is None else f"{self.shown} ({self.sha256[:12]})"
 
 
 class Fingerprint(Record):
-    """What the calibration was measured on. None means unknown, and an unknown field is never compared."""
+    """What the calibration was measured on. Null means unknown, and an unknown field is never compared.
 
-    model: str | None = Field(default=None, description="Model name, or the file name of a local model.")
-    model_sha256: str | None = Field(default=None, description="SHA-256 of a local model file.")
-    quantization: str | None = Field(default=None, description="Quantisation of the weights, such as Q4_K_M.")
-    sampling: dict[str, FiniteFloat | int | str | bool | None] = Field(
-        default_factory=dict, description="Sampling parameters: temperature, top_p, top_k, ..."
-    )
-    prompt_sha256: str | None = Field(default=None, description="SHA-256 of the system messages before each question.")
-    prompt: HashedPart | None = Field(
-        default=None, description="Fixed part of the prompt: system message, few-shot turns, words around a question."
-    )
-    tools: HashedPart | None = Field(default=None, description="The tools the model may call, and whether it must.")
-    response_format: HashedPart | None = Field(default=None, description="The schema of structured output.")
-    grammar: HashedPart | None = Field(default=None, description="The grammar that responses follow.")
-    stop: tuple[str, ...] | None = Field(default=None, description="Strings that end a response, sorted; none: [].")
-    ask_confidence: HashedPart | None = Field(
-        default=None, description="How the model is asked to state its confidence; null: it is not asked."
-    )
-    answer: str | None = Field(default=None, description="Name of the answer format, such as boxed, or of a function.")
+    Attributes:
+        model: model name, or the file name of a local model.
+        model_sha256: SHA-256 of a local model file.
+        quantization: quantisation of the weights, such as Q4_K_M.
+        sampling: sampling parameters: temperature, top_p, top_k, ...
+        prompt_sha256: SHA-256 of the system messages before each question.
+        prompt: fixed part of the prompt: system message, few-shot turns, words around a question.
+        tools: the tools the model may call, and whether it must.
+        response_format: the schema of structured output.
+        grammar: the grammar that responses follow.
+        stop: strings that end a response, sorted; none: [].
+        ask_confidence: how the model is asked to state its confidence; null: it is not asked.
+        answer: name of the answer format, such as boxed, or of a function.
+    """
+
+    model: str | None = None
+    model_sha256: str | None = None
+    quantization: str | None = None
+    sampling: dict[str, FiniteFloat | int | str | bool | None] = Field(default_factory=dict)
+    prompt_sha256: str | None = None
+    prompt: HashedPart | None = None
+    tools: HashedPart | None = None
+    response_format: HashedPart | None = None
+    grammar: HashedPart | None = None
+    stop: tuple[str, ...] | None = None
+    ask_confidence: HashedPart | None = None
+    answer: str | None = None
 
     def unbound(self) -> Self:
         """Return a copy that knows nothing of tools, response format, grammar and stop strings."""
@@ -97,35 +111,37 @@ class Fingerprint(Record):
 
 
 class Gate(Record):
-    """Stage 1 accepts a first response that scores at least the threshold: the paper's, or the safe one."""
+    """The score from which on a first response is accepted alone: the paper's threshold, and a safe one.
 
-    threshold: FiniteFloat | None = Field(description="The paper's τ_gate, the larger of its parts; null: closed.")
-    mean_part: FiniteFloat | None = Field(
-        default=None, description="Mean score of correct responses (offline) or of the mixture's upper component."
-    )
-    target_part: FiniteFloat | None = Field(
-        default=None, description="Smallest score whose accuracy (offline) or mixture posterior reaches p_target."
-    )
-    closed_because: str | None = Field(default=None, description="Why every question goes on to Stage 2, if it does.")
-    level: Probability | None = Field(
-        default=None, description="1 - δ of the safe threshold: how sure it is; null: no safe threshold was computed."
-    )
-    safe_threshold: FiniteFloat | None = Field(
-        default=None, description="Smallest threshold that holds at this level, at least mean_part; null: none holds."
-    )
-    accepted: int | None = Field(default=None, ge=1, description="Responses that the smallest threshold accepts.")
-    lower_bound: Probability | None = Field(
-        default=None, description="Clopper-Pearson lower bound of their accuracy, at this level."
-    )
-    safe_closed_because: str | None = Field(default=None, description="Why no threshold holds, if none does.")
+    Attributes:
+        threshold: the paper's τ_gate, the larger of its two parts; null: closed.
+        mean_part: mean score of correct responses (offline) or of the mixture's upper component.
+        target_part: smallest score whose accuracy (offline) or mixture posterior reaches p_target.
+        closed_because: why no first response is accepted, if none is.
+        level: 1 - δ of the safe threshold, how sure it is; null: no safe threshold was computed.
+        safe_threshold: smallest threshold that holds at this level, at least mean_part; null: none holds.
+        accepted: responses that the smallest threshold accepts.
+        lower_bound: Clopper-Pearson lower bound of their accuracy, at this level.
+        safe_closed_because: why no threshold holds, if none does.
+    """
+
+    threshold: FiniteFloat | None
+    mean_part: FiniteFloat | None = None
+    target_part: FiniteFloat | None = None
+    closed_because: str | None = None
+    level: Probability | None = None
+    safe_threshold: FiniteFloat | None = None
+    accepted: int | None = Field(default=None, ge=1)
+    lower_bound: Probability | None = None
+    safe_closed_because: str | None = None
 
     @model_validator(mode="after")
     def _open_or_explained(self) -> Self:
         if (self.threshold is None) == (self.closed_because is None):
             raise ValueError("a gate has either a threshold or a reason for being closed")
-        safe = {value is not None for value in (self.safe_threshold, self.accepted, self.lower_bound)}
-        explained = self.safe_closed_because is not None
-        if len(safe) > 1 or (self.level is not None) != (safe != {explained}) or (self.level is None and explained):
+        safe = (self.level, self.safe_threshold, self.accepted, self.lower_bound, self.safe_closed_because)
+        given = [value is not None for value in safe]
+        if given not in ([False] * 5, [True] * 4 + [False], [True, False, False, False, True]):
             raise ValueError(
                 "a gate with a level has either safe_threshold, accepted and lower_bound, or safe_closed_because"
             )
@@ -139,14 +155,21 @@ class Gate(Record):
 
 
 class Mixture(Record):
-    """The Gaussian mixture of Algorithm 2, lower component first, with the criteria for other component counts."""
+    """The Gaussian mixture of Algorithm 2, lower component first.
+
+    Attributes:
+        weights: of the two components; so are means and stds.
+        converged: whether the fit did.
+        aic: number of components -> AIC (lower is better).
+        bic: number of components -> BIC (lower is better).
+    """
 
     weights: tuple[Probability, Probability]
     means: tuple[FiniteFloat, FiniteFloat]
     stds: tuple[Positive, Positive]
     converged: bool
-    aic: dict[int, FiniteFloat] = Field(description="Number of components -> AIC (lower is better).")
-    bic: dict[int, FiniteFloat] = Field(description="Number of components -> BIC (lower is better).")
+    aic: dict[int, FiniteFloat]
+    bic: dict[int, FiniteFloat]
 
     @property
     def one_group(self) -> str | None:
@@ -157,75 +180,90 @@ class Mixture(Record):
 
 
 class AUROC(Record):
-    """How well the score separates correct from wrong responses, with its interval."""
+    """How well the score separates correct from wrong responses, with its interval.
+
+    Attributes:
+        value: P(S(right) > S(wrong)), ties counting half.
+        low: lower end of the interval.
+        high: upper end of the interval.
+        cross_validated: AUROC on held-out folds of the measure chosen on the others, with ``measure="auto"``.
+    """
 
     value: Probability
     low: Probability
     high: Probability
-    cross_validated: Probability | None = Field(
-        default=None, description="With signal='auto': AUROC on held-out folds of the measure chosen on the others."
-    )
+    cross_validated: Probability | None = None
 
 
 class RejectedMeasure(Record):
-    """A measure that ``signal="auto"`` did not choose."""
+    """A measure that was not chosen.
+
+    Attributes:
+        signal: its token signal.
+        score: its score over that signal.
+        window: tokens per group.
+        auroc: its AUROC.
+        behind: the chosen measure's AUROC minus this one's.
+    """
 
     signal: str
     score: str
     window: int
     auroc: Probability
-    behind: FiniteFloat = Field(description="Chosen measure's AUROC minus this one's.")
+    behind: FiniteFloat
+
+
+class PriorPart(Record):
+    """A component of the prior on how answers agree: a Pitman–Yor process; discount below 0: a Dirichlet."""
+
+    discount: Annotated[FiniteFloat, Field(lt=1)]
+    concentration: FiniteFloat
+    weight: Probability
+
+
+class KnownOdds(Record):
+    """The probability that a response with this score is right, or agrees with the majority."""
+
+    score: FiniteFloat
+    p: Annotated[FiniteFloat, Field(gt=0, lt=1)]
 
 
 class RuleBlock(Record):
-    """A stopping rule other than ReASC: its name, its parameters, and what was learned for it."""
+    """A stopping rule other than ReASC.
 
-    class PriorPart(Record):
-        """A component of the prior on how answers agree: a Pitman–Yor process; discount below 0: a Dirichlet."""
-
-        discount: Annotated[FiniteFloat, Field(lt=1)]
-        concentration: FiniteFloat
-        weight: Probability
-
-    class KnownOdds(Record):
-        """The probability that a response with this score is right, or agrees with the majority."""
-
-        score: FiniteFloat
-        p: Annotated[FiniteFloat, Field(gt=0, lt=1)]
+    Attributes:
+        name: of the rule.
+        parameters: its parameters.
+        prior: how answers agree; of the rule agreement.
+        odds: P(right) at some scores, ascending, straight lines of log-odds between them; of the rule agreement.
+    """
 
     name: Name
     parameters: Annotated[dict[Name, FiniteFloat | int | str | bool | None], Field(max_length=32)] = Field(
         default_factory=dict
     )
-    prior: tuple[PriorPart, ...] = Field(default=(), description="How answers agree; of the rule agreement.")
-    odds: tuple[KnownOdds, ...] = Field(
-        default=(), description="P(right) at some scores, ascending, straight lines of log-odds between them."
-    )
+    prior: tuple[PriorPart, ...] = ()
+    odds: tuple[KnownOdds, ...] = ()
 
     @classmethod
-    def agreement(
-        cls,
-        *,
-        threshold: float,
-        prior: Prior,
-        odds: PointOdds | None = None,
-        vote_threshold: float = 0.99,
-        alternatives: float = 1.0,
-    ) -> Self:
-        """Return the block of the agreement rule; with ``odds``, votes are also weighed as in a Bayesian vote."""
-        parameters = {"threshold": threshold}
+    def agreement(cls, prior: Prior, odds: PointOdds | None = None, **parameters: float) -> Self:
+        """Return the block of the agreement rule; with ``odds``, votes are also weighed as in a Bayesian vote.
+
+        Args:
+            prior: how answers agree.
+            odds: logit p from a score.
+            parameters: ``threshold``; with odds also ``vote_threshold`` and ``alternatives`` of the vote.
+        """
         if odds is not None:
-            parameters |= {
-                "vote_threshold": vote_threshold,
-                "alternatives": alternatives,
-                "average": _probability(odds.average),
-            }
-        parts = zip(prior.components, prior.weights, strict=True)
+            parameters["average"] = _probability(odds.average)
         return cls(
             name=Agreement.name,
             parameters=parameters,
-            prior=tuple(cls.PriorPart(discount=d, concentration=a, weight=weight) for (d, a), weight in parts),
-            odds=tuple(cls.KnownOdds(score=s, p=_probability(logit)) for s, logit in (odds.points if odds else ())),
+            prior=tuple(
+                PriorPart(discount=d, concentration=a, weight=weight)
+                for (d, a), weight in zip(prior.components, prior.weights, strict=True)
+            ),
+            odds=tuple(KnownOdds(score=s, p=_probability(logit)) for s, logit in (odds.points if odds else ())),
         )
 
     @model_validator(mode="after")
@@ -245,32 +283,49 @@ class RuleBlock(Record):
         if self.name != Agreement.name:
             return rule_named(self.name, self.parameters)
         parameters: dict[str, Any] = dict(self.parameters)
-        components = tuple(Component(part.discount, part.concentration) for part in self.prior)
         vote = None
         if self.odds:
             vote = BayesianVote(
                 PointOdds(
-                    tuple((known.score, _log_odds(known.p)) for known in self.odds),
-                    average=_log_odds(parameters["average"]),
+                    tuple((known.score, _log_odds(known.p)) for known in self.odds), _log_odds(parameters["average"])
                 ),
                 parameters["vote_threshold"],
                 alternatives=parameters["alternatives"],
                 on_missing_confidence=on_missing_confidence,
             )
-        prior = _prior(components, tuple(part.weight for part in self.prior))
+        prior = _prior(tuple((part.discount, part.concentration, part.weight) for part in self.prior))
         return Agreement(prior, parameters["threshold"], budget, vote)
 
 
-class SupportCurve(Record):
-    """The probability that an answer is right, or agrees with further responses, by the support of its decision."""
+@lru_cache(maxsize=16)  # a prior caches what it has worked out, and a rule is made for every question
+def _prior(parts: tuple[tuple[float, float, float], ...]) -> Prior:
+    return Prior(tuple(Component(d, a) for d, a, _ in parts), tuple(weight for *_, weight in parts))
 
-    statistic: Literal["support"] = Field(default="support", description="The winner's share, (v + 1)/(Σv + 2).")
-    points: Annotated[tuple[tuple[FiniteFloat, Probability], ...], Field(min_length=1)] = Field(
-        description="(support, probability), both rising; straight lines between, constant outside."
-    )
-    n: int = Field(ge=2, description="Decisions it was fitted on.")
-    right: Probability = Field(description="Share of them that were right, or that agreed.")
-    rule: str | None = Field(default=None, description="The rule that decided; null: it holds for any rule.")
+
+def _probability(log_odds: float) -> float:
+    return 1 / (1 + math.exp(-log_odds))
+
+
+def _log_odds(p: float) -> float:
+    return math.log(p / (1 - p))
+
+
+class SupportCurve(Record):
+    """The probability that an answer is right, or agrees with further responses, by the support of its decision.
+
+    Attributes:
+        statistic: what is known of a decision: the winner's share, (v + 1)/(Σv + 2).
+        points: (support, probability), both rising; straight lines between, constant outside.
+        n: decisions it was fitted on.
+        right: share of them that were right, or that agreed.
+        rule: the rule that decided; null: it holds for any rule.
+    """
+
+    statistic: Literal["support"] = "support"
+    points: Annotated[tuple[tuple[FiniteFloat, Probability], ...], Field(min_length=1)]
+    n: int = Field(ge=2)
+    right: Probability
+    rule: str | None = None
 
     @model_validator(mode="after")
     def _rising(self) -> Self:
@@ -290,88 +345,98 @@ class SupportCurve(Record):
 
 
 class Calibration(Record):
-    """μ, σ and τ_gate for one model, prompt and sampling, with how they were found. Immutable."""
+    """μ, σ and τ_gate for one model, prompt and sampling, with how they were found. Immutable.
+
+    Attributes:
+        schema_version: 2.
+        method: offline: Algorithm 1, on labels; mixture: Algorithm 2, on first responses without labels; consensus: on
+            how far the responses to each question agree.
+        signal: token signal; or verbalized, the confidence that the model states; null: only answers count.
+        score: how token signals become one response score; null without a signal.
+        window: W, tokens per group; null without a signal.
+        top_k: k, alternatives per token behind top_k or neg_entropy (V: all of them).
+        vocabulary_size: V of the model, where known.
+        n: calibration responses; by consensus: questions.
+        mean: μ of the response scores; null without a signal.
+        std: σ of the response scores (population); null without a signal.
+        lambda_: λ in the weight max(1, exp(λ z)); ``lambda`` in the file.
+        weight: a name in :data:`~langchain_reasc.method.evidence.WEIGHTS`.
+        p_target: accuracy asked of what the gate accepts.
+        gate: from which score on a first response is accepted alone.
+        fallback: why a live run counts votes (ASC) and ignores the rest.
+        unweighed: why a live run counts votes instead of weighing them by confidence.
+        auroc: of right against wrong first responses; by consensus, of agreeing responses against others; null where
+            one class is empty.
+        within: between responses to the same question, averaged; null where that is unknown.
+        accuracy: share of correct calibration responses (offline).
+        mixture: Algorithm 2 only.
+        rejected: the measures that ``measure="auto"`` did not choose.
+        rule_: the stopping rule, if it is not ReASC; ``rule`` in the file.
+        untrusted: by consensus: why no measure of confidence is used; null where one is.
+        guarantee: by consensus: what is promised, in words.
+        p_correct: how likely an answer is right; null without labels, or with one response to each.
+        p_agree: by consensus: how likely further responses agree with an answer, which is not correctness; null where
+            there are too few questions.
+        fingerprint: what it was measured on.
+        library_version: the version that made it.
+        created_at: when it was made.
+    """
 
     schema_version: Literal[2]
-    method: Literal["offline", "mixture", "consensus"] = Field(
-        description="offline: Algorithm 1, on labels; mixture: Algorithm 2, on first responses without labels; "
-        "consensus: on how far the responses to each question agree."
-    )
-    signal: Literal[(*SIGNALS, VERBALIZED)] | None = Field(  # type: ignore[valid-type]
-        description="Token signal; or verbalized, the confidence that the model states; null: only answers count."
-    )
-    score: Literal[(*SCORES, *SPAN_SCORES)] | None = Field(  # type: ignore[valid-type]
-        description="How token signals become one response score; null without a signal."
-    )
-    window: int | None = Field(ge=1, description="W, tokens per group; null without a signal.")
-    top_k: int | None = Field(
-        default=None, ge=1, description="k, alternatives per token behind top_k or neg_entropy (V: all of them)."
-    )
-    vocabulary_size: int | None = Field(default=None, ge=1, description="V of the model, where known.")
-    n: int = Field(ge=2, description="Calibration responses; by consensus: questions.")
-    mean: FiniteFloat | None = Field(description="μ of the response scores; null without a signal.")
-    std: Positive | None = Field(description="σ of the response scores (population); null without a signal.")
-    lambda_: Positive = Field(default=0.7, alias="lambda", description="λ in the weight max(1, exp(λ z)).")
+    method: Literal["offline", "mixture", "consensus"]
+    signal: Literal[(*SIGNALS, VERBALIZED)] | None  # type: ignore[valid-type]
+    score: Literal[(*SCORES, *SPAN_SCORES)] | None  # type: ignore[valid-type]
+    window: int | None = Field(ge=1)
+    top_k: int | None = Field(default=None, ge=1)
+    vocabulary_size: int | None = Field(default=None, ge=1)
+    n: int = Field(ge=2)
+    mean: FiniteFloat | None
+    std: Positive | None
+    lambda_: Positive = Field(default=0.7, alias="lambda")
     weight: Literal[tuple(WEIGHTS)] = "reasc"  # type: ignore[valid-type]
     p_target: Annotated[FiniteFloat, Field(gt=0, lt=1)] = 0.9
     gate: Gate
-    fallback: str | None = Field(default=None, description="Why a live run counts votes (ASC) and ignores the rest.")
-    unweighed: str | None = Field(default=None, description="Why Stage 2 of a live run counts votes, unweighed.")
-    auroc: AUROC | None = Field(
-        default=None,
-        description="Of right against wrong first responses; by consensus, of agreeing responses against others; null "
-        "where one class is empty.",
-    )
-    within: AUROC | None = Field(
-        default=None, description="Between responses to the same question, averaged; null where that is unknown."
-    )
-    accuracy: Probability | None = Field(default=None, description="Share of correct calibration responses (offline).")
-    mixture: Mixture | None = Field(default=None, description="Algorithm 2 only.")
-    rejected: tuple[RejectedMeasure, ...] = Field(default=(), description="What signal='auto' did not choose.")
-    rule_: RuleBlock | None = Field(default=None, alias="rule", description="The stopping rule, if it is not ReASC.")
-    untrusted: str | None = Field(
-        default=None, description="By consensus: why no measure of confidence is used; null where one is."
-    )
-    guarantee: str | None = Field(default=None, description="By consensus: what is promised, in words.")
-    p_correct: SupportCurve | None = Field(
-        default=None, description="How likely an answer is right; null without labels, or with one response to each."
-    )
-    p_agree: SupportCurve | None = Field(
-        default=None,
-        description="By consensus: how likely further responses agree with an answer, which is not correctness; null "
-        "where there are too few questions.",
-    )
+    fallback: str | None = None
+    unweighed: str | None = None
+    auroc: AUROC | None = None
+    within: AUROC | None = None
+    accuracy: Probability | None = None
+    mixture: Mixture | None = None
+    rejected: tuple[RejectedMeasure, ...] = ()
+    rule_: RuleBlock | None = Field(default=None, alias="rule")
+    untrusted: str | None = None
+    guarantee: str | None = None
+    p_correct: SupportCurve | None = None
+    p_agree: SupportCurve | None = None
     fingerprint: Fingerprint = Field(default_factory=Fingerprint)
     library_version: str
     created_at: AwareDatetime
 
     @classmethod
-    def now(cls, **fields: Any) -> Self:
-        """Return a calibration made now by this version of the library."""
+    def now(cls, measure: Measure | None, scores: npt.NDArray[np.float64] | None = None, **fields: Any) -> Self:
+        """Return a calibration made now by this version of the library.
+
+        Args:
+            measure: how responses are scored; None where only answers count.
+            scores: shape (n,), of which μ and σ are taken; without a measure, None.
+            fields: all other fields.
+        """
         return cls(
             schema_version=2,
             library_version=__version__,
             created_at=datetime.now(UTC).replace(microsecond=0),
-            **fields,
-        )
-
-    @classmethod
-    def of_scores(cls, scores: npt.NDArray[np.float64], measure: Measure, **fields: Any) -> Self:
-        """Return a calibration made now on these response scores, shape (n,)."""
-        return cls.now(
-            signal=measure.signal,
-            score=measure.score,
-            window=measure.window,
-            n=scores.size,
-            mean=float(scores.mean()),
-            std=float(scores.std()),
+            signal=measure and measure.signal,
+            score=measure and measure.score,
+            window=measure and measure.window,
+            mean=None if scores is None else float(scores.mean()),
+            std=None if scores is None else float(scores.std()),
             **fields,
         )
 
     @model_validator(mode="after")
     def _measured_or_counted(self) -> Self:
-        given = [self.signal, self.score, self.window, self.mean, self.std]
-        if len({value is None for value in given}) > 1 or (self.signal is None and self.method != "consensus"):
+        given = {value is None for value in (self.signal, self.score, self.window, self.mean, self.std)}
+        if len(given) > 1 or (self.signal is None and self.method != "consensus"):
             raise ValueError("signal, score, window, mean and std are null together, and only by consensus")
         if self.mean is not None:
             check_weight(self.weight, self.mean)
@@ -380,9 +445,8 @@ class Calibration(Record):
     @property
     def measure(self) -> Measure | None:
         """How a response is scored under this calibration; None where only answers count."""
-        if self.signal is None:
+        if self.signal is None or self.score is None or self.window is None:
             return None
-        assert self.score is not None and self.window is not None
         return Measure(self.signal, self.score, self.window)
 
     def rule(
@@ -396,10 +460,10 @@ class Calibration(Record):
         """Return the stopping rule of this calibration.
 
         Args:
-            confidence: C_threshold of the Beta rule.
+            confidence: the posterior at which the votes are sufficient (the paper's C_threshold).
             on_missing_confidence: see :class:`~langchain_reasc.method.stopping.ReASC`.
             safeguard: ``"default"`` uses gate, weights and measure only where the calibration data support them: the
-                gate is the safe one, Stage 2 counts votes where ``unweighed`` says so, and the rule is ASC where
+                gate is the safe one, votes are counted where ``unweighed`` says so, and the rule is ASC where
                 ``fallback`` is set or nothing else is left. ``"paper"`` gives the paper's rule regardless.
             budget: responses to a question at most, which the agreement rule looks ahead to.
 
@@ -438,7 +502,7 @@ class Calibration(Record):
         if threshold is not None and self.mixture is not None and self.mixture.one_group:
             notices.append(f"the gate stands by the paper's rule, but {self.mixture.one_group}")
         if guarded and self.unweighed is not None:
-            notices.append(f"Stage 2 counts votes: {self.unweighed}")
+            notices.append(f"votes are counted, not weighed: {self.unweighed}")
         return tuple(notices)
 
     def gate_promise(self, safeguard: Safeguard = "default") -> str:
@@ -462,26 +526,30 @@ class Calibration(Record):
 
     def summary(self) -> str:
         """Return one line for a person."""
-        fallback = f"; counts votes instead: {self.fallback}" if self.fallback else ""
         if self.method == "consensus":
-            return f"consensus on {self.n} questions: {self._weighing()}{fallback}"
-        threshold, _ = self.gate.under("default")
-        gate = f"gate {threshold:.4g}" if threshold is not None else "gate closed"
-        held = f" (holds at {100 * self.gate.level:g} %)" if self.gate.level and threshold is not None else ""
-        auroc = f", AUROC {self.auroc.value:.2f} [{self.auroc.low:.2f}, {self.auroc.high:.2f}]" if self.auroc else ""
-        one_group = f"; {self.mixture.one_group}" if self.mixture and self.mixture.one_group else ""
-        counted = f"; Stage 2 counts votes: {self.unweighed}" if self.unweighed else ""
-        return (
-            f"{self.method} on {self.n} responses: {self.measure}, μ {self.mean:.4g}, σ {self.std:.4g}, "
-            f"{gate}{held}{auroc}{one_group}{fallback or counted}"
-        )
+            head, parts = f"consensus on {self.n} questions", []
+            if self.measure is not None:
+                parts.append(f"votes weigh by {self.measure}{_shown(self.within, 'AUROC within a question')}")
+        else:
+            threshold, _ = self.gate.under("default")
+            safe = f" (holds at {100 * self.gate.level:g} %)" if self.gate.level and threshold is not None else ""
+            gate = f"gate closed{safe}" if threshold is None else f"gate {threshold:.4g}{safe}"
+            head = f"{self.method} on {self.n} responses"
+            parts = [
+                f"{self.measure}, μ {self.mean:.4g}, σ {self.std:.4g}, {gate}{_shown(self.auroc, 'AUROC')}",
+                (self.mixture and self.mixture.one_group) or "",
+            ]
+        if self.fallback:
+            parts.append(f"votes are counted (ASC): {self.fallback}")
+        elif why := self.untrusted or self.unweighed:
+            parts.append(f"votes are counted, not weighed: {why}")
+        elif self.measure is None:
+            parts.append("votes are counted")
+        return f"{head}: {'; '.join(filter(None, parts))}"
 
-    def _weighing(self) -> str:
-        if self.measure is None:
-            return f"votes are counted, not weighed: {self.untrusted}" if self.untrusted else "votes are counted"
-        within = self.within
-        auroc = f", AUROC within a question {within.value:.2f} [{within.low:.2f}, {within.high:.2f}]" if within else ""
-        return f"votes weigh by {self.measure}{auroc}"
+
+def _shown(auroc: AUROC | None, name: str) -> str:
+    return f", {name} {auroc.value:.2f} [{auroc.low:.2f}, {auroc.high:.2f}]" if auroc else ""
 
 
 def save_calibration(calibration: Calibration, path: str | os.PathLike[str]) -> Path:
@@ -547,19 +615,3 @@ def read_record(model: type[T], path: str | os.PathLike[str], what: str, advice:
         else:
             why = f"is invalid: {findings(error, values=values)[0]}"
         raise CalibrationFileError(f"{what} {why}; {advice}") from None
-
-
-_PRIORS: Final = 16  # kept: a prior caches what it has worked out, and a rule is made for every question
-
-
-@lru_cache(maxsize=_PRIORS)
-def _prior(components: tuple[Component, ...], weights: tuple[float, ...]) -> Prior:
-    return Prior(components, weights)
-
-
-def _probability(log_odds: float) -> float:
-    return 1 / (1 + math.exp(-log_odds))
-
-
-def _log_odds(p: float) -> float:
-    return math.log(p / (1 - p))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from langchain_reasc.calibration.auroc import Booleans, Floats, auroc_of
 from langchain_reasc.calibration.record import RejectedMeasure
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.method.confidence import DEFAULT_WINDOW, SCORES, SPAN_SCORES, Measure, Spans
+from langchain_reasc.method.confidence import SCORES, SPAN_SCORES, Measure, Spans
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 WINDOWS = (8, 16, 32, 64, 128)
+_NAMES = (*SIGNALS, VERBALIZED)
 _FOLDS, _REPEATS = 5, 4
 
 
@@ -77,19 +78,26 @@ def select_measure(
             raise CalibrationDataError(
                 f"{len(token_signals)} responses but {labels.size} labels; each response needs one of each"
             )
-        signals = [name for name in (*SIGNALS, VERBALIZED) if all(name in held for held in token_signals)]
-        longest = max((np.size(held[signals[0]]) for held in token_signals), default=0) if signals else 0
+        signals = [name for name in _NAMES if all(name in held for held in token_signals)]
+        longest = max((np.size(held[signals[0]]) for held in token_signals if signals), default=0)
     default_measure(signals)  # raises where there is none
     candidates = candidate_measures(signals, longest=longest)
-    candidates += _span_measures(candidates, spans)
+    voting = [span for span in spans if span is not None]
+    candidates += [
+        Measure(signal, score)
+        for signal in SIGNALS
+        if any(one.signal == signal for one in candidates)
+        for score in SPAN_SCORES
+        if voting and all(getattr(one, score) is not None for one in voting)
+    ]
     if not can_be_compared(labels):
         raise CalibrationDataError(
             f"comparing signals takes at least {_FOLDS} correct and {_FOLDS} wrong responses, "
             f"got {int(labels.sum())} correct and {int((~labels).sum())} wrong; name a signal, or label more questions"
         )
-    each = zip(token_signals, spans or [Spans()] * labels.size, strict=True)
     scores = [
-        [np.nan if one.of_span and span is None else one(held, span) for one in candidates] for held, span in each
+        [np.nan if one.of_span and span is None else one(held, span) for one in candidates]
+        for held, span in zip(token_signals, spans or [Spans()] * labels.size, strict=True)
     ]
     held_out = _fold_aurocs(np.array(scores).T, labels, seed)
     mean = held_out.mean(axis=1)
@@ -114,10 +122,10 @@ def default_measure(signals: Collection[str]) -> Measure:
     Raises:
         CalibrationDataError: there is no signal.
     """
-    named = [name for name in (*SIGNALS, VERBALIZED) if name in signals]
-    if not named:
+    named = next((name for name in _NAMES if name in signals), None)
+    if named is None:
         raise CalibrationDataError("there is no token signal that every calibration response carries")
-    return Measure(VERBALIZED, "mean") if named[0] == VERBALIZED else Measure(named[0])
+    return Measure(named, "mean") if named == VERBALIZED else Measure(named)
 
 
 def candidate_measures(signals: Collection[str], *, longest: int | None = None) -> list[Measure]:
@@ -127,7 +135,7 @@ def candidate_measures(signals: Collection[str], *, longest: int | None = None) 
         signals: names of token signals; ``verbalized``, which no token has, may be among them.
         longest: tokens of the longest response, beyond which all windows are the plain mean; None where unknown.
     """
-    named = [name for name in (*SIGNALS, VERBALIZED) if name in signals]
+    named = [name for name in _NAMES if name in signals]
     if "self_certainty" in named and "kl_uniform" in named:
         named.remove("kl_uniform")  # the same up to a constant at one vocabulary: the same ranking
     windows = [window for window in WINDOWS if longest is None or window < longest]
@@ -138,17 +146,9 @@ def candidate_measures(signals: Collection[str], *, longest: int | None = None) 
         for window in windows
         if signal != VERBALIZED and score != "mean"
     ]
-    measures += [Measure(signal, "mean", DEFAULT_WINDOW) for signal in named]
+    measures += [Measure(signal, "mean") for signal in named]
     paper = Measure()
     return [paper, *(one for one in measures if one != paper)] if paper.signal in named else measures
-
-
-def _span_measures(candidates: Sequence[Measure], spans: Sequence[Spans | None]) -> list[Measure]:
-    """Scores of the candidates' signals over spans that all responses that vote have."""
-    voting = [one for one in spans if one is not None]
-    scores = [score for score in SPAN_SCORES if voting and all(getattr(one, score) is not None for one in voting)]
-    named = [signal for signal in SIGNALS if any(one.signal == signal for one in candidates)]
-    return [Measure(signal, score, DEFAULT_WINDOW) for signal in named for score in scores]
 
 
 def _fold_aurocs(scores: Floats, labels: Booleans, seed: int) -> Floats:
@@ -177,12 +177,14 @@ def _procedure_auroc(held_out: Floats) -> float:
 
 
 def _rejected(candidates: Sequence[Measure], mean: Floats, best: int) -> tuple[RejectedMeasure, ...]:
-    shown = {Measure(): candidates.index(Measure())} if Measure() in candidates else {}
+    """Return the paper's default, and the best other measure of each signal."""
+    paper = Measure()
+    shown = [candidates.index(paper)] if paper in candidates and candidates[best] != paper else []
+    best_of: dict[str, int] = {}
     for at in np.argsort(-mean, kind="stable").tolist():
-        if at != best and not any(candidates[at].signal == m.signal for m in shown if m != Measure()):
-            shown[candidates[at]] = at
-    shown.pop(candidates[best], None)
-    return tuple(rejected_measure(measure, mean[at], mean[best]) for measure, at in shown.items())
+        if at != best and candidates[at] != paper:
+            best_of.setdefault(candidates[at].signal, at)
+    return tuple(rejected_measure(candidates[at], mean[at], mean[best]) for at in (*shown, *best_of.values()))
 
 
 def rejected_measure(measure: Measure, auroc: float, best: float) -> RejectedMeasure:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibration import GROWTH, KEPT, MINIMUM, Calibration, Observed, calibrate_observed
+from langchain_reasc.calibration import GROWTH, KEPT, MINIMUM, Calibration, Observed, calibrate_consensus
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method import ASC, Cap, Decision, Measure, Response, decide
 
@@ -89,6 +89,6 @@ class Stream:
 
     def _learn(self, questions: Sequence[Observed]) -> Calibration | None:
         try:
-            return calibrate_observed(questions, self.measures, budget=self.budget, explained=False)
+            return calibrate_consensus(questions, self.measures, budget=self.budget, explained=False)
         except CalibrationDataError:
             return None

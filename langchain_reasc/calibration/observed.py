@@ -1,0 +1,186 @@
+"""What sampling leaves of a question to learn from: which responses agree, and their scores. No text is kept."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, FiniteFloat
+
+from langchain_reasc.calibration.record import Record
+from langchain_reasc.exceptions import ConfidenceError, LogprobsUnavailable
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.decision import Decision, Response
+
+__all__ = [
+    "Finished",
+    "FinishedListener",
+    "MadeOf",
+    "Observed",
+    "ObservedQuestion",
+    "agrees_with_majority",
+    "observed",
+]
+
+_DIGITS: Final = 6  # significant ones, of a score
+Count = Annotated[int, Field(ge=0)]
+MadeOf = dict[str, dict[str, int | None]]
+"""Signal -> the ``top_k`` and ``vocabulary_size`` that its scores are made of."""
+
+
+class Reading(Protocol):
+    """The token signals of a response."""
+
+    def score(self, measure: Measure) -> float: ...
+
+    def provenance(self, signal: str) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A question whose sampling has ended.
+
+    Attributes:
+        answers: in launch order, and last that of an audit; equal numbers for equal answers; None: no vote.
+        readings: the token signals of each response but an audit; None where it carries none, or casts no vote.
+        decided: responses that the decision rests on.
+        answer: the number of the answer that was decided on; None where that is none, or is put together from several.
+    """
+
+    answers: tuple[int | None, ...]
+    readings: tuple[Reading | None, ...]
+    decided: int
+    answer: int | None
+
+    @classmethod
+    def of(cls, answers: Sequence[str | None], readings: Sequence[Reading | None], decision: Decision) -> Self:
+        """Describe a question that was decided; ``answers`` may end with that of an audit, without a reading."""
+        numbers: dict[str | None, int] = {}
+        for answer in answers:
+            if answer is not None:
+                numbers.setdefault(answer, len(numbers))
+        chosen = decision.answer if decision.whole is None else None
+        return cls(tuple(map(numbers.get, answers)), tuple(readings), decision.samples, numbers.get(chosen))
+
+
+FinishedListener = Callable[[Finished], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One question to learn from.
+
+    Attributes:
+        answers: in launch order; equal numbers for equal answers, None for a response without one.
+        scores: shape (measures, responses), S(y) by each candidate measure; NaN where there is none.
+        right: whether each response is right, where that is known; () without a label.
+        counted: whether votes were counted when it was sampled (ASC, or a budget), so that its answer shows what
+            counting says.
+        decided: responses that the decision rests on; those after it are audits.
+        answer: the answer that was decided on.
+    """
+
+    answers: tuple[int | None, ...]
+    scores: npt.NDArray[np.float64]
+    right: tuple[bool | None, ...] = ()
+    counted: bool = True
+    decided: int = 0
+    answer: int | None = None
+
+    @property
+    def labelled(self) -> list[bool | None]:
+        """Whether each response that votes is right, by its label alone."""
+        right = self.right or (None,) * len(self.answers)
+        return [known if answer is not None else None for known, answer in zip(right, self.answers, strict=True)]
+
+    @property
+    def judged(self) -> list[bool | None]:
+        """Whether each response is right by its label, or else by the consensus of the others."""
+        pairs = zip(self.labelled, agrees_with_majority(self.answers), strict=True)
+        return [agrees if known is None else known for known, agrees in pairs]
+
+    def responses(self, measure: int | None) -> list[Response]:
+        """Return what a rule reads, scored by the measure of this number; None scores none."""
+        scores = np.full(len(self.answers), np.nan) if measure is None else self.scores[measure]
+        return [
+            Response(None if answer is None else str(answer), float(score) if np.isfinite(score) else None)
+            for answer, score in zip(self.answers, scores, strict=True)
+        ]
+
+
+def agrees_with_majority(answers: Sequence[int | None]) -> list[bool | None]:
+    """Return whether each response gives the answer that most of the others give.
+
+    None for a response without an answer, without others, or with one of several leading answers.
+    """
+    agrees: list[bool | None] = []
+    for at, own in enumerate(answers):
+        others = Counter(answer for place, answer in enumerate(answers) if place != at and answer is not None)
+        most = max(others.values(), default=0)
+        leading = [answer for answer, count in others.items() if count == most]
+        unknown = own is None or not others or (own in leading and len(leading) > 1)
+        agrees.append(None if unknown else own in leading)
+    return agrees
+
+
+def observed(question: Finished, measures: Sequence[Measure], made_of: MadeOf, *, counted: bool = True) -> Observed:
+    """Score the responses to a question by each measure.
+
+    Args:
+        question: what sampling left.
+        measures: the candidates.
+        made_of: signal -> the k and V that its scores are made of. A signal that is seen for the first time enters it;
+            scores made of another k or V are left out.
+        counted: whether votes were counted when it was sampled.
+    """
+    scores = np.full((len(measures), len(question.answers)), np.nan)
+    for at, reading in enumerate(question.readings):
+        if reading is not None:
+            scores[:, at] = [_score(reading, measure, made_of) for measure in measures]
+    return Observed(question.answers, scores, counted=counted, decided=question.decided, answer=question.answer)
+
+
+def _score(reading: Reading, measure: Measure, made_of: MadeOf) -> float:
+    try:
+        score = reading.score(measure)
+    except (LogprobsUnavailable, ConfidenceError):
+        return np.nan
+    made = reading.provenance(measure.signal)
+    now = {"top_k": made["top_k"], "vocabulary_size": made["vocabulary_size"]}
+    then = made_of.setdefault(measure.signal, now)
+    return score if all(None in (then[name], now[name]) or then[name] == now[name] for name in now) else np.nan
+
+
+class ObservedQuestion(Record):
+    """An :class:`Observed` as JSON: integers and scores, and never a text.
+
+    Attributes:
+        answers: equal numbers for equal answers, none: null.
+        scores: for each measure those of all responses.
+        counted: whether votes were counted (ASC), and not what was learned decided.
+    """
+
+    answers: tuple[Count | None, ...] = Field(min_length=1)
+    scores: tuple[tuple[FiniteFloat | None, ...], ...]
+    counted: bool
+
+    @staticmethod
+    def of(question: Observed, rows: Sequence[int]) -> "ObservedQuestion":
+        """Return the question with the scores of these measures, to six digits."""
+        kept = question.scores[list(rows)].tolist()
+        scores = tuple(tuple(float(f"{x:.{_DIGITS}g}") if x == x else None for x in row) for row in kept)
+        return ObservedQuestion.model_construct(answers=question.answers, scores=scores, counted=question.counted)
+
+    def fits(self, measures: int) -> bool:
+        """Whether it has a score of each response by so many measures."""
+        return [len(row) for row in self.scores] == [len(self.answers)] * measures
+
+    def observed(self, rows: Sequence[int | None], measures: int) -> Observed:
+        """Return it with scores of shape (measures, responses); row i goes to ``rows[i]``, None: nowhere."""
+        scores = np.full((measures, len(self.answers)), np.nan)
+        for row, values in zip(rows, self.scores, strict=True):
+            if row is not None:
+                scores[row] = np.array(values, dtype=np.float64)
+        return Observed(self.answers, scores, counted=self.counted)
