@@ -26,8 +26,8 @@ from langchain_reasc.calibration import (
     Observed,
     ObservedQuestion,
     Record,
-    calibrate_consensus,
     candidate_measures,
+    consensus,
     observed,
 )
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
@@ -167,7 +167,7 @@ class Unlabelled:
         for at in {at for at, _ in right}:
             labels = tuple(right.get((at, number), False) for number in questions[at].answers)
             questions[at] = replace(questions[at], right=labels)
-        calibration = calibrate_consensus(
+        calibration = consensus.calibrate_consensus(
             [*known, *questions.values()],
             self._measures,
             budget=self._setup.options.max_samples,

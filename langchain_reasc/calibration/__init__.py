@@ -9,6 +9,7 @@ labels), ``mixture`` (Algorithm 2, on first responses) and ``consensus`` (on how
 from langchain_reasc.calibration.auroc import *  # noqa: F403
 from langchain_reasc.calibration.consensus import *  # noqa: F403
 from langchain_reasc.calibration.correctness import *  # noqa: F403
+from langchain_reasc.calibration.drift import *  # noqa: F403
 from langchain_reasc.calibration.fingerprint import *  # noqa: F403
 from langchain_reasc.calibration.learner import *  # noqa: F403
 from langchain_reasc.calibration.mixture import *  # noqa: F403

@@ -89,7 +89,7 @@ def test_online_learns_from_the_first_response_to_every_question(runner: Any) ->
 
 def test_online_learns_from_every_question_and_then_decides(runner: Any, monkeypatch: Any, tmp_path: Any) -> None:
     monkeypatch.setattr(
-        consensus, "calibrate_consensus", lambda questions, **_: calibration(n=len(questions), gate=0.5)
+        consensus, "calibrate_consensus", lambda questions, measures, **_: calibration(n=len(questions), gate=0.5)
     )
     path = tmp_path / "state.json"
     options: Any = {"calibration": "online", "online_state": path, "audit": 0}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from langchain_reasc.calibration import ConsensusCalibrator, ObservedQuestion, save_online_state
+from langchain_reasc.calibration import ConsensusCalibrator, ObservedQuestion, OnlineStateFile
 
 PATH = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])  # where the tests' modules are
 SCRIPT = """
@@ -66,7 +66,8 @@ def test_the_loop_goes_on(face: str, tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     new = ConsensusCalibrator().state()
     question = ObservedQuestion(answers=(0, 1) * 8, scores=((0.5,) * 16,) * len(new.measures), counted=True)
-    save_online_state(new.model_copy(update={"questions": (question,) * 512, "seen": 512}), state)
+    full = new.model_copy(update={"questions": (question,) * 512, "seen": 512})
+    OnlineStateFile(state).update(lambda _: full)
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, face, str(state)],
         capture_output=True,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from langchain_reasc.calibration import AUROC, Judged, auroc_of, auroc_per_question, auroc_with_interval, auroc_within
+from langchain_reasc.calibration import AUROC, Judged, auroc_of, auroc_per_question, auroc_with_interval, mean_auroc
 
 
 def judged(*rows: tuple[int, bool, float]) -> Judged:
@@ -78,16 +78,16 @@ def test_an_interval_where_all_are_in_order_or_there_is_one_question() -> None:
     assert (level.value, level.low, level.high) == pytest.approx((0.5, 0.5, 0.5))
 
 
-def test_auroc_within_by_hand() -> None:
-    found = auroc_within([[1, 2, 3], [5, 5], [1, 2], [9], []], [[0, 1, 1], [0, 1], [1, 1], [0], []])
-    assert found is not None and found.value == 0.75  # 1 and ½; the others have no two to compare
+def test_the_mean_over_questions_by_hand() -> None:
+    found = mean_auroc([1.0, 0.5])
+    assert found is not None and found.value == 0.75
     assert 0 < found.low < 0.35 and found.high < 1
-    assert auroc_within([[1, 2]], [[True, True]]) is None and auroc_within([], []) is None
+    assert mean_auroc([]) is None
 
 
 @pytest.mark.parametrize(("questions", "low"), [(1, 0.21), (4, 0.51), (40, 0.91)])
 def test_perfect_separation_within_few_questions_is_not_certain(questions: int, low: float) -> None:
-    found = auroc_within([[0, 1]] * questions, [[False, True]] * questions)
+    found = mean_auroc([1.0] * questions)
     assert found is not None and (found.value, found.high) == (1.0, 1.0)
     assert found.low == pytest.approx(low, abs=0.01)
 

@@ -259,7 +259,7 @@ def test_scores_of_other_measures_are_refused() -> None:
 def test_a_fallback_counts_votes_and_says_so() -> None:
     made: Calibration = calibrate_consensus(questions(), measures=MEASURES).model_copy(update={"fallback": "why"})
     assert isinstance(made.rule(), ASC) and made.notices() == ("counting votes (ASC): why",)
-    assert made.summary().endswith("; counts votes instead: why")
+    assert made.summary().endswith("; votes are counted (ASC): why")
 
 
 def test_what_no_decision_needs_may_be_left_out() -> None:

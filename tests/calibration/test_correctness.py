@@ -104,8 +104,8 @@ def test_where_support_says_nothing_or_the_contrary_the_rate_is_told() -> None:
         ([0.5], [True], "at least 2"),
         ([], [], "at least 2"),
         ([0.5, 0.6], [True], "needs one of each"),
-        ([0.5, float("nan")], [True, False], "support 1 is nan"),
-        ([1.5, 0.5], [True, False], "support 0 is 1.5"),
+        ([0.5, float("nan")], [True, False], "from 0 to 1, got nan"),
+        ([1.5, 0.5], [True, False], "from 0 to 1, got 1.5"),
         ([-0.1, 0.5], [True, False], "a share from 0 to 1"),
     ],
 )

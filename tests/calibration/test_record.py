@@ -88,7 +88,7 @@ def test_a_fallback_counts_votes_unless_the_safeguard_is_off(offline: Calibratio
     weak = offline.model_copy(update={"fallback": "the score does not separate"})
     assert weak.rule() == ASC()
     assert weak.rule(safeguard="paper") == offline.rule(safeguard="paper")
-    assert "counts votes instead: the score does not separate" in weak.summary()
+    assert "votes are counted (ASC): the score does not separate" in weak.summary()
 
 
 def test_summary(offline: Calibration, online: Calibration) -> None:

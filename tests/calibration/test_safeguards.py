@@ -13,10 +13,12 @@ from langchain_reasc.calibration import (
     AUROC,
     Calibration,
     Gate,
+    Judged,
+    auroc_per_question,
     auroc_with_interval,
-    auroc_within,
     calibrate_offline,
     load_calibration,
+    mean_auroc,
     save_calibration,
     select_measure,
 )
@@ -124,7 +126,7 @@ def test_weights_need_a_score_that_separates_within_questions() -> None:
         rule = made.rule()
         assert isinstance(rule, ReASC) and rule.weight == weight and rule.gate == made.gate.safe_threshold
         assert made.rule(safeguard="paper").weight == "reasc"  # type: ignore[attr-defined]
-        assert any("Stage 2 counts votes" in one for one in made.notices()) is (weight == "count")
+        assert any("votes are counted, not weighed" in one for one in made.notices()) is (weight == "count")
         assert made.notices("paper") == ()
 
 
@@ -149,7 +151,8 @@ def test_easy_questions_do_not_pass_for_separation_within() -> None:
         right = rng.random((128, 4)) < easy[:, None]
         scores = rng.normal(4 * easy[:, None], 1, (128, 4))
         across = auroc_with_interval(scores[:, 0], right[:, 0])
-        within = auroc_within(list(scores), list(right))
+        responses = Judged(np.repeat(np.arange(128), 4), right.ravel(), scores.reshape(1, -1))
+        within = mean_auroc(auroc_per_question(responses)[0])
         assert across is not None and across.low > 0.5 and within is not None
         fooled += within.low > 0.6
     assert fooled == 0

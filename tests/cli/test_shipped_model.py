@@ -100,7 +100,7 @@ def test_ask_by_the_paper_or_as_far_as_the_calibration_vouches(tmp_path: Path) -
     unsure = own.model_copy(update={"schema_version": 2, "unweighed": "nothing shows it"})
     path = save_calibration(unsure, tmp_path / "c.json")
     asked = ("ask", EASY, "--seed", 1, "--calibration", path, "--json")
-    assert json.loads(reasc(*asked).stdout)["notices"][0] == "Stage 2 counts votes: nothing shows it"
+    assert json.loads(reasc(*asked).stdout)["notices"][0] == "votes are counted, not weighed: nothing shows it"
     assert json.loads(reasc(*asked, "--safeguard", "paper").stdout)["notices"] == []
     refused = reasc(*asked, "--safeguard", "none", code=2).stderr.replace("│", "")
     assert "takes 'default' or 'paper', got 'none'" in " ".join(refused.split())

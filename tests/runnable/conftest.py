@@ -129,7 +129,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[Fit]:
     """All calibrations by consensus; the rule that is made of them accepts a first response scoring 2."""
     seen: list[Fit] = []
 
-    def made(questions: Sequence[Observed], **options: Any) -> Any:
+    def made(questions: Sequence[Observed], measures: Any, **options: Any) -> Any:
         seen.append(Fit([*questions], options))
         return calibration(n=max(2, len(questions)), gate=2.0, fingerprint=options.get("fingerprint", {}))
 

@@ -183,7 +183,7 @@ def test_votes_are_counted_where_weights_are_not_vouched_for(runner: Any) -> Non
     made = guarded(unweighed="nothing shows it")
     result = runner.solve(ReASCRunnable(model=saying(UNSURE, SURE, SURE), calibration=made, max_samples=3), "q")
     assert result.decision.evidence == {"8": 1.0, "7": 2.0}
-    assert result.notices == ("Stage 2 counts votes: nothing shows it",)
+    assert result.notices == ("votes are counted, not weighed: nothing shows it",)
     paper = ReASCRunnable(model=saying(UNSURE, SURE, SURE), calibration=made, max_samples=3, safeguard="paper")
     assert runner.solve(paper, "q").decision.evidence["7"] > 2
 

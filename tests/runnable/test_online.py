@@ -98,7 +98,7 @@ def test_logprobs_that_stay_away_later_cost_no_answer(runner: Any, fits: Any) ->
 
 
 def test_scores_of_another_make_are_neither_mixed_nor_refused(runner: Any, monkeypatch: Any) -> None:
-    def made(questions: Sequence[Observed], **options: Any) -> Any:
+    def made(questions: Sequence[Observed], measures: Any, **options: Any) -> Any:
         assert options["made_of"] == {"top_k": {"top_k": 1, "vocabulary_size": None}}
         return calibration(n=len(questions), gate=2.0, top_k=1)
 
@@ -126,7 +126,7 @@ def test_a_measure_is_the_only_candidate(runner: Any, fits: Any) -> None:
 
 
 def test_questions_from_which_nothing_can_be_learned_are_counted(runner: Any, monkeypatch: Any) -> None:
-    def refuse(questions: Any, **options: Any) -> Any:
+    def refuse(questions: Any, measures: Any, **options: Any) -> Any:
         raise CalibrationDataError("all the same")
 
     monkeypatch.setattr(consensus, "calibrate_consensus", refuse)
@@ -137,7 +137,7 @@ def test_questions_from_which_nothing_can_be_learned_are_counted(runner: Any, mo
 
 def test_learning_holds_no_caller_up_and_remembers_a_bounded_number(runner: Any, monkeypatch: Any) -> None:
     go_on = threading.Event()
-    monkeypatch.setattr("langchain_reasc.calibration.online.observed", lambda *_: go_on.wait(10))
+    monkeypatch.setattr("langchain_reasc.calibration.online.observed", lambda *_, **options: go_on.wait(10))
     reasc = online(max_samples=1)
     for at in range(70):
         runner.invoke(reasc, f"q{at}")
@@ -148,7 +148,7 @@ def test_learning_holds_no_caller_up_and_remembers_a_bounded_number(runner: Any,
 
 
 def test_a_failure_in_learning_is_logged_and_costs_no_answer(runner: Any, monkeypatch: Any, logged: Any) -> None:
-    monkeypatch.setattr(consensus, "calibrate_consensus", lambda questions, **options: 1 / 0)
+    monkeypatch.setattr(consensus, "calibrate_consensus", lambda *_, **options: 1 / 0)
     reasc = online(max_samples=2)
     assert answered(runner, reasc, [*QUESTIONS, "q100"])[-1]["answer"] is not None
     assert ("ERROR", "a question could not be learned from") in logged()

@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.calibration import ConsensusCalibrator, OnlineState, load_online_state, save_online_state
-from langchain_reasc.calibration import online as online_state
+from langchain_reasc.calibration import ConsensusCalibrator, OnlineState, OnlineStateFile, online_state
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 
 from . import learning
@@ -88,9 +87,9 @@ def test_it_says_nothing_of_what_was_asked(runner: Any, path: Path) -> None:
 
 def test_it_is_not_written_for_every_question(runner: Any, path: Path, monkeypatch: Any) -> None:
     written: list[int] = []
-    save = online_state.save_online_state
+    write = online_state.write_atomically
     monkeypatch.setattr(
-        online_state, "save_online_state", lambda state, to: (written.append(state.seen), save(state, to))
+        online_state, "write_atomically", lambda to, text: (written.append(json.loads(text)["seen"]), write(to, text))
     )
     reasc = online(path)
     ask(runner, reasc, MINIMUM + 2)
@@ -120,7 +119,7 @@ def ended(*processes: "subprocess.Popen[str]") -> str:
 
 
 def seen(path: Path) -> int:
-    state = load_online_state(path)
+    state = OnlineStateFile(path).load()
     assert state is not None and state.seen == len(state.questions)
     return state.seen
 
@@ -189,7 +188,7 @@ def test_what_could_not_be_written_is_written_later(path: Path, monkeypatch: Any
             reasc.invoke(f"q{at}")
             learned(reasc).save()
     assert caplog.text.count("what was learned is not kept") == 1
-    assert "state.json: another process has locked it by" in caplog.text
+    assert "state.json.lock cannot be locked, another process may have held it" in caplog.text
     assert not path.exists()
     learned(reasc).save()
     assert seen(path) == 3
@@ -251,11 +250,11 @@ def test_a_file_of_something_else_is_refused_and_left_alone(path: Path, text: st
 )
 def test_a_file_that_contradicts_itself_is_refused(path: Path, change: dict[str, Any]) -> None:
     state = ConsensusCalibrator().state()
-    save_online_state(state, path)
+    OnlineStateFile(path).update(lambda _: state)
     whole = json.loads(path.read_text())
     whole["questions"] = [{"answers": [0, 1], "scores": [], "counted": True}]
     path.write_text(json.dumps(whole))
-    assert load_online_state(path) is not None
+    assert OnlineStateFile(path).load() is not None
     path.write_text(json.dumps(whole | change))
     with pytest.raises(CalibrationFileError, match="move this one away to begin anew"):
         online(path)
@@ -303,7 +302,7 @@ def test_from_a_state_and_back(runner: Any, path: Path) -> None:
     reasc = online(None)
     ask(runner, reasc, 5)
     state = learned(reasc).state()
-    save_online_state(state, path)
+    OnlineStateFile(path).update(lambda _: state)
     assert ConsensusCalibrator(fingerprint=state.fingerprint, path=path).state() == state
     assert OnlineState.model_validate_json(state.model_dump_json()) == state
 
@@ -313,14 +312,14 @@ def test_two_that_write_the_same_file_never_leave_half_of_one(path: Path) -> Non
 
     def write(state: OnlineState) -> None:
         for _ in range(40):
-            save_online_state(state, path)
+            OnlineStateFile(path).update(lambda _: state)
 
     writing = [threading.Thread(target=write, args=(state,)) for state in states]
     for one in writing:
         one.start()
     while any(one.is_alive() for one in writing):
-        assert load_online_state(path) in (*states, None)
-    assert [one.name for one in path.parent.iterdir()] == ["state.json"]
+        assert OnlineStateFile(path).load() in (*states, None)
+    assert {one.name for one in path.parent.iterdir()} == {"state.json", "state.json.lock"}
 
 
 def test_in_an_event_loop_the_file_is_read_by_a_thread_of_the_first_call(
@@ -330,13 +329,13 @@ def test_in_an_event_loop_the_file_is_read_by_a_thread_of_the_first_call(
     ask(Runner(), before, 3)
     learned(before).save()
     readers: list[threading.Thread] = []
-    read = online_state.load_online_state
+    read = online_state.read_record
 
-    def reading(source: Any) -> Any:
+    def reading(*args: Any, **options: Any) -> Any:
         readers.append(threading.current_thread())
-        return read(source)
+        return read(*args, **options)
 
-    monkeypatch.setattr(online_state, "load_online_state", reading)
+    monkeypatch.setattr(online_state, "read_record", reading)
 
     async def main() -> Any:
         reasc = online(path)

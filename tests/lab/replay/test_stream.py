@@ -1,5 +1,6 @@
 """A replayed stream learns and decides as a live one, question by question."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from langchain_reasc_lab.replay import (
 from pools.synthetic import question, response, write_lines, write_pool
 
 from langchain_reasc.calibrating import PoolScores
-from langchain_reasc.calibration import ConsensusLearner, Taken
+from langchain_reasc.calibration import ConsensusLearner
 from langchain_reasc.method import ASC, Cap, Measure, decide
 
 MEASURES = [Measure("token_logprob", "mean"), Measure("self_certainty", "mean")]
@@ -47,7 +48,7 @@ def test_it_learns_and_decides_as_a_live_run(arrangement: Arrangement, measures:
         decision = decide(rule | Cap(16), responses)
         assert decision == streamed.decisions[row]
         observed = stream.observe(row, responses[: decision.samples], counted=known is None)
-        learner.observe(Taken(observed, decision.samples, None, known is not None))
+        learner.observe(replace(observed, decided=decision.samples))
         if learner.due:
             learner.adopt(learner.fit())
 
