@@ -83,7 +83,12 @@ class OnlineStateFile:
         Raises:
             CalibrationFileError: it cannot be read, is something else, or its folder does not exist.
         """
-        self._known = self._version()
+        version = self._version()
+        state = self._read()
+        self._known = version
+        return state
+
+    def _read(self) -> OnlineState | None:
         what = f"online_state={str(self.path)!r}"
         advice = "name another file, or move this one away to begin anew"
         try:
@@ -100,7 +105,7 @@ class OnlineStateFile:
             CalibrationFileError: the file cannot be locked, read or written; what was there before is untouched.
         """
         with self._locked():
-            state = merge(self.load() if self._version() not in (None, self._known) else None)
+            state = merge(self._read() if self._version() not in (None, self._known) else None)
             head = state.model_dump_json(exclude={"questions"}, indent=1).removesuffix("\n}")
             lines = ",\n".join(f"  {json.dumps(question.model_dump(mode='json'))}" for question in state.questions)
             try:

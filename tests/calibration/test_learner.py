@@ -33,7 +33,7 @@ def observe(one: ConsensusLearner, questions: range) -> list[bool]:
 def test_it_refits_as_the_number_grows_and_keeps_the_last(fits: Any) -> None:
     one = ConsensusLearner(MEASURES)
     assert not any(observe(one, range(700)))
-    sizes = [len(questions) for questions, _ in fits]
+    sizes = [len(questions) for questions, *_ in fits]
     assert sizes[:4] == [32, 40, 50, 63] and sizes[-1] == 512
     assert len(one.state().questions) == 512 and one.seen == 700
 
@@ -60,7 +60,7 @@ def test_an_alarm_forgets_all_but_that_there_was_one(fits: Any) -> None:
 
 def test_it_is_told_apart_which_questions_were_counted(fits: Any) -> None:
     observe(ConsensusLearner(MEASURES), range(40))
-    assert [[one.counted for one in questions].count(False) for questions, _ in fits] == [0, 8]
+    assert [[one.counted for one in questions].count(False) for questions, *_ in fits] == [0, 8]
 
 
 def test_questions_that_were_counted_raise_no_alarm(fits: Any) -> None:

@@ -121,6 +121,7 @@ class Fit(NamedTuple):
     """What a calibration by consensus was given."""
 
     questions: list[Observed]
+    measures: list[Any]
     options: dict[str, Any]
 
 
@@ -130,7 +131,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[Fit]:
     seen: list[Fit] = []
 
     def made(questions: Sequence[Observed], measures: Any, **options: Any) -> Any:
-        seen.append(Fit([*questions], options))
+        seen.append(Fit([*questions], [*measures], options))
         return calibration(n=max(2, len(questions)), gate=2.0, fingerprint=options.get("fingerprint", {}))
 
     monkeypatch.setattr(consensus, "calibrate_consensus", made)

@@ -196,7 +196,7 @@ def test_what_could_not_be_written_is_written_later(path: Path, monkeypatch: Any
 
 def test_what_belongs_to_another_model_is_not_overwritten(path: Path, caplog: Any) -> None:
     one, other = online(path), online(path, model={"model_name": "other"})
-    for reasc in (one, other):
+    for reasc in (one, other, other):
         reasc.invoke("q")
         learned(reasc).save()
     assert "what was learned is not kept: online_state=" in caplog.text
