@@ -60,7 +60,7 @@ def message_of(chunks: Sequence[BaseMessage]) -> AIMessage:
     message = message_chunk_to_message(whole)
     assert isinstance(message, AIMessage)
     pieces = merge_lists([], *(part.tool_call_chunks for part in parts))
-    return _with_calls(message, _joined(pieces)) if pieces else message
+    return _with_calls(message, _join_pieces(pieces)) if pieces else message
 
 
 def salvaged(chunks: Sequence[BaseMessage]) -> AIMessage | None:
@@ -180,14 +180,14 @@ def _with_calls(message: AIMessage, pieces: Sequence[ToolCallChunk]) -> AIMessag
     if isinstance(message.content, list):
         dropped = {call["id"] for call in invalid}
         update["content"] = [
-            _finished(block, [*valid, *invalid])
+            _finish_block(block, [*valid, *invalid])
             for block in message.content
             if not (isinstance(block, dict) and block.get("type") == "tool_use" and block.get("id") in dropped)
         ]  # Anthropic's and Bedrock's blocks of invalid calls are left out: LangChain shows valid calls in their place
     return message.model_copy(update=update)
 
 
-def _joined(pieces: Sequence[ToolCallChunk]) -> list[ToolCallChunk]:
+def _join_pieces(pieces: Sequence[ToolCallChunk]) -> list[ToolCallChunk]:
     """Return whole calls: a piece without a name goes on with the latest call of its index.
 
     LangChain adds pieces up by index and id, but some servers give no index, and ``ChatMistralAI`` each piece a new id.
@@ -204,7 +204,7 @@ def _joined(pieces: Sequence[ToolCallChunk]) -> list[ToolCallChunk]:
     return calls
 
 
-def _finished(block: Any, calls: Sequence[ToolCall | InvalidToolCall]) -> Any:
+def _finish_block(block: Any, calls: Sequence[ToolCall | InvalidToolCall]) -> Any:
     """Return a content block; a piece of a call, as ``output_version="v1"`` has them, becomes the call."""
     if not isinstance(block, dict) or block.get("type") != "tool_call_chunk":
         return block

@@ -19,7 +19,7 @@ from langchain_reasc.models.contract import (
     TOKEN_SIGNALS_INFO,
     VERBALIZED_CONFIDENCE,
 )
-from langchain_reasc.models.payloads import Token, TokenLogprobs, check_logprobs, register_reader, tokens_of
+from langchain_reasc.models.payloads import Token, TokenLogprobs, check_logprobs, read_tokens, register_reader
 from langchain_reasc.models.token_text import lengths_in, recorded_pieces, spans_of, tokens_of_calls
 
 __all__ = [
@@ -128,7 +128,7 @@ def token_logprobs_of(message: BaseMessage) -> TokenLogprobs:
     Raises:
         LogprobsUnavailable: none were returned, or they cannot be what they claim.
     """
-    return _checked(tokens_of(message.response_metadata), message)
+    return _checked_logprobs(read_tokens(message.response_metadata), message)
 
 
 def count_tokens(metadata: Mapping[str, Any]) -> int:
@@ -137,7 +137,7 @@ def count_tokens(metadata: Mapping[str, Any]) -> int:
     if isinstance(recorded, Mapping) and recorded:
         return int(np.size(next(iter(recorded.values()))))
     with suppress(LogprobsUnavailable):
-        return len(tokens_of(metadata))
+        return len(read_tokens(metadata))
     return 0
 
 
@@ -153,7 +153,7 @@ def token_lengths(message: BaseMessage) -> list[int] | None:
     """
     metadata = message.response_metadata
     with suppress(LogprobsUnavailable):
-        pieces = recorded_pieces(metadata) if metadata.get(TOKEN_SIGNALS) else _spelled(tokens_of(metadata))
+        pieces = recorded_pieces(metadata) if metadata.get(TOKEN_SIGNALS) else _token_bytes(read_tokens(metadata))
         return lengths_in(str(message.text), pieces) if pieces else None
     return None
 
@@ -161,7 +161,7 @@ def token_lengths(message: BaseMessage) -> list[int] | None:
 def _read_tokens(message: BaseMessage, *, of_calls: bool, places: Places | None) -> SignalReading:
     """The signals of all tokens, with the spans of the answer; or of the tokens alone that spell the calls."""
     calls = message.tool_calls if of_calls and isinstance(message, AIMessage) else []
-    read = _recorded if message.response_metadata.get(TOKEN_SIGNALS) else _computed
+    read = _read_recorded if message.response_metadata.get(TOKEN_SIGNALS) else _compute_from_logprobs
     reading, pieces, kept = read(message, spelled=bool(calls or places))
     if not pieces or any(values.shape != kept.shape for values in reading.signals.values()):
         return reading
@@ -179,7 +179,7 @@ def _of_calls(reading: SignalReading, mask: npt.NDArray[np.bool_] | None, kept: 
     return replace(reading, signals=signals, spans=Spans(every, every))
 
 
-def _recorded(message: BaseMessage, *, spelled: bool) -> _Read:
+def _read_recorded(message: BaseMessage, *, spelled: bool) -> _Read:
     """The signals that a backend computed itself, what each token spells, and the tokens that have a signal: all."""
     metadata = message.response_metadata
     info = metadata.get(TOKEN_SIGNALS_INFO)
@@ -202,10 +202,10 @@ def _size(info: Any, name: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-def _computed(message: BaseMessage, *, spelled: bool) -> _Read:
+def _compute_from_logprobs(message: BaseMessage, *, spelled: bool) -> _Read:
     """The signals that a provider's log-probabilities give, what each token spells, and the tokens that have one."""
-    tokens = tokens_of(message.response_metadata)
-    found = _checked(tokens, message)
+    tokens = read_tokens(message.response_metadata)
+    found = _checked_logprobs(tokens, message)
     names = [name for name in ("top_k", "token_logprob", "neg_entropy") if name not in found.withheld]
     signals = signals_from_alternatives(found.chosen, found.alternatives, signals=names)
     # If each token is the least likely of its alternatives, these may be k + 1: k and the token, which is not among
@@ -213,22 +213,22 @@ def _computed(message: BaseMessage, *, spelled: bool) -> _Read:
     unsure = found.k > 1 and bool((found.chosen <= found.alternatives[:, -1]).all())
     k: dict[str, int] = {} if unsure else {name: found.k for name in signals if name != "token_logprob"}
     reading = SignalReading(signals, k=k, withheld=found.withheld, notices=found.notices)
-    return reading, _spelled(tokens) if spelled else None, found.places
+    return reading, _token_bytes(tokens) if spelled else None, found.places
 
 
-def _checked(tokens: Sequence[Token], message: BaseMessage) -> TokenLogprobs:
+def _checked_logprobs(tokens: Sequence[Token], message: BaseMessage) -> TokenLogprobs:
     if not tokens:
-        raise LogprobsUnavailable(_why_none(message))
+        raise LogprobsUnavailable(_missing_reason(message))
     return check_logprobs(tokens, text=str(message.text))
 
 
-def _spelled(tokens: Sequence[Token]) -> list[bytes] | None:
+def _token_bytes(tokens: Sequence[Token]) -> list[bytes] | None:
     """What each of the provider's tokens spells; None if that is not said of all."""
     pieces = [token.spelled for token in tokens if token.spelled is not None]
     return pieces if len(pieces) == len(tokens) else None
 
 
-def _why_none(message: BaseMessage) -> str:
+def _missing_reason(message: BaseMessage) -> str:
     if refused := message.response_metadata.get(LOGPROBS_REFUSED):
         return f"the model's server refuses logprobs: {refused}"
     if isinstance(message, AIMessage) and not message.text:

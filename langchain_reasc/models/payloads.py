@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from langchain_reasc.exceptions import LogprobsUnavailable
 
-__all__ = ["FLOOR", "Reader", "Token", "TokenLogprobs", "check_logprobs", "register_reader", "tokens_of"]
+__all__ = ["FLOOR", "Reader", "Token", "TokenLogprobs", "check_logprobs", "read_tokens", "register_reader"]
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -24,7 +24,7 @@ FLOOR: Final = -100.0
 """e^-100 is about the least that a float32 probability can hold; lower values are sentinels or mean "none at all"."""
 _ROUNDING: Final = 1e-3  # a value above zero by no more than this is a rounding error
 _MAX_SUM: Final = 1.02  # of the probabilities at one position
-_TOLERATED: Final = 0.1  # the share of odd tokens that a response may have
+_MAX_ODD_SHARE: Final = 0.1  # the share of odd tokens that a response may have
 _NO_LETTERS: Final = re.compile(r"[^0-9a-z]+")
 _RUN: Final = 5  # letters
 _SPECULATIVE: Final = (
@@ -71,7 +71,7 @@ def register_reader(reader: Reader) -> Reader:
     return reader
 
 
-def tokens_of(metadata: Mapping[str, Any]) -> Sequence[Token]:
+def read_tokens(metadata: Mapping[str, Any]) -> Sequence[Token]:
     """Return the tokens of a response, by the first reader that knows the shape; empty if there are none.
 
     Raises:
@@ -96,7 +96,7 @@ def _openai_chat(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
     https://platform.openai.com/docs/api-reference/chat/object
     """
     payload = metadata.get("logprobs")
-    if tokens := _listed(_held(payload, "content")) or _listed(_held(payload, "refusal")):
+    if tokens := _read_entries(_field(payload, "content")) or _read_entries(_field(payload, "refusal")):
         return tokens
     # Of a stream, an empty list is all that arrives before the first token.
     return () if isinstance(payload, Mapping) and payload.keys() <= {"content", "refusal"} else None
@@ -109,9 +109,9 @@ def _parallel_arrays(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
     https://docs.fireworks.ai/api-reference/post-chatcompletions
     """
     payload = metadata.get("logprobs")
-    if not _is_list(chosen := _held(payload, "token_logprobs")):
+    if not _is_list(chosen := _field(payload, "token_logprobs")):
         return None
-    texts, ranked = (_of_length(len(chosen), _held(payload, name)) for name in ("tokens", "top_logprobs"))
+    texts, ranked = (_aligned(len(chosen), _field(payload, name)) for name in ("tokens", "top_logprobs"))
     return [_token(text, None, value, others) for text, value, others in zip(texts, chosen, ranked, strict=True)]
 
 
@@ -120,7 +120,7 @@ def _plain_list(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
 
     ollama-python ``_types.py`` (``Logprob``); langchain-google-vertexai ``_utils.get_generation_info``
     """
-    return _listed(metadata.get("logprobs")) or _listed(metadata.get("logprobs_result")) or None
+    return _read_entries(metadata.get("logprobs")) or _read_entries(metadata.get("logprobs_result")) or None
 
 
 def _gemini(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
@@ -129,11 +129,11 @@ def _gemini(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
     https://ai.google.dev/api/generate-content#LogprobsResult
     """
     payload = metadata.get("logprobs_result") or metadata.get("logprobsResult")
-    if not _is_list(chosen := _held(payload, "chosen_candidates", "chosenCandidates")):
+    if not _is_list(chosen := _field(payload, "chosen_candidates", "chosenCandidates")):
         return None
-    ranked = _of_length(len(chosen), _held(payload, "top_candidates", "topCandidates"))
+    ranked = _aligned(len(chosen), _field(payload, "top_candidates", "topCandidates"))
     return [
-        _token(_held(one, "token"), None, _logprob(one), _held(others, "candidates"))
+        _token(_field(one, "token"), None, _logprob(one), _field(others, "candidates"))
         for one, others in zip(chosen, ranked, strict=True)
     ]
 
@@ -151,12 +151,13 @@ def _average_alone(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
 _READERS: list[Reader] = [_openai_chat, _parallel_arrays, _plain_list, _gemini, _average_alone]
 
 
-def _listed(entries: Any) -> list[Token]:
+def _read_entries(entries: Any) -> list[Token]:
     """The tokens of a list of entries as in OpenAI's chat API; none if it is no list."""
     if not _is_list(entries):
         return []
     return [
-        _token(_held(one, "token"), _held(one, "bytes"), _logprob(one), _held(one, "top_logprobs")) for one in entries
+        _token(_field(one, "token"), _field(one, "bytes"), _logprob(one), _field(one, "top_logprobs"))
+        for one in entries
     ]
 
 
@@ -180,7 +181,7 @@ def _alternatives(ranked: Any, text: object, logprob: object) -> tuple[object, .
     entries = ranked if _is_list(ranked) else ()
     values = [_logprob(one) for one in entries]
     if type(logprob) is float and isinstance(text, str) and values.count(logprob) > 1:
-        again = [at for at, one in enumerate(entries) if values[at] == logprob and _held(one, "token") == text]
+        again = [at for at, one in enumerate(entries) if values[at] == logprob and _field(one, "token") == text]
         values = [value for at, value in enumerate(values) if at not in again[1:]]
     return tuple(values)
 
@@ -188,10 +189,10 @@ def _alternatives(ranked: Any, text: object, logprob: object) -> tuple[object, .
 def _logprob(one: Any) -> Any:
     if type(one) is dict and (value := one.get("logprob")) is not None:  # ten thousand of these in a long response
         return value
-    return _held(one, "logprob", "log_probability", "logProbability")
+    return _field(one, "logprob", "log_probability", "logProbability")
 
 
-def _held(one: Any, *names: str) -> Any:
+def _field(one: Any, *names: str) -> Any:
     """The first of these that a dict or an object (some clients give pydantic models) holds."""
     is_dict = type(one) is dict or isinstance(one, Mapping)
     for name in names:
@@ -204,7 +205,7 @@ def _is_list(value: object) -> bool:
     return isinstance(value, list) or (isinstance(value, Sequence) and not isinstance(value, str | bytes))
 
 
-def _of_length(n: int, values: Any) -> Sequence[Any]:
+def _aligned(n: int, values: Any) -> Sequence[Any]:
     """An array beside one of n tokens; n times None if its length differs, since it cannot be matched to the tokens."""
     return values if _is_list(values) and len(values) == n else [None] * n
 
@@ -245,19 +246,19 @@ def check_logprobs(tokens: Sequence[Token], *, text: str = "") -> TokenLogprobs:
     """
     _check_spelling(tokens, text)
     last = tokens[-1]
-    no_end = len(tokens) > 1 and last.size == 0 and not _number(last.logprob) > FLOOR
-    chosen, table = _numbers(tokens[:-1] if no_end else tokens)
-    keep, notices = _sort_out(chosen, table)
-    if no_end:  # vLLM's, after a grammar
+    drops_end = len(tokens) > 1 and last.size == 0 and not _as_float(last.logprob) > FLOOR
+    chosen, table = _as_arrays(tokens[:-1] if drops_end else tokens)
+    keep, notices = _screen_tokens(chosen, table)
+    if drops_end:  # vLLM's, after a grammar
         notices.append("the end token carries no log-probability, and is left out of the confidence")
-    _refuse_zeros(chosen[keep], table[keep])
-    return _with_alternatives(chosen, table, keep, notices)
+    _refuse_all_zeros(chosen[keep], table[keep])
+    return _trim_alternatives(chosen, table, keep, notices)
 
 
-def _with_alternatives(chosen: Floats, table: Floats, keep: Mask, notices: list[str]) -> TokenLogprobs:
+def _trim_alternatives(chosen: Floats, table: Floats, keep: Mask, notices: list[str]) -> TokenLogprobs:
     """The believed tokens with k alternatives each, k being as many as nine in ten have."""
     counts = np.count_nonzero(~np.isnan(table), axis=1)
-    k, most = int(np.sort(counts[keep])[int(_TOLERATED * np.count_nonzero(keep))]), int(counts[keep].max())
+    k, most = int(np.sort(counts[keep])[int(_MAX_ODD_SHARE * np.count_nonzero(keep))]), int(counts[keep].max())
     withheld: dict[str, str] = {}
     if (keep & (counts < k)).any():
         notices.append("some tokens came with fewer alternatives than the others, and are left out of the confidence")
@@ -275,7 +276,7 @@ def _with_alternatives(chosen: Floats, table: Floats, keep: Mask, notices: list[
     keep &= counts >= k
     alternatives = table[keep, :k]
     below = alternatives <= FLOOR
-    if np.count_nonzero(below) > _TOLERATED * below.size:
+    if np.count_nonzero(below) > _MAX_ODD_SHARE * below.size:
         withheld["top_k"] = _TRUNCATED
         notices.append(f"no 'top_k' signal: {_TRUNCATED}")
     elif below.any():
@@ -288,20 +289,20 @@ def _check_spelling(tokens: Sequence[Token], text: str) -> None:
     """Refuse tokens that spell another text than the response, or only a part of it."""
     sizes = [token.size for token in tokens if token.size is not None]
     whole = len(text.encode(errors="replace"))
-    if len(sizes) == len(tokens) and sum(sizes) < (1 - _TOLERATED) * whole:
+    if len(sizes) == len(tokens) and sum(sizes) < (1 - _MAX_ODD_SHARE) * whole:
         raise LogprobsUnavailable(
             f"log-probabilities came for {len(tokens)} tokens, which spell {sum(sizes)} of the response's {whole} "
             "bytes; a confidence in part of a response says nothing of the rest"
         )
     pieces = [token.spelled for token in tokens if token.spelled is not None]
-    if text and len(pieces) == len(tokens) and not _may_spell(spelled := b"".join(pieces), text):
+    if text and len(pieces) == len(tokens) and not _could_spell(spelled := b"".join(pieces), text):
         raise LogprobsUnavailable(
             f"the log-probabilities are of another text than the response: their tokens spell "
             f"{spelled.decode(errors='replace')[:40]!r}, the response is {text[:40]!r}"
         )
 
 
-def _may_spell(spelled: bytes, text: str) -> bool:
+def _could_spell(spelled: bytes, text: str) -> bool:
     """Whether tokens may be those of a text, by its ASCII letters and digits.
 
     Tokens may hold more, such as reasoning, and a text may have been tidied up, so that half of its letters in runs of
@@ -318,17 +319,17 @@ def _may_spell(spelled: bytes, text: str) -> bool:
     return 2 * sum(run in theirs for run in runs) >= len(runs)
 
 
-def _numbers(tokens: Sequence[Token]) -> tuple[Floats, Floats]:
+def _as_arrays(tokens: Sequence[Token]) -> tuple[Floats, Floats]:
     """The tokens' values, shape (T,), and their alternatives', shape (T, widest), descending; NaN where none is.
 
     Raises:
         LogprobsUnavailable: a value is above zero, and so no log-probability.
     """
-    chosen = np.array([_number(token.logprob) for token in tokens])
+    chosen = np.array([_as_float(token.logprob) for token in tokens])
     table = np.full((len(tokens), max(len(token.alternatives) for token in tokens)), np.nan)
     for row, token in zip(table, tokens, strict=True):
         plain = set(map(type, token.alternatives)) == {float}
-        row[: len(token.alternatives)] = token.alternatives if plain else list(map(_number, token.alternatives))
+        row[: len(token.alternatives)] = token.alternatives if plain else list(map(_as_float, token.alternatives))
     values = np.concatenate((chosen, table.ravel()))
     above = values[values > _ROUNDING]
     if above.size:
@@ -338,7 +339,7 @@ def _numbers(tokens: Sequence[Token]) -> tuple[Floats, Floats]:
     return np.minimum(chosen, 0), np.minimum(-np.sort(-table, axis=1), 0)
 
 
-def _number(value: Any) -> float:
+def _as_float(value: Any) -> float:
     """A float of what JSON gives for a number (some encoders write "NaN" as a string); NaN of anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | np.number):
         return float("nan")
@@ -348,7 +349,7 @@ def _number(value: Any) -> float:
         return float("nan")
 
 
-def _sort_out(chosen: Floats, table: Floats) -> tuple[Mask, list[str]]:
+def _screen_tokens(chosen: Floats, table: Floats) -> tuple[Mask, list[str]]:
     """Return which tokens can be believed, shape (T,), and notices of the others.
 
     Raises:
@@ -363,18 +364,18 @@ def _sort_out(chosen: Floats, table: Floats) -> tuple[Mask, list[str]]:
         (np.isnan(chosen), "carry no log-probability (null or NaN)"),
         (chosen <= FLOOR, f"have a log-probability that no generated token can have ({FLOOR:g} or less, as -9999.0)"),
         (blank & (len(chosen) > 1), f"are certain (0.0) without an alternative that is not; {_SPECULATIVE}"),
-        (_above_one(chosen, table), "have alternatives whose probabilities sum to more than 1"),
+        (_sums_above_one(chosen, table), "have alternatives whose probabilities sum to more than 1"),
     ):
         odd = odd & keep  # of those that are believed so far
         keep &= ~odd
-        if len(keep) - np.count_nonzero(keep) > _TOLERATED * len(keep):
+        if len(keep) - np.count_nonzero(keep) > _MAX_ODD_SHARE * len(keep):
             raise LogprobsUnavailable(f"{np.count_nonzero(odd)} of {len(keep)} tokens {what}")
         if odd.any():
             notices.append(f"some tokens {what}; they are left out of the confidence")
     return keep, notices
 
 
-def _above_one(chosen: Floats, table: Floats) -> Mask:
+def _sums_above_one(chosen: Floats, table: Floats) -> Mask:
     """Positions at which the alternatives, and the chosen token if it is none of them, sum to more than 1."""
     table, chosen = np.maximum(table, FLOOR), np.maximum(chosen, FLOOR)  # NaN stays
     outside = ~(np.abs(table - chosen[:, None]) <= _ROUNDING).any(axis=1)
@@ -383,7 +384,7 @@ def _above_one(chosen: Floats, table: Floats) -> Mask:
     return above
 
 
-def _refuse_zeros(chosen: Floats, table: Floats) -> None:
+def _refuse_all_zeros(chosen: Floats, table: Floats) -> None:
     """Refuse a certainty about every token, or every token but the first, that no alternative speaks against.
 
     One that is too unlikely to report does not: it is all that truncation to one token leaves.

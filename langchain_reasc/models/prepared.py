@@ -26,15 +26,15 @@ from langchain_reasc.models.integrations import is_known
 from langchain_reasc.models.refusal import LOGPROBS_REQUEST, LogprobsRequest, logprobs_memory
 from langchain_reasc.models.stated import ask_for_confidence, instruction
 from langchain_reasc.models.wrappers import (
-    PASSED_ON,
+    PASSED_THROUGH,
     AnyRunnable,
     Leaf,
     PerConfig,
-    inside,
     is_configurable,
     leaves,
-    rewrapped,
+    rewrap,
     streams,
+    wrapped_runnables,
 )
 
 __all__ = ["ModelOrName", "PreparedModel", "model_of", "to_messages"]
@@ -142,8 +142,8 @@ class PreparedModel:
             {**_without_n(kwargs), **added},
             config,
             _notices(found, logprobs=purpose.logprobs),
-            _why_no_logprobs(found),
-            _why_not_requested(found) if purpose.logprobs else None,
+            _no_logprobs_reason(found),
+            _not_requested_reason(found) if purpose.logprobs else None,
             any(leaf.integration.logprobs and leaf.given(leaf.integration.logprobs) for leaf in found),
             quiet=purpose.quiet,
         )
@@ -361,11 +361,11 @@ def _sampleable(
     if isinstance(model, RunnableBindingBase):  # a retry, say
         bound, added = sampleable(model.bound, {**model.kwargs, **arguments})
         return model.model_copy(update={"bound": bound, "kwargs": {**_without_n(model.kwargs), **added}}), {}
-    if not (wrapped := inside(model)):
+    if not (wrapped := wrapped_runnables(model)):
         return model, {}
     given = {} if isinstance(model, RunnableSequence) else arguments
     each = [sampleable(one, given) for one in wrapped]  # which do not all take the same arguments
-    return rewrapped(model, [copy.bind(**added) if added else copy for copy, added in each]), {}
+    return rewrap(model, [copy.bind(**added) if added else copy for copy, added in each]), {}
 
 
 def _sampleable_chat_model(leaf: Leaf, purpose: _Purpose, *, whole: bool) -> tuple[BaseChatModel, dict[str, Any]]:
@@ -379,7 +379,7 @@ def _sampleable_chat_model(leaf: Leaf, purpose: _Purpose, *, whole: bool) -> tup
     request = None
     if purpose.logprobs:
         for name, value in _logprobs_options(leaf).items():
-            (fields if _takes(model, name, value) else added)[name] = value
+            (fields if _accepts(model, name, value) else added)[name] = value
         request = _logprobs_request(leaf, required=purpose.required)
     copy = model.model_copy(update=fields)
     if purpose.live or not isinstance(copy, ParallelSampler):
@@ -395,7 +395,7 @@ def _safe_fields(leaf: Leaf, *, whole: bool) -> dict[str, Any]:
         fields["stream_usage"] = True
     if n and isinstance(getattr(model, n, None), int):
         fields[n] = 1
-    for name in PASSED_ON:
+    for name in PASSED_THROUGH:
         held = getattr(model, name, None)
         if name in names and held and (kept := _without_n(held)) != held:
             fields[name] = kept
@@ -408,7 +408,7 @@ def _without_n(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of a call for one response: several in one stream cannot be told apart, nor cut off one by one."""
     kept = dict(arguments)
     kept.pop("n", None)
-    for name in PASSED_ON:
+    for name in PASSED_THROUGH:
         if isinstance(held := kept.get(name), Mapping):
             kept[name] = _without_n(held)
     return kept
@@ -440,7 +440,7 @@ def _logprobs_request(leaf: Leaf, *, required: bool) -> LogprobsRequest | None:
     return LogprobsRequest(logprobs_memory(leaf.model), names, defaults, required=required)
 
 
-def _takes(model: BaseChatModel, name: str, value: Any) -> bool:
+def _accepts(model: BaseChatModel, name: str, value: Any) -> bool:
     """Whether a model has a field for a value: one that says yes or no takes no number in place of yes."""
     found = type(model).model_fields.get(name)
     return found is not None and (isinstance(value, bool) or int in (found.annotation, *get_args(found.annotation)))
@@ -481,7 +481,7 @@ def _sampling_notices(leaf: Leaf) -> list[str]:
     return notices
 
 
-def _why_no_logprobs(found: Sequence[Leaf]) -> str | None:
+def _no_logprobs_reason(found: Sequence[Leaf]) -> str | None:
     """Why no confidence can come from a model, if that is known before anything is paid for."""
     why = found[0].integration.no_logprobs if found else None
     if not why or not all(leaf.integration.no_logprobs for leaf in found[1:]):
@@ -489,7 +489,7 @@ def _why_no_logprobs(found: Sequence[Leaf]) -> str | None:
     return f"{type(found[0].model).__name__} returns no logprobs: {why}; {_REGISTER}"
 
 
-def _why_not_requested(found: Sequence[Leaf]) -> str | None:
+def _not_requested_reason(found: Sequence[Leaf]) -> str | None:
     """Why a model is not asked for logprobs, which it might return all the same: nobody knows its class."""
     if not found or any(leaf.integration.logprobs or is_known(leaf.model) for leaf in found):
         return None

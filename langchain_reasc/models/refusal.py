@@ -17,7 +17,7 @@ from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models.contract import LOGPROBS_REFUSED
 from langchain_reasc.threads import blocking, blocking_items, each, result_of
 
-__all__ = ["LOGPROBS_REQUEST", "LogprobsMemory", "LogprobsRequest", "logprobs_memory", "reason_of_refusal"]
+__all__ = ["LOGPROBS_REQUEST", "LogprobsMemory", "LogprobsRequest", "logprobs_memory", "refusal_reason"]
 
 T = TypeVar("T")
 LOGPROBS_REQUEST: Final = "_logprobs_request"
@@ -89,7 +89,7 @@ class LogprobsMemory:
                 except StopAsyncIteration:
                     return
                 except Exception as error:
-                    if not with_logprobs or (reason := reason_of_refusal(error)) is None:
+                    if not with_logprobs or (reason := refusal_reason(error)) is None:
                         raise
                     if required:
                         self.refused = reason
@@ -177,7 +177,7 @@ def logprobs_memory(model: BaseChatModel) -> LogprobsMemory:
     return memory
 
 
-def reason_of_refusal(error: Exception) -> str | None:
+def refusal_reason(error: Exception) -> str | None:
     """Return the words in which a server refuses logprobs; None if the error is about something else.
 
     Servers say it in many ways: OpenAI by ``param``, those built on pydantic by the place of the field, the others in a

@@ -101,13 +101,13 @@ def read_stated_confidence(message: AIMessage) -> AIMessage:
     content: Any = message.content
     confidence = None
     if isinstance(content, str):
-        confidence, content = _spoken_confidence(content, cut_off=cut_off), without_statement(content)
+        confidence, content = _confidence_outside_reasoning(content, cut_off=cut_off), without_statement(content)
     else:
         blocks, content = content, []
         for at, block in enumerate(blocks):
             text = _text(block)
             if text and (rest := without_statement(text)) != text:
-                confidence = _spoken_confidence(text, cut_off=cut_off and at == len(blocks) - 1)
+                confidence = _confidence_outside_reasoning(text, cut_off=cut_off and at == len(blocks) - 1)
                 if not rest.strip():  # providers refuse empty blocks when they are sent back
                     continue
                 block = rest if isinstance(block, str) else {**block, "text": rest}
@@ -124,7 +124,7 @@ def without_statement(text: str) -> str:
     kept = [rest for line in lines if (rest := _without_leading_statement(line)) is not None]
     while kept and not kept[-1].strip():
         kept.pop()
-    if kept and (found := _at_end(kept[-1])):
+    if kept and (found := _trailing_statement(kept[-1])):
         kept[-1] = kept[-1][: found.start] + found.tags
     return text if kept == lines else "\n".join(kept).rstrip()
 
@@ -132,8 +132,8 @@ def without_statement(text: str) -> str:
 def stated_confidence(text: str) -> float | None:
     """Return the last confidence that a text states, 0 to 1; None if that is no number, or there is none."""
     lines = text.rstrip().split("\n")
-    found = _at_end(lines[-1]) or next(filter(None, map(_in_front, reversed(lines))), None)
-    return _share(found.value) if found and found.value else None
+    found = _trailing_statement(lines[-1]) or next(filter(None, map(_leading_statement, reversed(lines))), None)
+    return _as_share(found.value) if found and found.value else None
 
 
 def _text(block: Any) -> str | None:
@@ -142,7 +142,7 @@ def _text(block: Any) -> str | None:
     return block if isinstance(block, str) else None
 
 
-def _spoken_confidence(text: str, *, cut_off: bool) -> float | None:
+def _confidence_outside_reasoning(text: str, *, cut_off: bool) -> float | None:
     """The confidence stated in a text outside its reasoning."""
     spoken = without_reasoning(text)
     if spoken is not None and cut_off:  # of "Confidence: 8" the rest may be missing
@@ -152,14 +152,14 @@ def _spoken_confidence(text: str, *, cut_off: bool) -> float | None:
 
 def _without_leading_statement(line: str) -> str | None:
     """What a line says besides a statement that it begins with; None if that is nothing."""
-    found = _in_front(line)
+    found = _leading_statement(line)
     if found is None:
         return line
     after = _NEXT_SENTENCE.match(line, found.value.end()) if found.value else None
     return line[after.end() :] if after else found.tags or None
 
 
-def _in_front(line: str) -> _Statement | None:
+def _leading_statement(line: str) -> _Statement | None:
     """The statement that a line begins with."""
     label = _LABEL.search(line)
     found = _statement(line, label) if label else None
@@ -170,7 +170,7 @@ def _in_front(line: str) -> _Statement | None:
     return found if found.rest else None
 
 
-def _at_end(line: str) -> _Statement | None:
+def _trailing_statement(line: str) -> _Statement | None:
     """The statement at the end of a line that says something else first."""
     *_, label = (None, *_LABEL.finditer(line))
     found = _statement(line, label) if label else None
@@ -191,15 +191,15 @@ def _statement(line: str, label: re.Match[str]) -> _Statement:
     return _Statement(len(kept), label, value, _REST.match(line, value.end()) if value else None)
 
 
-def _share(value: re.Match[str]) -> float | None:
+def _as_share(value: re.Match[str]) -> float | None:
     """A number as a share of the whole: 85%, 85, 0.85, 85/100 and 8.5/10 are 0.85; of a range its middle."""
-    numbers = [_number(value[name]) for name in ("low", "high") if value[name]]
+    numbers = [_as_float(value[name]) for name in ("low", "high") if value[name]]
     # A bare number is a share up to 1, and of a hundred above.
     whole = float(value["most"] or (100 if value["percent"] or max(numbers) > 1 else 1))
     return sum(numbers) / len(numbers) / whole if whole and min(numbers) >= 0 and max(numbers) <= whole else None
 
 
-def _number(text: str) -> float:
+def _as_float(text: str) -> float:
     """A number with a decimal point or comma; in 1,000 the comma is none."""
     whole, comma, rest = text.replace("−", "-").partition(",")
     thousands = comma and len(rest) == 3 and whole.strip("+-0")

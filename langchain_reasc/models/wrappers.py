@@ -22,16 +22,16 @@ from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.integrations import Integration, integration_of
 
-__all__ = ["PASSED_ON", "Leaf", "PerConfig", "inside", "is_configurable", "leaves", "rewrapped", "streams"]
+__all__ = ["PASSED_THROUGH", "Leaf", "PerConfig", "is_configurable", "leaves", "rewrap", "streams", "wrapped_runnables"]
 
-PASSED_ON: Final = ("model_kwargs", "extra_body")
+PASSED_THROUGH: Final = ("model_kwargs", "extra_body")
 """Fields and arguments whose dicts models send on unread; what stands in ``extra_body`` wins over all else."""
 AnyRunnable = Runnable[Any, Any]
 T = TypeVar("T")
 _KEPT: Final = 4
 
 
-def inside(model: AnyRunnable) -> Sequence[AnyRunnable]:
+def wrapped_runnables(model: AnyRunnable) -> Sequence[AnyRunnable]:
     """Return what a wrapper holds: the bound model, the models that fall back on one another, the steps of a chain."""
     if isinstance(model, RunnableBindingBase):
         return [model.bound]
@@ -40,8 +40,8 @@ def inside(model: AnyRunnable) -> Sequence[AnyRunnable]:
     return model.steps if isinstance(model, RunnableSequence) else ()
 
 
-def rewrapped(model: AnyRunnable, new: Sequence[AnyRunnable]) -> AnyRunnable:
-    """Return the same wrapper around others, as many as are :func:`inside` it."""
+def rewrap(model: AnyRunnable, new: Sequence[AnyRunnable]) -> AnyRunnable:
+    """Return the same wrapper around others, as many as :func:`wrapped_runnables` returns."""
     first, *rest = new
     if isinstance(model, RunnableBindingBase):
         return model.model_copy(update={"bound": first})
@@ -91,7 +91,7 @@ class Leaf:
             return arguments[options].get(name)
         if (value := getattr(self.model, name, None)) is not None:
             return value
-        for holder in PASSED_ON:
+        for holder in PASSED_THROUGH:
             held = arguments.get(holder, getattr(self.model, holder, None))
             if isinstance(held, Mapping) and held.get(name) is not None:
                 return held[name]
@@ -107,7 +107,7 @@ def leaves(model: AnyRunnable, arguments: Mapping[str, Any]) -> Iterator[Leaf]:
             yield from (replace(leaf, reached=False) for leaf in leaves(step, {}))
     else:
         bound = model.kwargs if isinstance(model, RunnableBindingBase) else {}
-        for one in inside(model):
+        for one in wrapped_runnables(model):
             yield from leaves(one, {**bound, **arguments})
 
 
@@ -115,7 +115,7 @@ def streams(model: AnyRunnable) -> bool:
     """Return whether a response can be read as a stream."""
     if isinstance(model, BaseChatModel):
         return model.disable_streaming is not True
-    wrapped = () if isinstance(model, RunnableSequence) else inside(model)
+    wrapped = () if isinstance(model, RunnableSequence) else wrapped_runnables(model)
     return bool(wrapped) and all(map(streams, wrapped))
 
 
@@ -179,8 +179,8 @@ def _resolve(model: AnyRunnable, config: RunnableConfig) -> AnyRunnable:
         return _resolve(cast(Any, model)._model(config), config)
     if isinstance(model, RunnableBindingBase):
         config = merge_configs(model.config, config)
-    wrapped = inside(model)
-    return rewrapped(model, [_resolve(one, config) for one in wrapped]) if wrapped else model
+    wrapped = wrapped_runnables(model)
+    return rewrap(model, [_resolve(one, config) for one in wrapped]) if wrapped else model
 
 
 def _walk(model: Any) -> Iterator[AnyRunnable]:
@@ -188,7 +188,7 @@ def _walk(model: Any) -> Iterator[AnyRunnable]:
     if isinstance(model, Runnable):
         yield model
         dynamic = [model.default, *_alternatives(model)] if isinstance(model, DynamicRunnable) else []
-        for one in (*inside(model), *dynamic):
+        for one in (*wrapped_runnables(model), *dynamic):
             yield from _walk(one)
 
 

@@ -20,9 +20,9 @@ from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.models.stated import read_stated_confidence
 from langchain_reasc.sampling.cutoff import Cutoff, within
 from langchain_reasc.sampling.limits import QuestionClock, checked_limit, take_slots
-from langchain_reasc.sampling.parallel import parallel
-from langchain_reasc.sampling.separate import separate
-from langchain_reasc.sampling.tracing import Run, steps
+from langchain_reasc.sampling.parallel import draw_in_parallel
+from langchain_reasc.sampling.separate import draw_separately
+from langchain_reasc.sampling.tracing import Run, trace_as_steps
 from langchain_reasc.sampling.wave import Sample, Wave
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking_items
 
@@ -63,10 +63,13 @@ def samples(wave: Wave, *, is_async: bool, live: bool = False) -> AsyncGenerator
         wave = replace(wave, model=model)
     if model.ask_confidence:
         wave = replace(wave, messages=model.prompt(wave.messages))
-    parallelly = model.sampler is not None and not live
-    drawing: AsyncGenerator[Any] = parallel(wave, workers) if parallelly else separate(wave, workers, live=live)
+    drawing: AsyncGenerator[Any]
+    if model.sampler is not None and not live:
+        drawing = draw_in_parallel(wave, workers)
+    else:
+        drawing = draw_separately(wave, workers, live=live)
     if model.quiet:
-        drawing = steps(wave, drawing, workers)
+        drawing = trace_as_steps(wave, drawing, workers)
     return _with_stated_confidence(drawing) if model.ask_confidence else drawing
 
 

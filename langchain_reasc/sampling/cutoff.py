@@ -12,7 +12,7 @@ from weakref import WeakSet
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking, result_of
 
-__all__ = ["CUTOFF", "Cutoff", "failure_of", "read", "within"]
+__all__ = ["CUTOFF", "Cutoff", "as_failure", "read", "within"]
 
 T = TypeVar("T")
 _END: Final = object()
@@ -94,7 +94,7 @@ def _give_up_at_exit() -> None:
         cutoff.give_up()
 
 
-def failure_of(error: BaseException) -> Exception | KeyboardInterrupt:
+def as_failure(error: BaseException) -> Exception | KeyboardInterrupt:
     """Return what a sample fails with whose model raised this.
 
     ``CancelledError``, of a task that the model itself had cancelled, and ``SystemExit`` would end the thread, task or
@@ -132,7 +132,7 @@ async def read(
         whole: whether to wait until the cutoff is given up.
 
     Raises:
-        Exception: what reading raised (:func:`failure_of` it), or the error with which it was given up.
+        Exception: what reading raised (:func:`as_failure` it), or the error with which it was given up.
     """
     seen: list[T] = []
     left, ahead = False, workers.semaphore(_AHEAD)
@@ -148,7 +148,7 @@ async def read(
                         workers.put(None)  # a wake may still be on its way, and must come before the end
                         break
         except BaseException as error:
-            workers.put(_Raised(failure_of(error)))
+            workers.put(_Raised(as_failure(error)))
         workers.put(_END)
 
     def cut_off() -> T:

@@ -30,18 +30,18 @@ from langchain_reasc.models.integrations import integration_of
 from langchain_reasc.models.logprobs import count_tokens
 from langchain_reasc.models.refusal import LOGPROBS_REQUEST, LogprobsRequest
 from langchain_reasc.models.usage import tokens_of_text
-from langchain_reasc.models.wrappers import inside, rewrapped
+from langchain_reasc.models.wrappers import rewrap, wrapped_runnables
 from langchain_reasc.sampling.cutoff import CUTOFF, Cutoff, read
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking, blocking_items, result_of
 
-__all__ = ["Copies", "own_copy", "refuse_counts"]
+__all__ = ["Copies", "copy_for_sample", "refuse_counting_models"]
 
 T = TypeVar("T")
 Copies = list[tuple[BaseChatModel, BaseChatModel]]
 """Chat models, each with the copy that was made of it."""
 
 
-def own_copy(model: Runnable[Any, Any], copies: Copies) -> Runnable[Any, Any]:
+def copy_for_sample(model: Runnable[Any, Any], copies: Copies) -> Runnable[Any, Any]:
     """Return the model for one sample alone, inside its wrappers too, so that it can be cut off.
 
     Some models keep on themselves what they are sending, and read it there. What leaves nothing on itself is shared.
@@ -53,11 +53,11 @@ def own_copy(model: Runnable[Any, Any], copies: Copies) -> Runnable[Any, Any]:
     """
     if isinstance(model, BaseChatModel):
         return _cuttable(_with_own_clients(model, copies) if integration_of(model).own_copy else model)
-    wrapped = inside(model)
-    return rewrapped(model, [own_copy(one, copies) for one in wrapped]) if wrapped else model
+    wrapped = wrapped_runnables(model)
+    return rewrap(model, [copy_for_sample(one, copies) for one in wrapped]) if wrapped else model
 
 
-def refuse_counts(copies: Copies) -> None:
+def refuse_counting_models(copies: Copies) -> None:
     """Refuse models that counted a sample on its copy, by a whole number: all samples would be their first.
 
     Raises:
@@ -182,13 +182,13 @@ def _last_chunk(
         # LangChain's handlers count usage by the model's name, which most models tell with their last chunk.
         if not any("model_name" in one for one in seen) and (name := model._get_ls_params().get("ls_model_name")):
             info["model_name"] = name
-    come: UsageMetadata | None = None
+    reported: UsageMetadata | None = None
     for chunk in before:
         if (usage := getattr(chunk.message, "usage_metadata", None)) is not None:
-            come = add_usage(come, usage)
+            reported = add_usage(reported, usage)
     missing = None
-    if info or not come:
-        missing = _missing_usage(come, seen, before, cutoff.prompt_tokens or count_tokens_approximately(messages))
+    if info or not reported:
+        missing = _missing_usage(reported, seen, before, cutoff.prompt_tokens or count_tokens_approximately(messages))
         info[USAGE_ESTIMATED] = True
     in_blocks = bool(before) and not isinstance(before[-1].message.content, str)
     message = AIMessageChunk(content=[] if in_blocks else "", usage_metadata=missing, chunk_position="last")
@@ -196,10 +196,10 @@ def _last_chunk(
 
 
 def _missing_usage(
-    come: UsageMetadata | None, seen: list[dict[str, Any]], before: list[ChatGenerationChunk], prompt_tokens: int
+    reported: UsageMetadata | None, seen: list[dict[str, Any]], before: list[ChatGenerationChunk], prompt_tokens: int
 ) -> UsageMetadata:
     """Return what to add to the usage that has come: some models report the prompt first, most only at last."""
-    prompt = 0 if come and come["input_tokens"] else prompt_tokens
+    prompt = 0 if reported and reported["input_tokens"] else prompt_tokens
     counted = sum(map(count_tokens, seen)) or tokens_of_text(sum(len(chunk.text) for chunk in before))
-    output = max(0, counted - (come["output_tokens"] if come else 0))
+    output = max(0, counted - (reported["output_tokens"] if reported else 0))
     return UsageMetadata(input_tokens=prompt, output_tokens=output, total_tokens=prompt + output)

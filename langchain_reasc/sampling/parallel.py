@@ -8,17 +8,17 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.exceptions import SamplingError
-from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, USAGE_ESTIMATED, FailedSample, is_cancelled
+from langchain_reasc.models.contract import USAGE_ESTIMATED, FailedSample, is_cancelled
 from langchain_reasc.models.usage import estimated_usage, reported_usage
 from langchain_reasc.sampling.cutoff import within
 from langchain_reasc.sampling.tracing import SampleRuns
 from langchain_reasc.sampling.wave import Sample, Wave
 from langchain_reasc.threads import AsyncWorkers, Workers, each
 
-__all__ = ["parallel"]
+__all__ = ["draw_in_parallel"]
 
 
-async def parallel(wave: Wave, workers: Workers | AsyncWorkers) -> AsyncGenerator[Sample]:
+async def draw_in_parallel(wave: Wave, workers: Workers | AsyncWorkers) -> AsyncGenerator[Sample]:
     """Draw as :func:`langchain_reasc.sampling.samples` does."""
     runs, missing, cutoff = SampleRuns(wave, workers), set(wave.indices), wave.cutoff
     error: Exception | None = None
@@ -29,7 +29,7 @@ async def parallel(wave: Wave, workers: Workers | AsyncWorkers) -> AsyncGenerato
                 async for index, outcome in outcomes:
                     missing.discard(index)
                     sample = _sample(wave, index, outcome)
-                    await runs.end(index, _outcome(sample))
+                    await runs.end(sample)
                     wave.ended()
                     yield sample
         except Exception as failure:
@@ -41,7 +41,7 @@ async def parallel(wave: Wave, workers: Workers | AsyncWorkers) -> AsyncGenerato
                 sample = Sample(index, None, "failed", lost)
             else:
                 sample = _cut_off(wave, index, None)
-            await runs.end(index, _outcome(sample))
+            await runs.end(sample)
             if sample.error:  # what was cut off before its first token cost nothing
                 yield sample
     except BaseException as failure:
@@ -90,10 +90,3 @@ def _with_usage(wave: Wave, message: AIMessage) -> AIMessage:
     usage = estimated_usage(message, prompt_tokens=wave.cutoff.prompt_tokens or 0)
     metadata = message.response_metadata | {USAGE_ESTIMATED: True}
     return message.model_copy(update={"usage_metadata": usage, "response_metadata": metadata})
-
-
-def _outcome(sample: Sample) -> AIMessage | FailedSample:
-    """Return what ends a sample's run: one that was cut off ends in good order, with what it had said."""
-    if sample.error:
-        return FailedSample(sample.error, sample.message)
-    return sample.message or AIMessage("", response_metadata={FINISH_REASON: CANCELLED})

@@ -13,18 +13,18 @@ from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.models.chunks import message_of, salvaged
 from langchain_reasc.models.contract import is_cancelled
 from langchain_reasc.models.usage import reported_usage
-from langchain_reasc.sampling.cutoff import CUTOFF, failure_of
-from langchain_reasc.sampling.cuttable import Copies, own_copy, refuse_counts
-from langchain_reasc.sampling.tracing import untraced
+from langchain_reasc.sampling.cutoff import CUTOFF, as_failure
+from langchain_reasc.sampling.cuttable import Copies, copy_for_sample, refuse_counting_models
+from langchain_reasc.sampling.tracing import suppress_tracing
 from langchain_reasc.sampling.wave import Sample, Wave
 from langchain_reasc.threads import AsyncWorkers, Workers, each, result_of
 
-__all__ = ["separate"]
+__all__ = ["draw_separately"]
 
 _GRACE: Final = 1.0  # seconds in which samples that were given up end by themselves; chat models need but a moment
 
 
-async def separate(
+async def draw_separately(
     wave: Wave, workers: Workers | AsyncWorkers, *, live: bool = False
 ) -> AsyncGenerator[Sample | AIMessageChunk]:
     """Draw as :func:`langchain_reasc.sampling.samples` does.
@@ -37,7 +37,7 @@ async def separate(
         try:
             workers.put(await _sample(wave, index, chunks, workers, live=live))
         except BaseException as error:  # the worker must not end before it has reported
-            failure = failure_of(error)
+            failure = as_failure(error)
             failed = Sample(index, salvaged(chunks), "failed", failure) if isinstance(failure, Exception) else failure
             workers.put(failed)
         finally:
@@ -77,9 +77,9 @@ async def _sample(
 ) -> Sample:
     CUTOFF.set(wave.cutoff)
     model, copies = wave.model, Copies()
-    own = own_copy(model.model, copies)
+    own = copy_for_sample(model.model, copies)
     config, arguments = model.call_config(wave.config, index), model.call_kwargs(index)
-    with untraced() if model.quiet else nullcontext():
+    with suppress_tracing() if model.quiet else nullcontext():
         if model.streams:
             stream: Any = own.astream if workers.is_async else own.stream
             async with aclosing(each(stream(wave.messages, config, **arguments))) as items:
@@ -91,7 +91,7 @@ async def _sample(
         else:
             invoke: Any = own.ainvoke if workers.is_async else own.invoke
             message = _message([await result_of(invoke(wave.messages, config, **arguments))])
-    refuse_counts(copies)
+    refuse_counting_models(copies)
     return _ended(wave, index, message)
 
 

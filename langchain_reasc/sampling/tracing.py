@@ -26,11 +26,11 @@ from langchain_core.runnables.utils import coro_with_context
 from langchain_core.tracers import context as tracing
 from langchain_core.utils.utils import LC_ID_PREFIX
 
-from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, FailedSample, sample_id
+from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, sample_id
 from langchain_reasc.sampling.wave import Sample, Wave
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking, result_of
 
-__all__ = ["Run", "SampleRuns", "steps", "untraced"]
+__all__ = ["Run", "SampleRuns", "suppress_tracing", "trace_as_steps"]
 
 T = TypeVar("T")
 
@@ -113,18 +113,19 @@ class SampleRuns:
         """Start a run per sample, where anybody listens."""
         kind = AsyncCallbackManager if self._is_async else CallbackManager
         for index in () if self._wave.model.quiet else self._wave.indices:
-            if described := _described(kind, self._wave, index):
+            if described := _run_arguments(kind, self._wave, index):
                 manager, arguments = described
                 [self._runs[index]] = await result_of(manager.on_chat_model_start(**arguments))
 
-    async def end(self, index: int, outcome: AIMessage | FailedSample) -> None:
+    async def end(self, sample: Sample) -> None:
         """End the run of a sample, cancelled ones too: their tokens are paid for. Name the message after its run."""
-        if (run := self._runs.pop(index, None)) is None:
+        if (run := self._runs.pop(sample.index, None)) is None:
             return
-        if isinstance(outcome, FailedSample):
-            await result_of(run.on_llm_error(outcome.error, response=_result(outcome.message, run)))
-        else:
-            await result_of(run.on_llm_end(_result(outcome, run)))
+        if sample.error:
+            await result_of(run.on_llm_error(sample.error, response=_result(sample.message, run)))
+        else:  # what was cut off ends in good order, with what it had said
+            message = sample.message or AIMessage("", response_metadata={FINISH_REASON: CANCELLED})
+            await result_of(run.on_llm_end(_result(message, run)))
 
     async def fail(self, error: BaseException) -> None:
         """End every run that is still open with an error."""
@@ -133,7 +134,7 @@ class SampleRuns:
 
 
 @contextmanager
-def untraced() -> Iterator[None]:
+def suppress_tracing() -> Iterator[None]:
     """Within the block, suppress handlers that listen to every call of a context: tracers, counters of usage."""
     from langsmith.run_helpers import tracing_context  # slow to import, as langchain-core says too
 
@@ -150,7 +151,7 @@ def untraced() -> Iterator[None]:
             variable.reset(token)
 
 
-async def steps(wave: Wave, samples: AsyncGenerator[T], workers: Workers | AsyncWorkers) -> AsyncGenerator[T]:
+async def trace_as_steps(wave: Wave, samples: AsyncGenerator[T], workers: Workers | AsyncWorkers) -> AsyncGenerator[T]:
     """Yield the samples of a wave of a quiet model as they end, each traced as a step of the model call around them.
 
     A chat model's run tells what the call cost. Were each sample a model's run too, handlers that count tokens would
@@ -185,7 +186,7 @@ def _step_config(wave: Wave, index: int) -> RunnableConfig:
     return {**config, "callbacks": wave.config.get("callbacks"), "tags": config.get("tags") or []}
 
 
-def _described(kind: Any, wave: Wave, index: int) -> tuple[Any, dict[str, Any]] | None:
+def _run_arguments(kind: Any, wave: Wave, index: int) -> tuple[Any, dict[str, Any]] | None:
     """Return a callback manager for one sample, and the arguments that start its run; None where nobody listens."""
     model, call = wave.model.model, ensure_config(wave.model.call_config(wave.config, index))
     assert isinstance(model, BaseChatModel)
