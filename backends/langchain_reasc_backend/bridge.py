@@ -95,7 +95,7 @@ class _Reading(Closing, Generic[T]):
             self.close()
 
     def _taken(self, item: Any, stop: type[Exception]) -> T:
-        """What becomes of an item; None where none was waited for, since it was over."""
+        """Return what is made of an item, or raise at the end; the item is None where the stream was over already."""
         if not (self._over or isinstance(item, End)):
             return self._out(item)
         error = None if self._over else item.error
@@ -132,7 +132,7 @@ class Stream(_Reading[T]):
         return self
 
     def __next__(self) -> T:
-        """The next item, when it comes.
+        """Wait for the next item.
 
         Raises:
             Exception: what the sender ended with, once.
@@ -155,7 +155,7 @@ class AsyncStream(_Reading[T]):
         return self
 
     async def __anext__(self) -> T:
-        """The next item, when it comes.
+        """Wait for the next item.
 
         Raises:
             Exception: what preparing raised or the sender ended with, once.

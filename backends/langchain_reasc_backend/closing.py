@@ -15,7 +15,7 @@ class Closing(ABC):
         """End it; a second time does nothing."""
 
     async def aclose(self) -> None:
-        """The asynchronous :meth:`close`."""
+        """Close, as :meth:`close` does, in ``async`` code."""
         self.close()
 
     def __enter__(self) -> Self:

@@ -244,7 +244,7 @@ def _shifted_dot(weights: Floats, row: Floats, shift: np.floating[Any]) -> float
 
 
 def _top(rows: Floats, work: Floats, which: WhichStatistics) -> tuple[Floats, Integers | None]:
-    """The k largest logits of each row and, where asked, their ids."""
+    """Return the k largest logits of each row and, where asked, their ids."""
     (n, vocabulary), k = rows.shape, which.top
     if vocabulary >= _WORTHWHILE:
         return _top_by_row(rows, k)

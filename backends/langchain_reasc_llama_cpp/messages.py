@@ -33,7 +33,7 @@ class MessageMaker:
         self.dropped = 0
 
     def message(self, completion: Completion) -> AIMessage:
-        """A whole response as a message."""
+        """Make the message of a whole response."""
         reader = self.reader()
         content = completion.text if reader is None else reader.read(completion.text, final=True)[0]
         calls, broken = ([], []) if reader is None else reader.calls()
@@ -47,19 +47,19 @@ class MessageMaker:
         )
 
     def sample(self, completion: Completion) -> tuple[int, AIMessage]:
-        """One of several responses, with its index, and an id as LangChain gives to messages of calls."""
+        """Make the message of one of several responses, with an id as LangChain gives; return it with its index."""
         message = self.message(completion)
         message.id = sample_id()
         return completion.index, message
 
     def generation(self, completion: Completion) -> ChatGeneration:
-        """A whole response, as ``generate`` gives it."""
+        """Make the generation of a whole response, as ``generate`` returns it."""
         message = self.message(completion)
         info = {"finish_reason": message.response_metadata["finish_reason"], **_logprobs(completion.logprobs)}
         return ChatGeneration(message=message, generation_info=info)
 
     def metadata(self, completion: Completion, *, called: bool) -> dict[str, Any]:
-        """All that is known about a response but its logprobs; ``called`` says whether it has tool calls."""
+        """Return a response's metadata without its logprobs; ``called`` says whether it has tool calls."""
         ended = completion.finish_reason
         metadata: dict[str, Any] = {
             "model_name": self.model_name,

@@ -160,7 +160,7 @@ class DecodeContext:
         self._llama.llama_memory_seq_rm(self._memory, sequence, -1, -1)
 
     def save(self, sequence: int) -> State:
-        """A copy of what a sequence holds."""
+        """Return a copy of what a sequence holds."""
         state = np.empty(self._llama.llama_state_seq_get_size(self.handle, sequence), dtype=np.uint8)
         self._llama.llama_state_seq_get_data(self.handle, _bytes_of(state), len(state), sequence)
         return state
@@ -208,7 +208,7 @@ class DecodeContext:
         self.steps += 1
 
     def _logits(self, rows: int) -> Logits:
-        """The logits of the last decode, in batch order; llama.cpp keeps them together, in one place as a rule."""
+        """Return the logits of the last decode, in batch order; llama.cpp keeps them together, mostly in one place."""
         if not rows:
             return np.empty((0, self._vocabulary_size), dtype=np.float32)
         address: int | None = self._row_address(self.handle, -rows)

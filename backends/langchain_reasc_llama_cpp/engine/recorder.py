@@ -48,7 +48,7 @@ class Measures:
     logprobs: int | None = None
 
     def __bool__(self) -> bool:
-        """Whether there is anything to find."""
+        """Return whether there is anything to find."""
         return bool(self.signals) or self.logprobs is not None
 
 

@@ -272,7 +272,7 @@ class Scheduler:
         return chunks
 
     def _fits(self, group: SequenceGroup, tokens: int) -> bool:
-        """Whether this many more tokens fit, beside the next ones of all live samples and the prefills under way."""
+        """Return whether this many more tokens fit, beside the next of all live samples and the prefills under way."""
         coming = sum(prefill.left for prefill in self.prefills) + len(self.running) + 1
         self._full = not self._free_cells(tokens + coming, keep=group)
         return not self._full

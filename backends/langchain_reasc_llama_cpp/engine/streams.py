@@ -52,7 +52,7 @@ def submit_paced(engine: Engine, limiter: BaseRateLimiter, request: GenerationRe
 
 
 def submit_paced_async(engine: Engine, limiter: BaseRateLimiter, request: GenerationRequest) -> Callable[[], None]:
-    """The same, waiting in a task of the caller's event loop, which is the limiter's too."""
+    """Do as :func:`submit_paced`, but wait in a task of the caller's event loop, which is the limiter's too."""
     parts = _Parts(engine, request)
 
     async def wait() -> None:

@@ -29,7 +29,7 @@ _MADE: Final = re.compile(r"\b[rg][0-9]+\b")  # the names of written rules; char
 
 
 def lark_of(text: str, *, root: str, tokenize: Callable[[str], list[int]], ends: Sequence[int]) -> str:
-    """A grammar in llguidance's notation.
+    """Return a grammar in llguidance's notation.
 
     Args:
         text: rules in GBNF.

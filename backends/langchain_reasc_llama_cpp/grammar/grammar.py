@@ -58,7 +58,7 @@ _KNOWN: Final[WeakKeyDictionary[NativeModel, _Known]] = WeakKeyDictionary()
 
 
 def guidance() -> Any:
-    """The ``llguidance`` module.
+    """Return the ``llguidance`` module.
 
     Raises:
         MissingExtraError: it is not installed.
@@ -95,7 +95,7 @@ def on_deep_stack(work: Callable[[], T]) -> T:
 
 
 def prepare_grammar(grammar: Grammar, model: NativeModel) -> tuple[list[Any], Any]:
-    """A grammar's matchers, to be copied for each response, and the tokenizer they are for. Safe from any thread.
+    """Return a grammar's matchers, to be copied for each response, and their tokenizer. Safe from any thread.
 
     A model's first takes about a second for a vocabulary of 150,000; whoever makes a request does it, so that the
     thread that decodes need not.
@@ -125,7 +125,7 @@ def _made(grammar: Grammar, model: NativeModel, tokenizer: Any) -> list[Any]:
 
 
 def _matcher(tokenizer: Any, text: str) -> Any:
-    """What keeps to a grammar in llguidance's notation, at its beginning."""
+    """Make a matcher of a grammar in llguidance's notation, at its beginning."""
     llguidance = guidance()
     limits = llguidance.LLParserLimits(verbose_errors=False)
     matcher = llguidance.LLMatcher(tokenizer, text, log_level=0, limits=limits)
@@ -180,7 +180,7 @@ class GrammarSampler:
         self._begun: list[int] | None = None  # what the token asked about would switch the grammar on with
 
     def allows(self, token: int) -> bool:
-        """Whether the response may go on with this token."""
+        """Return whether the response may go on with this token."""
         if self._watch is None:
             return all(self._goes_on(matcher, token) for matcher in self._matchers)
         self._begun = tokens = self._watch.set_off_by(token)
@@ -199,7 +199,7 @@ class GrammarSampler:
                 matcher.consume_tokens(tokens)
 
     def allowed(self, banned: list[int]) -> npt.NDArray[np.intp]:
-        """Ids of the tokens the response may go on with, less the banned ones.
+        """Return ids of the tokens the response may go on with, less the banned ones.
 
         While the grammar waits for a trigger these are all: :meth:`allows` tells which would begin it wrongly.
 
@@ -224,7 +224,7 @@ class GrammarSampler:
         return self._model.piece(token)[1] and bool(matcher.is_accepting())
 
     def _mask(self, matcher: Any) -> npt.NDArray[np.bool_]:
-        """Which tokens one matcher allows, shape (V,)."""
+        """Return which tokens one matcher allows, shape (V,)."""
         bits = np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8)
         if matcher.is_stopped() and not matcher.is_accepting():
             why = " ".join(matcher.get_error().split())[:200]
@@ -244,7 +244,7 @@ class _TriggerWatch:
         self._length = 0
 
     def set_off_by(self, token: int) -> list[int] | None:
-        """Tokens that spell the response from a trigger's first byte on; None where this token would complete none."""
+        """Return tokens that spell the response from a trigger's first byte on; None if there is none."""
         written = [*self._tokens, (token, self._model.piece(token)[0])]
         text = b"".join(piece for _, piece in written)
         begins = [at for at in map(text.find, self._triggers) if at >= 0]

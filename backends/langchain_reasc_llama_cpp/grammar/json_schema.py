@@ -33,12 +33,12 @@ SHORT_NUMBERS: Final = f'{NO_FORCING}start: /(?s:({_OTHERS}{_NUMBER}[^0-9eE."])*
 
 
 def json_rule(schema: dict[str, Any]) -> str:
-    """What stands for a schema in a grammar."""
+    """Return the rule that stands for a schema in a grammar."""
     return f"%json {json.dumps(schema | {'x-guidance': _OPTIONS})}"
 
 
 def within(schema: Any, at: str) -> Any:
-    """A schema as it is to stand at a place in another one; the one given is not changed.
+    """Return a schema as it is to stand at a place in another one; the one given is not changed.
 
     Objects whose properties are listed have no others, unless the schema says that they may: a small model would add
     some without end.
@@ -51,14 +51,16 @@ def within(schema: Any, at: str) -> Any:
         ConfigurationError: it has too many parts.
         RecursionError: it is nested too deeply, or an ``allOf`` holds itself.
     """
-    return _Moved(schema, at).of(schema)
+    return _Mover(schema, at).moved(schema)
 
 
-class _Moved:
+class _Mover:
+    """Copies a schema to its new place, part by part."""
+
     def __init__(self, root: Any, at: str) -> None:
         self._root, self._at, self._parts = root, at, 0
 
-    def of(self, schema: Any, *, closed: bool = True) -> Any:
+    def moved(self, schema: Any, *, closed: bool = True) -> Any:
         if not isinstance(schema, dict):
             return schema
         self._parts += 1
@@ -71,27 +73,23 @@ class _Moved:
             made["$ref"] = f"#{self._at}{ref[1:]}"
         for key, name, part in _parts(schema):
             if name is None:
-                made[key] = self.of(part)
+                made[key] = self.moved(part)
             else:
                 made[key] = made[key].copy() if made[key] is schema[key] else made[key]
-                made[key][name] = self.of(part)
-        if len(_members(schema)) + ("properties" in schema) > 1 and _members(schema):
+                made[key][name] = self.moved(part)
+        if (members := _members(schema)) and len(members) + ("properties" in schema) > 1:
             made |= self._united(schema)
-        if "type" not in made and not made.keys() & _TYPED:
-            made.update(("type", kind) for key, kind in _IMPLIED.items() if key in schema)
-        if closed and isinstance(made.get("properties"), dict) and "$ref" not in made:
-            made.setdefault("additionalProperties", False)
-        return made
+        return _completed(made, schema, closed=closed)
 
     def _united(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Members may each have what the others list, and nothing that none of them does."""
-        members = [self.of(self._pointed_at(member), closed=False) for member in _members(schema)]
-        own = {name: self.of(part) for name, part in _listed(schema).items()}
+        """Let each member of ``allOf`` have what the others list, and nothing that none of them does."""
+        members = [self.moved(self._pointed_at(member), closed=False) for member in _members(schema)]
+        own = {name: self.moved(part) for name, part in _listed(schema).items()}
         names = dict.fromkeys((name for member in members for name in _listed(member)), True)
         return {"allOf": members} | ({"properties": names | own} if names or own else {})
 
     def _pointed_at(self, schema: Any) -> Any:
-        """What a schema that is nothing but a reference points at, as far as it can be found."""
+        """Return what a schema that is only a reference points at, as far as it can be found."""
         seen: set[str] = set()
         while isinstance(schema, dict) and set(schema) == {"$ref"} and schema["$ref"] not in seen:
             seen.add(schema["$ref"])
@@ -106,6 +104,15 @@ class _Moved:
         return schema
 
 
+def _completed(made: dict[str, Any], schema: dict[str, Any], *, closed: bool) -> dict[str, Any]:
+    """Add the type that a keyword implies, and that listed properties are all."""
+    if "type" not in made and not made.keys() & _TYPED:
+        made.update(("type", kind) for key, kind in _IMPLIED.items() if key in schema)
+    if closed and isinstance(made.get("properties"), dict) and "$ref" not in made:
+        made.setdefault("additionalProperties", False)
+    return made
+
+
 def _members(schema: dict[str, Any]) -> list[Any]:
     found = schema.get("allOf")
     return found if isinstance(found, list) else []
@@ -117,7 +124,7 @@ def _listed(schema: Any) -> dict[str, Any]:
 
 
 def _parts(schema: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """The schemas right inside another: the key, the name or number under it (None: there is one), and the schema."""
+    """Yield the schemas right inside another: the key, the name or number under it (None: there is one), the schema."""
     for key in _MAPS:
         if isinstance(schema.get(key), dict):
             yield from ((key, name, part) for name, part in schema[key].items())
@@ -169,25 +176,36 @@ def _check_values(schema: Any, name: str) -> None:
     ahead: list[tuple[str, Any, int]] = [("", schema, 0)]
     while ahead:
         at, value, depth = ahead.pop()
-        if depth > _DEEPEST:
-            raise _refused(name, at, value, f"it is nested more than {_DEEPEST} levels deep")
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                if not _is_unicode(key):
-                    raise _refused(name, at, value, f"the name {key!r} holds half a character (a lone surrogate)")
-                ahead.append((f"{at}/{_escaped(key)}", inner, depth + 1))
-            multiple = value.get("multipleOf")
-            if isinstance(multiple, int | float) and multiple and _is_double(multiple):
-                digits = Decimal(str(float(multiple))).normalize().as_tuple().digits
-                multiples = math.lcm(multiples, int("".join(map(str, digits))))
-                if multiples > _MOST_REMAINDERS:
-                    raise _refused(name, at, value, "its multipleOf, with others of the schema, has too many digits")
+        why = f"it is nested more than {_DEEPEST} levels deep" if depth > _DEEPEST else _unwritable(value)
+        if isinstance(value, dict) and not why:
+            ahead += ((f"{at}/{_escaped(key)}", inner, depth + 1) for key, inner in value.items())
+            multiples = math.lcm(multiples, _digits(value.get("multipleOf")))
+            if multiples > _MOST_REMAINDERS:
+                why = "its multipleOf, with others of the schema, has too many digits"
         elif isinstance(value, list):
             ahead += ((f"{at}/{number}", inner, depth + 1) for number, inner in enumerate(value))
-        elif isinstance(value, str) and not _is_unicode(value):
-            raise _refused(name, at, value, "the text holds half a character (a lone surrogate)")
-        elif isinstance(value, int | float) and not _is_double(value):
-            raise _refused(name, at, value, "the number is not finite, or too large")
+        if why:
+            raise _refused(name, at, value, why)
+
+
+def _unwritable(value: Any) -> str:
+    """Return why a value cannot be written in a grammar; empty where it can."""
+    if isinstance(value, dict):
+        bad = next((key for key in value if not _is_unicode(key)), None)
+        return "" if bad is None else f"the name {bad!r} holds half a character (a lone surrogate)"
+    if isinstance(value, str) and not _is_unicode(value):
+        return "the text holds half a character (a lone surrogate)"
+    if isinstance(value, int | float) and not _is_double(value):
+        return "the number is not finite, or too large"
+    return ""
+
+
+def _digits(multiple: Any) -> int:
+    """Return the digits of a ``multipleOf``, without its decimal point, as a number; 1 where there is none."""
+    if not isinstance(multiple, int | float) or not multiple or not _is_double(multiple):
+        return 1
+    digits = Decimal(str(float(multiple))).normalize().as_tuple().digits
+    return int("".join(map(str, digits)))
 
 
 def _is_unicode(text: str) -> bool:
@@ -216,7 +234,7 @@ def _refused(name: str, at: str, part: Any, why: str) -> ConfigurationError:
 
 
 def _fault(outer: dict[str, Any], places: list[str]) -> str:
-    """Why one of the parts of a schema that are there cannot be a grammar; empty where all can."""
+    """Return why one of these parts of a schema cannot be a grammar; empty where all can."""
     parts = [{"$ref": f"#/outer{place}"} for place in places]
     names = [str(number) for number in range(len(parts))]
     whole = parts[0] if len(parts) == 1 else {"properties": dict(zip(names, parts, strict=True)), "required": names}

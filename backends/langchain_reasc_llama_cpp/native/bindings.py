@@ -33,7 +33,7 @@ class NativeLog:
         self._lock = threading.Lock()
 
     def receive(self, level: int, text: bytes | None, _user_data: object) -> None:
-        """The callback itself; it must not raise into C."""
+        """Take a line of the log; this must not raise into C."""
         line = (text or b"").decode("utf-8", "replace")
         if level != _CONTINUATION_LEVEL:
             self._level = level
@@ -52,7 +52,7 @@ class NativeLog:
         self._errors.clear()
 
     def last_error(self) -> str:
-        """The errors since :meth:`forget`, joined; empty when llama.cpp said nothing."""
+        """Return the errors since :meth:`forget`, joined; empty when llama.cpp said nothing."""
         return "; ".join(self._errors)
 
 
@@ -61,7 +61,7 @@ _importing: Final = threading.Lock()
 
 
 def library() -> Any:
-    """The ``llama_cpp`` module, initialised once.
+    """Return the ``llama_cpp`` module, initialised once.
 
     Raises:
         MissingExtraError: llama-cpp-python is not installed.

@@ -53,7 +53,7 @@ class GGUFHeader:
 
 
 def out_of_range(metadata: Mapping[str, MetadataValue]) -> str | None:
-    """What is wrong with values that llama.cpp does not refuse but asserts, which ends the process; None if nothing."""
+    """Return what is wrong with values that llama.cpp asserts, which ends the process; None if nothing."""
     model = f"{metadata.get('general.architecture')}."
     layers, experts = metadata.get(f"{model}block_count", 1), metadata.get(f"{model}expert_count", 0)
     most = {"block_count": _MAX_LAYERS, "expert_count": _MAX_EXPERTS, "nextn_predict_layers": layers}

@@ -128,14 +128,14 @@ class NativeModel:
         raise ModelFileError(f"{self.path}: the tokenizer needs {room:,} tokens for {len(raw):,} bytes of text")
 
     def piece(self, token: int) -> tuple[bytes, bool]:
-        """The token's bytes (none for control tokens), and whether it ends a response. Cached."""
+        """Return the token's bytes (none for control tokens), and whether it ends a response. Cached."""
         known = self._pieces.get(token)
         if known is None:
             known = self._pieces[token] = self._made_piece(token)
         return known
 
     def pieces(self) -> list[tuple[bytes, bool]]:
-        """:meth:`piece` of every token, for those who need them all at once, which are not kept here.
+        """Return :meth:`piece` of every token, for a use of all at once; they are not cached.
 
         Raises:
             ModelClosedError: the model was closed.
@@ -152,7 +152,7 @@ class NativeModel:
             self._pieces[tokens[0]] = (self.written(tokens[0]), False)
 
     def written(self, token: int) -> bytes:
-        """The token's bytes as a grammar sees them: those of control tokens too. Cached."""
+        """Return the token's bytes as a grammar sees them: those of control tokens too. Cached."""
         known = self._written.get(token)
         if known is None:
             known = self._written[token] = self._render(token, special=True)
@@ -164,7 +164,7 @@ class NativeModel:
         return Candidates(self.vocabulary_size)
 
     def kept_sampler(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """A sampler kept to be cloned, for the thread that draws: the last one made, anew if its key was another."""
+        """Return a sampler to be cloned, for the thread that draws: the last one made, or a new one for another key."""
         if self._kept is None or self._kept[0] != key:
             self._drop_kept()
             self._kept = (key, make())

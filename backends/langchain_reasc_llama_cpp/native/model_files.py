@@ -11,12 +11,12 @@ __all__ = ["download", "embedded_model_path", "file_sha256"]
 
 
 def embedded_model_path() -> Path:
-    """Where the shipped model lies: a small one, which solves arithmetic word problems and knows nothing else."""
+    """Return the path of the shipped model: a small one, which solves arithmetic word problems and nothing else."""
     return Path(str(files("langchain_reasc_llama_cpp"))) / "embedded" / "word_problems.gguf"
 
 
 def download(repo_id: str, filename: str, *, revision: str | None = None) -> Path:
-    """Path of a file of a hub repository, downloaded if the cache does not have it.
+    """Return path of a file of a hub repository, downloaded if the cache does not have it.
 
     Raises:
         MissingExtraError: huggingface_hub is not installed.
@@ -47,7 +47,7 @@ def _brief(error: Exception) -> str:
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file in hexadecimal, computed once per path, size and modification time."""
+    """Return the SHA-256 of a file in hexadecimal, computed once per path, size and modification time."""
     status = path.stat()
     return _sha256(path, status.st_size, status.st_mtime_ns)
 

@@ -55,7 +55,7 @@ class Processor:
 
 
 def this_processor() -> Processor:
-    """The processor of this machine. Its flags are known on Linux only."""
+    """Return the processor of this machine. Its flags are known on Linux only."""
     try:
         with _CPUINFO.open(encoding="utf-8", errors="replace") as file:
             first = list(takewhile(str.strip, file))  # an empty line ends the first core; there may be hundreds
@@ -67,12 +67,12 @@ def this_processor() -> Processor:
 
 
 def libraries(llama: Any) -> Path:
-    """The folder of llama.cpp's libraries, where llama-cpp-python finds them."""
+    """Return the folder of llama.cpp's libraries, where llama-cpp-python finds them."""
     return Path(os.environ.get("LLAMA_CPP_LIB_PATH") or Path(llama.__file__).parent / "lib")
 
 
 def lacking(llama: Any) -> list[str]:
-    """The instruction sets that llama.cpp was built for and this processor does not have; none where that is unknown.
+    """Return the instruction sets that llama.cpp was built for and this processor lacks; none where that is unknown.
 
     Nothing here runs an instruction that may be missing, as ``llama_print_system_info`` does: only libggml-cpu is built
     for a special processor, and its ``ggml_cpu_has_...`` return a constant of the build.
@@ -142,7 +142,7 @@ def check_processor(llama: Any) -> None:
 
 
 def may_repack(llama: Any, header: GGUFHeader) -> bool:
-    """Whether a model may be loaded with ``use_extra_bufts``, which has llama.cpp repack weights for its AMX kernels.
+    """Return whether a model may be loaded with ``use_extra_bufts``, so that weights are repacked for AMX kernels.
 
     Raises:
         UnsupportedProcessorError: llama.cpp's plain kernels end the process too.
@@ -170,14 +170,14 @@ def _reports_amx(llama: Any) -> bool:
 
 
 def _would_use_amx(header: GGUFHeader) -> bool:
-    """Whether a model has weights for AMX kernels. Of one in several files, the first need not hold any matrix."""
+    """Return whether a model has weights for AMX kernels; of one in several files, the first may hold no matrix."""
     split = header.metadata.get("split.count", 1)
     return bool(header.tensor_types & _AMX_TYPES) or (isinstance(split, int) and split > 1)
 
 
 @cache
 def _outcome(llama: Any) -> _Outcome:
-    """The remembered outcome for this build and processor, or that of a trial now."""
+    """Return the remembered outcome for this build and processor, or that of a trial now."""
     memory = _memory(llama)
     if (known := _remembered(memory)) is not None:
         return known
@@ -194,7 +194,7 @@ def _outcome(llama: Any) -> _Outcome:
 
 
 def _run(llama: Any, kernels: str) -> str:
-    """What goes wrong with these kernels in a child process; empty where nothing does.
+    """Return what goes wrong with these kernels in a child process; empty where nothing does.
 
     Raises:
         _NotTried: the child could not be started, did not end in time, or failed for a reason of its own.
@@ -228,7 +228,7 @@ def _run(llama: Any, kernels: str) -> str:
 
 
 def _signal(returncode: int) -> str:
-    """The signal that a process died of, if it did; Windows has exception codes instead."""
+    """Return the signal that a process died of, if it did; Windows has exception codes instead."""
     if returncode in (0xC000001D, 0xC000001D - 2**32):
         return "SIGILL"
     try:
@@ -238,7 +238,7 @@ def _signal(returncode: int) -> str:
 
 
 def _memory(llama: Any) -> Path | None:
-    """The file where the outcome for this build, processor and kernel is kept; None where there is no home for it."""
+    """Return the file that keeps the outcome for this build, processor and kernel; None without a home directory."""
     builds = [file_sha256(path) for path in sorted(libraries(llama).glob("*ggml-cpu*")) if not path.is_symlink()]
     processor = this_processor()
     known_by = [llama.__version__, *builds, processor.name, *sorted(processor.flags), platform.release()]

@@ -69,7 +69,7 @@ def logits(llama: Any, path: str, *, extra_buffers: bool) -> Any:
 
 
 def close(these: Any, those: Any) -> bool:
-    """Whether two arrays of logits are as good as equal; never with a NaN in one."""
+    """Return whether two arrays of logits are as good as equal; never with a NaN in one."""
     import numpy as np
 
     return bool(np.linalg.norm(these - those) <= FARTHEST * np.linalg.norm(those))

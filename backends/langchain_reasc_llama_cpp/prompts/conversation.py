@@ -72,7 +72,7 @@ def template_messages(messages: Sequence[BaseMessage]) -> list[TemplateMessage]:
 
 
 def uses_tools(messages: Sequence[TemplateMessage]) -> bool:
-    """Whether anything in a conversation is a call or its result."""
+    """Return whether anything in a conversation is a call or its result."""
     return any("tool_calls" in message or message["role"] == "tool" for message in messages)
 
 

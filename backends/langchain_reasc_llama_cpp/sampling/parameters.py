@@ -97,7 +97,7 @@ class SamplingParameters:
         return self.xtc_probability > 0 and self.xtc_threshold <= 0.5
 
     def as_dict(self) -> dict[str, float | int | str]:
-        """The parameters by name, as a calibration records them.
+        """Return the parameters by name, as a calibration records them.
 
         temperature, top_k, top_p and min_p are always there; of the others, those that have an effect, so that what was
         recorded before one of them existed still compares equal.
@@ -228,7 +228,7 @@ class SamplingFields(BaseModel):
     message records ``seed + i``. None: drawn at random, anew for each ``invoke`` and once per model for ``sample``."""
 
     def sampling(self, metadata: dict[str, MetadataValue]) -> SamplingParameters:
-        """The sampling parameters in force, given a GGUF's metadata.
+        """Return the sampling parameters in force, given a GGUF's metadata.
 
         Raises:
             ConfigurationError: two of them contradict each other, or the GGUF recommends what cannot be.
@@ -248,7 +248,7 @@ class SamplingFields(BaseModel):
             raise ConfigurationError(f"the GGUF recommends a sampling that cannot be: {why}; pass others") from None
 
     def _given(self) -> dict[str, Any]:
-        """The parameters that are not None, as :class:`SamplingParameters` takes them."""
+        """Return the parameters that are not None, as :class:`SamplingParameters` takes them."""
         given = {name: value for name in DEFAULTS if (value := getattr(self, name)) is not None}
         if "logit_bias" in given:
             given["logit_bias"] = tuple(sorted(given["logit_bias"].items()))

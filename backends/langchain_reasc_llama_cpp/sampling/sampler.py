@@ -237,7 +237,7 @@ def _window(parameters: SamplingParameters) -> int | None:
 
 
 def _always_draws(p: SamplingParameters) -> bool:
-    """Whether there always is a token to draw, so that ``llama_sampler_sample`` cannot abort the process."""
+    """Return whether there always is a token to draw, so that ``llama_sampler_sample`` cannot abort the process."""
     special = p.greedy or p.mirostat or p.penalises or p.dry or p.xtc
     return not special and not p.top_n_sigma and p.typical_p >= 1
 

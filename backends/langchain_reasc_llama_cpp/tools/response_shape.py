@@ -26,7 +26,7 @@ _AUTO: Final = (None, "auto", False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolChoice:
-    """What may be called.
+    """The tools of one call, and whether the model must use them.
 
     Attributes:
         definitions: all tools that the model is shown, in OpenAI's shape.
@@ -42,7 +42,7 @@ class ToolChoice:
 
     @classmethod
     def of(cls, tools: Sequence[Any] | None, choice: Any, parallel: bool | None) -> Self | None:
-        """What a call's arguments ask for; None where the model is to know of no tools.
+        """Return what a call's arguments ask for; None where the model is shown no tools.
 
         Args:
             tools: whatever LangChain takes for a tool.
@@ -53,7 +53,7 @@ class ToolChoice:
             ConfigurationError: a tool is no tool, two have one name, or the choice names none of them.
         """
         definitions = openai_tools(tools or ())
-        names = [definition["function"]["name"] for definition in definitions]
+        names = tuple(definition["function"]["name"] for definition in definitions)
         if twice := {name for name in names if names.count(name) > 1}:
             raise ConfigurationError(f"two tools are called {min(twice)!r}; give them different names")
         chosen = _chosen(choice)
@@ -61,25 +61,23 @@ class ToolChoice:
             return None
         if not names:
             raise ConfigurationError(f"tool_choice={choice!r} needs tools, and there are none; pass tools=[...]")
-        free, forced = chosen in _AUTO, chosen in _ANY
-        if not free and not forced and chosen not in names:
-            hint = suggestion(str(chosen), ["auto", "any", "none", *sorted(names)])
-            raise ConfigurationError(f"tool_choice={choice!r} names no tool; {hint}")
-        return cls(
-            definitions=tuple(definitions),
-            callable=tuple(names) if free or forced else (chosen,),
-            forced=not free,
-            several=parallel is not False and (free or forced),
-        )
+        callable, several = names, parallel is not False
+        if chosen not in (*_AUTO, *_ANY):
+            if chosen not in names:
+                hint = suggestion(str(chosen), ["auto", "any", "none", *sorted(names)])
+                raise ConfigurationError(f"tool_choice={choice!r} names no tool; {hint}")
+            callable, several = (chosen,), False
+        forced = chosen not in _AUTO
+        return cls(definitions=tuple(definitions), callable=callable, forced=forced, several=several)
 
     def parameters(self, name: str) -> dict[str, Any]:
-        """The JSON schema of a tool's arguments."""
+        """Return the JSON schema of a tool's arguments."""
         found = next(each["function"] for each in self.definitions if each["function"]["name"] == name)
         return dict(found.get("parameters") or {"type": "object", "properties": {}})
 
 
 def openai_tools(tools: Sequence[Any], *, strict: bool | None = None) -> list[dict[str, Any]]:
-    """ToolChoice in OpenAI's shape.
+    """Return tools in OpenAI's shape.
 
     Args:
         tools: functions, LangChain tools, pydantic or TypedDict classes, or dicts.
@@ -109,7 +107,7 @@ def openai_tools(tools: Sequence[Any], *, strict: bool | None = None) -> list[di
 
 
 def _chosen(choice: Any) -> Any:
-    """A name, "any", "none" or nothing, of whatever shape the choice has."""
+    """Return the choice as a name, "any", "none" or nothing."""
     if isinstance(choice, dict):
         named = choice.get("function", choice)
         if not isinstance(named, dict) or not isinstance(named.get("name"), str):
@@ -123,7 +121,7 @@ def _chosen(choice: Any) -> Any:
 
 
 def schema_of(schema: Any, *, strict: bool | None = None) -> dict[str, Any]:
-    """The JSON schema of a structured response.
+    """Return the JSON schema of a structured response.
 
     Args:
         schema: a pydantic or TypedDict class, a JSON schema, or OpenAI's function, tool or response format around one.
@@ -133,15 +131,10 @@ def schema_of(schema: Any, *, strict: bool | None = None) -> dict[str, Any]:
         ConfigurationError: it is none of these.
     """
     if isinstance(schema, dict):
-        for key, within in (("json_schema", "schema"), ("function", "parameters")):
-            if isinstance(schema.get(key), dict):
-                return schema_of(schema[key].get(within, {}), strict=strict)
-        for within in ("schema", "parameters"):
-            if "name" in schema and isinstance(schema.get(within), dict):
-                return schema_of(schema[within], strict=strict)
-        if strict:
-            return _converted({"title": "response", "description": "", **schema}, strict=True)
-        return dict(schema)
+        inner = _inner_schema(schema)
+        if inner is not None:
+            return schema_of(inner, strict=strict)
+        return _converted({"title": "response", "description": "", **schema}, strict=True) if strict else dict(schema)
     if not isinstance(schema, type):
         raise ConfigurationError(
             f"a schema is a pydantic class, a TypedDict or a JSON schema, got {schema!r:.200}; pass one of these"
@@ -152,6 +145,15 @@ def schema_of(schema: Any, *, strict: bool | None = None) -> dict[str, Any]:
         except (TypeError, ValueError, RecursionError) as error:
             raise ConfigurationError(f"pydantic makes no JSON schema of {schema.__name__}: {error}") from error
     return _converted(schema, strict=strict)
+
+
+def _inner_schema(schema: dict[str, Any]) -> Any:
+    """Return the schema within OpenAI's function, tool or response format; None where there is none."""
+    for key, inside in (("json_schema", "schema"), ("function", "parameters")):
+        if isinstance(schema.get(key), dict):
+            return schema[key].get(inside, {})
+    inner = [schema[key] for key in ("schema", "parameters") if isinstance(schema.get(key), dict)]
+    return inner[0] if inner and "name" in schema else None
 
 
 def _converted(schema: Any, *, strict: bool | None) -> dict[str, Any]:
@@ -181,7 +183,7 @@ class ResponseShape:
 
     @classmethod
     def of(cls, form: ToolFormat, tools: ToolChoice | None, response_format: Any, grammar: str | None) -> Self:
-        """The shape that a call's arguments ask for.
+        """Return the shape that a call's arguments ask for.
 
         Raises:
             ConfigurationError: two of them contradict each other, or no grammar can be made of one.
@@ -193,23 +195,23 @@ class ResponseShape:
             if not grammar.strip():
                 raise ConfigurationError("the grammar is empty; pass GBNF text with a rule named root")
             return cls(tools=None, form=form, grammar=Grammar(gbnf=grammar))
-        if tools is None and schema is None:
-            return cls(tools=None, form=form, grammar=None)
-        calls = () if tools is None else tuple((name, _dumped(tools.parameters(name))) for name in tools.callable)
-        several, forced = (tools.several, tools.forced) if tools is not None else (False, False)
-        text = _lark(form, calls, several, None if schema is None or forced else _dumped(schema))
-        free = tools is not None and not forced and schema is None
-        triggers = form.triggers(tools.callable) if tools is not None and free else ()
-        return cls(tools=tools, form=form, grammar=Grammar(lark=text, triggers=triggers))
+        response = None if schema is None else _dumped(schema)
+        if tools is None:
+            json_only = None if response is None else Grammar(lark=_lark(form, (), False, response))
+            return cls(tools=None, form=form, grammar=json_only)
+        calls = tuple((name, _dumped(tools.parameters(name))) for name in tools.callable)
+        lark = _lark(form, calls, tools.several, None if tools.forced else response)
+        triggers = () if tools.forced or response is not None else form.triggers(tools.callable)
+        return cls(tools=tools, form=form, grammar=Grammar(lark=lark, triggers=triggers))
 
     def reader(self) -> ToolCallReader | None:
-        """What tells calls from text in one response; None where there are no tools."""
+        """Make what reads calls from one response; None where there are no tools."""
         return None if self.tools is None else ToolCallReader(self.form, self.tools.callable)
 
 
 @lru_cache(maxsize=64)
 def _lark(form: ToolFormat, calls: tuple[tuple[str, str], ...], several: bool, response: str | None) -> tuple[str, ...]:
-    """A grammar of calls (name and JSON schema each), or a JSON response, or either; and one of its numbers."""
+    """Return a grammar of calls (name and JSON schema each), a JSON response, or either; and one of its numbers."""
     rules: dict[str, str] = {}
     if response is not None:
         check_schema(response, "response")
@@ -227,7 +229,7 @@ def _lark(form: ToolFormat, calls: tuple[tuple[str, str], ...], several: bool, r
 
 
 def _call(form: ToolFormat, calls: tuple[tuple[str, str], ...]) -> str:
-    """The object that is one call of one of the tools."""
+    """Return the rule of an object that is one call of one of the tools."""
     objects, arguments = [], {}
     for number, (name, schema) in enumerate(calls):
         arguments[str(number)] = within(json.loads(schema), f"/$defs/{number}")
@@ -237,18 +239,15 @@ def _call(form: ToolFormat, calls: tuple[tuple[str, str], ...]) -> str:
 
 
 def _format_schema(response_format: Any) -> dict[str, Any] | None:
-    """The JSON schema that OpenAI's ``response_format`` asks for; None for text."""
-    if response_format is None:
+    """Return the JSON schema that OpenAI's ``response_format`` asks for; None for text."""
+    if isinstance(response_format, type) and issubclass(response_format, BaseModel):
+        return schema_of(response_format)
+    kind = response_format.get("type") if isinstance(response_format, dict) else None
+    if response_format is None or kind == "text":
         return None
-    if isinstance(response_format, dict) and "type" in response_format:
-        kind = response_format["type"]
-        if kind == "text":
-            return None
-        if kind == "json_object":  # llama-cpp-python takes a schema here
-            return schema_of(response_format["schema"]) if "schema" in response_format else _JSON_OBJECT
-        if kind == "json_schema" and isinstance(response_format.get("json_schema"), dict):
-            return schema_of(response_format)
-    elif isinstance(response_format, type) and issubclass(response_format, BaseModel):
+    if kind == "json_object":  # llama-cpp-python takes a schema here
+        return schema_of(response_format["schema"]) if "schema" in response_format else _JSON_OBJECT
+    if kind == "json_schema" and isinstance(response_format.get("json_schema"), dict):
         return schema_of(response_format)
     raise ConfigurationError(
         f"response_format={response_format!r:.200} is not understood; pass {{'type': 'json_object'}} or "

@@ -40,7 +40,7 @@ def check_method(method: str, schema: Any, strict: bool | None) -> None:
 
 
 def json_parser(schema: Any) -> Runnable[Any, Any]:
-    """What turns a message of JSON into an object of a pydantic class, or into a dict."""
+    """Make what turns a message of JSON into an object of a pydantic class, or into a dict."""
     if _is_pydantic(schema):
         parse = partial(_parsed, PydanticOutputParser(pydantic_object=schema))
         return RunnableLambda(parse).with_types(output_type=schema)
@@ -48,14 +48,14 @@ def json_parser(schema: Any) -> Runnable[Any, Any]:
 
 
 def tool_parser(schema: Any, name: str) -> Runnable[Any, Any]:
-    """What turns the call of a tool into an object of the pydantic class that is the tool, or into a dict."""
+    """Make what turns the call of a tool into an object of its pydantic class, or into a dict."""
     if _is_pydantic(schema):
         return _PydanticCallParser(tools=[schema], first_tool_only=True)
     return _CallParser(key_name=name, first_tool_only=True)
 
 
 def with_raw(model: Runnable[LanguageModelInput, Any], parser: Runnable[Any, Any]) -> Runnable[LanguageModelInput, Any]:
-    """A dict of the ``raw`` message, what was ``parsed`` of it, and the ``parsing_error``."""
+    """Make a dict of the ``raw`` message, what was ``parsed`` of it, and the ``parsing_error``."""
     parsed = RunnablePassthrough.assign(parsed=itemgetter("raw") | parser, parsing_error=lambda _: None)
     nothing = RunnablePassthrough.assign(parsed=lambda _: None)
     return RunnableMap(raw=model) | parsed.with_fallbacks([nothing], exception_key="parsing_error")

@@ -48,7 +48,7 @@ class ToolFormat:
         return tuple(f'{{"name":{space}{json.dumps(tool)}' for tool in tools for space in (" ", ""))
 
     def rule(self, call: str, *, several: bool) -> str:
-        """A response that is calls, in llguidance's notation, given the rule of one call's object."""
+        """Return a response that is calls, in llguidance's notation, given the rule of one call's object."""
         one = f'"{self.opening}" GAP? {call} GAP? "{self.closing}"' if self.opening else call
         return f"{one} (GAP? {one}){{0,{_MAX_MORE}}}" if several and self.several else one
 
@@ -76,7 +76,7 @@ _TOOLS: Final = re.compile(r"\btools\b")
 
 
 def format_of(template: str) -> ToolFormat:
-    """The format a chat template's own words ask for."""
+    """Return the format that a chat template asks for."""
     if _TOOLS.search(template):
         if "<tool_call>" in template and re.search(_NAME_THEN.format("arguments"), template):
             return HERMES
@@ -144,7 +144,7 @@ class CallText:
         return self._more_arguments(), rest
 
     def parsed(self) -> dict[str, Any] | None:
-        """The arguments; None where they are no whole JSON object."""
+        """Return the arguments; None where they are no whole JSON object."""
         try:
             value = parse_json(self.arguments)
         except ValueError:
@@ -152,7 +152,7 @@ class CallText:
         return value if isinstance(value, dict) else None
 
     def spoil(self) -> str:
-        """What to add to the arguments of a call that must not be carried out, once it has ended; mostly nothing.
+        """Return what makes the arguments of a call invalid that must not be carried out; mostly nothing.
 
         LangChain completes the JSON of streamed arguments. A call that was cut off would become a valid one, with half
         of an argument; a bracket that closes nothing keeps it invalid.
@@ -205,7 +205,7 @@ class CallText:
 
 
 def _read_whole(text: str) -> tuple[str | None, str]:
-    """Name and arguments of a call in whatever order; no name, and the text itself, where it is no call."""
+    """Return name and arguments of a call in whatever order; no name, and the text itself, where it is no call."""
     try:
         call: Any = parse_json(text)
     except ValueError:
@@ -265,7 +265,7 @@ class ToolCallReader:
         return "".join(said), chunks
 
     def calls(self) -> tuple[list[ToolCall], list[InvalidToolCall]]:
-        """The calls of the response, once it has been read to its end."""
+        """Return the calls of the response, once it has been read to its end."""
         valid, invalid = [], []
         for call in self._calls:
             arguments = call.parsed()
@@ -319,7 +319,7 @@ class ToolCallReader:
         return True
 
     def _find(self, final: bool) -> tuple[int, int] | None:
-        """Where the next call begins, and where its object does."""
+        """Return where the next call begins, and where its object does."""
         if self._form.opening:
             at = self._pending.find(self._form.opening)
             return None if at < 0 else (at, at + len(self._form.opening))
