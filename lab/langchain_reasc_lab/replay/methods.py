@@ -42,7 +42,6 @@ __all__ = [
     "Method",
     "MethodSettings",
     "Split",
-    "asc_at",
     "asc_at_once",
     "calibrated_on",
     "counting",
@@ -162,11 +161,6 @@ def counting(settings: MethodSettings) -> list[Method]:
 def asc_at_once(settings: MethodSettings) -> Method:
     """Return ASC as it runs with ``concurrency`` 4: it decides alike, and pays for every sample of the last wave."""
     return Method(ASC_AT_ONCE, ASC() | Cap(settings.max_samples), at_once=_AT_ONCE)
-
-
-def asc_at(confidence: float, name: str, spec: MeasureSpec | None, max_samples: int) -> Method:
-    """Return ASC at the confidence at which it costs what another method does, to compare with that method."""
-    return Method(name, ASC(confidence) | Cap(max_samples), spec, confidence=confidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,8 +284,11 @@ def other_counting(pool: Pool, split: Split, settings: MethodSettings) -> Iterat
     yield Method("ASC or cannot catch up", ASC() | CannotCatchUp(budget) | cap)
     yield Method("Majority certificate", MajorityCertificate() | cap)
     if split.calibration:
+        orders = {at: split.orders[at][:budget] for at in split.calibration}
+        answers = [[pool.questions[at].responses[n].answer for n in order] for at, order in orders.items()]
+        counts = [list(Counter(one for one in row if one is not None).values()) for row in answers]
         try:
-            yield Method("L = 3", LAggregated.of_counts(_counts(pool, split, budget)) | cap)
+            yield Method("L = 3", LAggregated.of_counts(counts) | cap)
         except CalibrationDataError as error:
             yield Method("L = 3", ASC() | cap, problem=str(error))
 
@@ -319,32 +316,19 @@ def other_weighing(
         try:
             if measure is None:
                 raise CalibrationDataError("no measure could be chosen")
-            rule = _by_odds(name, pool, scores, split, measure) if name in _BY_ODDS else _TOGETHER[name]
-            _check_scores(rule, scores, measure)
-            yield Method(name, rule | cap, spec, measure)
+            yield Method(name, _weighing_rule(name, pool, scores, split, measure) | cap, spec, measure)
         except CalibrationDataError as error:
             yield Method(name, ASC() | cap, spec, problem=str(error))
 
 
-def _by_odds(name: str, pool: Pool, scores: PoolScores, split: Split, measure: Measure | str) -> StoppingRule:
-    held = scores.scores(measure)
-    labelled = [
-        (score, bool(pool.questions[question].responses[response].correct))
-        for question, response in split.firsts(split.calibration)
-        if (score := held[question][response]) is not None
-    ]
-    return _BY_ODDS[name](fit_odds([score for score, _ in labelled], [right for _, right in labelled]))
-
-
-def _check_scores(rule: StoppingRule, scores: PoolScores, measure: Measure | str) -> None:
-    """Refuse beforehand what the rule would refuse when it votes."""
-    lowest = np.min(scores.array(measure), initial=np.inf, where=~np.isnan(scores.array(measure)))
-    if isinstance(rule, DeepConfFilter | DistriVoting) and lowest < 0:
-        raise CalibrationDataError("it weighs by the score, and needs a signal that is never below zero")
-
-
-def _counts(pool: Pool, split: Split, budget: int) -> Iterator[list[int]]:
-    for question in split.calibration:
-        responses = pool.questions[question].responses
-        answers = [responses[at].answer for at in split.orders[question][:budget]]
-        yield list(Counter(answer for answer in answers if answer is not None).values())
+def _weighing_rule(name: str, pool: Pool, scores: PoolScores, split: Split, measure: Measure | str) -> StoppingRule:
+    """Return the rule of this name, refusing beforehand what it would refuse when it votes."""
+    if (rule := _TOGETHER.get(name)) is not None:
+        lowest = np.nanmin(scores.array(measure), initial=np.inf)
+        if isinstance(rule, DeepConfFilter | DistriVoting) and lowest < 0:
+            raise CalibrationDataError("it weighs by the score, and needs a signal that is never below zero")
+        return rule
+    firsts, known = split.firsts(split.calibration), scores.scores(measure)
+    labelled = [(known[at][n], bool(pool.questions[at].responses[n].correct)) for at, n in firsts]
+    scored = [(score, right) for score, right in labelled if score is not None]
+    return _BY_ODDS[name](fit_odds([score for score, _ in scored], [right for _, right in scored]))

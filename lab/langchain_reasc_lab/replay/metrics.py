@@ -23,6 +23,7 @@ __all__ = [
     "Row",
     "as_data",
     "difference",
+    "measure_data",
     "never_differs",
     "side_by_side",
     "summarize",
@@ -166,7 +167,7 @@ def as_data(run: Replay, rows: Sequence[Row]) -> dict[str, Any]:
 def _row(row: Row) -> dict[str, Any]:
     return {
         "method": row.method,
-        "measure": _measure(row.spec),
+        "measure": measure_data(row.spec),
         "accuracy": _estimate(row.accuracy),
         "samples": _estimate(row.samples),
         "tokens": _estimate(row.tokens),
@@ -200,10 +201,11 @@ def _risk(risk: Risk | None) -> dict[str, Any] | None:
 
 def _live(run: Replay, spec: MeasureSpec) -> dict[str, Any]:
     method, why = live_rule(run, spec)
-    return {"measure": _measure(spec), "method": method, "why": why}
+    return {"measure": measure_data(spec), "method": method, "why": why}
 
 
-def _measure(spec: MeasureSpec | None) -> dict[str, Any] | str | None:
+def measure_data(spec: MeasureSpec | None) -> dict[str, Any] | str | None:
+    """Return a measure as plain data."""
     return asdict(spec) if isinstance(spec, Measure) else spec
 
 

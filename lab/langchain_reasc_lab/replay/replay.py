@@ -12,7 +12,7 @@ import numpy.typing as npt
 from langchain_reasc.calibrating import MeasureSpec, PoolScores
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method import Measure, StoppingRule
+from langchain_reasc.method import ASC, Cap, Measure, StoppingRule
 from langchain_reasc.pools import Pool
 from langchain_reasc_lab.replay.arrangement import COLUMNS, Arrangement, Cells, RecordedPool
 from langchain_reasc_lab.replay.methods import (
@@ -25,7 +25,6 @@ from langchain_reasc_lab.replay.methods import (
     Method,
     MethodSettings,
     Split,
-    asc_at,
     asc_at_once,
     calibrated_on,
     counting,
@@ -329,7 +328,8 @@ def compare(
             _enter(found, len(splits), at, method, cells, _likely(calibrating.outcome(method), cells))
             if equal_cost and (name := equal_cost.get(method.name)):
                 spent = float(np.nanmean(cells[:, COLUMNS.index("tokens")]))
-                control = asc_at(tested.asc_confidence(spent), name, method.spec, budget)
+                confidence = tested.asc_confidence(spent)
+                control = Method(name, ASC(confidence) | Cap(budget), method.spec, confidence=confidence)
                 cells = tested.outcome(control)
                 _enter(found, len(splits), at, control, cells, _likely(calibrating.outcome(control), cells))
         if on_progress:

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from langchain_reasc.calibrating import MeasureSpec
+from langchain_reasc.calibration import Calibration
 from langchain_reasc_lab.replay.methods import ASC_AT_ONCE, MIXTURE
 from langchain_reasc_lab.replay.metrics import RESAMPLES, Estimate, Row
 from langchain_reasc_lab.replay.replay import Replay, live_rule
@@ -88,11 +88,17 @@ def footnotes(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
     """Yield what the columns mean, how they were measured, which rule a live run would use, and what is missing."""
     yield from _measured(run, rows)
     yield from _live_rules(run, rows)
-    if any(row.method == ASC_AT_ONCE for row in rows):  # with the controls, as there are many lines
+    with_controls = any(row.method == ASC_AT_ONCE for row in rows)
+    if with_controls:  # only then, as there are many lines
         yield from _risks(rows)
-    yield from _never_different(rows)
-    yield from _controls(rows)
-    yield from _closed_gates(run, rows)
+    if same := [row.title for row in rows if row.no_difference]:
+        yield (
+            f"No question was answered otherwise than by ASC in {', '.join(same)}: there [..] of Δ is exact (Clopper "
+            "and Pearson), how many questions could differ all the same."
+        )
+    if with_controls:
+        yield from _controls(rows)
+    yield from _mixtures(run, [row for row in rows if row.method == MIXTURE])
     for row in rows:
         if problems := row.outcomes.problems:
             yield f"{row.method} counted votes in {len(problems)} of {run.arrangements} arrangements: {problems[0]}"
@@ -102,18 +108,19 @@ def footnotes(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
 
 def _measured(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
     arranged = f"mean of {run.shuffles} shuffles (seed {run.seed})" if run.shuffles else "recorded order"
-    of_file = f" in {run.pool.calibration_path}" if run.pool.calibration_path else ""
-    calibrated = f", calibrated on the first responses of {run.calibration_size} others{of_file}"
-    calibrated = calibrated if run.calibration_size else ""
+    calibrated = not_counted = ""
+    if run.calibration_size:
+        of_file = f" in {run.pool.calibration_path}" if run.pool.calibration_path else ""
+        calibrated = f", calibrated on the first responses of {run.calibration_size} others{of_file}"
+        not_counted = " Calibration responses are not counted."
     yield f"{run.tested} questions{calibrated}; {arranged}."
-    prompts = next((row.prompt_tokens / row.samples.value for row in rows if row.prompt_tokens is not None), None)
+    prompts = [row.prompt_tokens / row.samples.value for row in rows if row.prompt_tokens is not None]
     yield (
         f"[..]: 95 % intervals, {RESAMPLES:,} bootstrap resamples over questions, paired for Δ (in points). Tokens: "
         "generated, per question, in the samples a method used"
-        + (f"; the prompt has {prompts:.0f} more." if prompts is not None else ".")
-        + (" Calibration responses are not counted." if run.calibration_size else "")
+        + (f"; the prompt has {prompts[0]:.0f} more.{not_counted}" if prompts else f".{not_counted}")
     )
-    if run.calibration_size and not run.shuffles:
+    if calibrated and not run.shuffles:
         yield (
             "The intervals hold for this one calibration. Other calibration questions would give another, whose spread "
             "they leave out: for ReASC in general they are too narrow"
@@ -126,77 +133,58 @@ def _measured(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
         )
 
 
-def _never_different(rows: Sequence[Row]) -> Iterator[str]:
-    if same := [_titled(row) for row in rows if row.no_difference]:
-        yield (
-            f"No question was answered otherwise than by ASC in {', '.join(same)}: there [..] of Δ is exact (Clopper "
-            "and Pearson), how many questions could differ all the same."
-        )
-
-
 def _controls(rows: Sequence[Row]) -> Iterator[str]:
-    chosen = [confidence for row in rows for confidence in row.outcomes.confidences]
-    if chosen:
+    if chosen := [confidence for row in rows for confidence in row.outcomes.confidences]:
         found = " to ".join(dict.fromkeys(f"{confidence:.4g}" for confidence in (min(chosen), max(chosen))))
         yield (
             "ASC at equal cost: at the confidence, found on the tested questions, at which it spends most nearly what "
             f"the named ReASC row does ({found}); what ASC spends rises by steps."
         )
-    if any(row.method == ASC_AT_ONCE for row in rows):
-        yield f"{ASC_AT_ONCE}: as with that concurrency; it decides like ASC, and pays for all of the last wave."
+    yield f"{ASC_AT_ONCE}: as with that concurrency; it decides like ASC, and pays for all of the last wave."
 
 
-def _closed_gates(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
+def _mixtures(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
     """Yield in how many arrangements the mixture's gate was closed, and why, or BIC prefers a single component."""
-    told: dict[str, list[str]] = {}
-    for row in (row for row in rows if row.method == MIXTURE):
-        reasons = [why for one in row.outcomes.calibrations if (why := one.gate.closed_because)]
-        counted = Counter(re.sub(r" \([^)]*\)", "", why) for why in reasons)  # without the figures of each
-        why = "; ".join(f"{times}: {reason}" if run.shuffles else reason for reason, times in counted.most_common())
-        if why:
-            times = f"{len(reasons)} of {run.arrangements} arrangements" if run.shuffles else "the recorded order"
-            told.setdefault(f"the gate was closed in {times} ({why}).", []).append(_name(row.spec))
-        doubted = sum(
-            one.mixture is not None and one.mixture.one_group is not None for one in row.outcomes.calibrations
-        )
-        if doubted:
-            times = f"in {doubted} of {run.arrangements} arrangements" if run.shuffles else "here"
-            told.setdefault(f"BIC prefers one component {times}; the paper's gate stands all the same.", []).append(
-                _name(row.spec)
-            )
-    for why, names in told.items():
-        yield f"{MIXTURE} by {', '.join(names)}: {why}"
+    measures: dict[str, list[str]] = {}  # a sentence -> those of which it holds
+    for row in rows:
+        for sentence in _mixture_notes(run, row.outcomes.calibrations):
+            measures.setdefault(sentence, []).append(row.measure)
+    for sentence, names in measures.items():
+        yield f"{MIXTURE} by {', '.join(names)}: {sentence}"
 
 
-def _titled(row: Row) -> str:
-    return row.method if row.spec is None else f"{row.method} by {_name(row.spec)}"
+def _mixture_notes(run: Replay, calibrations: Sequence[Calibration]) -> Iterator[str]:
+    if closed := [why for one in calibrations if (why := one.gate.closed_because)]:
+        counted = Counter(re.sub(r" \([^)]*\)", "", why) for why in closed).most_common()  # without their figures
+        reasons = "; ".join(f"{times}: {reason}" if run.shuffles else reason for reason, times in counted)
+        where = f"{len(closed)} of {run.arrangements} arrangements" if run.shuffles else "the recorded order"
+        yield f"the gate was closed in {where} ({reasons})."
+    if doubted := sum(one.mixture is not None and one.mixture.one_group is not None for one in calibrations):
+        where = f"in {doubted} of {run.arrangements} arrangements" if run.shuffles else "here"
+        yield f"BIC prefers one component {where}; the paper's gate stands all the same."
 
 
 def _live_rules(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
-    specs = list(dict.fromkeys(row.spec for row in rows if row.spec is not None))
+    measures = {row.spec: row.measure for row in rows if row.spec is not None}
     rules: dict[tuple[str, str], list[str]] = {}
-    for spec in specs:
-        rules.setdefault(live_rule(run, spec), []).append(_name(spec))
+    for spec, measure in measures.items():
+        rules.setdefault(live_rule(run, spec), []).append(measure)
     for (name, why), names in rules.items():
-        which = "" if len(specs) == 1 else f" (by {', '.join(names)})"
+        which = "" if len(measures) == 1 else f" (by {', '.join(names)})"
         yield f"A live run{which} is the row '{name}': {why}."
 
 
 def _risks(rows: Sequence[Row]) -> Iterator[str]:
-    told = [(row, risk) for row in rows if (risk := row.outcomes.risk) is not None]
-    if not told:
-        return
-    yield (
-        "P(correct), from how strongly decisions on the calibration questions were supported, and their labels: "
-        f"expected calibration error in {BINS} bins of equal width / with equally many questions, in points; AURC: the "
-        "mean share of wrong answers among the likeliest 1, 2, ... of all, in %."
-    )
-    for row, risk in told:
-        by = "" if row.spec is None else f" by {_name(row.spec)}"
+    known = [(row, risk) for row in rows if (risk := row.outcomes.risk) is not None]
+    if known:
         yield (
-            f"  {row.method}{by}: ECE {100 * risk.ece_width:.1f} / {100 * risk.ece_quantile:.1f}, AURC "
-            f"{100 * risk.aurc:.1f}"
+            "P(correct), from how strongly decisions on the calibration questions were supported, and their labels: "
+            f"expected calibration error in {BINS} bins of equal width / with equally many questions, in points; AURC: "
+            "the mean share of wrong answers among the likeliest 1, 2, ... of all, in %."
         )
+    for row, risk in known:
+        ece = f"{100 * risk.ece_width:.1f} / {100 * risk.ece_quantile:.1f}"
+        yield f"  {row.title}: ECE {ece}, AURC {100 * risk.aurc:.1f}"
 
 
 def worked_table(worked: Worked, *, plain: bool = False) -> Table:
@@ -248,10 +236,6 @@ def _interval(estimate: Estimate, style: str, separator: str) -> str:
 def _section(row: Row) -> str:
     chosen = row.outcomes.chosen
     if row.spec != "auto" or not chosen:
-        return _name(row.spec)
+        return row.measure
     best, times = chosen.most_common(1)[0]
     return f"auto: {best}" + (f" in {times} of {chosen.total()} shuffles" if chosen.total() > 1 else "")
-
-
-def _name(spec: MeasureSpec | None) -> str:
-    return "recorded score" if spec == "recorded" else str(spec)

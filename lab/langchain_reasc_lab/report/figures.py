@@ -1,7 +1,7 @@
 """Figures of what methods did: accuracy, risk, posteriors, what the gate accepts, and sweeps of a setting."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc_lab.replay.bootstrap import Bootstrap, Estimate
@@ -27,6 +27,7 @@ from langchain_reasc_lab.report.svg import for_each_pool, svg
 from langchain_reasc_lab.report.tables import Cell, Figure, Table, number_of, show
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawn
 
 
@@ -151,19 +152,8 @@ def _draw_acceptance(pools: Sequence[_Accepted], *, sized: bool) -> "Drawn":
     axes = drawn.subplots()
     for number, method in enumerate(_METHODS):
         shown = [(at, one) for at, one in enumerate(pools) if method in one.shares]
-        if sized:
-            shown.sort(key=lambda numbered: numbered[1].parameters or 0)
-        shares = [one.shares[method] for _, one in shown]
-        look: dict[str, Any] = {"color": COLOURS[number], "label": method}
-        values = [share.value for share in shares]
-        if sized and shown:
-            sizes = [(one.parameters or 0) / 1e9 for _, one in shown]
-            axes.errorbar(sizes, values, yerr=reach(shares), fmt=MARKERS[number], elinewidth=0.8, **look)
-            for x, y, (_, one) in zip(sizes, values, shown, strict=True) if number == 0 else ():
-                axes.annotate(one.pool, (x, y), xytext=(6, 6), textcoords="offset points", fontsize=7)
-        elif shown:
-            places = [at + 0.35 * (number - 0.5) for at, _ in shown]
-            axes.barh(places, values, 0.32, xerr=reach(shares), ecolor="0.5", **look)
+        if shown:
+            (_draw_points if sized else _draw_bars)(axes, shown, method, number)
     if sized:
         axes.set(xscale="log", xlabel="parameters (billions)", ylabel="accepted (%)", ylim=(0, 100))
     else:
@@ -173,6 +163,21 @@ def _draw_acceptance(pools: Sequence[_Accepted], *, sized: bool) -> "Drawn":
     axes.grid(alpha=0.25)
     legend_below(drawn)
     return drawn
+
+
+def _draw_points(axes: "Axes", shown: Sequence[tuple[int, _Accepted]], method: str, number: int) -> None:
+    points = sorted((((one.parameters or 0) / 1e9, one) for _, one in shown), key=lambda point: point[0])
+    sizes, shares = [size for size, _ in points], [one.shares[method] for _, one in points]
+    values, colour = [share.value for share in shares], COLOURS[number]
+    axes.errorbar(sizes, values, yerr=reach(shares), fmt=MARKERS[number], color=colour, elinewidth=0.8, label=method)
+    for (size, one), value in zip(points, values, strict=True) if number == 0 else ():
+        axes.annotate(one.pool, (size, value), xytext=(6, 6), textcoords="offset points", fontsize=7)
+
+
+def _draw_bars(axes: "Axes", shown: Sequence[tuple[int, _Accepted]], method: str, number: int) -> None:
+    places, shares = [at + 0.35 * (number - 0.5) for at, _ in shown], [one.shares[method] for _, one in shown]
+    values = [share.value for share in shares]
+    axes.barh(places, values, 0.32, xerr=reach(shares), color=COLOURS[number], ecolor="0.5", label=method)
 
 
 _ASIDE: Final = 0.008  # of the axis, by which a line stands beside the one before it, so that both intervals are seen
@@ -193,7 +198,20 @@ def scale_plot(studies: Sequence[Study]) -> list[Figure]:
 def _swept(name: str, title: str, table: Table) -> list[Figure]:
     """Return accuracy and cost by the setting; a line for each combination of texts, such as pool and method."""
     accuracy = table.columns.index(ACCURACY)
-    columns = table.columns[accuracy - 1 : accuracy + 2]
+    setting, measured, cost = table.columns[accuracy - 1 : accuracy + 2]
+    lines = _lines(table, accuracy)
+    if not lines:
+        raise PoolError(f"the table {name} has no accuracy to draw")
+    words = []
+    for label, points in lines.items():
+        each = "; ".join(f"{x:g}: {show(y, measured)} ({show(spent, cost)})" for x, y, spent in points)
+        words.append(f"{label and f'{label}, '}{measured.name} ({cost.name}) by {setting.name}: {each}.")
+    html = svg(lambda: _draw_sweep(lines, setting.name, (measured.name, cost.name)), f"{name}-plot", title)
+    return [Figure(html, " ".join(words), notes=[f"Drawn from the table {name}, which holds the same numbers."])]
+
+
+def _lines(table: Table, accuracy: int) -> dict[str, Points]:
+    """Return label -> settings with their accuracy and cost, whose columns stand side by side."""
     texts = [at for at in range(len(table.columns)) if table.is_text(at)]
     varying = [at for at in texts if len({row[at] for row in table.rows}) > 1] or texts
     lines: dict[str, Points] = {}
@@ -201,15 +219,7 @@ def _swept(name: str, title: str, table: Table) -> list[Figure]:
         x, y, spent = row[accuracy - 1 : accuracy + 2]
         if number_of(y) is not None:
             lines.setdefault(", ".join(str(row[at]) for at in varying), []).append((number_of(x) or 0.0, y, spent))
-    if not lines:
-        raise PoolError(f"the table {name} has no accuracy to draw")
-    setting, *measured = (column.name for column in columns)
-    words = []
-    for label, points in lines.items():
-        each = (f"{x:g}: {show(y, columns[1])} ({show(spent, columns[2])})" for x, y, spent in points)
-        words.append(f"{label and f'{label}, '}{measured[0]} ({measured[1]}) by {setting}: {'; '.join(each)}.")
-    html = svg(lambda: _draw_sweep(lines, setting, measured), f"{name}-plot", title)
-    return [Figure(html, " ".join(words), notes=[f"Drawn from the table {name}, which holds the same numbers."])]
+    return lines
 
 
 def _draw_sweep(lines: dict[str, Points], setting: str, measured: Sequence[str]) -> "Drawn":

@@ -5,10 +5,11 @@ import io
 import platform
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from itertools import takewhile
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from rich import box
 from rich.console import Console
@@ -16,8 +17,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from langchain_reasc._version import __version__
-from langchain_reasc.method.confidence import Measure
 from langchain_reasc_lab.replay.bootstrap import RESAMPLES, Estimate
+from langchain_reasc_lab.replay.metrics import measure_data
 from langchain_reasc_lab.replay.table import PLAIN_HEAD
 from langchain_reasc_lab.report.contents import Entry
 from langchain_reasc_lab.report.report import Made, Report, command_for
@@ -65,28 +66,28 @@ class Explained:
 
 
 def explained(report: Report) -> dict[str, Explained]:
-    """For each table, by name, what has to be known to read it; each thing is said once, under the first table."""
-    said_under: dict[object, Entry] = {}
+    """Return what has to be known to read each table, by name; each thing is said once, under the first table."""
+    said_under: dict[str | tuple[str, str], Entry] = {}
     found: dict[str, Explained] = {}
     for part in report.parts:
-        if part.table is None:
+        if (table := part.table) is None:
             continue
-        notes = list(dict.fromkeys(part.table.notes))
-        meanings = [(column.name, column.meaning) for column in part.table.columns if column.meaning]
-        lines: list[object] = [*notes, *meanings, *([MARKED] if marks(part.table) else [])]
+        meanings = [(column.name, column.meaning) for column in table.columns if column.meaning]
+        lines: list[str | tuple[str, str]] = [*table.notes, *meanings, *([MARKED] if marks(table) else [])]
         earlier = dict.fromkeys(said_under[line] for line in lines if line in said_under)
+        new = [line for line in dict.fromkeys(lines) if line not in said_under]
+        said_under |= dict.fromkeys(new, part.entry)
         found[part.entry.name] = Explained(
-            [note for note in notes if note not in said_under],
-            [meaning for meaning in meanings if meaning not in said_under],
-            MARKED in lines and MARKED not in said_under,
-            list(earlier),
+            notes=[line for line in new if isinstance(line, str) and line != MARKED],
+            meanings=[line for line in new if isinstance(line, tuple)],
+            marks=MARKED in new,
+            earlier=list(earlier),
         )
-        said_under |= {line: part.entry for line in lines if line not in said_under}
     return found
 
 
 def missing(report: Report) -> dict[str, list[Made]]:
-    """What could not be made at all: the reason -> the parts."""
+    """Return what could not be made at all: the reason -> the parts."""
     found: dict[str, list[Made]] = {}
     for part in report.parts:
         if part.is_empty:
@@ -95,54 +96,58 @@ def missing(report: Report) -> dict[str, list[Made]]:
 
 
 def verdict_lines(report: Report) -> list[str]:
-    """What the report comes to, a line for each pool."""
+    """Return what the report comes to, a line for each pool."""
     named = len(report.studies) > 1
     pairs = zip(report.studies, report.verdicts, strict=False)
     return [f"{study.name}: {' '.join(verdict)}" if named else " ".join(verdict) for study, verdict in pairs]
 
 
 def pool_facts(study: Study) -> dict[str, str]:
-    """What is known of a pool, under its name."""
+    """Return what is known of a pool, under its name."""
     pool = study.pool
     fingerprint = pool.metadata.get("fingerprint")
-    known: dict[str, Any] = fingerprint if isinstance(fingerprint, dict) else {}
-    sampling = known.get("sampling")
+    recorded: dict[str, Any] = fingerprint if isinstance(fingerprint, dict) else {}
+    sampling = recorded.get("sampling")
     tested = pool.questions[pool.calibrating :]
     counts = [len(question.responses) for question in tested]
     responses = " to ".join(dict.fromkeys(map(str, (min(counts), max(counts)))))
+    measures = {
+        "None": "nothing: votes are counted",
+        "auto": "what separates best on the calibration questions",
+        "recorded": "the recorded scores",
+    }
     facts = {
-        "File": str(pool.path),
+        "File": pool.path,
         "Questions": f"{len(tested):,}, with {responses} response{'' if responses == '1' else 's'} each",
         "Calibrated on": pool.calibrating and f"the first responses to {pool.calibrating:,} in {pool.calibration_path}",
-        "Model": known.get("model") and " ".join(str(known[n]) for n in ("model", "quantization") if known.get(n)),
+        "Model": " ".join(str(recorded[name]) for name in ("model", "quantization") if recorded.get(name)),
         "Sampling": isinstance(sampling, dict) and ", ".join(f"{name} {value}" for name, value in sampling.items()),
         "Recorded": pool.metadata.get("created_at"),
         "Token signals": ", ".join(study.scores.signals) or "none",
-        "ReASC weighs by": "nothing: votes are counted" if study.measure is None else _measured(study),
+        "ReASC weighs by": measures.get(str(study.measure), study.measure),
     }
     return {name: str(value) for name, value in facts.items() if value}
 
 
 def pool_lines(report: Report) -> Iterator[str]:
-    """A line for each pool, and one for each thing that should be known of it."""
+    """Yield a line for each pool, and one for each thing that should be known of it."""
     for study in report.studies:
-        facts = pool_facts(study)
-        yield f"{study.name}: " + "; ".join(f"{name}: {value}" for name, value in facts.items()) + "."
+        facts = (f"{name}: {value}" for name, value in pool_facts(study).items())
+        yield f"{study.name}: {'; '.join(facts)}."
         yield from (f"{study.name}: {note}." for note in study.pool.notes)
 
 
 def setting_lines(report: Report) -> Iterator[str]:
-    """How the numbers were had."""
-    settings = report.settings
+    """Yield how the numbers were had."""
+    settings, own = report.settings, ""
     arranged = f"{settings.shuffles} shuffles of questions and responses" if settings.shuffles else "the recorded order"
-    alone = any(not study.pool.calibrating for study in report.studies)
-    own = (
-        f"where a pool has more, the first responses of {settings.calibration_size} of its questions calibrate, and "
-        "the others are tested; "
-    )
+    if not all(study.pool.calibrating for study in report.studies):
+        own = (
+            f"where a pool has more, the first responses of {settings.calibration_size} of its questions calibrate, "
+            "and the others are tested; "
+        )
     yield (
-        f"Means over {arranged}; {own if alone else ''}at most {settings.methods.max_samples} responses to each; seed "
-        f"{settings.seed}."
+        f"Means over {arranged}; {own}at most {settings.methods.max_samples} responses to each; seed {settings.seed}."
     )
     yield (
         f"In brackets: 95 % intervals, {RESAMPLES:,} bootstrap resamples over questions where nothing else is said. "
@@ -155,22 +160,20 @@ def setting_lines(report: Report) -> Iterator[str]:
     yield f"Made by langchain-reasc {__version__}."
 
 
-def _measured(study: Study) -> str:
-    return {"auto": "what separates best on the calibration questions", "recorded": "the recorded scores"}.get(
-        str(study.measure), str(study.measure)
-    )
-
-
-_BESIDE: Final = ("numpy", "scipy", "scikit-learn", "matplotlib")
-"""Packages on which the numbers and pictures depend."""
+_BESIDE: Final = ("numpy", "scipy", "scikit-learn")
+"""Packages on which the numbers depend."""
 
 
 def report_data(report: Report) -> dict[str, Any]:
-    """All that a report says and what is needed to make it again; numbers that do not exist are null."""
+    """Return all that a report says and what is needed to make it again; numbers that do not exist are null."""
     settings = report.settings
+    versions = {"python": platform.python_version()} | {name: version(name) for name in _BESIDE}
+    with suppress(PackageNotFoundError):
+        versions["matplotlib"] = version("matplotlib")
+    pairs = zip(report.studies, report.verdicts, strict=False)
     return {
         "library_version": __version__,
-        "versions": versions(),
+        "versions": versions,
         "settings": {
             "shuffles": settings.shuffles,
             "calibration_size": settings.calibration_size,
@@ -182,28 +185,10 @@ def report_data(report: Report) -> dict[str, Any]:
             "tokens_per_second": settings.tokens_per_second,
             "intervals": {"level": 0.95, "resamples": RESAMPLES, "over": "questions"},
         },
-        "verdicts": {
-            study.name: " ".join(verdict) for study, verdict in zip(report.studies, report.verdicts, strict=False)
-        },
+        "verdicts": {study.name: " ".join(verdict) for study, verdict in pairs},
         "pools": [_pool_data(study) for study in report.studies],
         "parts": [_part_data(report, part) for part in report.parts],
     }
-
-
-def versions() -> dict[str, str]:
-    """Of Python and of the packages that compute, as far as they are installed."""
-    found = {"python": platform.python_version()}
-    for package in _BESIDE:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def measure_data(study: Study) -> dict[str, Any] | str | None:
-    """By what a study's ReASC weighs."""
-    return asdict(study.measure) if isinstance(study.measure, Measure) else study.measure
 
 
 def _pool_data(study: Study) -> dict[str, Any]:
@@ -216,7 +201,7 @@ def _pool_data(study: Study) -> dict[str, Any]:
         "questions": len(pool.questions) - pool.calibrating,
         "responses": sum(len(question.responses) for question in pool.questions),
         "signals": list(study.scores.signals),
-        "measure": measure_data(study),
+        "measure": measure_data(study.measure),
         "metadata": pool.metadata,
         "notes": list(pool.notes),
     }
@@ -231,17 +216,12 @@ def _part_data(report: Report, part: Made) -> dict[str, Any]:
         "command": command_for(report, entry.name),
         "problems": list(part.problems),
     }
-    if part.table is not None:
-        rows = [[_cell_data(cell) for cell in row] for row in part.table.rows]
-        columns = [
-            {"name": column.name, "meaning": column.meaning or None, "best": column.best}
-            for column in part.table.columns
-        ]
-        data["table"] = {"columns": columns, "rows": rows, "notes": list(part.table.notes)}
-    if part.figures:
-        data["figures"] = [
-            {"title": one.title or None, "text": one.text, "notes": list(one.notes)} for one in part.figures
-        ]
+    if (table := part.table) is not None:
+        columns = [{"name": one.name, "meaning": one.meaning or None, "best": one.best} for one in table.columns]
+        rows = [[_cell_data(cell) for cell in row] for row in table.rows]
+        data["table"] = {"columns": columns, "rows": rows, "notes": list(table.notes)}
+    if figures := part.figures:
+        data["figures"] = [{"title": one.title or None, "text": one.text, "notes": list(one.notes)} for one in figures]
     return data
 
 
@@ -252,7 +232,7 @@ def _cell_data(cell: Cell) -> Any:
 
 
 def _numbers(cell: Cell) -> list[float | None]:
-    """The number of a cell and the ends of its interval."""
+    """Return the number of a cell and the ends of its interval."""
     ends: Sequence[Cell] = (cell.low, cell.high) if isinstance(cell, Estimate) else (None, None)
     return [number_of(cell), *map(number_of, ends)]
 
@@ -261,7 +241,7 @@ _HEAD = ("table", "row", "column", "value", "low", "high", "text")
 
 
 def report_csv(report: Report) -> str:
-    """All tables in one file, a line for each cell, because no two tables have the same columns.
+    """Return all tables in one file, a line for each cell, because no two tables have the same columns.
 
     A line says the table's name, the row's number from 0, the column's heading, and the number with the ends of its
     interval, or the text; what could not be had is empty. In pandas, ``data[data.table == "main"].pivot(index="row",
@@ -270,17 +250,16 @@ def report_csv(report: Report) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(_HEAD)
-    for part in report.parts:
-        if part.table is not None:
-            for number, row in enumerate(part.table.rows):
-                for column, cell in zip(part.table.columns, row, strict=True):
-                    text = _harmless(cell) if isinstance(cell, str) else ""
-                    writer.writerow((part.entry.name, number, _harmless(column.name), *_numbers(cell), text))
+    for name, table in ((part.entry.name, part.table) for part in report.parts if part.table is not None):
+        for number, row in enumerate(table.rows):
+            for column, cell in zip(table.columns, row, strict=True):
+                text = _harmless(cell) if isinstance(cell, str) else ""
+                writer.writerow((name, number, _harmless(column.name), *_numbers(cell), text))
     return file.getvalue()
 
 
 def _harmless(text: str) -> str:
-    """A text that a spreadsheet shows, and does not compute: behind an apostrophe where it begins like a formula."""
+    """Return a text that a spreadsheet does not compute: behind an apostrophe where it begins like a formula."""
     return f"'{text}" if text.lstrip().startswith(("=", "+", "-", "@")) or text.startswith(("\t", "\r")) else text
 
 
@@ -288,18 +267,22 @@ _INK: Final = "<style>svg{color:#1f2328}@media(prefers-color-scheme:dark){svg{co
 
 
 def pictures(report: Report) -> dict[str, str]:
-    """The figures that are pictures: a file name for each, and an SVG that stands alone, in light and in dark."""
-    drawn = [(part, at, figure) for part in report.parts for at, figure in enumerate(part.figures) if figure.is_svg]
+    """Return the figures that are pictures: file name -> an SVG that stands alone, in light and in dark."""
+    alone = '<svg xmlns="http://www.w3.org/2000/svg" '
     return {
-        _file_name(part, at): figure.html.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(
-            ">", f">{_INK}", 1
-        )
-        for part, at, figure in drawn
+        _file_name(part, at): figure.html.replace("<svg ", alone, 1).replace(">", f">{_INK}", 1)
+        for part in report.parts
+        for at, figure in enumerate(part.figures)
+        if figure.is_svg
     }
 
 
+def _file_name(part: Made, at: int) -> str:
+    return f"{part.entry.name}{f'-{at + 1}' if len(part.figures) > 1 else ''}.svg"
+
+
 def report_markdown(report: Report, folder: str | None = None) -> str:
-    """Headings, tables in the pipe syntax of GitHub, and what figures show in words.
+    """Return headings, tables in the pipe syntax of GitHub, and what figures show in words.
 
     Args:
         report: the report.
@@ -308,61 +291,54 @@ def report_markdown(report: Report, folder: str | None = None) -> str:
     lines = [f"# {escaped(headline(report))}"]
     lines += [line for verdict in verdict_lines(report) for line in ("", f"**{escaped(verdict)}**")]
     known = explained(report)
-    for part in (part for part in report.parts if not part.is_empty):
-        lines += ["", *_markdown_part(report, part, known.get(part.entry.name), folder)]
+    for part in report.parts:
+        if not part.is_empty:
+            lines += ["", *_markdown_part(report, part, known.get(part.entry.name), folder)]
     if reasons := missing(report):
-        lines += ["", "## Not to be had", ""]
-        named = {listed([one.entry.name for one in parts]): why for why, parts in reasons.items()}
-        lines += [f"- {escaped(names)}: {escaped(why)}" for names, why in named.items()]
+        named = ((listed([one.entry.name for one in parts]), why) for why, parts in reasons.items())
+        lines += ["", "## Not to be had", "", *(f"- {escaped(names)}: {escaped(why)}" for names, why in named)]
     lines += ["", "## Pools and settings", ""]
     lines += [f"- {escaped(line)}" for line in (*pool_lines(report), *setting_lines(report))]
     return "\n".join(lines) + "\n"
 
 
-def _file_name(part: Made, at: int) -> str:
-    return f"{part.entry.name}{f'-{at + 1}' if len(part.figures) > 1 else ''}.svg"
-
-
 def _markdown_part(report: Report, part: Made, known: Explained | None, folder: str | None) -> Iterator[str]:
     entry = part.entry
-    yield f"## {escaped(entry.title)}"
-    yield ""
-    yield (
-        "Printed alone by `"
-        + command_for(report, entry.name)
-        + "`."
-        + (f" In the paper: {escaped(entry.paper)}." if entry.paper else "")
-    )
+    paper = f" In the paper: {escaped(entry.paper)}." if entry.paper else ""
+    yield from (f"## {escaped(entry.title)}", "", f"Printed alone by `{command_for(report, entry.name)}`.{paper}")
     for problem in part.problems:
         yield from ("", f"> {escaped(problem)}")
     if part.table is not None and known is not None:
-        yield from ("", *_markdown_table(part.table, known))
+        yield from ("", *_markdown_table(part.table), *_markdown_notes(known))
     for at, figure in enumerate(part.figures):
         yield from (["", f"### {escaped(figure.title)}"] if figure.title else [])
         if folder is not None and figure.is_svg:
-            yield from ("", f"![{escaped(part.entry.title)}]({folder}/{_file_name(part, at)})")
-        yield from ("", escaped(figure.text))
-        for note in figure.notes:
-            yield from ("", escaped(note))
+            yield from ("", f"![{escaped(entry.title)}]({folder}/{_file_name(part, at)})")
+        yield from _paragraphs([figure.text, *figure.notes])
 
 
-def _markdown_table(table: Table, known: Explained) -> Iterator[str]:
-    """A table, and what has to be known to read it."""
+def _markdown_table(table: Table) -> Iterator[str]:
     yield _row([escaped(column.name) for column in table.columns])
     yield _row(["---" if table.is_text(at) else "---:" for at in range(len(table.columns))])
-    for row in shown(table):
-        yield _row([_marked(cell) for cell in row])
-    yield from _markdown_notes(known)
+    yield from (_row([_marked(cell) for cell in row]) for row in shown(table))
 
 
 def _markdown_notes(known: Explained) -> Iterator[str]:
-    yield from (line for note in known.notes for line in ("", escaped(note)))
-    meanings = [f"- {escaped(name)}: {escaped(meaning)}" for name, meaning in known.meanings]
-    yield from (["", *meanings] if meanings else [])
+    yield from _paragraphs(known.notes)
+    if known.meanings:
+        yield from ("", *(f"- {escaped(name)}: {escaped(meaning)}" for name, meaning in known.meanings))
     if known.marks:
         yield from ("", MARKED.format(best="**Bold**", second="_italic_"))
     if known.earlier:
-        yield from ("", f"What else holds of it stands under {escaped(listed([one.title for one in known.earlier]))}.")
+        yield from _paragraphs([_elsewhere([one.title for one in known.earlier])])
+
+
+def _paragraphs(texts: Sequence[str]) -> Iterator[str]:
+    return (line for text in texts for line in ("", escaped(text)))
+
+
+def _elsewhere(tables: Sequence[str]) -> str:
+    return f"What else holds of it stands under {listed(tables)}."
 
 
 def _marked(cell: Shown) -> str:
@@ -377,18 +353,13 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """A text on one line in which Markdown and HTML see nothing of theirs."""
-    line = " ".join(text.split())
-    for mark in ("\\", "|", "*", "_", "`", "[", "]", "<", ">", "#"):
-        line = line.replace(mark, f"\\{mark}")
-    return line
+    """Return a text on one line in which Markdown and HTML see nothing of theirs."""
+    return re.sub(r"([\\|*_`\[\]<>#])", r"\\\1", " ".join(text.split()))
 
 
 _GAP: Final = 2  # columns between two of a table
 _TEXT: Final = 24  # characters of a text, after which it is folded where there is little room
 _STYLES: Final = {"best": "bold", "second": "underline"}
-
-Columns = Sequence[int]
 
 
 def print_report(report: Report, console: Console, *, spelled: Callable[[str], str] = str) -> None:
@@ -399,107 +370,87 @@ def print_report(report: Report, console: Console, *, spelled: Callable[[str], s
         console: where it goes; its width is kept to.
         spelled: how texts are spelled where the console knows no letters but ASCII's.
     """
-    plain = not console.encoding.startswith("utf")
+    plain, known = not console.encoding.startswith("utf"), explained(report)
 
     def spell(text: str) -> str:
         return spelled(printable(text)) if plain else printable(text)
 
-    def say(text: str, style: str = "") -> None:
-        console.print(Text(spell(text), style), soft_wrap=not console.is_terminal)
+    def say(*lines: str, style: str = "") -> None:
+        for line in lines:
+            console.print(Text(spell(line), style), soft_wrap=not console.is_terminal)
 
-    for item in _items(report, console, plain=plain, spelled=spell):
-        if isinstance(item, Grid):
-            console.print(item)
-            console.print()
-        else:
-            say(*item)
-
-
-def _items(
-    report: Report, console: Console, *, plain: bool, spelled: Callable[[str], str]
-) -> Iterator[Grid | tuple[str, str]]:
-    """All that is printed: grids, and lines with their styles."""
-    yield from (item for verdict in verdict_lines(report) for item in ((verdict, "bold"), ("", "")))
-    known = explained(report)
+    for verdict in verdict_lines(report):
+        say(verdict, style="bold")
+        say("")
     for part in (part for part in report.parts if not part.is_empty):
-        yield from _part_items(part, known.get(part.entry.name), console, plain=plain, spelled=spelled)
+        paper = f" ({part.entry.paper})" if part.entry.paper else ""
+        say(f"{part.entry.title}{paper}, --only {part.entry.name}", style="bold")
+        say(*(f"Not to be had: {problem}" for problem in part.problems), style="italic")
+        if part.table is not None:
+            for grid in _grids(part.table, console.width, plain=plain, spelled=spell):
+                console.print(grid)
+                console.print()
+            say(*_explanations(known[part.entry.name], marked=console.is_terminal), "")
+        for figure in part.figures:
+            say(f"{figure.title}: {figure.text}" if figure.title else figure.text, *figure.notes)
+        say(*([""] if part.figures else []))
     for reason, parts in missing(report).items():
-        yield f"Not to be had: {listed([part.entry.name for part in parts])}. {reason}", "italic"
-    yield from ((line, "") for line in (*pool_lines(report), *setting_lines(report)))
-
-
-def _part_items(
-    part: Made, known: Explained | None, console: Console, *, plain: bool, spelled: Callable[[str], str]
-) -> Iterator[Grid | tuple[str, str]]:
-    paper = f" ({part.entry.paper})" if part.entry.paper else ""
-    yield f"{part.entry.title}{paper}, --only {part.entry.name}", "bold"
-    yield from ((f"Not to be had: {problem}", "italic") for problem in part.problems)
-    if part.table is not None and known is not None:
-        yield from _grids(part.table, console.width, plain=plain, spelled=spelled)
-        yield from ((line, "") for line in _explanations(known, marked=console.is_terminal))
-        yield "", ""
-    for figure in part.figures:
-        yield f"{figure.title}: {figure.text}" if figure.title else figure.text, ""
-        yield from ((note, "") for note in figure.notes)
-    if part.figures:
-        yield "", ""
+        say(f"Not to be had: {listed([part.entry.name for part in parts])}. {reason}", style="italic")
+    say(*pool_lines(report), *setting_lines(report))
 
 
 def _explanations(known: Explained, *, marked: bool) -> Iterator[str]:
-    """What has to be known to read a table; ``marked``: whether bests can be seen, as in a terminal."""
+    """Yield what has to be known to read a table; ``marked``: whether bests can be seen, as in a terminal."""
     yield from known.notes
     yield from (f"{name}: {meaning}" for name, meaning in known.meanings)
     if marked and known.marks:
         yield MARKED.format(best="Bold", second="underlined")
     if known.earlier:
-        yield f"What else holds of it stands under {listed([entry.name for entry in known.earlier])}."
+        yield _elsewhere([entry.name for entry in known.earlier])
 
 
 def _grids(table: Table, width: int, *, plain: bool, spelled: Callable[[str], str]) -> Iterator[Grid]:
-    """The table, or where it is too wide several below each other, each with the texts that name its rows."""
+    """Yield the table, or where it is too wide several below each other, each with the texts that name its rows."""
     if not table.rows:
         return
     cells = shown(table)
     texts = [[spelled(str(cell)) for cell in row] for row in cells]
     heads = [spelled(column.name) for column in table.columns]
-    for columns, widths in _fitting(table, heads, texts, width):
+    for widths in _fitting(table, heads, texts, width):
         grid = Grid(box=PLAIN_HEAD if plain else box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-        for at, wide in zip(columns, widths, strict=True):
-            justify = "left" if table.is_text(at) else "right"
-            grid.add_column(Text(heads[at]), justify=justify, width=wide, overflow="fold")  # type: ignore[arg-type]
+        for at, wide in widths.items():
+            justify: Literal["left", "right"] = "left" if table.is_text(at) else "right"
+            grid.add_column(Text(heads[at]), justify=justify, width=wide, overflow="fold")
         for row, written in zip(cells, texts, strict=True):
-            grid.add_row(*(Text(written[at], _STYLES.get(row[at].mark or "", "")) for at in columns))
+            grid.add_row(*(Text(written[at], _STYLES.get(row[at].mark or "", "")) for at in widths))
         yield grid
 
 
 def _fitting(
     table: Table, heads: Sequence[str], texts: Sequence[Sequence[str]], width: int
-) -> list[tuple[Columns, Sequence[int]]]:
-    """Groups of columns that fit beside each other, with their widths; those that name the rows are in each."""
-    natural = [max(map(len, [*_words(head), *(row[at] for row in texts)])) for at, head in enumerate(heads)]
-    if sum(natural) + _GAP * (len(natural) - 1) <= width:
-        return [(range(len(heads)), natural)]
-    folded = [_folded(at, wide, table, texts) for at, wide in enumerate(natural)]
-    names = list(takewhile(lambda at: table.is_text(at), range(len(heads))))
-    if len(names) == len(heads):
-        names = names[:1]
-
-    def total(columns: Columns) -> int:
-        return sum(folded[at] + _GAP for at in columns)
-
-    groups: list[list[int]] = [[]]
-    for at in range(len(names), len(heads)):
-        if groups[-1] and total([*names, *groups[-1], at]) - _GAP > width:
-            groups.append([])
-        groups[-1].append(at)
-    return [([*names, *group], [min(folded[at], width) for at in (*names, *group)]) for group in groups]
+) -> Iterator[dict[int, int]]:
+    """Yield groups of columns that fit beside each other -> their widths; those that name the rows are in each."""
+    columns = {at: [row[at] for row in texts] for at in range(len(heads))}
+    widths = {at: max(map(len, [*_words(heads[at]), *column])) for at, column in columns.items()}
+    if sum(widths.values()) + _GAP * (len(widths) - 1) <= width:
+        yield widths
+        return
+    names = list(takewhile(table.is_text, columns))
+    names = names[:1] if len(names) == len(columns) else names
+    widths = {at: _folded(columns[at], wide) if table.is_text(at) else wide for at, wide in widths.items()}
+    group = list(names)
+    for at in range(len(names), len(columns)):
+        if len(group) > len(names) and sum(widths[one] + _GAP for one in (*group, at)) - _GAP > width:
+            yield {one: min(widths[one], width) for one in group}
+            group = list(names)
+        group.append(at)
+    yield {one: min(widths[one], width) for one in group}
 
 
-def _folded(at: int, wide: int, table: Table, texts: Sequence[Sequence[str]]) -> int:
-    """The width of a column of texts where there is little room: what its longest word needs, and a little more."""
-    if not table.is_text(at):
-        return wide
-    return min(wide, max(_TEXT, max(len(word) for row in texts for word in _words(row[at])) if wide < 40 else _TEXT))
+def _folded(texts: Sequence[str], wide: int) -> int:
+    """Return the width of texts where there is little room: what the longest word needs, and a little more."""
+    longest = max(len(word) for text in texts for word in _words(text)) if wide < 40 else 0
+    return min(wide, max(_TEXT, longest))
 
 
 def _words(text: str) -> list[str]:

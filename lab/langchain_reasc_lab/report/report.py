@@ -124,33 +124,34 @@ def _attempt(entry: Entry, studies: Sequence[Study]) -> tuple[Any, list[str]]:
 
 def command_for(report: Report, name: str) -> str:
     """Return the command that prints one part of this report alone."""
+    words = ["reasc", "report", *(str(study.pool.path) for study in report.studies), "--only", name]
+    for option, value, default in _options(report):
+        if value is not None and value != default:
+            words += [option, value if isinstance(value, str) else f"{value:.12g}"]
+    return shlex.join(words)
+
+
+def _options(report: Report) -> list[tuple[str, float | str | None, float | str | None]]:
+    """Return the options of a report, their values and their defaults."""
     usual, settings = StudySettings(), report.settings
     pools, measure = [study.pool for study in report.studies], report.studies[0].measure
-    options: list[tuple[str, float | str | None, float | str | None]] = [
+    paths = {str(pool.calibration_path) for pool in pools if pool.calibration_path}
+    one_path = next(iter(paths)) if len(paths) == 1 else None
+    size = None if one_path else settings.calibration_size
+    would_be_taken = not paths and any(pool.path.with_name(CALIBRATION_POOL).exists() for pool in pools)
+    signal = measure.signal if isinstance(measure, Measure) else "recorded" if measure == "recorded" else None
+    score, window = (measure.score, measure.window) if isinstance(measure, Measure) else (None, None)
+    return [
         ("--shuffles", settings.shuffles, 0 if all(pool.calibrating for pool in pools) else usual.shuffles),
         ("--seed", settings.seed, usual.seed),
-    ]
-    calibrating = {str(pool.calibration_path) for pool in pools if pool.calibration_path}
-    if len(calibrating) == 1:
-        options.append(("--calibration-pool", calibrating.pop(), None))
-    else:
-        would_be_taken = not calibrating and any(pool.path.with_name(CALIBRATION_POOL).exists() for pool in pools)
-        size = None if would_be_taken else usual.calibration_size
-        options.append(("--calibration-size", settings.calibration_size, size))
-    options += [
+        ("--calibration-pool", one_path, None),
+        ("--calibration-size", size, None if would_be_taken else usual.calibration_size),
         ("--max-samples", settings.methods.max_samples, usual.methods.max_samples),
         ("--p-target", settings.methods.p_target, usual.methods.p_target),
         ("--prices", str(settings.prices) if settings.prices else None, None),
         ("--parameters", settings.parameters, None),
         ("--tokens-per-second", settings.tokens_per_second, None),
+        ("--signal", signal, None),
+        ("--score", score, None),
+        ("--window", window, None),
     ]
-    if isinstance(measure, Measure):
-        options += [("--signal", measure.signal, None), ("--score", measure.score, None)]
-        options += [("--window", measure.window, None)]
-    elif measure == "recorded":
-        options += [("--signal", measure, None)]
-    words = ["reasc", "report", *(str(pool.path) for pool in pools), "--only", name]
-    for option, value, default in options:
-        if value is not None and value != default:
-            words += [option, value if isinstance(value, str) else f"{value:.12g}"]
-    return shlex.join(words)

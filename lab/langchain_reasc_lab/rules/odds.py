@@ -12,7 +12,7 @@ __all__ = ["fit_odds"]
 
 
 def fit_odds(scores: Sequence[float], correct: Sequence[bool]) -> LogisticOdds:
-    """A logistic regression of "is right" on z = (S − μ) / σ, with scikit-learn's penalty (C = 1).
+    """Fit a logistic regression of "is right" on z = (S − μ) / σ, with scikit-learn's penalty (C = 1).
 
     Args:
         scores: S(y) of n labelled responses, finite.

@@ -52,7 +52,7 @@ class Questions:
 
 
 def draw_answers(rng: np.random.Generator, questions: Questions, budget: int) -> tuple[Integers, Integers]:
-    """Responses to the questions.
+    """Draw responses to the questions.
 
     Returns:
         Answers, shape (questions, budget), numbered in the order of their first appearance, -1 for none; and the right

@@ -98,7 +98,7 @@ class SimulatedPool:
 
 
 def kind_of(index: int) -> PoolKind:
-    """The kind of a pool: all pairs of answers and signals follow one another."""
+    """Return the kind of a pool: all pairs of answers and signals follow one another."""
     answers, signals = tuple(ANSWERS), tuple(SIGNAL_KINDS)
     turn, at = divmod(index, len(answers))
     return PoolKind(answers[at], signals[(at + turn) % len(signals)])
@@ -112,7 +112,7 @@ def simulated_pool(
     budget: int = DEFAULT_BUDGET,
     measures: int = MEASURES,
 ) -> SimulatedPool:
-    """The pool of this number; it draws from ``default_rng([seed, index])``.
+    """Draw the pool of this number, from ``default_rng([seed, index])``.
 
     Args:
         index: the number; it says of which kind the pool is, too.

@@ -44,7 +44,7 @@ Kind = Callable[[np.random.Generator, Drawn], Floats]
 
 
 def draw_scores(rng: np.random.Generator, kind: str, drawn: Drawn, measures: int = 1) -> Floats:
-    """Scores of the responses to a pool's questions, each measure in a unit of its own.
+    """Draw scores of the responses to a pool's questions, each measure in a unit of its own.
 
     Args:
         rng: where all is drawn from.
@@ -126,7 +126,7 @@ def _noise(rng: np.random.Generator, drawn: Drawn) -> Floats:
 
 
 def _separating(latent: Floats | Booleans, noise: Floats, correct: Booleans, auroc: float) -> Floats:
-    """``strength · latent + noise`` of this AUROC, or of the nearest that can be had."""
+    """Return ``strength · latent + noise`` of this AUROC, or of the nearest that is possible."""
     some = slice(_LOOKED_AT)
     signal, around, right = latent[some], noise[some], correct[some]
     if right.all() or not right.any():

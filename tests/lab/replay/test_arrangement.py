@@ -32,7 +32,7 @@ def _uneven(path: Path) -> Path:
     rng = np.random.default_rng(3)
     call = json.dumps([{"args": {"q": 1}, "name": "search"}])
     lines = []
-    for number in range(80):
+    for number in range(50):
         answers: list[str | None] = ["7", "7", "7", "1", "2", None]
         if number % 10 == 0:
             answers.append(call)
@@ -68,10 +68,10 @@ def _one_by_one(pool: Pool, scores: PoolScores, method: Method, split: Split, bu
 @pytest.mark.parametrize("uneven", [True, False])
 def test_every_method_does_what_it_does_one_by_one(tmp_path: Path, uneven: bool) -> None:
     path = tmp_path / "p.jsonl"
-    pool = read_pool(_uneven(path) if uneven else write_pool(path, questions=80))
+    pool = read_pool(_uneven(path) if uneven else write_pool(path, questions=50))
     scores, settings = PoolScores(pool), MethodSettings(max_samples=12)
     recorded = RecordedPool(pool, scores)
-    for split in splits(pool, 40, shuffles=1, seed=0):
+    for split in splits(pool, 25, shuffles=1, seed=0):
         arrangement = Arrangement(recorded, split, split.tested, 12)
         methods = counting(settings)
         for spec in ["recorded"] if uneven else ["auto", Measure("token_logprob", "mean")]:

@@ -71,7 +71,7 @@ def test_where_nothing_changed_the_interval_is_not_empty() -> None:
 
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
-    rng, covered, times = np.random.default_rng(5), 0, 100
+    rng, covered, times = np.random.default_rng(5), 0, 60
     for _ in range(times):
         ability = rng.beta(2, 2, size=60)
         rows: Rows = [[(bool(right), True) for right in rng.random(8) < p] for p in ability]

@@ -141,7 +141,7 @@ def test_answers_missing_and_single_responses_say_nothing_within_questions(tmp_p
 def test_auto_chooses_on_the_calibration_questions_alone(tmp_path: Path) -> None:
     chosen = []
     for tested in (20, 60):  # the same calibration questions, other tested ones
-        path = write_pool(tmp_path / f"p{tested}.jsonl", questions=60 + tested)
+        path = write_pool(tmp_path / f"p{tested}.jsonl", 60 + tested, 4)
         run = replay(read_pool(path), ["auto"], calibration_size=60)
         chosen.append(run.outcomes[OFFLINE, "auto"].calibrations[0].measure)
     assert chosen[0] == chosen[1]
@@ -157,7 +157,10 @@ def test_shuffles_move_questions_and_responses_and_are_reproducible(tmp_path: Pa
     assert next(splits(pool, 10, shuffles=1, seed=5)) == first
     assert next(splits(pool, 10, shuffles=1, seed=6)) != first
 
-    runs = [summarize(replay(pool, [Measure()], shuffles=3, seed=seed, calibration_size=10)) for seed in (5, 5, 6)]
+    runs = [
+        summarize(replay(pool, [Measure()], shuffles=2, seed=seed, calibration_size=10), resamples=50)
+        for seed in (5, 5, 6)
+    ]
     numbers = [[(row.accuracy, row.tokens, row.accuracy_vs_asc) for row in rows] for rows in runs]
     assert numbers[0] == numbers[1]
     assert numbers[0] != numbers[2]

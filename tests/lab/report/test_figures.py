@@ -23,7 +23,7 @@ from langchain_reasc_lab.report import (
 from langchain_reasc_lab.report.figures import tradeoff
 from pools.synthetic import append_signals, question, response, write_lines
 
-from lab.report.reports import SETTINGS, pool, study
+from lab.report.studies import SETTINGS, pool, weighed
 from lab.report.test_rendering import parsed
 from langchain_reasc.exceptions import MissingExtraError, ReASCError
 from langchain_reasc.method.confidence import Measure
@@ -37,13 +37,7 @@ def figures(name: str, *studies: Study) -> list[Figure]:
     return made
 
 
-@pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> list[Study]:
-    folder = tmp_path_factory.mktemp("pools")
-    return [study(pool(folder, name, seed=at), name) for at, name in enumerate(("a", "b <&> c"))]
-
-
-def test_all_figures_stand_in_one_page(two: list[Study]) -> None:
+def test_all_figures_stand_in_one_page(two: tuple[Study, ...]) -> None:
     made = make_report(two, chosen_entries(DRAWN))
     assert not [part.problems for part in made.parts if part.problems]
     page = report_page(made)
@@ -54,7 +48,7 @@ def test_all_figures_stand_in_one_page(two: list[Study]) -> None:
     json.dumps(report_data(made), allow_nan=False)
 
 
-def test_words_say_the_numbers(two: list[Study]) -> None:
+def test_words_say_the_numbers(two: tuple[Study, ...]) -> None:
     [acceptance] = figures("acceptance", *two)
     row = next(row for row in two[0].rows if row.method == "ReASC (offline)")
     assert f"a: {100 * row.gated:.1f} %" in acceptance.text
@@ -67,7 +61,7 @@ def test_words_say_the_numbers(two: list[Study]) -> None:
     )
 
 
-def test_a_question_is_no_showpiece_of_those_it_was_calibrated_on(two: list[Study]) -> None:
+def test_a_question_is_no_showpiece_of_those_it_was_calibrated_on(two: tuple[Study, ...]) -> None:
     name = re.search(r"Question (q\d+), picked", figures("posteriors", two[0])[0].notes[0])
     assert name is not None
     tested = {two[0].pool.questions[at].id for at in two[0].splits[0].tested}
@@ -91,7 +85,7 @@ def pool_with_tokens(folder: Path, texts: Sequence[str], **broken: Any) -> Path:
 
 def test_tokens_are_coloured_where_they_stand_and_escaped(tmp_path: Path) -> None:
     texts = ["<b>so</b> & 8", "1\n<i>7", "half an answer", "7 after all"]
-    one = study(pool_with_tokens(tmp_path, texts), measure=Measure("token_logprob", "mean"))
+    one = weighed(pool_with_tokens(tmp_path, texts), measure=Measure("token_logprob", "mean"))
     [made] = figures("tokens", one)
     assert "<b>" not in made.html and "&lt;" in made.html
     shown = re.sub(r"<[^>]+>", "", made.html)
@@ -104,14 +98,14 @@ def test_tokens_are_coloured_where_they_stand_and_escaped(tmp_path: Path) -> Non
 @pytest.mark.parametrize("lengths", [None, [1, 1], [99] * 4])
 def test_without_the_places_of_tokens_there_are_lines_and_no_guess(tmp_path: Path, lengths: object) -> None:
     path = pool_with_tokens(tmp_path, ["abcd", "efgh"], token_lengths=lengths)
-    [made] = figures("tokens", study(path, measure=Measure("token_logprob", "mean")))
+    [made] = figures("tokens", weighed(path, measure=Measure("token_logprob", "mean")))
     assert made.html.startswith("<svg") and "does not say which characters" in " ".join(made.notes)
 
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_pools_that_cannot_tell_say_why(tmp_path: Path, name: str) -> None:
-    bare = study(write_lines(tmp_path / "bare.jsonl", question("q", response("7"), response("8"))), measure=None)
-    right = study(
+    bare = weighed(write_lines(tmp_path / "bare.jsonl", question("q", response("7"), response("8"))), measure=None)
+    right = weighed(
         write_lines(tmp_path / "right.jsonl", *(question(f"q{n}", response("7", score=1.0)) for n in range(9))),
         measure="recorded",
         settings=replace(SETTINGS, calibration_size=4),
@@ -128,29 +122,29 @@ def test_pools_that_cannot_tell_say_why(tmp_path: Path, name: str) -> None:
             assert (one, name) in [(right, "acceptance"), (right, "risk"), (right, "posteriors"), (bare, "risk")]
 
 
-def test_acceptance_is_drawn_against_sizes_where_they_differ(tmp_path: Path, two: list[Study]) -> None:
+def test_acceptance_is_drawn_against_sizes_where_they_differ(tmp_path: Path, two: tuple[Study, ...]) -> None:
     studies = []
     for name, model in (("a", "x-1B"), ("b", "x-7B")):
         told = {"fingerprint": {"model": model}}
-        studies.append(study(pool(tmp_path, name, 50, metadata=told), name))
+        studies.append(weighed(pool(tmp_path, name, 30, metadata=told), name))
     [sized] = figures("acceptance", *studies)
     assert "parameters (billions)" in sized.html and "(7 billion parameters)" in sized.text
     [alone] = figures("acceptance", two[0])
     assert "parameters (billions)" not in alone.html
 
 
-def test_sweeps_are_drawn_from_their_tables(two: list[Study]) -> None:
-    table = contents()["scale"].make(tuple(two))
+def test_sweeps_are_drawn_from_their_tables(two: tuple[Study, ...]) -> None:
+    table = contents()["scale"].make(two)
     [made] = figures("scale_plot", *two)
-    assert contents()["scale"].make(tuple(two)) is table, "computed once for the table and the figure"
+    assert contents()["scale"].make(two) is table, "computed once for the table and the figure"
     assert "a, offline, Accuracy % (Tokens) by λ: 0: " in made.text and "b &lt;&amp;&gt; c" in made.html
     row = next(row for row in table.rows if row[:3] == ("a", "mixture", 0.7))
     assert f"0.7: {row[3].value:.1f} [{row[3].low:.1f}, {row[3].high:.1f}] ({row[4]:,.0f})" in made.text
 
 
-def test_without_matplotlib_the_extra_is_named(two: list[Study], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_the_extra_is_named(two: tuple[Study, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    studies = [study(two[0].pool.path)]
+    studies = [weighed(two[0].pool.path)]
     with pytest.raises(MissingExtraError, match=r"\.\[lab\]"):
         figures("tradeoff", *studies)
     made = make_report(studies, chosen_entries(["tradeoff"]))
@@ -159,7 +153,7 @@ def test_without_matplotlib_the_extra_is_named(two: list[Study], monkeypatch: py
 
 @pytest.mark.parametrize("name", [*DRAWN, "scale_plot", "calibration_size_plot"])
 def test_what_is_drawn_is_in_its_frame_labelled_and_named_inside_the_picture(
-    two: list[Study], name: str, monkeypatch: pytest.MonkeyPatch
+    two: tuple[Study, ...], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[Any] = []
 
@@ -169,7 +163,7 @@ def test_what_is_drawn_is_in_its_frame_labelled_and_named_inside_the_picture(
 
     for module in ("figures", "signal_figures"):
         monkeypatch.setattr(f"langchain_reasc_lab.report.{module}.svg", keep)
-    figures(name, *(study(one.pool.path, one.name) for one in two))
+    figures(name, *two)
     assert drawn or name == "tokens"
     for figure in drawn:
         figure.draw_without_rendering()
@@ -188,7 +182,7 @@ def test_what_is_drawn_is_in_its_frame_labelled_and_named_inside_the_picture(
         assert not [axes for axes in figure.axes if axes.get_legend()], "beside the axes there is no room on a phone"
 
 
-def test_no_two_methods_have_one_mark_and_colour(two: list[Study]) -> None:
+def test_no_two_methods_have_one_mark_and_colour(two: tuple[Study, ...]) -> None:
     from langchain_reasc_lab.replay import replay, summarize
     from langchain_reasc_lab.replay.plots import draw_risk, draw_tradeoff
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.report.latency import durations
 from pools.synthetic import question, response, write_lines, write_pool
 
 from .studies import notes, rows_of, study
@@ -41,35 +40,37 @@ def test_the_95th_percentile_is_of_questions(tmp_path: Path) -> None:
     assert rows_of("latency", study(path, None))[0]["95th"] == pytest.approx(95)
 
 
-def test_without_times_latencies_are_in_tokens_or_at_a_rate(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "p.jsonl", question("q", response("7", 30), response("7", 10), response("7", 20)))
-    rows = by_method(rows_of("latency", study(path, None)))
-    assert (rows["SC@16", 1]["Latency"], rows["SC@16", 16]["Latency"]) == (60, 30)
-    assert "so latencies are in tokens; --tokens-per-second R" in notes("latency", study(path, None))
-    rows = by_method(rows_of("latency", study(path, None, tokens_per_second=10.0)))
-    assert (rows["SC@16", 1]["Latency"], rows["SC@16", 16]["Latency"]) == (6, 3)
-
-
-def test_a_stated_rate_goes_before_recorded_times(tmp_path: Path) -> None:
-    path = timed(tmp_path / "p.jsonl", [3, 1])
-    assert durations(study(path, None, tokens_per_second=5.0))[0].tolist() == [[2, 2]]
-
-
-def test_responses_without_a_time_come_at_the_rate_of_the_others(tmp_path: Path) -> None:
-    path = timed(tmp_path / "p.jsonl", [4, None, 2, 1], [None])
-    times, note = durations(study(path, None))
-    assert times.tolist() == [[4, 2, 2, 1], [2, 0, 0, 0]]  # a median of 0.2 s per token
-    assert "2 of 5 responses have none" in note
+@pytest.mark.parametrize(
+    ("seconds", "rate", "one_at_once", "all_at_once", "says"),
+    [
+        ([None, None, None], None, 60, 30, "so latencies are in tokens; --tokens-per-second R"),
+        ([None, None, None], 10.0, 6, 3, "latencies at 10 tokens per second"),
+        ([9, 9, 9], 10.0, 6, 3, "latencies at 10 tokens per second"),
+        ([4, 1, None], None, 4 + 1 + 20 * (4 / 30 + 1 / 10) / 2, 4, "1 of 3 responses have none"),
+    ],
+)
+def test_where_times_come_from(
+    tmp_path: Path, seconds: list[float | None], rate: float | None, one_at_once: float, all_at_once: float, says: str
+) -> None:
+    given = [
+        response("7", tokens, **({} if time is None else {"seconds": time}))
+        for tokens, time in zip((30, 10, 20), seconds, strict=True)
+    ]
+    one = study(write_lines(tmp_path / "p.jsonl", question("q", *given)), None, tokens_per_second=rate)
+    rows = by_method(rows_of("latency", one))
+    expected = (pytest.approx(one_at_once), pytest.approx(all_at_once))
+    assert (rows["SC@16", 1]["Latency"], rows["SC@16", 16]["Latency"]) == expected
+    assert says in notes("latency", one)
 
 
 def test_empty_responses_take_their_recorded_time(tmp_path: Path) -> None:
     path = timed(tmp_path / "p.jsonl", [4, None], tokens=0)
-    assert durations(study(path, None))[0].tolist() == [[4, 0]]
+    assert by_method(rows_of("latency", study(path, None)))["SC@16", 1]["Latency"] == 4
 
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_pool(tmp_path_factory.mktemp("pool") / "pool.jsonl", 80, 16)
+    return write_pool(tmp_path_factory.mktemp("pool") / "pool.jsonl", 60, 16)
 
 
 def test_methods_that_weigh_are_timed_too(pool: Path) -> None:

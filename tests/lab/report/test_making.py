@@ -10,7 +10,7 @@ from langchain_reasc_lab.replay.methods import MethodSettings
 from langchain_reasc_lab.report import Entry, Figure, Study, StudySettings, Table, chosen_entries, contents, make_report
 from langchain_reasc_lab.report.report import command_for
 
-from lab.report.reports import SETTINGS, TABLE, pool, report, study
+from lab.report.studies import SETTINGS, TABLE, pool, report, weighed
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.method.confidence import Measure
 
@@ -20,7 +20,7 @@ def made_by(make: object, kind: str = "table") -> Entry:
 
 
 def test_what_one_pool_cannot_give_is_said_and_the_others_are_shown(tmp_path: Path) -> None:
-    studies = [study(pool(tmp_path, name, 6), name) for name in ("a", "b", "c")]
+    studies = [weighed(pool(tmp_path, name, 6), name) for name in ("a", "b", "c")]
     asked: list[list[str]] = []
 
     def make(some: Sequence[Study]) -> Table:
@@ -29,7 +29,9 @@ def test_what_one_pool_cannot_give_is_said_and_the_others_are_shown(tmp_path: Pa
             raise PoolError("it has no scores")
         return TABLE
 
-    [part] = make_report(studies, [made_by(make)]).parts
+    steps: list[tuple[int, int]] = []
+    [part] = make_report(studies, [made_by(make)], on_progress=lambda *at: steps.append(at)).parts
+    assert steps == [(0, 1), (1, 1)]
     assert part.table is TABLE and part.problems == ["b: it has no scores."]
     assert asked[-1] == ["a", "c"]
 
@@ -40,7 +42,7 @@ def test_what_no_pool_can_give_is_said_once_and_the_next_part_is_made(tmp_path: 
 
     drawn = Figure("<p>x</p>", "x")
     for names in (["a"], ["a", "b"]):
-        studies = [study(pool(tmp_path, name, 6), name) for name in names]
+        studies = [weighed(pool(tmp_path, name, 6), name) for name in names]
         made = make_report(
             studies, [made_by(fails), made_by(lambda _: [drawn], "figure"), made_by(lambda _: [], "figure")]
         )
@@ -54,11 +56,11 @@ def test_a_fault_of_ours_is_not_hidden(tmp_path: Path) -> None:
         raise ZeroDivisionError("1 / 0")
 
     with pytest.raises(ZeroDivisionError):
-        make_report([study(pool(tmp_path, "a", 6))], [made_by(broken)])
+        make_report([weighed(pool(tmp_path, "a", 6))], [made_by(broken)])
 
 
 def test_pools_have_names_of_their_own(tmp_path: Path) -> None:
-    one = study(pool(tmp_path, "a", 6))
+    one = weighed(pool(tmp_path, "a", 6))
     for studies in ([], [one, one]):
         with pytest.raises(ConfigurationError, match="a name of its own"):
             make_report(studies, [])
@@ -75,23 +77,16 @@ def test_an_unknown_name_is_answered_with_those_that_are_alike() -> None:
     assert [one.name for one in chosen_entries([])] == list(contents())
 
 
-def test_progress_is_told_from_the_start(tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    parts = [made_by(lambda _: TABLE), made_by(lambda _: TABLE)]
-    make_report([study(pool(tmp_path, "a", 6))], parts, on_progress=lambda *at: told.append(at))
-    assert told == [(0, 2), (1, 2), (2, 2)]
-
-
 def test_the_command_prints_a_part_with_the_same_settings(tmp_path: Path) -> None:
     path = pool(tmp_path, "a b", 6)
-    usual = study(path, settings=StudySettings(), measure="auto")
+    usual = weighed(path, settings=StudySettings(), measure="auto")
     assert command_for(report([usual]), "main") == f"reasc report '{path}' --only main"
     settings = replace(
         SETTINGS, seed=3, parameters=3e9, tokens_per_second=12.5, methods=MethodSettings(max_samples=8, p_target=0.95)
     )
-    told = command_for(report([study(path, settings=settings, measure=Measure("top_k", "mean", 8))]), "main")
+    told = command_for(report([weighed(path, settings=settings, measure=Measure("top_k", "mean", 8))]), "main")
     assert told.endswith(
-        "--only main --shuffles 1 --seed 3 --calibration-size 40 --max-samples 8 --p-target 0.95 "
+        "--only main --shuffles 1 --seed 3 --calibration-size 24 --max-samples 8 --p-target 0.95 "
         "--parameters 3000000000 --tokens-per-second 12.5 --signal top_k --score mean --window 8"
     )
 
@@ -105,21 +100,13 @@ def names_in(text: str) -> list[str]:
     return re.findall(r"`(\w+)`", text)
 
 
-def test_each_has_the_label_that_the_page_gives_it() -> None:
+def test_the_page_on_the_paper_lists_what_there_is() -> None:
+    known = contents().values()
     listed = {name: label for label, *_, names in LISTED for name in names_in(names)}
-    assert listed == {entry.name: entry.paper for entry in contents().values() if entry.paper}
-
-
-def test_the_page_names_those_that_the_paper_lacks() -> None:
+    assert listed == {entry.name: entry.paper for entry in known if entry.paper}
     told = " ".join(PAGE.split()).partition("Not in the paper: ")[2]
-    assert sorted(names_in(told)) == sorted(entry.name for entry in contents().values() if not entry.paper)
-
-
-def test_labels_are_plain_and_tables_come_in_their_order() -> None:
+    assert sorted(names_in(told)) == sorted(entry.name for entry in known if not entry.paper)
     labels = [label for label, *_ in LISTED]
     assert all(re.fullmatch(r"(Table|Figure) \d+|Figures \d+ and \d+", label) for label in labels)
     assert [label for label in labels if label.startswith("Table")] == [f"Table {at}" for at in range(1, 15)]
-
-
-def test_a_table_of_the_paper_is_a_table() -> None:
-    assert all(entry.kind == "table" for entry in contents().values() if entry.paper.startswith("Table"))
+    assert all(entry.kind == "table" for entry in known if entry.paper.startswith("Table"))

@@ -1,5 +1,6 @@
 """Pools that nobody thought of: every table is made or refused in a sentence, and never crashes."""
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from langchain_reasc_lab.replay import Estimate
 from langchain_reasc_lab.replay.methods import OFFLINE
-from langchain_reasc_lab.report import Study
+from langchain_reasc_lab.report import Study, chosen_entries, make_report
 from pools.synthetic import question, response, write_lines, write_pool
 
 from lab.report.studies import cell, made, row, study
@@ -59,8 +60,12 @@ POOLS: dict[str, Callable[[Path], Study]] = {
 
 
 @pytest.mark.parametrize("name", POOLS)
-def test_every_table_is_made_or_says_why_not(tmp_path: Path, name: str) -> None:
+def test_every_table_and_the_verdict_are_made_or_say_why_not(tmp_path: Path, name: str) -> None:
     studied = POOLS[name](tmp_path / "odd.jsonl")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        [[*verdict]] = make_report([studied], chosen_entries(["main"])).verdicts
+    assert verdict[-1].endswith(".") and not re.search(r"\b(nan|inf)\b", " ".join(verdict))
     for table in TABLES:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -89,7 +94,7 @@ def test_all_right_and_all_wrong_are_no_certainty(tmp_path: Path) -> None:
 
 
 def test_a_pool_without_scores_compares_the_methods_that_count(tmp_path: Path) -> None:
-    write_pool(tmp_path / "plain.jsonl", 12, signals=False)
+    write_pool(tmp_path / "plain.jsonl", 12, 4, signals=False)
     plain = study(tmp_path / "plain.jsonl", None, size=8, shuffles=0)
     table = made("main", plain)
     methods = [str(one[0]).partition(" ")[0] for one in table.rows]
@@ -105,17 +110,8 @@ def test_a_note_says_where_a_pool_holds_less_than_the_budget(tmp_path: Path) -> 
     assert told.startswith("odd: ") and told.endswith("there every method stops with what it has.")
 
 
-def test_where_nothing_could_be_calibrated_a_live_run_is_no_row_of_reasc(tmp_path: Path) -> None:
-    write_lines(tmp_path / "p.jsonl", *[question(f"q{n}", *[response("7", score=1.0)] * 4) for n in range(8)])
-    notes = made("main", study(tmp_path / "p.jsonl", "recorded", size=4, shuffles=0)).notes
-    assert [note for note in notes if note.startswith("A live run")] == [
-        "A live run with an offline calibration is the row 'ASC': no calibration could be had, so that votes are "
-        "counted."
-    ]
-
-
 def test_one_pool_that_cannot_have_a_table_is_named_below_that_of_the_others(tmp_path: Path) -> None:
-    write_pool(tmp_path / "plain.jsonl", 12, signals=False)
+    write_pool(tmp_path / "plain.jsonl", 12, 4, signals=False)
     plain = study(tmp_path / "plain.jsonl", None, size=8, shuffles=0)
     whole = _odd(tmp_path / "whole.jsonl", 36)
     table = made("stage1", plain, whole)

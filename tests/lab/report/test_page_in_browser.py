@@ -9,7 +9,7 @@ import pytest
 from chromium import chromium, in_a_browser
 from langchain_reasc_lab.report import Made, chosen_entries, make_report, report_page
 
-from lab.report.reports import pool, report, study
+from lab.report.studies import pool, report, weighed
 
 pytestmark = in_a_browser
 CONTRAST = """
@@ -46,7 +46,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page with a table, drawings, a coloured text, and parts that could not be made."""
     folder = tmp_path_factory.mktemp("page")
-    studies = [study(pool(folder, name), name) for name in ("a", "b")]
+    studies = [weighed(pool(folder, name), name) for name in ("a", "b")]
     pytest.importorskip("matplotlib")
     drawn: list[Made] = list(make_report(studies, chosen_entries(["tradeoff", "histogram", "tokens"])).parts)
     page = folder / "report.html"

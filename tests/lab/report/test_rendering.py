@@ -26,7 +26,7 @@ from langchain_reasc_lab.report import (
 from langchain_reasc_lab.report.tables import marks, show
 from rich.console import Console
 
-from lab.report.reports import HOSTILE, ROWS, TABLE, pool, report, study
+from lab.report.studies import HOSTILE, ROWS, TABLE, pool, report, weighed
 from langchain_reasc.cli.console import in_ascii
 
 html5lib = pytest.importorskip("html5lib")
@@ -36,7 +36,7 @@ html5lib = pytest.importorskip("html5lib")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Report:
     folder = tmp_path_factory.mktemp("pools")
     told = {"fingerprint": {"model": HOSTILE, "sampling": {"temperature": 1.0}}}
-    return report([study(pool(folder, name, 6, metadata=told), name) for name in ("a", "b")])
+    return report([weighed(pool(folder, name, 6, metadata=told), name) for name in ("a", "b")])
 
 
 def alone(made: Report, table: Table) -> Report:
@@ -134,7 +134,9 @@ def test_what_holds_of_two_tables_is_said_once(made: Report, form: str) -> None:
     both = Report(
         made.studies,
         [
-            Made(Entry(name, name.title(), "", Table, print), Table([column], [[1.0], [2.0]], [note, *own]), [], [], 0)
+            Made(
+                Entry(name, name.title(), "", "table", print), Table([column], [[1.0], [2.0]], [note, *own]), [], [], 0
+            )
             for name, own in (("one", ["Its own."]), ("two", []))
         ],
     )
@@ -193,7 +195,7 @@ def test_numbers_are_sorted_by_their_value(made: Report) -> None:
 
 def test_the_first_screen_is_the_verdict_the_comparison_and_one_picture(made: Report) -> None:
     figure = Figure('<svg viewBox="0 0 9 9" width="9" height="9" role="img" aria-label="x"></svg>', "Seen.")
-    drawn = Made(Entry("tradeoff", "Accuracy against tokens", "", Figure, print), None, [figure], [], 0.0)
+    drawn = Made(Entry("tradeoff", "Accuracy against tokens", "", "figure", print), None, [figure], [], 0.0)
     verdicts = [["It saves.", "Much."], ["It does not."]]
     page = parsed(report_page(Report(made.studies, [*made.parts, drawn], verdicts)))
     text = "".join(page.itertext())
@@ -209,7 +211,7 @@ def test_the_first_screen_is_the_verdict_the_comparison_and_one_picture(made: Re
 
 def test_a_table_without_a_number_is_not_shown(made: Report) -> None:
     empty = Table([Column("x"), Column("y", ".1f")], [["a", None]], ["a cannot be had: it is broken."])
-    entry = Entry("none", "None", "", Table, lambda studies: empty)
+    entry = Entry("none", "None", "", "table", lambda studies: empty)
     [part] = make_report(made.studies, [entry]).parts
     assert part.table is None and part.problems == ["a cannot be had: it is broken."]
     shown = "".join(parsed(report_page(Report(made.studies, [made.parts[0], part]))).itertext())

@@ -1,12 +1,12 @@
 """Tables on signals and scores: by hand, and where pools lack what they need."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.replay.bootstrap import exact
-from langchain_reasc_lab.replay.metrics import Estimate
-from langchain_reasc_lab.report.signals import edges
+from langchain_reasc_lab.replay import Estimate
+from langchain_reasc_lab.report import Study
 from pools.synthetic import question, response, write_lines, write_pool
 from scipy.stats import norm
 
@@ -61,26 +61,31 @@ def test_windows_go_one_beyond_the_longest_response(pool: Path) -> None:
     assert "with 64 and more, the score is the plain mean" in notes("window", study(pool))
 
 
+def first_scores(path: Path, scores: "np.ndarray[Any, Any]") -> Study:
+    """A pool of one response with a score to each question."""
+    lines = [question(f"q{at}", response("7", score=float(score))) for at, score in enumerate(scores)]
+    return study(write_lines(path, *lines), "recorded")
+
+
 def test_components_find_what_there_is(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     apart = np.concatenate((rng.normal(0, 1, 150), rng.normal(8, 1, 150)))
     for name, levels, lowest in (("two", apart, 2), ("one", norm.ppf((np.arange(300) + 0.5) / 300), 1)):
-        path = scored(tmp_path / f"{name}.jsonl", *([("7", [level])] for level in levels))
-        aic, bic = rows_of("components", study(path, Measure("self_certainty", "mean")))
+        one = first_scores(tmp_path / f"{name}.jsonl", levels)
+        aic, bic = rows_of("components", one)
         assert (aic["By"], bic["By"], bic["Lowest"]) == ("AIC", "BIC", lowest)
-        assert "300 first responses with a score by self_certainty/mean" in notes(
-            "components", study(path, Measure("self_certainty", "mean"))
-        )
         assert bic["2"] - aic["2"] == pytest.approx(5 * (np.log(300) - 2))
-        assert ("BIC prefers one component" in notes("components", study(path))) == (lowest == 1)
+        told = notes("components", one)
+        assert "300 first responses with a score by recorded" in told
+        assert ("BIC prefers one component" in told) == (lowest == 1)
 
 
 def test_a_posterior_that_falls_is_told(tmp_path: Path) -> None:
     """The lower component is the wider: it wins again far above both means."""
     rng = np.random.default_rng(0)
     scores = np.concatenate((rng.normal(0, 3, 200), rng.normal(1.5, 0.2, 200)))
-    path = scored(tmp_path / "p.jsonl", *([("7", [score])] for score in scores))
-    assert "the mixture's posterior is not monotone: " in notes("components", study(path))
+    told = notes("components", first_scores(tmp_path / "p.jsonl", scores))
+    assert "the mixture's posterior is not monotone: " in told
 
 
 def test_bins_by_hand(tmp_path: Path) -> None:
@@ -104,12 +109,6 @@ def test_ties_leave_bins_empty_and_lose_nobody(tmp_path: Path) -> None:
         assert sum(row["Responses"] for row in of_kind) == 10
         assert [row["Accuracy %"] is None for row in of_kind] == [row["Responses"] == 0 for row in of_kind]
         assert any(row["Responses"] == 0 for row in of_kind)
-
-
-def test_edges_and_exact_intervals() -> None:
-    assert edges(np.array([0.0, 10.0]), "equal width").tolist() == [0, 2, 4, 6, 8, 10]
-    none = exact(0, 10)
-    assert (none.value, none.low, none.high) == pytest.approx((0, 0, 1 - 0.025**0.1))
 
 
 @pytest.mark.parametrize("name", NAMES)

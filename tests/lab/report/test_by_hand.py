@@ -1,0 +1,188 @@
+"""Tables of small pools, against numbers that can be worked out on paper."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_reasc_lab.replay import MIXTURE, OFFLINE, SAFEGUARDED, exact
+from langchain_reasc_lab.report import Study
+from pools.synthetic import question, response, write_lines, write_pool
+
+from lab.report.studies import by_hand, cell, made, notes, row, rows_of, study
+from langchain_reasc.exceptions import PoolError
+from langchain_reasc.method.evidence import WEIGHTS
+
+LOST = f"On the questions that it accepts, SC@4 answers 50.0 points more right than the gate of {OFFLINE}"
+TABLES: list[tuple[str, tuple[str, ...], dict[str, float | None]]] = [
+    # tokens of all responses: 70, 25 and 40; of the first ones: 10, 5 and 10; ReASC sees 1, 2 and 1 of them
+    ("main", (OFFLINE,), {"Accuracy %": 200 / 3, "Samples": 4 / 3, "Tokens": 31 / 3, "vs SC %": 100 * (31 / 135 - 1)}),
+    ("main", ("SC@4",), {"Accuracy %": 200 / 3, "Samples": 4, "Tokens": 45, "vs SC %": None}),
+    ("main", ("pass@1",), {"Accuracy %": 100 / 3, "Samples": 1, "Tokens": 25 / 3}),
+    ("intervals", (OFFLINE,), {"Accuracy %": 200 / 3, "Exact low": 100 * exact(2, 3).low, "Questions": 3}),
+    # The gate accepts "sure", which is right, and "lured", which is wrong; the majority is right on both.
+    ("stage1", (OFFLINE,), {"Accepted %": 200 / 3, "Accuracy %": 50, "Majority %": 100, "Gate - majority": -50}),
+    # Three scores are too few for two components, and a gate that accepts nothing has no accuracy.
+    ("stage1", (MIXTURE,), {"Accepted %": 0, "Accuracy %": None, "Majority %": None, "Gate - majority": None}),
+    ("stage1", (SAFEGUARDED,), {"Accepted %": 0, "Accuracy %": None}),
+    # "turns" is left: counted, 1 wins with 3 votes to 1; weighed, e^2.1 = 8.2 votes for 7 decide after two responses.
+    ("stage2", ("offline", "ASC (counts votes)"), {"Left %": 100 / 3, "Accuracy %": 0, "Tokens": 25, "vs ASC %": None}),
+    (
+        "stage2",
+        ("offline", "ReASC (weighs them)"),
+        {"Accuracy %": 100, "Tokens": 11, "vs ASC %": 100 * (11 / 25 - 1), "Δ to ASC": 100},
+    ),
+    # No count of four reaches 0.95 but 4 to 0. Stage 2 alone: on "sure" e^0.7 = 2.0 and 1 vote to 2; on "lured"
+    # e^1.4 = 4.1 votes suffice at once, and are wrong.
+    ("ablation", ("offline", "ASC"), {"Accuracy %": 200 / 3, "Tokens": 45, "vs ASC %": None, "Δ to ASC": None}),
+    ("ablation", ("offline", "Stage 2 alone"), {"Accuracy %": 200 / 3, "Tokens": 91 / 3, "Δ to ASC": 0}),
+    ("ablation", ("offline", "Gate, then counting"), {"Accuracy %": 100 / 3, "Tokens": 15, "Δ to ASC": -100 / 3}),
+    ("ablation", ("offline", "ReASC"), {"Accuracy %": 200 / 3, "Tokens": 31 / 3, "vs ASC %": 100 * (31 / 135 - 1)}),
+    # Best of four: 7 with 1.0, 7 with 2.0, and 1 with 1.5. All four weighed: 3.0 to 2, 8.2 to 3, and 4.1 to 3.
+    ("controls", (OFFLINE, "Best of 4 by score"), {"Accuracy %": 200 / 3, "Tokens": 45, "Δ": 0}),
+    ("controls", (OFFLINE, "Weighted majority of all"), {"Accuracy %": 200 / 3, "Tokens": 45, "Δ": 0}),
+    ("controls", (OFFLINE, "pass@1"), {"Accuracy %": 100 / 3, "Tokens": 25 / 3, "Δ": 100 / 3}),
+    # The gate settles "sure" and "lured" with 10 tokens each. "turns" has scores 0 2 0 0, with μ = σ = 0.5, λ = 0.7:
+    ("mappings", ("offline", "count: 1"), {"Accuracy %": 100 / 3, "Tokens": 15}),
+    ("mappings", ("offline", "mean: S / μ"), {"Accuracy %": 200 / 3, "Tokens": 31 / 3}),  # 0 4: 1 - ½^5 = 0.97
+    ("mappings", ("offline", "sigmoid: 1 / (1 + exp(-λz))"), {"Accuracy %": 100 / 3, "Tokens": 15}),  # .33 .89 .33 .33
+    ("mappings", ("offline", "exponential: exp(λz)"), {"Accuracy %": 200 / 3, "Tokens": 31 / 3}),  # 0.50 8.17
+    ("mappings", ("offline", "reasc: max(1, exp(λz))"), {"Accuracy %": 200 / 3, "Tokens": 31 / 3}),  # 1 8.17
+]
+NOTES = [
+    ("stage1", LOST),
+    ("stage1", f"The gate of {MIXTURE} accepts nothing."),
+    ("stage1", f"The gate of {MIXTURE} was closed here: 3 responses are too few"),
+]
+
+
+@pytest.fixture(scope="module")
+def hand(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    return by_hand(tmp_path_factory.mktemp("hand") / "p.jsonl")
+
+
+@pytest.mark.parametrize(("name", "begin", "expected"), TABLES)
+def test_a_row(hand: Study, name: str, begin: tuple[str, ...], expected: dict[str, float | None]) -> None:
+    table = made(name, hand)
+    cells = dict(zip([column.name for column in table.columns[len(begin) :]], row(table, *begin), strict=True))
+    for column, number in expected.items():
+        held = cells[column]
+        assert held is None if number is None else cell(held) == pytest.approx(number), column
+
+
+@pytest.mark.parametrize(
+    ("name", "begin", "column", "low", "high"),
+    [
+        # of three questions with one or two right answers, resamples hold between none and three right ones
+        ("main", ("pass@1",), 0, 0, 100),
+        ("intervals", (OFFLINE,), 0, 0, 100),
+        ("stage1", (OFFLINE,), 2, 100 * exact(2, 2).low, 100),  # of the two questions that were accepted
+        ("stage1", (OFFLINE,), 3, -100, 0),
+        ("stage2", ("offline", "ASC (counts votes)"), 1, 0, 100 * exact(0, 1).high),
+        # They never differed here, which three questions do not say of others.
+        ("controls", (OFFLINE, "Best of 4 by score"), 2, -100 * exact(0, 3).high, 100 * exact(0, 3).high),
+    ],
+)
+def test_an_interval(hand: Study, name: str, begin: tuple[str, ...], column: int, low: float, high: float) -> None:
+    held: Any = row(made(name, hand), *begin)[column]
+    assert (held.low, held.high) == pytest.approx((low, high))
+
+
+def test_columns_and_notes(hand: Study) -> None:
+    names = [column.name for column in made("main", hand).columns]
+    assert names == ["Method", "Accuracy %", "Δ to ASC", "Samples", "Tokens", "vs SC %"]
+    assert len({one[1] for one in made("mappings", hand).rows}) == len(WEIGHTS) + 1
+    for table, begins in NOTES:
+        assert any(note.startswith(begins) for note in made(table, hand).notes), begins
+
+
+def test_costs_are_two_flops_per_parameter_and_token(tmp_path: Path) -> None:
+    table = made("main", by_hand(tmp_path / "p.jsonl", parameters=2e9))
+    *_, tflops, per_cost = row(table, OFFLINE)
+    assert [column.name for column in table.columns][-2:] == ["TFLOPs", "Acc/TF"]
+    assert cell(tflops) == pytest.approx(4e9 * 31 / 3 / 1e12)
+    assert cell(per_cost) == pytest.approx(200 / 3 / cell(tflops))
+    assert row(table, "pass@1")[-1] is None
+    assert "N = 2,000,000,000, as given." in " ".join(table.notes)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "says"),
+    [
+        ({"parameters": 3_000_000_000}, "N = 3,000,000,000, as the pool says"),
+        ({"fingerprint": {"model": "Qwen2.5-7B"}}, "N = 7,000,000,000, as the name of the model, Qwen2.5-7B, says"),
+        ({}, "Nothing says how many parameters the model of p has"),
+    ],
+)
+def test_n_is_read_from_the_pool_where_it_tells(tmp_path: Path, metadata: dict[str, Any], says: str) -> None:
+    table = made("main", study(write_pool(tmp_path / "p.jsonl", 10, 4, signals=False, metadata=metadata), None))
+    assert ("TFLOPs" in [column.name for column in table.columns]) == bool(metadata)
+    assert says in " ".join(table.notes)
+
+
+def test_pools_are_compared_in_tokens_where_n_is_not_known_of_all(tmp_path: Path) -> None:
+    write_pool(tmp_path / "known.jsonl", 10, 4, signals=False, metadata={"fingerprint": {"model": "Qwen2.5-7B"}})
+    write_pool(tmp_path / "unknown.jsonl", 10, 4, signals=False)
+    table = made("main", *(study(tmp_path / f"{name}.jsonl", None) for name in ("known", "unknown")))
+    assert [column.name for column in table.columns][:3] == ["Pool", "Method", "Accuracy %"]
+    assert "TFLOPs" not in [column.name for column in table.columns]
+    assert [one[0] for one in table.rows] == ["known"] * 6 + ["unknown"] * 6
+    assert "of known it is 7,000,000,000" in " ".join(table.notes)
+
+
+def test_money_is_that_of_the_prompts_and_of_what_was_generated(tmp_path: Path) -> None:
+    prices, model = tmp_path / "prices.toml", {"metadata": {"fingerprint": {"model": "Qwen2.5-7B"}}}
+    prices.write_text('currency = "EUR"\n[models."Qwen2.5-7B"]\ninput = 1.0\noutput = 10.0\n')
+    questions = [question(f"q{n}", *[response("7", 40, prompt_tokens=20)] * 4) for n in range(3)]
+    rows = rows_of("main", study(write_lines(tmp_path / "p.jsonl", model, *questions), None, budget=4, prices=prices))
+    costs = {one["Method"]: one["EUR/1,000"] for one in rows}
+    assert (costs["pass@1"], costs["SC@4"]) == (pytest.approx(0.02 + 0.4), pytest.approx(4 * (0.02 + 0.4)))
+    mute = write_lines(tmp_path / "mute.jsonl", model, question("q", *[response("7", 40)] * 4))
+    assert "EUR/1,000" not in rows_of("main", study(mute, None, budget=4, prices=prices))[0]
+
+
+def test_where_reasc_is_less_accurate_or_accepts_everything_a_note_says_so(tmp_path: Path) -> None:
+    right = question("right", *[response("7", score=1.0)] * 4)
+    wrong = question("wrong", *[response("1", score=0.0)] * 4)
+    lured = [question(f"q{n}", response("1", score=1.5), *[response("7", score=0.0)] * 3) for n in range(3)]
+    write_lines(tmp_path / "lured.jsonl", right, wrong, *lured)
+    told = made("main", study(tmp_path / "lured.jsonl", "recorded", size=2, budget=4)).notes
+    [note] = [note for note in told if note.startswith(f"ASC answers 100.0 points more right than {OFFLINE}")]
+    assert note.endswith("the difference is [+100.0, +100.0].")
+    sure = [question(f"q{n}", *[response("7", score=2.0 + n)] * 4) for n in range(3)]
+    write_lines(tmp_path / "sure.jsonl", right, wrong, *sure)
+    table = made("stage2", study(tmp_path / "sure.jsonl", "recorded", size=2, budget=4))
+    assert {one[0] for one in table.rows} == {"mixture"}
+    assert f"The gate of {OFFLINE} accepts every question, and leaves none to Stage 2." in table.notes
+
+
+def test_scores_that_tell_nothing_calibrate_nothing(tmp_path: Path) -> None:
+    write_lines(tmp_path / "p.jsonl", *[question(f"q{n}", *[response(str(n % 2), score=1.0)] * 4) for n in range(8)])
+    same = study(tmp_path / "p.jsonl", "recorded", size=4)
+    for name in ("stage1", "stage2", "ablation", "mappings", "p_target", "scale"):
+        with pytest.raises(PoolError, match="nothing could be calibrated on p: all 4 scores equal 1"):
+            made(name, same)
+    assert {one[0] for one in made("controls", same).rows} == {"ReASC (online)"}
+    assert "the row 'ASC': no calibration could be had, so that votes are counted." in notes("main", same)
+
+
+def test_a_mapping_that_the_scores_cannot_have_says_so(tmp_path: Path) -> None:
+    lines = [
+        question(f"q{n}", *[response("7" if (n + at) % 3 else "1", score=-5.0 + (n + at) % 3) for at in range(4)])
+        for n in range(12)
+    ]
+    table = made("mappings", study(write_lines(tmp_path / "p.jsonl", *lines), "recorded", size=6))
+    assert row(table, "offline", "mean: S / μ") == (None, None, None, None)
+    assert any("mean: S / μ by the offline calibration cannot be had: weight='mean'" in note for note in table.notes)
+    assert cell(row(table, "offline", "sigmoid: 1 / (1 + exp(-λz))")[0]) > 0
+
+
+def test_the_cost_of_a_calibration_is_that_of_its_first_responses(tmp_path: Path) -> None:
+    lines = [
+        question(f"q{n}", *[response("7" if (n + at) % 3 else "1", 10 + n, score=float((n + at) % 3)) for at in (0, 1)])
+        for n in range(32)
+    ]
+    path = write_lines(tmp_path / "p.jsonl", *lines)
+    assert row(made("calibration_size", study(path, "recorded", size=4)), 16)[-1] == sum(10 + n for n in range(16))
+    fewer = write_lines(tmp_path / "fewer.jsonl", *lines[:31])
+    with pytest.raises(PoolError, match="fewer holds 31 questions; the smallest calibration is on 16"):
+        made("calibration_size", study(fewer, "recorded", size=8))
