@@ -62,8 +62,7 @@ def make_model(
         MissingExtraError: it is one of ours, and what it needs is not installed.
     """
     kind, kwargs = _chat_model_class(path), read_kwargs(given)
-    fields = {str(field.alias): name for name, field in kind.model_fields.items() if field.alias}
-    fields |= {name: name for name in kind.model_fields}  # names of arguments -> the field
+    fields = _arguments(kind)
     secrets = [name for name, field in kind.model_fields.items() if _is_secret(field.annotation)]
     _check_names(kind, kwargs, fields)
     kwargs = {name: _with_secrets(value, (name,), fields.get(name) in secrets) for name, value in kwargs.items()}
@@ -140,6 +139,12 @@ def _chat_model_class(path: str) -> "type[BaseChatModel]":
         what = "is a class, but no chat model" if isinstance(kind, type) else f"is no class but a {type(kind).__name__}"
         raise ConfigurationError(f"{path} {what}: that is derived from langchain_core's BaseChatModel")
     return kind
+
+
+def _arguments(kind: "type[BaseChatModel]") -> dict[str, str]:
+    """Return the names of a class's arguments -> its fields."""
+    aliases = {str(field.alias): name for name, field in kind.model_fields.items() if field.alias}
+    return aliases | {name: name for name in kind.model_fields}
 
 
 def _is_secret(annotation: Any) -> bool:

@@ -87,12 +87,15 @@ class ModelOptions:
         if default_seed is not None:
             options.setdefault("seed", default_seed)
         if self.url:
-            key = None if self.key_variable is None else secret_in(self.key_variable)
-            server_model: Any = import_package("langchain_reasc_openai").ChatOpenAICompatible
-            return server_model(base_url=list(self.url), model=self.model or "", api_key=key, **options)  # type: ignore[no-any-return]
+            return self._open_servers(list(self.url), options)
         if self.key_variable is not None:
             raise ConfigurationError("--key-variable goes with --url or --model-class")
         return self._open_file(options)
+
+    def _open_servers(self, urls: list[str], options: dict[str, Any]) -> AbstractContextManager[Any]:
+        key = None if self.key_variable is None else secret_in(self.key_variable)
+        server_model: Any = import_package("langchain_reasc_openai").ChatOpenAICompatible
+        return server_model(base_url=urls, model=self.model or "", api_key=key, **options)  # type: ignore[no-any-return]
 
     def _open_file(self, options: dict[str, Any]) -> AbstractContextManager[Any]:
         local_model: Any = import_package("langchain_reasc_llama_cpp").ChatLlamaCpp

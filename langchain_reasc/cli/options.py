@@ -29,12 +29,12 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     groups: dict[str, Any] = {}
     options: list[Parameter] = []
     for parameter in signature(command).parameters.values():
-        group: Any = parameter.annotation
-        if is_dataclass(group):
-            groups[parameter.name] = group
-            options += signature(group).parameters.values()
-        else:
+        if not is_dataclass(parameter.annotation):
             options.append(parameter)
+            continue
+        group: Any = parameter.annotation
+        groups[parameter.name] = group
+        options += signature(group).parameters.values()
 
     @wraps(command)
     def run(**values: Any) -> None:

@@ -58,12 +58,16 @@ def probe(
         data = {url: one.model_dump(mode="json") for url, one in found.items()}
         print_json(data[urls[0]] if len(urls) == 1 else data)
     elif found:
-        stdout().print(_table(found))
-        for url, one in found.items():
-            for notice in one.notices:
-                remark(f"note: {notice}" if len(urls) == 1 else f"note on {url}: {notice}")
+        _show(found, alone=len(urls) == 1)
     if failed:
         raise ServerError("; ".join(failed))
+
+
+def _show(found: "dict[str, Capabilities]", *, alone: bool) -> None:
+    stdout().print(_table(found))
+    for url, one in found.items():
+        for notice in one.notices:
+            remark(f"note: {notice}" if alone else f"note on {url}: {notice}")
 
 
 def _table(found: "dict[str, Capabilities]") -> Any:

@@ -159,13 +159,13 @@ def _document_rows(path: Path) -> Iterator[tuple[str, Row]]:
         return
     try:
         value = parse_json(text)
-    except ValueError as error:
-        if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":  # JSON Lines under another name
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data":  # JSON Lines under another name
             yield from _json_lines(path)
             return
-        if isinstance(error, json.JSONDecodeError):
-            where = f"{path}, line {error.lineno}, column {error.colno}"
-            raise ConfigurationError(f"{where} is not valid JSON: {error.msg}") from None
+        where = f"{path}, line {error.lineno}, column {error.colno}"
+        raise ConfigurationError(f"{where} is not valid JSON: {error.msg}") from None
+    except ValueError as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from None
     if isinstance(value, dict):
         value = next((value[name] for name in _LISTS if isinstance(value.get(name), list)), [value])

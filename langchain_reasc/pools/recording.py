@@ -6,6 +6,7 @@ found again in the stored texts where the extractor or its rules have.
 
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -109,11 +110,9 @@ def record_pool(
         ConfigurationError: ``samples`` or ``concurrency`` is below 1, template and system message do not go together,
             or ``answer`` is free text, whose meanings a pool cannot compare.
     """
-    for name, value in (("samples", samples), ("concurrency", concurrency)):
-        if value < 1:
-            raise ConfigurationError(f"{name} must be 1 or more, got {value}")
-    target, given, measure = Path(path), template or Template(), measure or Measure()
-    prompt = given.after(system) if isinstance(given, Template) else given
+    _check_positive(samples=samples, concurrency=concurrency)
+    target, measure = Path(path), measure or Measure()
+    prompt = (template or Template()).after(system) if isinstance(template, Template | None) else template
     metadata = {
         **_provenance(PreparedModel.of(model, logprobs=True), prompt, answer),
         "system": system,
@@ -125,23 +124,18 @@ def record_pool(
     pending = [PendingQuestion(one, held.get(one.id, 0)) for one in questions if held.get(one.id, 0) < samples]
     run = workers or partial(sample_questions, concurrency=concurrency)
     results = run(pending, QuestionSampler(model, prompt, samples, answer))
-    done = len(questions) - len(pending)
+    done, too_long = len(questions) - len(pending), list[ContextOverflowError]()
     on_question(done, len(questions))
-    too_long: list[ContextOverflowError] = []
-    try:
+    with closing(results) if isinstance(results, Generator) else nullcontext():  # an interruption ends the workers
         for at, ((question, _), drawn) in enumerate(results, start=done + 1):
             if isinstance(drawn, ContextOverflowError):
                 too_long.append(drawn)
-                on_notice(
-                    f"question {question.id!r} ({question.input[:50]!r}...) is too long and was left out: {drawn}"
-                )
+                text = f"{question.input[:50]!r}..."
+                on_notice(f"question {question.id!r} ({text}) is too long and was left out: {drawn}")
             else:
                 recording.add(drawn)
                 on_drawn(drawn)
             on_question(at, len(questions))
-    finally:
-        if isinstance(results, Generator):
-            results.close()  # an interruption ends the workers
     if too_long and not recording.store.ids():
         raise ContextOverflowError(f"none of the {len(questions)} questions fits the model's context: {too_long[0]}")
     if too_long:
@@ -267,6 +261,12 @@ def _provenance(source: PreparedModel, prompt: Prompts, answer: AnswerSpec) -> d
         "max_tokens": model_limit(source),
         "answer": answer if isinstance(answer, str) else {"function": extract.name},
     }
+
+
+def _check_positive(**values: int) -> None:
+    for name, value in values.items():
+        if value < 1:
+            raise ConfigurationError(f"{name} must be 1 or more, got {value}")
 
 
 def _notify_unanswered(pool: Pool, asked: set[str], notify: Callable[[str], None]) -> None:

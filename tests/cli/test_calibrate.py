@@ -1,20 +1,24 @@
-"""reasc calibrate: what it makes of a pool, what it says of it, and what it refuses."""
+"""reasc calibrate: what it makes of a pool or of questions, what it says of it, and what it refuses."""
 
+import json
 from pathlib import Path
 
 import pytest
 from pools.synthetic import question, response, write_lines, write_pool
 from runnable.fakes import calibration, saying
 
+from cli.interrupted import interrupted
 from cli.test_commands import reasc
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import SupportCurve, load_calibration
+
+MODEL = ("--model-class", "characterization.guesser.Guesser")
 
 
 def test_a_wrong_extractor_or_label_is_seen_beside_the_answers(tmp_path: Path) -> None:
     lines = [question(f"q{at}", response("4", text="so 4", score=float(at))) for at in range(6)]
     measure = {"signal": "top_k", "score": "mean", "window": 128}
-    path = write_lines(tmp_path / "p.jsonl", {"metadata": {"measure": measure}}, *lines)
+    path = write_lines(tmp_path / "p.sqlite", {"metadata": {"measure": measure}}, *lines)
     arguments = ("calibrate", "--pool", path, "--out", tmp_path / "new" / "c.json", "--signal")
     shown = reasc(*arguments, "recorded")
     assert "none of the 6 first responses is right" in shown.stderr
@@ -24,32 +28,21 @@ def test_a_wrong_extractor_or_label_is_seen_beside_the_answers(tmp_path: Path) -
 
 
 def test_it_from_a_pool(tmp_path: Path) -> None:
-    path, out = write_pool(tmp_path / "p.jsonl", questions=80), tmp_path / "c.json"
-    shown = reasc("calibrate", "--pool", path, "--out", out, "--limit", 60)
-    calibration = load_calibration(out)
-    assert calibration.n == 60
-    assert calibration.rejected
-    assert "AUROC" in shown.stdout
-    assert calibration.within is not None and "within a question" in shown.stdout, "the pool has several responses"
-    assert f"accepts a first response scoring {calibration.gate.safe_threshold:.4g}" in shown.stdout
-    assert (
-        f"of the {calibration.gate.accepted} highest, {calibration.gate.lower_bound:.1%} or more are right, 95 % sure"
-        in shown.stdout
-    )
-    reasc("calibrate", "--pool", path, "--out", out, "--signal", "token_logprob", "--score", "mean")
-    assert str(load_calibration(out).measure) == "token_logprob/mean"
-
-
-def test_several_responses_per_question_tell_how_likely_an_answer_is_right(tmp_path: Path) -> None:
-    path, out = write_pool(tmp_path / "p.jsonl", questions=80), tmp_path / "c.json"
-    shown = reasc("calibrate", "--pool", path, "--out", out)
-    told = load_calibration(out).p_correct
-    assert told is not None
-    assert (told.rule, told.n) == (load_calibration(out).rule().name, 80)
+    path, out = write_pool(tmp_path / "p.sqlite", questions=80, samples=4), tmp_path / "c.json"
+    shown = " ".join(reasc("calibrate", "--pool", path, "--out", out, "--limit", 60).stdout.split())
+    made = load_calibration(out)
+    assert made.n == 60 and made.rejected and made.within is not None
+    assert "AUROC" in shown and "within a question" in shown, "the pool has several responses"
+    assert f"accepts a first response scoring {made.gate.safe_threshold:.4g}" in shown
+    promise = f"of the {made.gate.accepted} highest, {made.gate.lower_bound:.1%} or more are right, 95 % sure"
+    assert promise in shown
+    told = made.p_correct
+    assert told is not None and (told.rule, told.n) == (made.rule().name, 60)
     assert told.probability(0.5) < told.right < told.probability(0.9)
-    assert "P(correct)" in shown.stdout and "by labels of 80 questions" in shown.stdout
-    reasc("calibrate", "--pool", write_pool(tmp_path / "one.jsonl", 80, samples=1), "--out", out)
-    assert load_calibration(out).p_correct is None
+    assert "P(correct)" in shown and "by labels of 60 questions" in shown
+    one = write_pool(tmp_path / "one.sqlite", 80, samples=1)
+    reasc("calibrate", "--pool", one, "--out", out, "--signal", "token_logprob", "--score", "mean")
+    assert str(load_calibration(out).measure) == "token_logprob/mean" and load_calibration(out).p_correct is None
 
 
 @pytest.mark.parametrize(("name", "promise"), [("p_correct", "is right"), ("p_agree", "agrees with further responses")])
@@ -61,12 +54,71 @@ def test_ask_says_how_likely_an_answer_is_right(name: str, promise: str) -> None
 
 
 def test_it_refuses_scores_of_unknown_making(tmp_path: Path) -> None:
-    path = write_pool(tmp_path / "p.jsonl", questions=20, signals=False, scores=True)
+    path = write_pool(tmp_path / "p.sqlite", questions=20, signals=False, scores=True)
     result = reasc("calibrate", "--pool", path, "--signal", "recorded", "--out", tmp_path / "c.json", code=1)
     assert "does not say how its scores were made" in result.stderr
     assert not (tmp_path / "c.json").exists()
 
 
-def test_it_takes_data_or_a_pool_but_not_both(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "p.jsonl", question("a", response("7")))
-    reasc("calibrate", path, "--pool", path, code=2)
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("q.jsonl", "--pool", "p.sqlite"),
+        ("--unlabelled", "q.txt", "--pool", "p.sqlite"),
+        ("--unlabelled", "q.txt", "q.jsonl"),
+        ("--pool", "p.sqlite", "--preset", "number"),
+        ("--pool", "p.sqlite", "--format", "gsm8k"),
+    ],
+)
+def test_it_takes_questions_or_a_pool_but_not_both(given: tuple[str, ...]) -> None:
+    said = " ".join(reasc("calibrate", *given, code=2).stderr.replace("│", "").split())
+    assert "--preset and --format" in said if len(given) == 4 and given[0] == "--pool" else "give either DATA" in said
+
+
+def unlabelled(folder: Path, count: int = 24) -> Path:
+    path = folder / "questions.txt"
+    path.write_text("".join(f"What is {at}?\n" for at in range(count)), encoding="utf-8")
+    return path
+
+
+def test_questions_in_a_text_are_calibrated_on_and_the_file_can_be_used(tmp_path: Path) -> None:
+    data, out = unlabelled(tmp_path, 26), tmp_path / "new" / "calibration.json"
+    shown = reasc("calibrate", "--unlabelled", data, "--out", out, "--limit", 24, *MODEL)
+    made = load_calibration(out)
+    assert (made.method, made.n) == ("consensus", 24)
+    assert "Questions    24, with no right answer\n" in shown.stdout and f"wrote {out}" in shown.stderr
+    assert all(len(line) <= 80 for line in shown.stdout.splitlines())
+    assert reasc("ask", "What is 3?", "--calibration", out, "--seed", 1, *MODEL).stdout == "7\n"
+    assert "fixed" in reasc("ask", "What is 3?", "--calibration", out, "--system", "Think.", *MODEL, code=1).stderr
+
+
+def test_it_says_what_was_known_and_what_was_left_out(tmp_path: Path) -> None:
+    labels = [{"question": f"What is {at}?", "answer": "7" if at < 5 else ""} for at in range(24)]
+    data = write_lines(tmp_path / "q.jsonl", *labels)
+    fields = ("--answer-field", "answer", "--out", tmp_path / "c.json")
+    shown = reasc("calibrate", "--unlabelled", data, *fields, *MODEL)
+    assert shown.stdout.startswith("Questions    24, with the right answers to 5 of them\n")
+
+
+def test_what_cannot_be_read_is_told_before_anything_is_asked(tmp_path: Path) -> None:
+    missing = reasc("calibrate", "--unlabelled", tmp_path / "q.txt", code=1)
+    assert "there is no such file" in missing.stderr
+    recorded = reasc("calibrate", "--unlabelled", unlabelled(tmp_path), "--signal", "recorded", code=1)
+    assert "--signal recorded goes with --pool" in recorded.stderr
+
+
+def test_ctrl_c_without_labels_keeps_what_was_learned(tmp_path: Path) -> None:
+    questions, out, unfinished = unlabelled(tmp_path), tmp_path / "c.json", tmp_path / "c.json.unfinished"
+
+    def learned() -> int:
+        return len(unfinished.read_text(encoding="utf-8").splitlines()) if unfinished.exists() else 0
+
+    scripted = ("--model-class", "cli.chat_models.Scripted", "--model-kwargs")
+    command = ("calibrate", "--unlabelled", questions, "--concurrency", 1, "--out", out, *scripted)
+    said = interrupted(*command, "seconds=0.1", begun=lambda: learned() >= 2)
+    assert f"is in {unfinished}" in " ".join(said.split()) and not out.exists()
+    half = unfinished.read_text(encoding="utf-8")
+    assert "What is" not in half
+    unfinished.write_text(half + json.dumps({"key": "half a line"})[:-4], encoding="utf-8")  # as a crash may leave it
+    reasc(*command, "seconds=0")
+    assert not unfinished.exists() and load_calibration(out).n == 24

@@ -9,8 +9,6 @@ from langchain_reasc_lab.replay import read_pool
 from langchain_reasc_llama_cpp import embedded_model_path
 
 from cli.test_commands import reasc
-from langchain_reasc.calibration import load_calibration
-from langchain_reasc.cli.calibration_lines import consensus_lines
 from langchain_reasc.data import PRESETS, last_letters
 
 FILES = Path(__file__).parents[1] / "data" / "files"
@@ -72,15 +70,12 @@ def test_a_calibration_by_a_preset_is_used_by_the_same(tmp_path: Path) -> None:
     assert "--allow-mismatch" in reasc(*arguments, code=1).stderr, "without it, something else is asked"
 
 
-@pytest.mark.slow
 def test_questions_without_answers_are_asked_by_a_preset(tmp_path: Path) -> None:
-    arguments = ("calibrate", "--unlabelled", "last-letters:36", "--preset", "auto", "--max-tokens", 24, "--limit", 36)
-    shown = reasc(*arguments, "--out", tmp_path / "c.json")
+    guesser = ("--model-class", "characterization.guesser.Guesser")
+    shown = reasc("calibrate", "--unlabelled", "last-letters:24", "--preset", "auto", *guesser, "--out", tmp_path / "c")
     assert "--preset letters" in shown.stderr
-    assert "Questions    36, with no right answer" in shown.stdout
-    reasc(
-        "ask", last_letters(37)[-1][0], "--calibration", tmp_path / "c.json", "--preset", "letters", "--max-tokens", 24
-    )
+    assert "Questions    24, with no right answer" in shown.stdout
+    reasc("ask", last_letters(25)[-1][0], "--calibration", tmp_path / "c", "--preset", "letters", *guesser)
 
 
 @pytest.mark.parametrize(
@@ -114,46 +109,5 @@ def test_a_preset_that_needs_a_package_says_so_before_a_model_is_loaded(
     assert "llama-cpp-python is not installed" in reasc(*arguments, "--answer", "auto", code=1).stderr
 
 
-@pytest.mark.parametrize("more", [("--preset", "number"), ("--format", "gsm8k")])
-def test_a_pool_was_asked_already(tmp_path: Path, more: tuple[str, str]) -> None:
-    said = reasc("calibrate", "--pool", tmp_path / "p.sqlite", *more, code=2).stderr
-    assert "--preset and --format" in " ".join(said.replace("│", "").split())
-
-
 def test_a_question_alone_names_its_preset() -> None:
     assert "--preset auto is for data sets" in reasc("ask", "?", "--preset", "auto", code=1).stderr
-
-
-def test_questions_in_a_text_are_calibrated_on_and_the_file_can_be_used(tmp_path: Path) -> None:
-    lines = MODEL.with_name("calibration.jsonl").read_text(encoding="utf-8").splitlines()
-    asked = [json.loads(line)["question"] for line in lines[:40]]
-    data, out = tmp_path / "questions.txt", tmp_path / "new" / "calibration.json"
-    data.write_text("\n".join(asked) + "\n", encoding="utf-8")
-    shown = reasc("calibrate", "--unlabelled", data, "--out", out, "--limit", 36)
-    made = load_calibration(out)
-    assert (made.method, made.n) == ("consensus", 36)
-    assert shown.stdout == "".join(f"{line}\n" for line in consensus_lines(made, asked=36, known=0))
-    assert "Questions    36, with no right answer\n" in shown.stdout
-    assert all(len(line) <= 80 for line in shown.stdout.splitlines())
-    assert f"wrote {out}" in shown.stderr
-    assert reasc("ask", asked[-1], "--calibration", out, "--seed", 1, code=3).stdout.strip()
-    assert "fixed" in reasc("ask", asked[-1], "--calibration", out, "--system", "Think.", code=1).stderr
-
-
-def test_it_says_what_was_known_and_what_was_left_out() -> None:
-    made = load_calibration(MODEL.with_name("calibration.json"))
-    [first, *_] = consensus_lines(made, asked=made.n + 2, known=5)
-    assert first == f"Questions    {made.n}, with the right answers to 5 of them; 2 were left out"
-
-
-@pytest.mark.parametrize("more", [("data.jsonl",), ("--pool", "pool.jsonl")])
-def test_it_goes_with_no_other_questions(tmp_path: Path, more: tuple[str, ...]) -> None:
-    assert "--unlabelled" in reasc("calibrate", "--unlabelled", tmp_path / "q.txt", *more, code=2).stderr
-
-
-def test_what_cannot_be_read_is_told_before_anything_is_asked(tmp_path: Path) -> None:
-    missing = reasc("calibrate", "--unlabelled", tmp_path / "q.txt", code=1)
-    assert "there is no such file" in missing.stderr
-    (tmp_path / "q.txt").write_text("why?\n", encoding="utf-8")
-    recorded = reasc("calibrate", "--unlabelled", tmp_path / "q.txt", "--signal", "recorded", code=1)
-    assert "--signal recorded goes with --pool" in recorded.stderr

@@ -38,17 +38,14 @@ def test_arguments_in_every_form(tmp_path: Path) -> None:
         ("{broken", "--model-kwargs is no valid JSON"),
         ("no-such-file.json", "of which no file can be read"),
         ("[1]", "of which no file can be read"),
+        ("list.json", "holds no JSON object of arguments but a list"),
     ],
 )
-def test_arguments_that_cannot_be_read(given: str, says: str) -> None:
+def test_arguments_that_cannot_be_read(given: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("list.json").write_text("[1]")
     with pytest.raises(ConfigurationError, match=says):
         read_kwargs([given])
-
-
-def test_a_file_that_holds_no_object(tmp_path: Path) -> None:
-    (tmp_path / "list.json").write_text("[1]")
-    with pytest.raises(ConfigurationError, match="holds no JSON object of arguments but a list"):
-        read_kwargs([str(tmp_path / "list.json")])
 
 
 def opened(path: str, *kwargs: str, key: str | None = None, model: str | None = None, **options: Any) -> Any:

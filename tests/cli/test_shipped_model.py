@@ -10,7 +10,6 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
 from pools.synthetic import write_lines
 from runnable.fakes import calibration
 
-from cli.interrupted import held, interrupted
 from cli.test_commands import reasc
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import Fingerprint, confidence_part, load_calibration, save_calibration
@@ -50,6 +49,8 @@ def test_ask_says_how_sure_it_is_and_by_its_exit_code_whether_it_is_decided(
     data = json.loads(reasc(*asked, "--json", code=code).stdout)
     assert (data["summary"], data["undecided"], data["answer"]) == (told, code == 3, shown.stdout.strip())
     assert sum(data["votes"].values()) <= data["samples"] and data["votes"].keys() == data["evidence"].keys()
+    assert len(data["responses"]) == data["launched"]
+    assert data["tokens"]["output"] == sum(one["output_tokens"] for one in data["responses"])
 
 
 def test_ask_by_a_named_rule_that_looks_ahead_to_the_budget() -> None:
@@ -83,16 +84,9 @@ def test_a_question_that_is_shown_to_newcomers_is_answered_rightly(file: str, qu
     assert question in (ROOT / file).read_text(encoding="utf-8")
     with ChatLlamaCpp() as model:
         calibration = TEST.with_name("calibration.json")
-        seeded = (model.model_copy(update={"seed": seed}) for seed in range(0, 16 * 40, 16))
+        seeded = (model.model_copy(update={"seed": seed}) for seed in range(0, 16 * 20, 16))
         answers = [ReASCRunnable(model=one, calibration=calibration).solve(question).answer for one in seeded]
-    assert answers.count(right) >= 38, answers
-
-
-def test_ask_prints_data() -> None:
-    data = json.loads(reasc("ask", EASY, "--seed", 1, "--json", "--max-samples", 3).stdout)
-    assert data["samples"] <= 3
-    assert len(data["responses"]) == data["launched"]
-    assert data["tokens"]["output"] == sum(one["output_tokens"] for one in data["responses"])
+    assert answers.count(right) >= 19, answers
 
 
 def test_ask_by_the_paper_or_as_far_as_the_calibration_vouches(tmp_path: Path) -> None:
@@ -140,15 +134,15 @@ def test_a_template_stands_around_the_question(tmp_path: Path) -> None:
 
 def test_corrected_labels_and_another_extractor_need_no_new_samples(tmp_path: Path) -> None:
     data, out = tmp_path / "q.jsonl", tmp_path / "c.json"
-    lines = [json.loads(line) for line in TEST.read_text(encoding="utf-8").splitlines()[:12]]
+    lines = [json.loads(line) for line in TEST.read_text(encoding="utf-8").splitlines()[:8]]
     calibrate = ("calibrate", data, "--signal", "token_logprob", "--score", "mean", "--samples", 1, "--out", out)
     write_lines(data, *({**line, "answer": "none"} for line in lines))
     wrong = reasc(*calibrate, "--answer", "regex:(Steps)")
-    assert "none of the 12 first responses is right" in wrong.stderr
-    assert "of 12 responses have no answer (0 of them were cut off); --answer says where it is" in wrong.stderr
+    assert "none of the 8 first responses is right" in wrong.stderr
+    assert "of 8 responses have no answer (0 of them were cut off); --answer says where it is" in wrong.stderr
     write_lines(data, *lines)
     right = reasc(*calibrate)
-    assert "12 labels have changed" in right.stderr and "looked for again in the stored text" in right.stderr
+    assert "8 labels have changed" in right.stderr and "looked for again in the stored text" in right.stderr
     assert right.stdout == reasc(*calibrate[:-1], tmp_path / "fresh.json").stdout
     assert 0 < load_calibration(out).accuracy == load_calibration(tmp_path / "fresh.json").accuracy  # type: ignore[operator]
 
@@ -169,12 +163,10 @@ def test_a_calibration_made_here_serves_here_and_nowhere_else(tmp_path: Path) ->
 
 def test_record_then_replay(tmp_path: Path) -> None:
     out = tmp_path / "p.sqlite"
-    reasc("record", TEST, "--out", out, "--limit", 3, "--samples", 4)
-    before = out.read_bytes()
-    reasc("record", TEST, "--out", out, "--limit", 3, "--samples", 4)
-    assert out.read_bytes() == before
-    signal_names = read_pool(out).signals.names  # type: ignore[union-attr]
-    assert {"self_certainty", "token_logprob"} <= set(signal_names)
+    for _ in range(2):  # the second time nothing is left to do
+        reasc("record", TEST, "--out", out, "--limit", 3, "--samples", 4)
+    signals = read_pool(out).signals
+    assert signals is not None and {"self_certainty", "token_logprob"} <= set(signals.names)
     shown = reasc("replay", out, "--calibration-size", 2, "--signal", "token_logprob", "--max-samples", 4)
     assert "SC@4" in shown.stdout
 
@@ -186,7 +178,7 @@ def test_a_temperature_that_makes_all_samples_the_same_is_named(tmp_path: Path) 
 
 def test_demo(tmp_path: Path) -> None:
     out = tmp_path / "demo"
-    shown = reasc("demo", "--problems", 6, "--calibration-size", 40, "--samples", 4, "--plot", "--out", out).stdout
+    shown = reasc("demo", "--problems", 4, "--calibration-size", 24, "--samples", 4, "--plot", "--out", out).stdout
     for part in ("SC@4", "ReASC (online)", "sample by sample", "Calibration without labels", "tokens instead of"):
         assert part in shown
     files = {"calibration-pool.sqlite", "calibration.json", "unlabelled.json", "test-pool.sqlite"}
@@ -200,43 +192,13 @@ def test_demo_says_how_many_problems_there_are(tmp_path: Path) -> None:
 
 
 def test_exit_codes_of_a_real_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = [sys.executable, "-c", "from langchain_reasc.cli import main; main()", "replay", "missing.jsonl"]
+    command = [sys.executable, "-c", "from langchain_reasc.cli import main; main()", "pool", "show", "missing.sqlite"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.startswith("error: no pool at") and "Traceback" not in ended.stderr
     monkeypatch.setattr(sys, "argv", ["reasc", "replay", "--wrong-flag"])
     with pytest.raises(SystemExit, match=r"^2$"):
         main()
-
-
-def test_ctrl_c_is_clean_and_recording_goes_on_afterwards(tmp_path: Path) -> None:
-    path = tmp_path / "p.sqlite"
-    assert "interrupted" in interrupted("record", TEST, "--out", path, begun=lambda: held(path) >= 2)
-    done = len(read_pool(path).questions)
-    assert done >= 2
-    reasc("record", TEST, "--out", path, "--limit", done + 1)
-    assert len(read_pool(path).questions) == done + 1
-
-
-def test_ctrl_c_without_labels_keeps_what_was_learned(tmp_path: Path) -> None:
-    questions, out, undisturbed = tmp_path / "q.txt", tmp_path / "c.json", tmp_path / "d.json"
-    unfinished = tmp_path / "c.json.unfinished"
-    asked = [f"Kira has {n} roses and wants {n + 30}. How many more?" for n in range(24)]
-    questions.write_text("\n".join(asked), encoding="utf-8")
-
-    def learned() -> int:
-        return len(unfinished.read_text(encoding="utf-8").splitlines()) if unfinished.exists() else 0
-
-    options = ("--unlabelled", questions, "--concurrency", 1)
-    said = interrupted("calibrate", *options, "--out", out, begun=lambda: learned() >= 2)
-    assert f"is in {unfinished}" in " ".join(said.split()) and not out.exists()
-    assert "Kira" not in unfinished.read_text(encoding="utf-8")
-    half = unfinished.read_text(encoding="utf-8")
-    unfinished.write_text(half + '{"key": "half a li', encoding="utf-8")  # as a crash may leave it
-    reasc("calibrate", *options, "--out", out)
-    assert not unfinished.exists()
-    reasc("calibrate", *options, "--out", undisturbed)
-    assert load_calibration(out).n == load_calibration(undisturbed).n == 24
 
 
 def test_questions_of_ones_own_as_csv(tmp_path: Path) -> None:

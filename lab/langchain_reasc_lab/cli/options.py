@@ -149,10 +149,9 @@ class ComparisonOptions:
         names = pool.signals.names if pool.signals else ()
         if all_signals and names:
             return ["auto", *(Measure(name, self.score, self.window) for name in names)]
-        if self.signal is None and not all_signals and not (names or pool.has_scores):
-            return []
         signal = self.signal or ("auto" if names else "recorded")
-        return [measure_spec(signal, self.score, self.window)]
+        without_any = self.signal is None and not names and not pool.has_scores
+        return [] if without_any and not all_signals else [measure_spec(signal, self.score, self.window)]
 
     def settings(self, pools: "Sequence[Pool]", *, calibration_responses: int = 1) -> "MethodSettings":
         """Return the settings of all methods.

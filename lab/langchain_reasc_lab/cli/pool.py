@@ -175,10 +175,7 @@ def _lines(figures: dict[str, Any]) -> Iterator[str]:
     each = str(most) if fewest == most else f"{fewest} to {most}"
     yield f"Questions  {figures['questions']:,}, with {each} responses each"
     if figures["model"] is not None:
-        sampling = metadata.get("fingerprint", {}).get("sampling") or {}
-        settings = {name: sampling.get(name) for name in ("temperature", "max_tokens")} | {"seed": metadata.get("seed")}
-        shown = (f", {name} {value}" for name, value in settings.items() if value is not None)
-        yield f"Model      {figures['model']}{''.join(shown)}"
+        yield f"Model      {figures['model']}{_settings(metadata)}"
     if metadata.get("created_at"):
         yield f"Recorded   {metadata['created_at']} by version {metadata.get('library_version')}"
     right = "not graded" if figures["right"] is None else f"{figures['right']:.1%} of the responses right"
@@ -193,6 +190,12 @@ def _lines(figures: dict[str, Any]) -> Iterator[str]:
     if figures["seconds"]:
         median, slow = figures["seconds"]
         yield f"Time       a response took {duration(median)} (median), 95 % at most {duration(slow)}"
+
+
+def _settings(metadata: dict[str, Any]) -> str:
+    sampling = metadata.get("fingerprint", {}).get("sampling") or {}
+    settings = {name: sampling.get(name) for name in ("temperature", "max_tokens")} | {"seed": metadata.get("seed")}
+    return "".join(f", {name} {value}" for name, value in settings.items() if value is not None)
 
 
 COMMANDS: Final = (show, merge, export, import_)

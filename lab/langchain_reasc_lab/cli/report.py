@@ -206,12 +206,13 @@ def _write(made: "Report", *, out: Path | None, markdown: Path | None, csv: Path
         _save(out, rendering.report_page(made))
     if csv is not None:
         _save(csv, rendering.report_csv(made))
-    if markdown is not None:
-        folder = None if markdown == Path("-") else markdown.with_name(f"{markdown.stem}-figures")
-        drawn = rendering.pictures(made) if folder else {}
-        _save(markdown, rendering.report_markdown(made, folder.name if folder and drawn else None))
+    if markdown == Path("-"):
+        _save(markdown, rendering.report_markdown(made, None))
+    elif markdown is not None:
+        folder, drawn = markdown.with_name(f"{markdown.stem}-figures"), rendering.pictures(made)
+        _save(markdown, rendering.report_markdown(made, folder.name if drawn else None))
         for name, picture in drawn.items():
-            _save((folder or Path()) / name, picture + "\n", quiet=True)
+            _save(folder / name, picture + "\n", quiet=True)
     if json == Path("-"):
         print_json(rendering.report_data(made))
     elif json is not None:

@@ -211,14 +211,16 @@ def _parsed(record: Any, where: str, *, normalized: bool) -> tuple[PoolQuestion,
     if storable(line.id) != line.id:
         raise PoolError(f"{where}: id {line.id!r} has half a character in it; correct it")
     references = [line.reference] if isinstance(line.reference, str) else line.reference or ()
-    responses, messages = [], []
-    for one in line.responses:
-        columns = one.model_dump(exclude=set(_MESSAGE))
-        if not normalized:  # to do so again would change what is not text, such as the arguments of a tool call
-            columns["answer"] = normalize(one.answer) if one.answer and one.answer.strip() else None
-        responses.append(PoolResponse(**columns))
-        messages.append(Message(**{name: getattr(one, key) for key, name in _MESSAGE.items()}))
-    return PoolQuestion(line.id, tuple(references), tuple(responses), line.input), messages
+    responses = tuple(_pool_response(one, normalized=normalized) for one in line.responses)
+    messages = [Message(**{name: getattr(one, key) for key, name in _MESSAGE.items()}) for one in line.responses]
+    return PoolQuestion(line.id, tuple(references), responses, line.input), messages
+
+
+def _pool_response(given: _Response, *, normalized: bool) -> PoolResponse:
+    columns = given.model_dump(exclude=set(_MESSAGE))
+    if not normalized:  # to do so again would change what is not text, such as the arguments of a tool call
+        columns["answer"] = normalize(given.answer) if given.answer and given.answer.strip() else None
+    return PoolResponse(**columns)
 
 
 def _read_signals(beside: Path, made: PoolStore, counts: dict[str, int]) -> None:
