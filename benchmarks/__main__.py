@@ -9,16 +9,34 @@ import argparse
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
-from benchmarks.machine import default_threads, describe_machine
-from benchmarks.measures import MEASURES, measured
+from benchmarks import decoding, overhead, peers
 from benchmarks.random_gguf import QUANTIZATIONS
-from benchmarks.settings import Settings
-from benchmarks.table import Row, render
+from benchmarks.settings import Settings, default_threads, describe_machine
+from benchmarks.table import Row, render, rows_of
 
+MEASURES: Final[dict[str, Callable[[Settings], Iterator[Row]]]] = {
+    "decode": decoding.large_model,
+    "decode-shipped": decoding.tiny_model,
+    "left-over": decoding.left_over,
+    "llama-server": peers.against_llama_server,
+    "llama-cpp-python": peers.against_llama_cpp_python,
+    "batch": decoding.batch,
+    "batch-shipped": decoding.batch_shipped,
+    "prefix": decoding.shared_prefix,
+    "memory": overhead.resident,
+    "step": decoding.our_share,
+    "interference": decoding.interference,
+    "attention": decoding.attention,
+    "builds": decoding.builds,
+    "method": overhead.method,
+    "imports": overhead.imports,
+}
 _FLASH: Final = {"auto": None, "on": True, "off": False}
 
 
@@ -41,6 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows = [Row(name, None, note=f"failed: {error}".splitlines()[0])]
         print(f"\n{name}, {time.monotonic() - begun:.0f} s\n\n{render(rows)}", flush=True)
     return int(failed)
+
+
+def measured(name: str, settings: Settings) -> list[Row]:
+    """Each thread that ever called llama.cpp leaves its OpenMP team behind, and too many of them halve the speed."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(rows_of, MEASURES[name], settings).result()
 
 
 def _measure(name: str) -> str:

@@ -21,8 +21,6 @@ from langchain_reasc_openai import ChatOpenAICompatible
 from benchmarks.settings import CELLS, QUESTION, Settings
 from tests.servers.llama_server import LlamaServer, llama_server
 
-__all__ = ["Aborted", "measure_aborts", "measure_requests"]
-
 GOAL: Final = 0.05
 SAMPLES: Final = 8
 LONG: Final = " ".join([QUESTION] * 12)

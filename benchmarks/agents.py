@@ -29,11 +29,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import Field
 
-from benchmarks.rounds import Spread, interleaved, seconds
-from benchmarks.table import Row, render
+from benchmarks.table import Row, Spread, interleaved, render, seconds
 from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
-
-__all__ = ["agents", "counted", "main"]
 
 ASKED: Final = {"messages": [("human", "How much is 6 times 7?")]}
 USAGE: Final = UsageMetadata(input_tokens=100, output_tokens=20, total_tokens=120)

@@ -14,9 +14,7 @@ from langchain_reasc_llama_cpp.native.bindings import library
 from langchain_reasc_llama_cpp.native.gguf_file import read_header
 from langchain_reasc_llama_cpp.native.safe_kernels import may_repack
 
-from benchmarks.rounds import seconds
-
-__all__ = ["SAMPLING", "BareLoop"]
+from benchmarks.table import seconds
 
 SAMPLING: Final = {"top_k": 40, "top_p": 0.95, "min_p": 0.05, "temperature": 0.8}
 """What every contender draws with."""

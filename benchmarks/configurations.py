@@ -22,8 +22,6 @@ from langchain_reasc.calibration import (
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method import ASC, CannotCatchUp, Cap, FiniteHorizon, Measure, StoppingRule, decide
 
-__all__ = ["CONFIGURATIONS", "NAMED", "Configuration", "as_asc_left_it", "decisions"]
-
 Integers = npt.NDArray[np.int64]
 Configuration = Callable[[Responses], tuple[StoppingRule, int]]
 """The responses to warm up on -> a rule, and which measure's scores it reads."""

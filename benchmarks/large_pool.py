@@ -2,8 +2,7 @@
 
 Pools of so many questions, with 16 responses of 2,000 tokens to each, their text and 5 signals, are written question by
 question, as a recording does, and then read, calibrated on and replayed by the commands, each in a process of its own.
-1,000 questions are 1 GB. A line at the end says what they tell of 100,000. ``--json-lines`` does the same with pools as
-JSON Lines, which are taken into a temporary file first.
+1,000 questions are 1 GB. A line at the end says what they tell of 100,000.
 """
 
 import argparse
@@ -17,13 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+from langchain_reasc_lab.pools.merging import WholeQuestion
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.large_pool_made import SAMPLES, TOKENS
+from langchain_reasc.method.token_signals import SIGNALS
+from langchain_reasc.pools import Message, PoolQuestion, PoolResponse, PoolStore
+from langchain_reasc.pools.store import TokenSignals
 
-__all__ = ["STEPS", "Step", "main", "measured", "slope"]
-
+SAMPLES: Final = 16
+TOKENS: Final = 2000
+_WORDS: Final = ("so", "the", "sum", "of", "both", "sides", "is", "then", "twice", "what", "we", "had", "before", "and")
 _MILLION: Final = 1e6
 _LARGE: Final = 100_000
 _PROGRAM: Final = """
@@ -34,7 +38,7 @@ print(int(peak[0].split()[1]) * 1024, file=sys.stderr)
 """
 _WRITE: Final = """
 from pathlib import Path
-from benchmarks.large_pool_made import write
+from benchmarks.large_pool import write
 write(Path(sys.argv[1]), int(sys.argv[2]), tokens=int(sys.argv[3]))
 """
 _READ: Final = "from langchain_reasc.pools import read_pool; read_pool(sys.argv[1])"
@@ -55,6 +59,47 @@ STEPS: Final = {
     ),
 }
 """What is measured -> a program that does it, given pool, questions and tokens."""
+
+
+def write(path: Path, questions: int, *, tokens: int = TOKENS, samples: int = SAMPLES) -> Path:
+    """Write such a pool, question by question."""
+    store = PoolStore.create(path)
+    for question in questions_of(questions, tokens=tokens, samples=samples):
+        store.add(*question)
+    store.close()
+    return path
+
+
+def questions_of(
+    questions: int, *, tokens: int = TOKENS, samples: int = SAMPLES, seed: int = 0
+) -> Iterator[WholeQuestion]:
+    """Yield questions whose right answers are a little more confident, with texts and all signals."""
+    rng = np.random.default_rng(seed)
+    words = np.array(_WORDS)
+    for number in range(questions):
+        able = rng.beta(2, 1.3)
+        responses, messages, signals = [], [], list[TokenSignals]()
+        for _ in range(samples):
+            right, length = bool(rng.random() < able), int(rng.integers(tokens * 9 // 10, tokens * 11 // 10 + 1))
+            spelled = rng.choice(words, length)
+            held = rng.standard_normal((len(SIGNALS), length), dtype=np.float32) + np.float32(0.1 * right)
+            responses.append(
+                PoolResponse(
+                    answer="7" if right else str(rng.integers(1, 5)),
+                    completion_tokens=length,
+                    prompt_tokens=80,
+                    finish_reason="stop",
+                    seconds=float(rng.random()),
+                    score=float(held[0].mean()),
+                    answer_span=(length - 2, length - 1),
+                    last_step=(max(0, length - 30), length - 2),
+                )
+            )
+            lengths = [len(word) + 1 for word in spelled.tolist()]
+            messages.append(Message(" ".join(spelled), None, {"output_tokens": length}, lengths))
+            signals.append(dict(zip(SIGNALS, held, strict=True)))
+        asked = f"What is the sum of the numbers in list {number}?"
+        yield PoolQuestion(f"q{number:06}", ("7",), tuple(responses), asked), messages, signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found: list[Step] = []
     for questions in given.questions:
         with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-            pool = Path(folder, "pool.jsonl" if given.json_lines else "pool.sqlite")
+            pool = Path(folder, "pool.sqlite")
             for step in measured(pool, questions, tokens=given.tokens, steps=["write", *given.steps]):
                 found.append(step)
                 print(json.dumps({"step": step.name, "questions": questions, "peak": step.peak}), file=sys.stderr)
@@ -153,7 +198,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--steps", nargs="+", choices=others, default=others, help="only these: %(choices)s", metavar="STEP"
     )
-    parser.add_argument("--json-lines", action="store_true", help="pools of JSON Lines instead of SQLite")
     parser.add_argument("--folder", help="where the pools lie while they are measured")
     return parser
 

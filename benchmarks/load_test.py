@@ -26,8 +26,6 @@ from langchain_reasc_openai import ChatOpenAICompatible, ReplicaStatus
 
 from tests.servers.chat_wire import PROMPT_TOKENS
 
-__all__ = ["Report", "run"]
-
 
 class ServerProcess:
     """A server that can be killed and started again on the same port."""
@@ -39,7 +37,7 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start it and wait until it listens."""
-        command = [sys.executable, "-m", "benchmarks.counted_server", str(self._log), str(self.port)]
+        command = [sys.executable, "-m", "tests.servers.counted_server", str(self._log), str(self.port)]
         self._process = subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())

@@ -9,13 +9,9 @@ there is nothing to compare its confidence with.
 
 import argparse
 import importlib.util
-import os
 import socket
-import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import takewhile
@@ -28,8 +24,8 @@ from langchain_reasc_openai import ChatOpenAICompatible
 
 from benchmarks.settings import shipped_questions
 from langchain_reasc import Measure, ReASCError, ReASCRunnable
+from tests.servers.llama_server import running_server
 
-_START: Final = 60.0  # seconds
 _ALTERNATIVES: Final = 20
 _COMPARED: Final = 6  # questions
 _DECIDED: Final = 8
@@ -52,25 +48,9 @@ def llama_cpp_server() -> Iterator[str]:
         "port": port,
     }
     command = [sys.executable, "-m", "llama_cpp.server", *(f"--{name}={value}" for name, value in options.items())]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ)
-    try:
-        url = f"http://127.0.0.1:{port}/v1"
-        _wait_for(url, process)
+    url = f"http://127.0.0.1:{port}/v1"
+    with running_server(command, f"{url}/models"):
         yield url
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
-    until = time.monotonic() + _START
-    while time.monotonic() < until and process.poll() is None:
-        try:
-            with urllib.request.urlopen(f"{url}/models", timeout=5):
-                return
-        except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.2)
-    raise RuntimeError(f"the server did not come up in {_START:.0f} s (code {process.poll()})")
 
 
 def compare(model: ChatOpenAICompatible) -> None:

@@ -1,9 +1,17 @@
 """Ours beside llama-server and llama-cpp-python, both of which give log-probabilities of 20 tokens."""
 
+import importlib.util
+import json
+import os
+import signal
+import socket
 import time
+import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import llama_cpp
@@ -12,13 +20,10 @@ from langchain_reasc_llama_cpp.native.gguf_file import read_header
 from langchain_reasc_llama_cpp.native.safe_kernels import may_repack
 
 from benchmarks.bare_loop import SAMPLING
-from benchmarks.decode_rate import our_rate
-from benchmarks.llama_server import missing, open_server
-from benchmarks.rounds import Spread, interleaved, ratios
+from benchmarks.decoding import our_rate
 from benchmarks.settings import CELLS, QUESTION, Settings, check_tokens, open_ours
-from benchmarks.table import Goal, Row
-
-__all__ = ["against_llama_cpp_python", "against_llama_server"]
+from benchmarks.table import Goal, Row, Spread, interleaved, ratios
+from tests.servers.llama_server import llama_server, running_server
 
 _TOP: Final = 20
 _REQUESTS: Final = 8
@@ -28,21 +33,22 @@ def against_llama_server(settings: Settings) -> Iterator[Row]:
     """Eight samples with signals beside eight parallel chat requests with ``top_logprobs=20``."""
     measure = f"ours, n = 8 with signals ÷ llama-server, 8 requests with top_logprobs=20, {settings.shape_name}"
     goal = Goal("≥", 1.1)
-    if why := missing(settings):
+    if not (settings.llama_server or importlib.util.find_spec("xllamacpp")):
+        why = "no llama-server here: pip install --group bench (the xllamacpp wheel), or --llama-server EXECUTABLE"
         yield Row(measure, None, goal, why)
         return
     tokens = settings.tokens_or(32)
     path = settings.model_path
     with (
         open_ours(settings, path, n_parallel=_REQUESTS, n_ctx=1024, n_cells=CELLS) as model,
-        open_server(settings, path, slots=_REQUESTS) as server,
+        _open_server(settings, path) as server,
     ):
         rates = interleaved(
             {
                 "ours, five signals": partial(our_rate, model, _REQUESTS, tokens),
                 "ours, logprobs": partial(our_rate, model, _REQUESTS, tokens, logprobs=True, top_logprobs=_TOP),
-                "server": partial(server.rate, QUESTION, tokens=tokens, top_logprobs=_TOP),
-                "server, plain": partial(server.rate, QUESTION, tokens=tokens, top_logprobs=None),
+                "server": partial(server.rate, tokens=tokens, top_logprobs=_TOP),
+                "server, plain": partial(server.rate, tokens=tokens, top_logprobs=None),
             },
             rounds=settings.rounds_or(5),
         )
@@ -104,3 +110,82 @@ def _peer_rate(peer: Any, tokens: int) -> float:
     took = time.perf_counter() - begun
     check_tokens("llama-cpp-python", [answer["usage"]["completion_tokens"]], tokens)
     return tokens / took
+
+
+@contextmanager
+def _open_server(settings: Settings, path: Path) -> Iterator["_Sleeper"]:
+    flash = {None: "auto", True: "on", False: "off"}[settings.flash_attn]
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        if settings.llama_server:
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                port = free.getsockname()[1]
+            options = {
+                "--model": path,
+                "--parallel": _REQUESTS,
+                "--ctx-size": CELLS,
+                "--threads": settings.threads,
+                "--n-gpu-layers": settings.n_gpu_layers,
+                "--flash-attn": flash,
+                "--cache-ram": 0,
+                "--host": "127.0.0.1",
+                "--port": port,
+            }
+            command = [
+                settings.llama_server.resolve(),
+                "--kv-unified",
+                *(part for pair in options.items() for part in pair),
+            ]
+            with running_server(command, f"http://127.0.0.1:{port}/health") as process:
+                yield _Sleeper(process.pid, f"http://127.0.0.1:{port}/v1", f"of {settings.llama_server}", pool)
+        else:
+            options = {"threads": settings.threads, "n_gpu_layers": settings.n_gpu_layers, "flash_attn": flash}
+            with llama_server(path, slots=_REQUESTS, cells=CELLS, **options) as server:
+                yield _Sleeper(server.pid, server.url, server.build, pool)
+
+
+class _Sleeper:
+    """A llama-server that is stopped between its turns, so that its threads take no one's time."""
+
+    def __init__(self, pid: int, url: str, build: str, pool: ThreadPoolExecutor) -> None:
+        self.build, self._pid, self._url, self._pool = build, pid, url, pool
+        self._signal("SIGSTOP")
+
+    def rate(self, *, tokens: int, top_logprobs: int | None) -> float:
+        """Ask the question in all slots at once; returns tokens per second.
+
+        The clock runs from the first request to the last byte of the last answer; reading the JSON is not counted.
+
+        Raises:
+            RuntimeError: an answer has another length.
+        """
+        wanted = {} if top_logprobs is None else {"logprobs": True, "top_logprobs": top_logprobs}
+        body = {
+            "messages": [{"role": "user", "content": QUESTION}],
+            "max_tokens": tokens,
+            "samplers": ["top_k", "top_p", "min_p", "temperature"],
+            **SAMPLING,
+            **wanted,
+        }
+        bodies = [json.dumps({**body, "seed": slot}).encode() for slot in range(_REQUESTS)]
+        self._signal("SIGCONT")
+        begun = time.perf_counter()
+        answers = list(self._pool.map(self._post, bodies))
+        took = time.perf_counter() - begun
+        self._signal("SIGSTOP")
+        read = [json.loads(answer) for answer in answers]
+        check_tokens("llama-server", [one["usage"]["completion_tokens"] for one in read], tokens)
+        if wanted:
+            given = [len(one["choices"][0]["logprobs"]["content"]) for one in read]
+            check_tokens("llama-server, with logprobs,", given, tokens)
+        return _REQUESTS * tokens / took
+
+    def _signal(self, name: str) -> None:
+        if hasattr(signal, name):
+            os.kill(self._pid, getattr(signal, name))
+
+    def _post(self, body: bytes) -> bytes:
+        head = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self._url}/chat/completions", body, head)
+        with urllib.request.urlopen(request, timeout=600) as answer:
+            text: bytes = answer.read()
+        return text

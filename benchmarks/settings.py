@@ -1,8 +1,11 @@
-"""What every measure is run with, and the models it is run on."""
+"""What every measure is run with: options, models, contenders; and the machine that it is run on."""
 
+import importlib.metadata
 import json
 import os
+import platform
 import shutil
+import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,12 +18,11 @@ from typing import Any, Final, cast
 import gguf
 from langchain_core.messages import HumanMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
+from langchain_reasc_llama_cpp.native.bindings import library
+from langchain_reasc_llama_cpp.native.safe_kernels import this_processor
 
 from benchmarks.bare_loop import SAMPLING, BareLoop
-from benchmarks.machine import default_threads
 from benchmarks.random_gguf import HALF_BILLION, Shape, cached_model
-
-__all__ = ["CELLS", "QUESTION", "Settings", "check_tokens", "open_bare", "open_ours", "prompt_ids", "shipped_questions"]
 
 CELLS: Final = 8192
 """Tokens everybody's KV cache holds, unless a measure says otherwise."""
@@ -31,6 +33,15 @@ QUESTION: Final = (
 _SMALL: Final = Shape(layers=2, width=64, heads=4, kv_heads=2, hidden=128, vocabulary=2048)
 _LIBRARIES: Final = "LLAMA_CPP_LIB_PATH"  # llama-cpp-python looks for llama.cpp's libraries there
 _NEVER_DRAWN: Final = "ÿ"  # a token of the shipped model for a byte that no UTF-8 text has
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_threads() -> int:
+    """All of a few cores; of more, half, as the rest are mostly hyper-threads."""
+    return _cores() if _cores() <= 4 else _cores() // 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +65,11 @@ class Settings:
     llama_server: Path | None = None
     other_build: Path | None = None
     libraries: Path | None = None
+
+    @property
+    def of_llama_cpp(self) -> dict[str, Any]:
+        """The options that llama.cpp itself is given, whoever runs it."""
+        return {"n_gpu_layers": self.n_gpu_layers, "flash_attn": self.flash_attn}
 
     def rounds_or(self, usual: int) -> int:
         """Rounds of a measure that usually takes this many."""
@@ -101,13 +117,7 @@ def open_ours(settings: Settings, path: Path | None, **fields: Any) -> Iterator[
     """Our chat model on a GGUF, with everybody's threads and sampling; None: the shipped one, with its own sampling."""
     if path is not None:
         fields = {"model_path": path, **SAMPLING, **fields}
-    common = {
-        "n_threads": settings.threads,
-        "n_gpu_layers": settings.n_gpu_layers,
-        "flash_attn": settings.flash_attn,
-        "seed": 1,
-    }
-    with ChatLlamaCpp(**(common | fields)) as model:
+    with ChatLlamaCpp(**{**settings.of_llama_cpp, "n_threads": settings.threads, "seed": 1, **fields}) as model:
         yield model
 
 
@@ -123,15 +133,8 @@ def open_bare(settings: Settings, path: Path, *, sequences: int) -> Iterator[Bar
         if settings.libraries:
             del os.environ[_LIBRARIES]
     with process:
-        loop = process.BareLoop(  # type: ignore[attr-defined]
-            path,
-            sequences=sequences,
-            cells=CELLS,
-            threads=settings.threads,
-            n_gpu_layers=settings.n_gpu_layers,
-            flash_attn=settings.flash_attn,
-        )
-        yield cast(BareLoop, loop)
+        options = {"sequences": sequences, "cells": CELLS, "threads": settings.threads, **settings.of_llama_cpp}
+        yield cast(BareLoop, process.BareLoop(path, **options))  # type: ignore[attr-defined]
 
 
 class _BareProcess(BaseManager):
@@ -162,3 +165,34 @@ def check_tokens(who: str, counts: Sequence[int], wanted: int) -> None:
     """
     if any(count != wanted for count in counts):
         raise RuntimeError(f"{who} generated {list(counts)} tokens where everybody was to generate {wanted}")
+
+
+def describe_machine(settings: Settings) -> str:
+    """Processor, cores, threads, load, operating system, versions and llama.cpp's build, one line each."""
+    llama = library()
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text().split("\n\n")[0].splitlines() if about.exists() else []
+    model = [" ".join(line.replace(":", "").split()) for line in lines if line.startswith(("cpu family", "model\t"))]
+    load = f", load {os.getloadavg()[0]:.2f} before the run" if hasattr(os, "getloadavg") else ""
+    flash = {None: "left to llama.cpp", True: "on", False: "off"}[settings.flash_attn]
+    installed = {
+        each.metadata["name"].lower().replace("_", "-"): each.version for each in importlib.metadata.distributions()
+    }
+    packages = ("llama-cpp-python", "xllamacpp", "numpy", "langchain-core")
+    return f"""\
+processor: {this_processor().name} ({", ".join(model)}); {_cores()} cores available{load}
+threads: {settings.threads} ({settings.shipped_threads} for the shipped model); flash attention: {flash}
+layers on a GPU: {settings.n_gpu_layers} (llama-cpp-python built with GPU support: {llama.llama_supports_gpu_offload()})
+cards: {"; ".join(_cards()) or "none found by nvidia-smi"}
+system: {platform.platform()}; Python {platform.python_version()}
+versions: {", ".join(f"{name} {installed.get(name, 'not installed')}" for name in packages)}
+llama-cpp-python's llama.cpp: {llama.llama_print_system_info().decode().rstrip(" |")}"""
+
+
+def _cards() -> list[str]:
+    """Names of NVIDIA cards and their drivers, as nvidia-smi tells them."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    answer = subprocess.run(query, capture_output=True, text=True, check=False, timeout=30)
+    return answer.stdout.strip().splitlines() if answer.returncode == 0 else []

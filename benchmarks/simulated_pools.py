@@ -29,8 +29,6 @@ from threadpoolctl import threadpool_limits
 from benchmarks.configurations import CONFIGURATIONS, decisions
 from langchain_reasc.method.stopping import ASC, StoppingRule
 
-__all__ = ["Losses", "Outcome", "compared", "losses_by", "run", "verdict"]
-
 MEAN_LOSS: Final = 0.3
 LOSS, SHARE = 1.0, 0.05
 QUESTIONS: Final = 20_000

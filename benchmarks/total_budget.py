@@ -24,8 +24,6 @@ from langchain_reasc.method.stopping import ASC, Cap, decide
 from langchain_reasc.pools import Pool
 from langchain_reasc.runnable.total_budget import Sampled, TotalBudget
 
-__all__ = ["at_equal_cost", "main", "shared"]
-
 BUDGETS: Final = (2, 4, 6, 8)
 RESAMPLES: Final = 2000
 UNIFORM, CAPPED, ROUNDS, NARROW = "SC@k", "ASC, capped", "one budget, rounds of an eighth", "one budget, rounds of 16"

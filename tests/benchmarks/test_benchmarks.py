@@ -12,11 +12,9 @@ import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from benchmarks import bare_loop, peers
-from benchmarks.random_gguf import Shape, random_blocks, write_random_model
-from benchmarks.random_vocabulary import make_vocabulary
-from benchmarks.rounds import Spread, interleaved, ratios
+from benchmarks.random_gguf import Shape, make_vocabulary, random_blocks, write_random_model
 from benchmarks.settings import Settings
-from benchmarks.table import Goal, Row, render
+from benchmarks.table import Goal, Row, Spread, interleaved, ratios, render
 
 ROOT = Path(__file__).parents[2]
 SMALL = Shape(layers=1, width=64, heads=4, kv_heads=2, hidden=128, vocabulary=1500, context=512)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +19,7 @@ from langchain_reasc.data import LabelledQuestion, read_questions
 
 __all__ = ["LlamaServer", "brief", "llama_server", "problems"]
 
-PROCESS = Path(__file__).parents[2] / "benchmarks" / "llama_server_process.py"
+PROCESS = Path(__file__).with_name("llama_server_process.py")
 NAME = "word-problems"
 
 
@@ -30,11 +30,13 @@ class LlamaServer:
     Attributes:
         url: base URL for OpenAI's clients.
         pid: its process.
+        build: what it says of its llama.cpp.
         name: of its model.
     """
 
     url: str
     pid: int
+    build: str
     name: str = NAME
 
     def generated(self) -> int:
@@ -71,7 +73,7 @@ class LlamaServer:
 
 @contextmanager
 def llama_server(path: Path, **options: Any) -> Iterator[LlamaServer]:
-    """Start one on a GGUF; the options are those of ``benchmarks/llama_server_process.py``."""
+    """Start one on a GGUF; the options are those of ``llama_server_process.py``."""
     usual = {"name": NAME, "cache": "F16", "slots": 8, "cells": 8192, "threads": 1, "http_threads": 32}
     usual |= {"path": str(path), "n_gpu_layers": 0, "flash_attn": "off", "watched": True}
     process = subprocess.Popen(
@@ -85,12 +87,42 @@ def llama_server(path: Path, **options: Any) -> Iterator[LlamaServer]:
     try:
         answer = process.stdout.readline()
         assert answer, f"llama-server ended with code {process.wait()}"
-        yield LlamaServer(f"{json.loads(answer)['address']}/v1", process.pid)
+        about = json.loads(answer)
+        yield LlamaServer(f"{about['address']}/v1", process.pid, about["build"].strip().rstrip(" |"))
     finally:
         process.stdin.close()
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+@contextmanager
+def running_server(command: Sequence[object], url: str) -> "Iterator[subprocess.Popen[bytes]]":
+    """Start any server, and wait until it answers at an address.
+
+    Raises:
+        RuntimeError: it does not come up.
+    """
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen([str(part) for part in command], stdin=quiet, stdout=quiet, stderr=quiet)
+    try:
+        until = time.monotonic() + 120
+        while not _answers(url):
+            if time.monotonic() > until or process.poll() is not None:
+                raise RuntimeError(f"{process.args!r} did not come up (code {process.poll()})")
+            time.sleep(0.2)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5):
+            return True
+    except OSError:
+        return False
 
 
 @cache

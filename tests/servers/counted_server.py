@@ -1,6 +1,6 @@
 """A server process that writes down every response before it ends it. Imports little, so that it starts fast.
 
-python -m benchmarks.counted_server LOG PORT      prints the port it listens on; port 0 for any
+python -m tests.servers.counted_server LOG PORT      prints the port it listens on; port 0 for any
 """
 
 import asyncio
