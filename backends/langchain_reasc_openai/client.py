@@ -143,15 +143,9 @@ def _as_chunk(result: ChatResult) -> ChatGenerationChunk:
     generation = result.generations[0]
     message = generation.message
     assert isinstance(message, AIMessage)
-    chunk = AIMessageChunk(
-        content=message.content,
-        additional_kwargs=message.additional_kwargs,
-        response_metadata={**message.response_metadata, "model_name": (result.llm_output or {}).get("model_name")},
-        tool_calls=message.tool_calls,
-        invalid_tool_calls=message.invalid_tool_calls,
-        usage_metadata=message.usage_metadata,
-        id=message.id,
-    )
+    name = (result.llm_output or {}).get("model_name")
+    fields = {field: getattr(message, field) for field in AIMessage.model_fields if field != "type"}
+    chunk = AIMessageChunk(**{**fields, "response_metadata": {**message.response_metadata, "model_name": name}})
     return ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)
 
 

@@ -1,18 +1,18 @@
 """Whether a server stops generating when a stream is closed before its end, seen at the server itself.
 
-It is seen by what the server tells of its work (``/metrics`` of vLLM, SGLang and llama-server, ``/slots`` of
-llama-server), or else by how long another request waits, where the server answers one at a time.
+It is seen by what the server tells of its work: ``/metrics`` of vLLM, SGLang and llama-server, ``/slots`` of
+llama-server.
 """
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from langchain_reasc.exceptions import ServerBusy, ServerError
+from langchain_reasc.exceptions import ServerError
 from langchain_reasc_openai.server import Answer, Server
 
 __all__ = ["stops_when_cut_off"]
@@ -72,9 +72,8 @@ def stops_when_cut_off(
     Returns:
         Whether it stops, or None where that cannot be told; and a notice, where it does not or cannot be told.
     """
-    long, short = body(_TOKENS, messages=_MESSAGES, **endless), body(1)
     try:
-        stops = _stops_by_timing(server, long, short) if _work(server) is None else _stops_by_its_work(server, long)
+        stops = _stops(server, body(_TOKENS, messages=_MESSAGES, **endless))
     except (_NotKnown, ServerError) as error:
         return None, f"whether the server stops when a stream is closed is not known: {error}"
     return stops, "" if stops else (
@@ -82,24 +81,18 @@ def stops_when_cut_off(
     )
 
 
-@contextmanager
-def _stream_begun(server: Server, request: Mapping[str, Any]) -> Iterator[float]:
-    """Open a stream, read its first tokens, yield about how many seconds it would go on, and close it at the end."""
+def _stops(server: Server, request: Mapping[str, Any]) -> bool:
+    before = _idle(server)
     with server.stream(request) as events:
         if isinstance(events, Answer):
             raise _NotKnown(f"a stream of {_TOKENS} tokens is refused ({events.message})")
         times = [time.monotonic() for _ in islice(events, _READ)]
         if len(times) < _READ:
             raise _NotKnown("the response that was to be cut off ended by itself")
-        yield (times[-1] - times[1]) / (_READ - 2) * (_TOKENS - _READ)  # the first event names the role
-
-
-def _stops_by_its_work(server: Server, request: Mapping[str, Any]) -> bool:
-    before = _idle(server)
-    with _stream_begun(server, request) as left:
         during = _wait_for(
             server, lambda work: work.running > before.running or work.generated_since(before) > 0, seconds=_QUIET
         )
+    left = (times[-1] - times[1]) / (_READ - 2) * (_TOKENS - _READ)  # seconds; the first event names the role
     if during is None:
         raise _NotKnown("what it tells of its work comes late, or it generates too fast to see it")
     counts_each, closed = during.generated_since(before) > 0, time.monotonic()
@@ -121,27 +114,6 @@ def _stops_by_its_work(server: Server, request: Mapping[str, Any]) -> bool:
     if _SAFE * (time.monotonic() - closed) < left:
         return True
     raise _NotKnown("it generates too fast to see it")
-
-
-def _stops_by_timing(server: Server, long: Mapping[str, Any], short: Mapping[str, Any]) -> bool:
-    def answers_within(seconds: float) -> bool:
-        try:
-            return server.chat(short, timeout=seconds).ok
-        except ServerBusy:
-            return False
-
-    silent = "it tells nothing of its work at /metrics or /slots, and "
-    begun = time.monotonic()
-    server.chat(short)
-    patience = max(0.5, _SAFE * (time.monotonic() - begun))
-    with _stream_begun(server, long) as left:
-        if left < 2 * _SAFE * patience:
-            raise _NotKnown(silent + "generates too fast to see it by another request that waits")
-        begun = time.monotonic()
-        if answers_within(patience):
-            raise _NotKnown(silent + "answers several requests at once")
-    time.sleep(_QUIET)
-    return answers_within((left - (time.monotonic() - begun)) / _SAFE)
 
 
 def _idle(server: Server) -> _Work:
@@ -166,24 +138,15 @@ def _wait_for(server: Server, condition: Callable[[_Work], bool], seconds: float
 
 
 def _work_of(server: Server) -> _Work:
-    if (work := _work(server)) is None:
-        raise _NotKnown("it no longer tells of its work")
-    return work
-
-
-def _work(server: Server) -> _Work | None:
-    """Return what the server tells of its work; None where it tells nothing."""
-    try:
-        metrics = _metrics(server.get_native("/metrics").text)
-        for name, up_to_date in _RUNNING.items():
-            if name in metrics:
-                generated = next((metrics[one] for one in _GENERATED if one in metrics), None)
-                return _Work(metrics[name], up_to_date, generated)
-        slots = server.get_native("/slots").body
-    except ServerError:
-        return None
+    """Return what the server tells of its work."""
+    metrics = _metrics(server.get_native("/metrics").text)
+    for name, up_to_date in _RUNNING.items():
+        if name in metrics:
+            generated = next((metrics[one] for one in _GENERATED if one in metrics), None)
+            return _Work(metrics[name], up_to_date, generated)
+    slots = server.get_native("/slots").body
     if not isinstance(slots, list) or not all(isinstance(slot, dict) and "is_processing" in slot for slot in slots):
-        return None
+        raise _NotKnown("it tells nothing of its work at /metrics or /slots")
     return _Work(sum(bool(slot["is_processing"]) for slot in slots), up_to_date=True, generated=None)
 
 

@@ -81,6 +81,11 @@ class Sample:
             self.lost.append({"server": self.server, "error": error, RECEIVED_TOKENS: self.tokens})
         self.chunks, self.ended, self.server, self.error = [], False, server, None
 
+    def hand_over(self, put: Callable[["Sample"], None]) -> None:
+        """Give it to whoever reads, for good."""
+        self.over = True
+        put(self)
+
     @property
     def tokens(self) -> int:
         """How many tokens were received in the last attempt."""
@@ -205,33 +210,29 @@ class Draw:
 
     async def _request(self, group: Sequence[Sample], deadline: float | None, put: Callable[[Sample], None]) -> None:
         """Draw the samples of one request; what the server leaves out gets a request of its own."""
-
-        def hand_over(sample: Sample) -> None:
-            sample.over = True
-            put(sample)
-
         attempts = self.pool.attempts(self.messages, responses=len(group), rate_limiter=self.rate_limiter)
+        error: Exception | None = None
         try:
-            await attempts.run(lambda attempt: self._try(attempt, group, hand_over), deadline=deadline)
+            await attempts.run(lambda attempt: self._try(attempt, group, put), deadline=deadline)
         except asyncio.CancelledError:
             if not self.cancelled:
                 raise
+            group = [sample for sample in group if sample.server is not None]  # else never sent, and so never paid for
             for sample in group:
-                sample.cancelled, sample.error = True, None
-        except Exception as error:
-            for sample in group:
-                sample.error = error
-        for sample in group:
-            if sample.missing:
-                self._tasks.append(asyncio.create_task(self._request([Sample(sample.index)], deadline, put)))
-        left = [sample for sample in group if not (sample.over or sample.missing)]
-        for sample in left[1:]:
-            sample.shares_prompt = True
+                sample.cancelled = not sample.over
+        except Exception as failure:
+            error = failure
+        left = [sample for sample in group if not sample.over]
         for sample in left:
-            if not sample.cancelled or sample.server is not None:  # else never sent, and so never paid for
-                hand_over(sample)
+            sample.error = error
+        missing = [sample for sample in left if sample.missing]
+        for sample in missing:
+            self._tasks.append(asyncio.create_task(self._request([Sample(sample.index)], deadline, put)))
+        for at, sample in enumerate(sample for sample in left if sample not in missing):
+            sample.shares_prompt = at > 0
+            sample.hand_over(put)
 
-    async def _try(self, attempt: Attempt, group: Sequence[Sample], hand_over: Callable[[Sample], None]) -> None:
+    async def _try(self, attempt: Attempt, group: Sequence[Sample], put: Callable[[Sample], None]) -> None:
         """Make the request for the samples that an earlier attempt has not brought; hand over each that ends early."""
         asked = [sample for sample in group if not sample.over]
         for sample in asked:
@@ -246,7 +247,7 @@ class Draw:
                 for sample in asked:
                     if sample.ended and not sample.over:
                         sample.shares_prompt = True
-                        hand_over(sample)
+                        sample.hand_over(put)
 
         seeded = {} if self.seed is None else {"seed": self.seed + group[0].index}
         try:

@@ -1,8 +1,9 @@
 """Reading the streamed responses to a request, and telling a whole one from one that was cut."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessageChunk, BaseMessage
@@ -12,9 +13,38 @@ from langchain_core.outputs import ChatGenerationChunk
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.chunks import ResponseBound, metadata_of, token_limit
 from langchain_reasc.models.contract import FINISH_REASON
-from langchain_reasc_openai.routing import Attempt
+from langchain_reasc_openai.routing import Attempt, Replica
 
 __all__ = ["finish_reason", "has_content", "logprobs_of", "messages_in", "read", "received_tokens"]
+
+
+class _Response:
+    """One of the responses to a request, as far as it was read."""
+
+    def __init__(self, limit: int | None, take: Callable[[ChatGenerationChunk], None]) -> None:
+        self._bound, self._take = ResponseBound(limit), take
+        self.begun = self.ended = self.passed = False
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, or passed its limit of tokens."""
+        return self._bound.over
+
+    def receive(self, chunk: ChatGenerationChunk) -> None:
+        """Hand over a chunk; where the response goes on past its limit, its end instead of all that follows."""
+        if self.passed:
+            return
+        self._hand_over(chunk)
+        self._bound.take(chunk)
+        self.passed = self._bound.passed
+        if self.passed:
+            for last in self._bound.cut(_at_limit):
+                self._hand_over(last)
+
+    def _hand_over(self, chunk: ChatGenerationChunk) -> None:
+        self.begun = True
+        self.ended = self.ended or finish_reason(chunk) is not None
+        self._take(chunk)
 
 
 async def read(
@@ -39,49 +69,40 @@ async def read(
         Exception: what the server's client raised.
     """
     server, usage = attempt.replica, None
-    begun, ended, cut = set[int](), set[int](), set[int]()
     limit = token_limit(server.client, kwargs)
-    bounds = [ResponseBound(limit) for _ in range(n)]
+    responses = [_Response(limit, partial(take, index)) for index in range(n)]
+    async with _silence_limit(server) as restart, aclosing(server.client.chunks(messages, kwargs, n)) as chunks:
+        async for index, chunk in chunks:
+            restart()
+            attempt.prove()
+            if index is None:
+                usage = getattr(chunk.message, "usage_metadata", None)
+            elif index < n:
+                responses[index].receive(chunk)
+            if any(response.passed for response in responses) and all(response.over for response in responses):
+                break
+    begun = [response for response in responses if response.begun]
+    if not begun:
+        raise SamplingError(
+            f"{server.url} answered without a single event of a stream; is that the address of an "
+            "OpenAI-compatible API?"
+        )
+    if not all(response.ended for response in begun):
+        raise SamplingError(f"{server.url} ended the stream before the response had a finish_reason")
+    return usage
 
-    def receive(index: int, chunk: ChatGenerationChunk) -> None:
-        begun.add(index)
-        if finish_reason(chunk) is not None:
-            ended.add(index)
-        take(index, chunk)
 
-    clock = asyncio.get_running_loop().time
+@asynccontextmanager
+async def _silence_limit(server: Replica) -> AsyncIterator[Callable[[], None]]:
+    """Allow the server so many seconds of silence; calling what this yields, they begin anew."""
+    loop = asyncio.get_running_loop()
     try:
-        async with (
-            asyncio.timeout(server.silence) as scope,
-            aclosing(server.client.chunks(messages, kwargs, n)) as chunks,
-        ):
-            async for index, chunk in chunks:
-                if server.silence is not None:
-                    scope.reschedule(clock() + server.silence)
-                attempt.prove()
-                if index is None:
-                    usage = getattr(chunk.message, "usage_metadata", None)
-                elif index < n and index not in cut:
-                    receive(index, chunk)
-                    bounds[index].take(chunk)
-                    if bounds[index].passed:
-                        cut.add(index)
-                        for last in bounds[index].cut(_at_limit):
-                            receive(index, last)
-                    if cut and all(bound.over for bound in bounds):
-                        break
+        async with asyncio.timeout(server.silence) as scope:
+            yield lambda: None if server.silence is None else scope.reschedule(loop.time() + server.silence)
     except TimeoutError as error:
         if not scope.expired():
             raise
         raise TimeoutError(f"{server.url} was silent for {server.silence:g} s (stream_chunk_timeout)") from error
-    if not ended or begun != ended:
-        raise SamplingError(
-            f"{server.url} ended the stream before the response had a finish_reason"
-            if begun
-            else f"{server.url} answered without a single event of a stream; is that the address of an "
-            "OpenAI-compatible API?"
-        )
-    return usage
 
 
 def _at_limit(_: object) -> ChatGenerationChunk:

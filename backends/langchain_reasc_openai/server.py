@@ -128,16 +128,15 @@ class Server(Closing):
 
     def get(self, path: str) -> Answer:
         """GET a path below the base URL."""
-        return self._ask("GET", self.url + path, self._timeout)
+        return self._ask("GET", self.url + path)
 
     def get_native(self, path: str) -> Answer:
         """GET a path of the server's native API, which lies beside ``/v1``."""
-        return self._ask("GET", self.url.removesuffix("/v1") + path, self._timeout)
+        return self._ask("GET", self.url.removesuffix("/v1") + path)
 
-    def chat(self, body: Mapping[str, Any], *, timeout: float | None = None) -> Answer:
-        """Request a response, and wait for it as long as for any, or for ``timeout`` seconds."""
-        limit = self._timeout if timeout is None else timeout
-        return self._ask("POST", f"{self.url}/chat/completions", limit, json=body)
+    def chat(self, body: Mapping[str, Any]) -> Answer:
+        """Request a response."""
+        return self._ask("POST", f"{self.url}/chat/completions", json=body)
 
     @contextmanager
     def stream(self, body: Mapping[str, Any]) -> Iterator[Answer | Iterator[dict[str, Any]]]:
@@ -147,18 +146,18 @@ class Server(Closing):
             if response.status_code == 200:
                 yield _events(response.iter_lines())
             else:
-                yield self._checked(response, self._timeout)
+                yield self._checked(response)
 
     def close(self) -> None:
         """Drop the connections."""
         self._client.close()
 
-    def _ask(self, method: str, address: str, seconds: float, **options: Any) -> Answer:
-        with self._errors(), self._client.stream(method, address, timeout=seconds, **options) as response:
-            return self._checked(response, seconds)
+    def _ask(self, method: str, address: str, **options: Any) -> Answer:
+        with self._errors(), self._client.stream(method, address, **options) as response:
+            return self._checked(response)
 
-    def _checked(self, response: httpx.Response, seconds: float) -> Answer:
-        text = _read(response, seconds)
+    def _checked(self, response: httpx.Response) -> Answer:
+        text = _read(response, self._timeout)
         if self._key is not None:  # a server may quote it in its answer
             text = text.replace(self._key.get_secret_value(), "***")
         try:
