@@ -3,16 +3,16 @@
 ``python -m pytest tests/characterization --write-golden`` writes them again; review the difference by eye.
 """
 
-import asyncio
 import difflib
 import json
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from runnable.conftest import AsyncRunner
+from runnable.conftest import Runner as SyncRunner
+from runnable.conftest import await_no_sampling_threads as assert_no_threads
 
 GOLDEN = Path(__file__).parent / "golden"
 _READ: dict[Path, dict[str, Any]] = {}
@@ -76,31 +76,14 @@ class Runner:
 
     def __init__(self, mode: str) -> None:
         self.mode, self.is_async = mode, mode == "async"
+        self._runner = AsyncRunner() if self.is_async else SyncRunner()
 
     def __call__(self, runnable: Any, method: str, *args: Any, **kwargs: Any) -> Any:
         """What ``runnable.method`` gives; streams are collected."""
-        if not self.is_async:
-            given = getattr(runnable, method)(*args, **kwargs)
-            return list(given) if isinstance(given, Iterator) else given
-
-        async def main() -> Any:
-            given = getattr(runnable, f"a{method}")(*args, **kwargs)
-            given = [one async for one in given] if hasattr(given, "__aiter__") else await given
-            assert asyncio.all_tasks() == {asyncio.current_task()}, "a task was left behind"
-            return given
-
-        return asyncio.run(main())
+        return self._runner.call(getattr(runnable, f"a{method}" if self.is_async else method), *args, **kwargs)
 
 
 @pytest.fixture(params=["sync", "async"])
 def run(request: pytest.FixtureRequest) -> Iterator[Runner]:
     yield Runner(request.param)
     assert_no_threads()
-
-
-def assert_no_threads(seconds: float = 5) -> None:
-    """No thread of sampling outlives its call for long."""
-    deadline = time.monotonic() + seconds
-    while left := [thread.name for thread in threading.enumerate() if thread.name.startswith("reasc")]:
-        assert time.monotonic() < deadline, f"threads left behind: {left}"
-        time.sleep(0.005)

@@ -5,171 +5,39 @@ import json
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.outputs.chat_generation import merge_chat_generation_chunks
-from langchain_core.runnables import Runnable
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
+from runnable import fakes
+from runnable.fakes import Reply
 
-PROMPT_TOKENS = 7
 USER: ContextVar[str] = ContextVar("USER", default="nobody")
 """A variable of the caller's."""
 LOCAL = threading.local()
 """Something of the caller's thread."""
-_TAGS: ContextVar[list[str]] = ContextVar("_TAGS")
 
 
-@dataclass
-class Reply:
-    """One sample: each word is a token.
-
-    ``logprob`` is every token's (None: none are given); ``usage`` is "end" (in the last chunk), "split" (as Anthropic
-    does: the prompt's in the first chunk, the rest in the last) or "none"; ``error`` is raised after the words; after
-    ``stall_at`` tokens nothing comes any more until the stream is closed; ``waits`` is waited for before the first
-    token, and ``reached`` is set at the stall, or the end.
-    """
-
-    text: str = "the answer is 42"
-    logprob: float | None = -0.1
-    usage: str = "end"
-    error: BaseException | None = None
-    stall_at: int | None = None
-    waits: Sequence[threading.Event] = ()
-    reached: threading.Event = field(default_factory=threading.Event)
-    calls: Sequence[tuple[str, dict[str, Any]]] = ()
-    finish: str = "stop"
-    delay: float = 0.0
-
-    def chunks(self, index: int) -> Iterator[AIMessageChunk]:
-        """The chunks before the last."""
-        if self.usage == "split":
-            yield AIMessageChunk(content="", usage_metadata=_usage(PROMPT_TOKENS, 0))
-        for at, word in enumerate(self.text.split()):
-            token = word if at == 0 else f" {word}"
-            yield AIMessageChunk(content=token, response_metadata=_openai(token, self.logprob))
-        for at, (name, arguments) in enumerate(self.calls):
-            call = tool_call_chunk(name=name, args=json.dumps(arguments), id=f"call-{index}-{at}", index=at)
-            yield AIMessageChunk(content="", tool_call_chunks=[call])
-
-    def last(self) -> AIMessageChunk:
-        """The last chunk."""
-        if self.error is not None:
-            raise self.error
-        tokens = len(self.text.split()) + len(self.calls)
-        usage = {"end": _usage(PROMPT_TOKENS, tokens), "split": _usage(0, tokens), "none": None}[self.usage]
-        told = {"finish_reason": self.finish, "model_name": "scripted"}
-        return AIMessageChunk(content="", usage_metadata=usage, response_metadata=told)
-
-
-def _usage(given: int, generated: int) -> Any:
-    return {"input_tokens": given, "output_tokens": generated, "total_tokens": given + generated}
-
-
-def _openai(token: str, logprob: float | None) -> dict[str, Any]:
-    if logprob is None:
-        return {}
-    one = {"token": token, "logprob": logprob, "bytes": None}
-    return {"logprobs": {"content": [one | {"top_logprobs": [one, one]}]}}
-
-
-class Scripted(BaseChatModel):
+class Scripted(fakes.Scripted):
     """Replies as ``script(question, sample)`` says, by streams or not, synchronously and not."""
 
-    script: Any
-    model_name: str = "scripted"
-    temperature: float | None = 1.0
-    seen: Any = Field(default_factory=list)
-    """(question, sample) of each call, in order."""
     told: Any = Field(default_factory=list)
     """The caller's context variable and thread-local, and the kind of thread, at each call."""
 
     @property
-    def _llm_type(self) -> str:
-        return "scripted"
+    def seen(self) -> list[tuple[str, int]]:
+        """(question, sample) of each call, in order."""
+        return self.log.calls  # type: ignore[no-any-return]
 
-    def stream(self, input: Any, config: Any = None, **kwargs: Any) -> Iterator[Any]:
-        _TAGS.set((config or {}).get("tags") or [])
-        yield from super().stream(input, config, **kwargs)
-
-    async def astream(self, input: Any, config: Any = None, **kwargs: Any) -> AsyncIterator[Any]:
-        _TAGS.set((config or {}).get("tags") or [])
-        chunks = super().astream(input, config, **kwargs)
-        try:
-            async for chunk in chunks:
-                yield chunk
-        finally:
-            await chunks.aclose()  # type: ignore[attr-defined]
-
-    def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
-        _TAGS.set((config or {}).get("tags") or [])
-        return super().invoke(input, config, **kwargs)
-
-    async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
-        _TAGS.set((config or {}).get("tags") or [])
-        return await super().ainvoke(input, config, **kwargs)
-
-    def _begin(self, messages: list[BaseMessage]) -> tuple[Reply, int]:
-        tagged = [tag for tag in _TAGS.get([]) if tag.startswith("reasc:sample:")]
-        question, index = str(messages[-1].content), int(tagged[-1].rpartition(":")[2]) if tagged else 0
-        self.seen.append((question, index))
+    def _begin(self, messages: Any) -> Any:
         self.told.append((USER.get(), getattr(LOCAL, "value", "nothing"), thread_kind()))
-        return self.script(question, index), index
-
-    def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Iterator[Any]:
-        reply, index = self._begin(messages)
-        for event in reply.waits:
-            assert event.wait(10), f"sample {index} waited in vain"
-        for at, chunk in enumerate(reply.chunks(index)):
-            if at == reply.stall_at:
-                reply.reached.set()
-                while True:
-                    time.sleep(0.002)
-                    yield ChatGenerationChunk(message=AIMessageChunk(content=""))
-            time.sleep(reply.delay)
-            yield ChatGenerationChunk(message=chunk)
-        yield ChatGenerationChunk(message=reply.last())
-        reply.reached.set()
-
-    async def _astream(
-        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
-    ) -> AsyncIterator[Any]:
-        reply, index = self._begin(messages)
-        while not all(event.is_set() for event in reply.waits):
-            await asyncio.sleep(0.001)
-        for at, chunk in enumerate(reply.chunks(index)):
-            if at == reply.stall_at:
-                reply.reached.set()
-                while True:
-                    await asyncio.sleep(0.002)
-                    yield ChatGenerationChunk(message=AIMessageChunk(content=""))
-            await asyncio.sleep(reply.delay)
-            yield ChatGenerationChunk(message=chunk)
-        yield ChatGenerationChunk(message=reply.last())
-        reply.reached.set()
-
-    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        return _whole(list(self._stream(messages)))
-
-    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        return _whole([chunk async for chunk in self._astream(messages)])
-
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, Any]:
-        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
-
-
-def _whole(chunks: list[ChatGenerationChunk]) -> ChatResult:
-    merged = merge_chat_generation_chunks(chunks)
-    assert merged is not None
-    return ChatResult(generations=[merged])
+        return super()._begin(messages)
 
 
 class SyncOnly(Scripted):
@@ -201,6 +69,12 @@ class Whole(Scripted):
     _astream = BaseChatModel._astream
 
 
+def _whole(chunks: list[ChatGenerationChunk]) -> ChatResult:
+    merged = merge_chat_generation_chunks(chunks)
+    assert merged is not None
+    return ChatResult(generations=[merged])
+
+
 KINDS: dict[str, type[Scripted]] = {"both": Scripted, "sync-only": SyncOnly, "async-only": AsyncOnly, "whole": Whole}
 
 
@@ -212,8 +86,10 @@ def saying(*replies: str | Reply, kind: type[Scripted] = Scripted) -> Scripted:
 
 def cut_off_wave(**fields: Any) -> Scripted:
     """Of a wave of four, samples 0 to 2 agree as soon as sample 3 has said three words, and says no more."""
-    last = Reply("the answer is not yet known", stall_at=3 + (fields.get("usage") == "split"), **fields)
-    return saying(*(Reply(waits=[last.reached], **fields) for _ in range(3)), last)
+    stalls = threading.Event()
+    stall_at = 3 + (fields.get("usage") == "split")
+    last = Reply("the answer is not yet known", stall_at=stall_at, done=stalls, **fields)
+    return saying(*(Reply(opens=stalls, **fields) for _ in range(3)), last)
 
 
 def thread_kind() -> str:

@@ -303,7 +303,7 @@ class Counting(Scripted):
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_soak_of_failures_gives_every_place_back(mode: str) -> None:
-    """200 calls, four at a time, of which many fail in mid-wave, with two places for samples."""
+    """100 calls, four at a time, of which many fail in mid-wave, with two places for samples."""
     live, most, lock = [0], [0], threading.Lock()
 
     @contextmanager
@@ -334,7 +334,7 @@ def test_a_soak_of_failures_gives_every_place_back(mode: str) -> None:
     model = Counting(script=script, live=inside)
     counting = ReASCRunnable(model=model, max_samples=5, on_undecided="raise")
     scored = ReASCRunnable(model=model, max_samples=5, calibration=calibration(), safeguard="paper")
-    questions = [f"q{at}" for at in range(200)]
+    questions = [f"q{at}" for at in range(100)]
 
     def outcome(error: Exception | None) -> str:
         return "decided" if error is None else type(error).__name__
@@ -364,7 +364,7 @@ def test_a_soak_of_failures_gives_every_place_back(mode: str) -> None:
         outcomes = asyncio.run(all_of_them()) if mode == "async" else list(threads.map(one, questions))
     # A wave is as large as there are places, and what it begins with may fail: the numbers differ by one or two.
     assert set(outcomes) == {"LogprobsUnavailable", "RuntimeError", "SamplingError", "Undecided", "decided"}
-    assert len(outcomes) == 200
+    assert len(outcomes) == 100
     assert (live, most) == ([0], [2])
     most[0], model.script = 0, lambda question, index: Reply(delay=0.02)
     Runner(mode)(ReASCRunnable(model=model, rule=lr.Cap(2), max_samples=2), "invoke", "q", CONFIG)

@@ -43,16 +43,18 @@ RUNNABLES: dict[str, Callable[[], Any]] = {
     "no answers": lambda: ReASCRunnable(model=saying(Reply("who knows")), **ONE, max_samples=3),
     "one token over budget": lambda: ReASCRunnable(model=saying(*TIES), **ONE, token_budget=24),
     "waves": lambda: ReASCRunnable(model=saying(*"1213"), concurrency=3, rule=lr.Cap(7), max_samples=7),
-    "cut off, no usage": lambda: ReASCRunnable(model=cut_off_wave(usage="none"), rule=lr.ESC(3)),
+    "cut off, no usage": lambda: ReASCRunnable(model=cut_off_wave(usage=False), rule=lr.ESC(3)),
     "cut off, usage at the end": lambda: ReASCRunnable(model=cut_off_wave(), rule=lr.ESC(3)),
     "cut off, split usage": lambda: ReASCRunnable(model=cut_off_wave(usage="split"), rule=lr.ESC(3)),
-    "cut off, no logprobs": lambda: ReASCRunnable(model=cut_off_wave(usage="none", logprob=None), rule=lr.ESC(3)),
+    "cut off, no logprobs": lambda: ReASCRunnable(model=cut_off_wave(usage=False, logprob=None), rule=lr.ESC(3)),
     "split usage": lambda: ReASCRunnable(model=saying(Reply(usage="split")), **ONE),
-    "no usage": lambda: ReASCRunnable(model=saying(Reply(usage="none")), **ONE),
+    "no usage": lambda: ReASCRunnable(model=saying(Reply(usage=False)), **ONE),
     "one failed": lambda: ReASCRunnable(
         model=saying(Reply("the answer", error=ValueError("broken")), "1"), **ONE, rule=lr.Cap(4)
     ),
-    "too long": lambda: ReASCRunnable(model=saying(Reply("the answer is 4", finish="length"), "4"), **ONE),
+    "too long": lambda: ReASCRunnable(
+        model=saying(Reply("the answer is 4", metadata={"finish_reason": "length"}), "4"), **ONE
+    ),
     "gate": lambda: ReASCRunnable(model=saying(Reply(logprob=-2.9)), calibration=calibration()),
     "gate of the paper": lambda: ReASCRunnable(
         model=saying(Reply(logprob=-2.4)), calibration=calibration(), safeguard="paper"

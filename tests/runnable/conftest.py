@@ -14,15 +14,29 @@ from sampling.tracers import Runs
 from langchain_reasc import acalibrate, acalibrate_unlabelled, calibrate, calibrate_unlabelled
 from langchain_reasc.calibration import Observed, consensus
 from langchain_reasc.sampling import samples
-from langchain_reasc.threads import blocking_items
+from langchain_reasc.threads import blocking
 
 from .fakes import TIMEOUT, calibration
 
 
+def _method(name: str) -> Callable[..., Any]:
+    def called(self: "Runner", runnable: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.call(getattr(runnable, f"a{name}" if self.is_async else name), *args, **kwargs)
+
+    return called
+
+
 class Runner:
-    """Calls the synchronous methods."""
+    """Calls methods of what it is given: ``runner.invoke(reasc, "q")`` is ``reasc.invoke("q")``; streams are read."""
 
     is_async = False
+    invoke, solve, batch, batch_as_completed, stream = map(
+        _method, ("invoke", "solve", "batch", "batch_as_completed", "stream")
+    )
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        given = function(*args, **kwargs)
+        return list(given) if isinstance(given, Iterator) else given
 
     def account(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
         """What the message says of the decision, which is JSON."""
@@ -35,32 +49,23 @@ class Runner:
         return [message.response_metadata["reasc"] for message in self.batch(runnable, *args, **kwargs)]
 
     def calibrate(self, *args: Any, **kwargs: Any) -> Any:
-        return calibrate(*args, **kwargs)
+        return self.call(acalibrate if self.is_async else calibrate, *args, **kwargs)
 
     def calibrate_unlabelled(self, *args: Any, **kwargs: Any) -> Any:
-        return calibrate_unlabelled(*args, **kwargs)
-
-    def invoke(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
-        return runnable.invoke(*args, **kwargs)
-
-    def solve(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
-        return runnable.solve(*args, **kwargs)
-
-    def batch(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
-        return runnable.batch(*args, **kwargs)
-
-    def batch_as_completed(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
-        return list(runnable.batch_as_completed(*args, **kwargs))
-
-    def stream(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
-        return list(runnable.stream(*args, **kwargs))
+        return self.call(acalibrate_unlabelled if self.is_async else calibrate_unlabelled, *args, **kwargs)
 
     def wave(self, *args: Any, then: Any = lambda sample: None) -> Any:
-        found = []
-        for sample in blocking_items(samples(*args, is_async=False)):
-            found.append(sample)
-            then(sample)
-        return found
+        async def all_drawn() -> list[Any]:
+            found = []
+            async for sample in samples(*args, is_async=self.is_async):
+                found.append(sample)
+                then(sample)
+            return found
+
+        return self.run(all_drawn())
+
+    def run(self, main: Coroutine[Any, Any, Any]) -> Any:
+        return blocking(main)
 
 
 class AsyncRunner(Runner):
@@ -68,39 +73,15 @@ class AsyncRunner(Runner):
 
     is_async = True
 
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        async def called() -> Any:
+            given = function(*args, **kwargs)
+            return [one async for one in given] if hasattr(given, "__aiter__") else await given
+
+        return self.run(called())
+
     def run(self, main: Coroutine[Any, Any, Any]) -> Any:
         return _run(main)
-
-    def calibrate(self, *args: Any, **kwargs: Any) -> Any:
-        return self.run(acalibrate(*args, **kwargs))
-
-    def calibrate_unlabelled(self, *args: Any, **kwargs: Any) -> Any:
-        return self.run(acalibrate_unlabelled(*args, **kwargs))
-
-    def invoke(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.run(runnable.ainvoke(*args, **kwargs))
-
-    def solve(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.run(runnable.asolve(*args, **kwargs))
-
-    def batch(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.run(runnable.abatch(*args, **kwargs))
-
-    def batch_as_completed(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.run(_collected(runnable.abatch_as_completed(*args, **kwargs)))
-
-    def stream(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.run(_collected(runnable.astream(*args, **kwargs)))
-
-    def wave(self, *args: Any, then: Any = lambda sample: None) -> Any:
-        async def all_drawn() -> list[Any]:
-            found = []
-            async for sample in samples(*args, is_async=True):
-                found.append(sample)
-                then(sample)
-            return found
-
-        return self.run(all_drawn())
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
@@ -181,10 +162,6 @@ def await_no_sampling_threads(seconds: float = 5) -> None:
     while left := [thread.name for thread in threading.enumerate() if thread.name.startswith("reasc")]:
         assert time.monotonic() < deadline, f"threads left behind: {left}"
         time.sleep(0.002)
-
-
-async def _collected(stream: Any) -> list[Any]:
-    return [one async for one in stream]
 
 
 def _run(main: Coroutine[Any, Any, Any]) -> Any:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
@@ -36,19 +37,23 @@ class Reply:
 
     ``opens`` is waited for before token ``wait_at``; ``done`` is set at the end; ``logprob`` is every token's (None: no
     logprobs), unless ``told`` gives what is told of the token at a place; an endless reply says its last word for ever;
-    ``error`` is raised after the words. ``usage`` is told as it stands (True: what was counted; False: nothing), and
-    ``metadata`` beside what every response says of itself.
+    ``error`` is raised after the words. After ``stall_at`` chunks ``done`` is set, and nothing comes any more until the
+    stream is closed; each chunk takes ``delay`` seconds. ``usage`` is told as it stands (True: what was counted; False:
+    nothing; "split": the prompt's in the first chunk, the rest in the last, as Anthropic does), and ``metadata`` beside
+    what every response says of itself.
     """
 
     text: str = "the answer is 42"
     logprob: float | None = -0.1
     told: Callable[[int, str], dict[str, Any] | None] | None = None
-    usage: bool | dict[str, Any] = True
+    usage: bool | str | dict[str, Any] = True
     error: Exception | None = None
     endless: bool = False
     opens: threading.Event | None = None
     wait_at: int = 0
     done: threading.Event | None = None
+    stall_at: int | None = None
+    delay: float = 0.0
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
 
@@ -56,6 +61,10 @@ class Reply:
         words = self.text.split()
         yield from (word if at == 0 else f" {word}" for at, word in enumerate(words))
         yield from (f" {words[-1]}" for _ in (count() if self.endless else ()))
+
+    def end(self) -> None:
+        if self.done:
+            self.done.set()
 
     def logprobs(self, at: int, token: str) -> dict[str, Any] | None:
         if self.told:
@@ -75,6 +84,9 @@ class Log:
     live: int = 0
     most_live: int = 0
     lock: Any = field(default_factory=threading.Lock)
+
+    def __reduce__(self) -> Any:
+        return Log, ()
 
     @contextmanager
     def call(self, key: tuple[str, int], kwargs: dict[str, Any]) -> Iterator[None]:
@@ -143,14 +155,21 @@ class Scripted(BaseChatModel):
             call = tool_call_chunk(name=name, args=json.dumps(arguments), id=f"call-{key[1]}-{at}", index=at)
             yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[call]))
 
-    def _last(self, reply: Reply, key: tuple[str, int]) -> ChatGenerationChunk:
+    def _chunks(self, reply: Reply, key: tuple[str, int]) -> Iterator[ChatGenerationChunk]:
+        """All that comes before the last."""
+        if reply.usage == "split":
+            yield ChatGenerationChunk(message=AIMessageChunk(content="", usage_metadata=usage_of(PROMPT_TOKENS, 0)))
+        for token in reply.tokens():
+            yield self._chunk(reply, token, key)
+        yield from self._calls(reply, key)
+
+    def _last(self, reply: Reply, output: int) -> ChatGenerationChunk:
         if reply.error:
             raise reply.error
-        output = self.log.tokens[key]
-        usage: Any = {"input_tokens": PROMPT_TOKENS, "output_tokens": output, "total_tokens": PROMPT_TOKENS + output}
+        usage: Any = usage_of(0 if reply.usage == "split" else PROMPT_TOKENS, output)
         message = AIMessageChunk(
             content="",
-            usage_metadata=usage if reply.usage is True else reply.usage or None,
+            usage_metadata=usage if reply.usage in (True, "split") else reply.usage or None,
             response_metadata={"finish_reason": "stop", "model_name": self.model_name, **reply.metadata},
         )
         return ChatGenerationChunk(message=message)
@@ -160,32 +179,39 @@ class Scripted(BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         reply, key = self._begin(messages)
         with self.log.call(key, kwargs | {"stop": stop}):
-            for at, token in enumerate(reply.tokens()):
+            before = self.log.tokens[key]
+            for at, chunk in enumerate(self._chunks(reply, key)):
                 if reply.opens and at == reply.wait_at:
                     assert reply.opens.wait(TIMEOUT), f"sample {key} was never let go"
-                yield self._chunk(reply, token, key)
-            yield from self._calls(reply, key)
-            yield self._last(reply, key)
-        if reply.done:
-            reply.done.set()
+                while at == reply.stall_at:
+                    reply.end()
+                    time.sleep(0.002)
+                    yield ChatGenerationChunk(message=AIMessageChunk(content=""))
+                if reply.delay:
+                    time.sleep(reply.delay)
+                yield chunk
+            yield self._last(reply, self.log.tokens[key] - before)
+        reply.end()
 
     async def _astream(
         self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         reply, key = self._begin(messages)
         with self.log.call(key, kwargs | {"stop": stop}):
-            for at, token in enumerate(reply.tokens()):
-                await asyncio.sleep(0)
+            before = self.log.tokens[key]
+            for at, chunk in enumerate(self._chunks(reply, key)):
+                await asyncio.sleep(reply.delay)
                 if reply.opens and at == reply.wait_at:
                     async with asyncio.timeout(TIMEOUT):
                         while not reply.opens.is_set():
                             await asyncio.sleep(0.001)
-                yield self._chunk(reply, token, key)
-            for call in self._calls(reply, key):
-                yield call
-            yield self._last(reply, key)
-        if reply.done:
-            reply.done.set()
+                while at == reply.stall_at:
+                    reply.end()
+                    await asyncio.sleep(0.002)
+                    yield ChatGenerationChunk(message=AIMessageChunk(content=""))
+                yield chunk
+            yield self._last(reply, self.log.tokens[key] - before)
+        reply.end()
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, Any]:
         return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
@@ -197,6 +223,10 @@ class Scripted(BaseChatModel):
     async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
         chunks = [chunk async for chunk in self._astream(messages, stop=stop, run_manager=run_manager, **kwargs)]
         return ChatResult(generations=[merge_chat_generation_chunks(chunks)])
+
+
+def usage_of(given: int, generated: int) -> Any:
+    return {"input_tokens": given, "output_tokens": generated, "total_tokens": given + generated}
 
 
 def openai_token(token: str, logprob: float, k: int = 2) -> dict[str, Any]:
