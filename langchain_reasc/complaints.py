@@ -39,21 +39,16 @@ _OTHER_NAMES: Final = (
     ("base_url", "url", "base", "endpoint", "api_base", "urls", "server"),
     ("n_ctx", "num_ctx", "ctx_size", "context_length", "context_size", "max_seq_len", "max_model_len"),
     ("n_batch", "num_batch", "batch_size"),
-    ("n_ubatch", "ubatch_size"),
     ("n_threads", "num_thread", "num_threads", "threads"),
-    ("n_threads_batch", "threads_batch"),
     ("n_gpu_layers", "num_gpu", "gpu_layers", "ngl"),
     ("n_parallel", "parallel", "num_parallel", "max_num_seqs"),
     ("type_k", "cache_type_k", "ctk"),
     ("type_v", "cache_type_v", "ctv"),
     ("flash_attn", "flash_attention", "fa"),
-    ("rope_scaling_type", "rope_scaling"),
-    ("use_mmap", "mmap", "no_mmap"),
-    ("use_mlock", "mlock"),
     ("lora", "lora_path", "lora_paths", "lora_adapters", "loras"),
     ("chat_template", "chat_format"),
 )
-"""Names of the same option in different programs and libraries, our own first."""
+"""Names of the same option in different programs and libraries, our own first, where they are spelled differently."""
 
 _UNION_MEMBER: Final = re.compile(r".*[\[(].*|str|int|float|bool|callable", re.DOTALL)
 """The names of members of a union in the location of an error."""
@@ -154,14 +149,17 @@ def _finding(where: str, errors: "list[ErrorDetails]", values: bool, names: Any)
         return str(own)
     if first["type"] == "extra_forbidden":
         return f"{where} is unknown" + (f"; {suggestion(str(first['loc'][-1]), names(first['loc']))}" if names else "")
-    if first["type"] == "missing" or (first["type"] == "too_short" and not first["input"]):
-        return f"{where} is {'missing' if first['type'] == 'missing' else 'empty'}"
+    if first["type"] == "missing":
+        return f"{where} is missing"
+    if first["type"] == "too_short" and not first["input"]:
+        return f"{where} is empty"
     text = _text_of(errors)
     if not where:
         return text
+    if not values or _SECRET.search(where):
+        return f"{where}: {text}"
     value = repr(first["input"])
-    shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..."
-    return f"{where}: {text}" + (f", got {shown}" if values and not _SECRET.search(where) else "")
+    return f"{where}: {text}, got {value[:_SHOWN]}" + ("..." if len(value) > _SHOWN else "")
 
 
 def _text_of(errors: "list[ErrorDetails]") -> str:

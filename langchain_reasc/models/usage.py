@@ -30,9 +30,9 @@ def reported_usage(message: AIMessage | None) -> UsageMetadata | None:
 
     Details that cannot be true are left out.
     """
-    usage: Any = message and message.usage_metadata
-    if not message or not usage:
+    if message is None or not message.usage_metadata:
         return None
+    usage: Any = message.usage_metadata
     prompt, output, total = usage.get("input_tokens"), usage.get("output_tokens"), usage.get("total_tokens")
     if not is_count(prompt) or not is_count(output) or (output == 0 and (message.text or message.tool_calls)):
         return None

@@ -182,17 +182,21 @@ def _last_chunk(
         # LangChain's handlers count usage by the model's name, which most models tell with their last chunk.
         if not any("model_name" in one for one in seen) and (name := model._get_ls_params().get("ls_model_name")):
             info["model_name"] = name
-    reported: UsageMetadata | None = None
-    for chunk in before:
-        if (usage := getattr(chunk.message, "usage_metadata", None)) is not None:
-            reported = add_usage(reported, usage)
-    missing = None
+    reported, missing = _reported_usage(before), None
     if info or not reported:
         missing = _missing_usage(reported, seen, before, cutoff.prompt_tokens or count_tokens_approximately(messages))
         info[USAGE_ESTIMATED] = True
     in_blocks = bool(before) and not isinstance(before[-1].message.content, str)
     message = AIMessageChunk(content=[] if in_blocks else "", usage_metadata=missing, chunk_position="last")
     return ChatGenerationChunk(message=message, generation_info=info)
+
+
+def _reported_usage(chunks: list[ChatGenerationChunk]) -> UsageMetadata | None:
+    reported: UsageMetadata | None = None
+    for chunk in chunks:
+        if (usage := getattr(chunk.message, "usage_metadata", None)) is not None:
+            reported = add_usage(reported, usage)
+    return reported
 
 
 def _missing_usage(
