@@ -22,7 +22,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_reasc.exceptions import ReASCError
 from langchain_reasc.method.confidence import response_score
-from langchain_reasc.models.logprobs import SignalReading, count_tokens, read_signals
+from langchain_reasc.models import SignalReading, count_tokens, read_signals
 from langchain_reasc.models.payloads import FLOOR
 from tests.models.logprobs.payloads import Position, arrays, entries, gemini, objects
 

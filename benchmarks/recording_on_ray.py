@@ -21,7 +21,7 @@ from langchain_reasc_lab.pools.ray_workers import RayWorkers
 from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ContextOverflowError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.models.logprobs import SignalReading
+from langchain_reasc.models import SignalReading
 from langchain_reasc.pools import (
     DrawnQuestion,
     DrawnResponse,

@@ -4,9 +4,9 @@
 tokens: it samples the model, reads how confident it was, and stops as soon as the evidence is sufficient.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from langchain_reasc._lazy import lazy_names
 from langchain_reasc._version import __version__
 
 if TYPE_CHECKING:
@@ -83,16 +83,6 @@ _LAZY: Final = {
 }
 """Module -> names that are imported from it when they are asked for: a backend alone needs few of them, and not
 everybody has the packages that agents are made with."""
-_MODULES: Final = {name: module for module, names in _LAZY.items() for name in names.split()}
 
 if not TYPE_CHECKING:  # type checkers would take any name for one of ours
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-        return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+    __getattr__, __dir__ = lazy_names(__name__, _LAZY)

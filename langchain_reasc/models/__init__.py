@@ -1,1 +1,47 @@
-"""Chat models: what they are asked and what they say. ``contract`` is what our own backends and the core agree on."""
+"""Chat models: what they are asked and what they say. ``contract`` is what our own backends and the core agree on.
+
+The names are imported when they are asked for: our own backends need few of them.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from langchain_reasc._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from langchain_reasc.models.contract import FAILED_ATTEMPTS as FAILED_ATTEMPTS
+    from langchain_reasc.models.contract import FailedSample as FailedSample
+    from langchain_reasc.models.contract import ParallelSampler as ParallelSampler
+    from langchain_reasc.models.integrations import KNOWN as KNOWN
+    from langchain_reasc.models.integrations import Integration as Integration
+    from langchain_reasc.models.integrations import integration_of as integration_of
+    from langchain_reasc.models.integrations import register_integration as register_integration
+    from langchain_reasc.models.logprobs import SignalReading as SignalReading
+    from langchain_reasc.models.logprobs import Token as Token
+    from langchain_reasc.models.logprobs import TokenLogprobs as TokenLogprobs
+    from langchain_reasc.models.logprobs import count_tokens as count_tokens
+    from langchain_reasc.models.logprobs import read_signals as read_signals
+    from langchain_reasc.models.logprobs import register_reader as register_reader
+    from langchain_reasc.models.logprobs import token_lengths as token_lengths
+    from langchain_reasc.models.logprobs import token_logprobs_of as token_logprobs_of
+    from langchain_reasc.models.prepared import PreparedModel as PreparedModel
+    from langchain_reasc.models.prepared import to_messages as to_messages
+    from langchain_reasc.models.stated import ask_for_confidence as ask_for_confidence
+    from langchain_reasc.models.stated import instruction as instruction
+    from langchain_reasc.models.stated import read_stated_confidence as read_stated_confidence
+    from langchain_reasc.models.stated import stated_confidence as stated_confidence
+    from langchain_reasc.models.stated import without_statement as without_statement
+    from langchain_reasc.models.usage import is_estimated as is_estimated
+    from langchain_reasc.models.usage import output_tokens as output_tokens
+
+_LAZY: Final = {
+    "contract": "FAILED_ATTEMPTS FailedSample ParallelSampler",
+    "integrations": "KNOWN Integration integration_of register_integration",
+    "logprobs": "SignalReading Token TokenLogprobs count_tokens read_signals register_reader token_lengths "
+    "token_logprobs_of",
+    "prepared": "PreparedModel to_messages",
+    "stated": "ask_for_confidence instruction read_stated_confidence stated_confidence without_statement",
+    "usage": "is_estimated output_tokens",
+}
+
+if not TYPE_CHECKING:  # type checkers would take any name for one of ours
+    __getattr__, __dir__ = lazy_names(__name__, _LAZY)

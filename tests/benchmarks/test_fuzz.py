@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage
 
 from benchmarks.fuzz_logprobs import fuzz, main
 from langchain_reasc.exceptions import LogprobsUnavailable
-from langchain_reasc.models.logprobs import SignalReading, read_signals
+from langchain_reasc.models import SignalReading, read_signals
 
 
 def test_no_mutated_payload_crashes_the_reader_or_becomes_a_confidence() -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from langchain_reasc.answers import boxed, extractor
 from langchain_reasc.calibration import HashedPart, answer_name, fingerprint_of, fixed_prompt
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models import PreparedModel
 
 
 class Add(BaseModel):

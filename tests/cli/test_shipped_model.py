@@ -14,7 +14,7 @@ from cli.test_commands import reasc
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import Fingerprint, confidence_part, load_calibration, save_calibration
 from langchain_reasc.cli import main
-from langchain_reasc.models.stated import instruction
+from langchain_reasc.models import instruction
 from langchain_reasc.pools import read_pool
 
 ROOT = Path(__file__).parents[2]

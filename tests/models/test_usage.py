@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.models.usage import is_estimated, output_tokens
+from langchain_reasc.models import is_estimated, output_tokens
 from langchain_reasc.runnable.account import failure_notices
 from langchain_reasc.runnable.result import Usage
 from langchain_reasc.sampling import Sample

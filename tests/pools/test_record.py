@@ -13,7 +13,7 @@ from langchain_reasc.calibration import check_fingerprint
 from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch, PoolError, SamplingError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models import PreparedModel
 from langchain_reasc.pools import PoolStore, read_pool, record_pool
 from pools.synthetic import Guesser, content, labelled
 

@@ -10,7 +10,7 @@ from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableLambda
 
 from langchain_reasc import Cap, ReASCRunnable, register_integration
-from langchain_reasc.models.integrations import Integration
+from langchain_reasc.models import Integration
 
 from .fakes import PROMPT_TOKENS, TOP_K, Reply, Scripted, calibration, saying
 

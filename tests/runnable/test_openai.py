@@ -9,7 +9,7 @@ import pytest
 from langchain_reasc import Measure, ReASCRunnable
 from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
-from langchain_reasc.models.logprobs import read_signals
+from langchain_reasc.models import read_signals
 
 from .chat_server import ChatServer, chat_server, scripted
 from .fakes import PROMPT_TOKENS, TOP_K, Reply, calibration

@@ -11,7 +11,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models.prepared import PreparedModel, to_messages
+from langchain_reasc.models import PreparedModel, to_messages
 from langchain_reasc.sampling import Sample, Wave
 
 from .fakes import Reply, Scripted, failing, saying

@@ -7,7 +7,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_reasc import ReASCRunnable, calibrate
 from langchain_reasc.exceptions import LogprobsUnavailable
-from langchain_reasc.models.stated import instruction
+from langchain_reasc.models import instruction
 
 from .fakes import TOP_K, Reply, Scripted, calibration
 from .learning import answered, online

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage
 
 from langchain_reasc.answers import extractor, vote_of
-from langchain_reasc.models.stated import (
+from langchain_reasc.models import (
     ask_for_confidence,
     instruction,
     read_stated_confidence,
@@ -171,7 +171,7 @@ def test_the_rest_of_the_message_stays() -> None:
 
 
 def test_tokens_that_only_the_text_tells_of_stay_on_the_bill() -> None:
-    from langchain_reasc.models.usage import output_tokens
+    from langchain_reasc.models import output_tokens
 
     message = AIMessage("It is 42.\nConfidence: 85%")
     assert output_tokens(read_stated_confidence(message)) == output_tokens(message) > 3

@@ -11,8 +11,7 @@ from runnable.fakes import TIMEOUT, Scripted
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import SamplingError
-from langchain_reasc.models.contract import FailedSample
-from langchain_reasc.models.prepared import PreparedModel, to_messages
+from langchain_reasc.models import FailedSample, PreparedModel, to_messages
 from langchain_reasc.sampling import Wave, samples
 from langchain_reasc.threads import blocking_items
 

@@ -10,7 +10,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_reasc import Cap, ReASCRunnable
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models import PreparedModel
 from langchain_reasc.sampling import Wave
 from sampling.tracers import Kept
 

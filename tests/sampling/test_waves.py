@@ -12,7 +12,7 @@ from runnable.fakes import TIMEOUT, Reply, saying
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError
-from langchain_reasc.models.prepared import PreparedModel, to_messages
+from langchain_reasc.models import PreparedModel, to_messages
 from langchain_reasc.sampling import Cutoff, Wave, draw
 
 MESSAGES = to_messages("q")

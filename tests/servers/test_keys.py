@@ -12,7 +12,7 @@ from runnable.fakes import TOP_K
 from langchain_reasc import ReASCRunnable, calibrate_mixture, save_calibration
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import SamplingError
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models import PreparedModel
 from langchain_reasc.pools import record_pool
 
 from .conftest import KEY, Chat

@@ -10,7 +10,7 @@ from langchain_reasc import Measure, ReASCRunnable, load_calibration, save_calib
 from langchain_reasc.answers import equivalent
 from langchain_reasc.calibrating import PoolScores, calibrate_offline_on
 from langchain_reasc.exceptions import FingerprintMismatch
-from langchain_reasc.models.logprobs import read_signals
+from langchain_reasc.models import read_signals
 from langchain_reasc.pools import record_pool
 
 from .conftest import Chat

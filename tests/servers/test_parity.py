@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage
 from runnable.fakes import Reply, Scripted, calibration
 
 from langchain_reasc import Measure, ReASCResult, ReASCRunnable
-from langchain_reasc.models.logprobs import read_signals
+from langchain_reasc.models import read_signals
 from langchain_reasc.sampling import draw
 
 from .conftest import Chat

@@ -3,6 +3,7 @@
 from backends.llama_cpp.faces import printed
 
 NEEDED = (
+    "_lazy",
     "_version",
     "complaints",
     "exceptions",

@@ -14,7 +14,7 @@ from servers.exchange import Exchange
 from servers.exchange import refuses as refuses
 
 from backends.llama_cpp import faces
-from langchain_reasc.models.contract import FailedSample
+from langchain_reasc.models import FailedSample
 
 PROMPT = [HumanMessage("How much is 17 + 25?")]
 FAST = RetryPolicy(first_wait=0.01, longest_wait=0.02, sideline=0.05)

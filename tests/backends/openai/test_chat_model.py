@@ -25,8 +25,7 @@ from backends.openai.loopback import Face, eventually
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import fingerprint_of
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError
-from langchain_reasc.models.contract import ParallelSampler
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models import ParallelSampler, PreparedModel
 
 
 def test_it_is_langchains_openai_model_and_samples_in_parallel(fake: Fake) -> None:

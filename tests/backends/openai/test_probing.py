@@ -29,7 +29,7 @@ from backends.openai.loopback import Face
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.cli import app, console
 from langchain_reasc.exceptions import ConfigurationError, SampleTimeout, ServerError
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models import PreparedModel
 
 
 def found(fake: Fake, **options: Any) -> Capabilities:

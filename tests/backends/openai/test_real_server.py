@@ -9,7 +9,7 @@ from langchain_reasc_openai.identity import identify
 from langchain_reasc_openai.server import Server
 
 from backends.openai.loopback import Face
-from langchain_reasc.models.logprobs import read_signals
+from langchain_reasc.models import read_signals
 
 pytest.importorskip("xllamacpp")
 QUESTION = "Kira has 7 roses. Kira wants to have 12 roses. How many more roses does Kira need?"

@@ -31,7 +31,7 @@ from backends.openai.loopback import (
     silent,
 )
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, SamplingError
-from langchain_reasc.models.contract import FailedSample
+from langchain_reasc.models import FailedSample
 
 
 async def says_its_seed(exchange: Exchange) -> None:

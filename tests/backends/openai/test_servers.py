@@ -42,7 +42,7 @@ from backends.openai.loopback import (
     text_of,
 )
 from langchain_reasc.exceptions import ModelClosedError, SamplingError
-from langchain_reasc.models.contract import FAILED_ATTEMPTS
+from langchain_reasc.models import FAILED_ATTEMPTS
 
 
 @pytest.mark.parametrize("code", [408, 409, 429, 500, 502, 503, 504])

@@ -11,7 +11,7 @@ from pools.synthetic import Guesser
 
 from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models.integrations import Integration, register_integration
+from langchain_reasc.models import Integration, register_integration
 from langchain_reasc.pools import DrawnQuestion, PendingQuestion, PoolResponse, QuestionSampler
 
 DETAILED: Any = {

@@ -15,7 +15,7 @@ from langchain_reasc.answers import extractor, places_of, vote_of
 from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method import Measure
-from langchain_reasc.models.logprobs import read_signals
+from langchain_reasc.models import read_signals
 from langchain_reasc.pools import PoolStore, record_pool
 
 QUESTIONS = labelled(12)

@@ -11,7 +11,7 @@ from servers.exchange import Exchange
 from servers.fake_server import serving
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models import PreparedModel
 
 from .openai_wires import alternatives
 from .providers import PROVIDERS

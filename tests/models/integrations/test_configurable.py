@@ -16,7 +16,7 @@ from servers.fake_server import Served, serving
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models import PreparedModel
 from langchain_reasc.sampling import draw
 
 from .openai_wires import OpenAI

@@ -16,8 +16,7 @@ from servers.fake_server import serving
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models.integrations import Integration, integration_of, register_integration
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models import Integration, PreparedModel, integration_of, register_integration
 from langchain_reasc.sampling import Wave
 
 from .providers import PROVIDERS, Provider, each

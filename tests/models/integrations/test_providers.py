@@ -13,8 +13,7 @@ from servers.fake_server import serving
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
-from langchain_reasc.models.integrations import integration_of
-from langchain_reasc.models.logprobs import read_signals
+from langchain_reasc.models import integration_of, read_signals
 
 from .openai_wires import TOKENS, alternatives, chosen
 from .providers import COUNTING, PROVIDERS, ROWS, WITH_LOGPROBS, WITHOUT_LOGPROBS, Provider, each

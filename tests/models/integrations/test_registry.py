@@ -17,8 +17,7 @@ from runnable.fakes import calibration, openai_token
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
-from langchain_reasc.models.integrations import KNOWN, Integration, integration_of, register_integration
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models import KNOWN, Integration, PreparedModel, integration_of, register_integration
 
 NUMBERS = count()
 
@@ -135,7 +134,7 @@ def describe(model):
 USING_IT = """
 from langchain_core.language_models import FakeListChatModel
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models.integrations import integration_of
+from langchain_reasc.models import integration_of
 
 class Good(FakeListChatModel): ...
 class Bad(FakeListChatModel): ...

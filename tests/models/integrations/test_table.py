@@ -5,7 +5,7 @@ import re
 import pytest
 from langchain_core.language_models import FakeListChatModel
 
-from langchain_reasc.models.integrations import KNOWN, integration_of
+from langchain_reasc.models import KNOWN, integration_of
 
 from . import test_providers
 from .providers import PROVIDERS, README, ROWS, SECTION, WITH_LOGPROBS

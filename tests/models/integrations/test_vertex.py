@@ -6,7 +6,7 @@ from runnable.fakes import calibration
 from servers.fake_server import serving
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.models.logprobs import read_signals
+from langchain_reasc.models import read_signals
 
 from .openai_wires import TOKENS, alternatives, chosen
 from .other_wires import Gemini

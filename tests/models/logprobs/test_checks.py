@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.exceptions import LogprobsUnavailable
-from langchain_reasc.models.logprobs import TokenLogprobs, token_logprobs_of
+from langchain_reasc.models import TokenLogprobs, token_logprobs_of
 
 from .payloads import Row, message, sound
 

@@ -10,14 +10,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
 
 from langchain_reasc.exceptions import LogprobsUnavailable
-from langchain_reasc.models.logprobs import (
-    Token,
-    TokenLogprobs,
-    count_tokens,
-    read_signals,
-    register_reader,
-    token_logprobs_of,
-)
+from langchain_reasc.models import Token, TokenLogprobs, count_tokens, read_signals, register_reader, token_logprobs_of
 
 from .payloads import CHOSEN, RANKED, SHAPES, TEXT, TOKENS, arrays, entries, message, sound
 

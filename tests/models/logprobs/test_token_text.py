@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage
 from langchain_reasc.answers import extractor, places_of, vote_of
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure, Spans
-from langchain_reasc.models.logprobs import SignalReading, read_signals, token_lengths
+from langchain_reasc.models import SignalReading, read_signals, token_lengths
 
 from .payloads import SHAPES, TEXT, in_process, served
 

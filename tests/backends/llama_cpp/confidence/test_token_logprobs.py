@@ -14,7 +14,7 @@ from langchain_reasc_llama_cpp.native.model import NativeModel
 
 from backends.llama_cpp.confidence.test_recorder import Sample
 from backends.llama_cpp.faces import Face, merged, output_tokens
-from langchain_reasc.models.logprobs import read_signals
+from langchain_reasc.models import read_signals
 
 QUESTION = "Ann has 3 apples and buys 4 more. How many apples does Ann have?"
 END, START, TH = 256, 257, 258  # of the tiny model, after the 256 bytes

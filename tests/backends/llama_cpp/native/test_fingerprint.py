@@ -11,7 +11,7 @@ from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import calibrate_mixture, check_fingerprint, load_calibration
 from langchain_reasc.exceptions import FingerprintMismatch
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models import PreparedModel
 
 SHIPPED = embedded_model_path().with_name("calibration.json")
 GRAMMAR = 'root ::= "4" "2"'

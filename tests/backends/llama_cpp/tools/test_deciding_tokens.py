@@ -17,7 +17,7 @@ from backends.llama_cpp.tools.tool_templates import HERMES, LLAMA
 from backends.llama_cpp.tools.weather import Weather
 from langchain_reasc import Measure, ReASCRunnable, calibrate
 from langchain_reasc.data import LabelledQuestion
-from langchain_reasc.models.logprobs import read_signals
+from langchain_reasc.models import read_signals
 from langchain_reasc.models.token_text import recorded_pieces, tokens_of_calls
 from langchain_reasc.pools import record_pool
 
