@@ -188,7 +188,8 @@ class ReASCDecisionModel(DecisionOptions, BaseDecisionModel):
         for question in _questions_of(request):
             with _noting(question, answers):
                 setup = replace(self._setup, extract=question.labels.extractor)
-                vote = VotedQuestion(setup, question.messages, question.config(config), kwargs, is_async=is_async)
+                below = merge_configs(config, {"metadata": {"reasc_question": question.id}})
+                vote = VotedQuestion(setup, question.messages, below, kwargs, is_async=is_async)
                 result = await answer(vote)
                 answers[question.id] = question.answer(result)
             accounts[question.id] = result.message.response_metadata["reasc"]
@@ -219,12 +220,8 @@ class _LabelledQuestion:
         self.labels = Labels(meanings)
         self.messages = decision_prompt(state, self._question.instructions, meanings)
 
-    def config(self, above: RunnableConfig) -> RunnableConfig:
-        """Return the config of its samples, whose metadata names the question."""
-        return merge_configs(above, {"metadata": {"reasc_question": self.id}})
-
     def answer(self, result: ReASCResult) -> Answer:
-        """Return the answer that its votes give.
+        """Return the answer that its votes give; the probability of each label is (v_a + 1) / (Σv + K).
 
         Raises:
             NoVote: none of them names a label.
@@ -235,7 +232,10 @@ class _LabelledQuestion:
                 f"({'; '.join(result.notices)}); if they were cut off, allow the model more tokens",
                 [response.message for response in result.responses if response.message is not None],
             )
-        shares, confidence = self._shares(result.decision.evidence), posterior(result.decision.evidence)
+        evidence = result.decision.evidence
+        total = sum(evidence.values()) + len(self.labels.names)
+        shares = {name: (evidence.get(name, 0.0) + 1.0) / total for name in self.labels.names}
+        confidence = posterior(evidence)
         if isinstance(self._question, Noul):
             return NoulAnswer(type="noul", noul=shares[YES])
         if isinstance(self._question, Choice):
@@ -248,12 +248,6 @@ class _LabelledQuestion:
             probabilities=levels,
             confidence=confidence,
         )
-
-    def _shares(self, evidence: Mapping[str, float]) -> dict[str, float]:
-        """Return the probability of each label: (v_a + 1) / (Σv + K)."""
-        names = self.labels.names
-        total = sum(evidence.values()) + len(names)
-        return {name: (evidence.get(name, 0.0) + 1.0) / total for name in names}
 
 
 def _questions_of(request: ClassifierRequest) -> list[_LabelledQuestion]:

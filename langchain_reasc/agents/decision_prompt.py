@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 from typing import Any, Final
 
 from langchain_core.messages import (
@@ -20,7 +20,7 @@ from langchain_core.messages import (
     is_data_content_block,
 )
 
-from langchain_reasc.answers import Extractor, boxed_content, statements, vote_of, without_tags
+from langchain_reasc.answers import Extractor, boxed_content, escape_tags, message_extractor, statements, vote_of
 from langchain_reasc.exceptions import ConfigurationError
 
 _TAGS: Final = ("state", "question", "labels")
@@ -58,13 +58,13 @@ def decision_prompt(state: Any, instructions: Any, labels: Mapping[str, Any]) ->
         shown_labels = [_shown_label(label, meaning, media) for label, meaning in labels.items()]
     except RecursionError:
         raise ConfigurationError("the state or the question contains itself, or is nested too deep") from None
-    shown = [f"<{name}>\n{without_tags(text, _TAGS)}\n</{name}>" for name, text in parts]
+    shown = [f"<{name}>\n{escape_tags(text, _TAGS)}\n</{name}>" for name, text in parts]
     text = "\n\n".join([*shown, "\n".join(["<labels>", *shown_labels, "</labels>"])])
     return [SystemMessage(_HOW), HumanMessage(_with_media(text, media) if media else text)]
 
 
 def _shown_label(label: str, meaning: Any, media: list[Mapping[str, Any]]) -> str:
-    meant = "" if meaning is None else f" {without_tags(_text(meaning, media), ('label', 'labels'))}"
+    meant = "" if meaning is None else f" {escape_tags(_text(meaning, media), ('label', 'labels'))}"
     return f"<label>{label}</label>{meant}"
 
 
@@ -150,15 +150,13 @@ class Labels:
     @property
     def extractor(self) -> Extractor:
         """Finds the label that a response names; calls of tools and refusals name none."""
-        in_text = Extractor(
-            self.named, _NAME, explicit=partial(self.named, cut_off=True), over_tool_calls=True, canonical=str
-        )
+        in_text = Extractor(self.named, _NAME, over_tool_calls=True, canonical=str)
 
         def in_message(message: AIMessage) -> str | None:
             answer = vote_of(message, in_text).answer
             return answer if answer in self.names else None  # calls of tools are a vote elsewhere
 
-        return Extractor(in_message, _NAME, over_tool_calls=True, reads_message=True, canonical=str)
+        return replace(message_extractor(in_message, name=_NAME), canonical=str)
 
     def _label(self, candidate: str) -> str | None:
         return next((found for spelled, by in self._spellings if (found := by.get(spelled(candidate)))), None)
@@ -200,5 +198,5 @@ def _folded(label: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", label).casefold().split()).strip(_AROUND)
 
 
-ANY_LABEL: Final = Extractor(_marked, _NAME, explicit=partial(_marked, cut_off=True), canonical=_folded)
+ANY_LABEL: Final = Extractor(_marked, _NAME, canonical=_folded)
 """Reads what a response marks as its answer, whatever the labels are; for calibrating on decisions of many kinds."""

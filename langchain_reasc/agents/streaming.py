@@ -190,21 +190,26 @@ def _unrepairable(args: str | None) -> str:
 
 
 def _distinct_blocks(message: AIMessage) -> str | list[str | dict[str, Any]]:
-    """Return the content with a distinct index for each block, as LangChain's events need.
-
-    With ``output_version="v1"`` LangChain's streams give a call of a tool the index of a text, or of another call, and
-    then add the two up to one block. Calls lost in this way are put in again, and blocks of one index are renumbered.
-    """
-    blocks: Any = message.content
+    """Return the content with a distinct index for each block, as LangChain's events need."""
     if isinstance(message.content, str):
         return message.content
+    blocks: list[Any] = _with_all_calls(message, message.content)
+    indices = {at: block["index"] for at, block in enumerate(blocks) if isinstance(block, dict) and "index" in block}
+    if len(set(indices.values())) == len(indices):
+        return blocks
+    return [{**block, "index": at} if at in indices else block for at, block in enumerate(blocks)]
+
+
+def _with_all_calls(message: AIMessage, blocks: list[Any]) -> list[Any]:
+    """Return the blocks with the calls that LangChain's streams lost.
+
+    With ``output_version="v1"`` they give a call of a tool the index of a text, or of another call, and then make the
+    two one block.
+    """
     calls = [block for block in blocks if isinstance(block, dict) and block.get("type") == "tool_call"]
-    if message.response_metadata.get("output_version") == "v1" and len(calls) < len(message.tool_calls):
-        blocks = [*(block for block in blocks if block not in calls), *(dict(call) for call in message.tool_calls)]
-    indexed = [at for at, block in enumerate(blocks) if isinstance(block, dict) and "index" in block]
-    if len({blocks[at]["index"] for at in indexed}) == len(indexed):
-        return list(blocks)
-    return [{**block, "index": at} if at in indexed else block for at, block in enumerate(blocks)]
+    if message.response_metadata.get("output_version") != "v1" or len(calls) >= len(message.tool_calls):
+        return blocks
+    return [*(block for block in blocks if block not in calls), *map(dict, message.tool_calls)]
 
 
 def provider_id(message: AIMessage) -> str | None:

@@ -35,18 +35,18 @@ do not lose to fewer responses that call none.
 """
 
 from langchain_reasc.answers.calls import ToolVotes, arguments_of, kind_of
-from langchain_reasc.answers.endings import ending_of, says_how_it_ended, without_reasoning
+from langchain_reasc.answers.endings import ending_of, has_finish_reason, without_reasoning
 from langchain_reasc.answers.equivalence import (
     JUDGE_PROMPT,
     Classes,
     Equivalence,
     Same,
     Unclear,
-    filled,
-    name_of_judge,
-    reply_of_judge,
+    escape_tags,
+    fill_prompt,
+    judge_name,
+    judge_reply,
     spelling,
-    without_tags,
 )
 from langchain_reasc.answers.extractors import (
     ANY_TEXT,
@@ -56,7 +56,7 @@ from langchain_reasc.answers.extractors import (
     choice,
     extractor,
     free_text,
-    held_to,
+    held_to_schema,
     json_field,
     json_object,
     last_number,
@@ -66,7 +66,7 @@ from langchain_reasc.answers.extractors import (
 from langchain_reasc.answers.json_values import REASONING
 from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
 from langchain_reasc.answers.objects import ObjectVotes, with_answer
-from langchain_reasc.answers.schemas import STRUCTURE, Schema, Schemas, can_refuse, schemas_of, text_schema_of
+from langchain_reasc.answers.schemas import STRUCTURE, Schema, Schemas, can_validate, schemas_of, text_schema_of
 from langchain_reasc.answers.spelling import equivalent, normalize, read_quantity, without_unit
 from langchain_reasc.answers.text import boxed_content, statements
 from langchain_reasc.answers.vote import TOO_SLOW, Places, Vote, places_of, vote_of
@@ -93,28 +93,29 @@ __all__ = [
     "arguments_of",
     "boxed",
     "boxed_content",
-    "can_refuse",
+    "can_validate",
     "canonical_mathematics",
     "choice",
     "ending_of",
     "equivalent",
+    "escape_tags",
     "extractor",
-    "filled",
+    "fill_prompt",
     "free_text",
-    "held_to",
+    "has_finish_reason",
+    "held_to_schema",
     "json_field",
     "json_object",
+    "judge_name",
+    "judge_reply",
     "kind_of",
     "last_number",
     "matching",
     "message_extractor",
-    "name_of_judge",
     "normalize",
     "places_of",
     "read_quantity",
-    "reply_of_judge",
     "require_math_verify",
-    "says_how_it_ended",
     "schemas_of",
     "spelling",
     "statements",
@@ -122,7 +123,6 @@ __all__ = [
     "vote_of",
     "with_answer",
     "without_reasoning",
-    "without_tags",
     "without_unit",
 ]
 

@@ -65,7 +65,7 @@ class ToolVotes:
                 known = ", ".join(_NORMALIZERS)
                 raise ConfigurationError(f"normalize takes a function, or one of {known}, got {name!r}")
 
-    def misnamed(self, schemas: Schemas) -> list[str]:
+    def unknown_names(self, schemas: Schemas) -> list[str]:
         """Return what the options name that no tool has, each in a sentence with the argument that may be meant.
 
         Where a tool takes arguments that its schema does not name, only what is spelled almost as one that it does.
@@ -79,7 +79,7 @@ class ToolVotes:
         tools = ", ".join(sorted(schemas))
         complaints = []
         for option, name in given:
-            meant, is_known = _meant(name, sorted(known), free)
+            meant, is_known = _suggestion(name, sorted(known), free)
             if not is_known:
                 hint = f"; did you mean {meant!r}?" if meant else ""
                 complaints.append(
@@ -202,7 +202,7 @@ def arguments_of(answer: str) -> Mapping[str, str] | None:
     return {name: values[0] if len(values) == 1 else canonical(sorted(values)) for name, values in found.items()}
 
 
-def _meant(name: str, known: list[str], free: Collection[str]) -> tuple[str | None, bool]:
+def _suggestion(name: str, known: list[str], free: Collection[str]) -> tuple[str | None, bool]:
     """Return the argument that a name may mean, and whether the name may be left as it is."""
     if name in known or any(inside and name.startswith(f"{inside}.") for inside in free):
         return name, True

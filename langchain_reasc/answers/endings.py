@@ -29,6 +29,7 @@ _FIELDS = (
     "native_finish_reason",
     "status",  # OpenAI's Responses API, whose streams have no other word for their end
 )
+_REPEATED = re.compile(r"(.{1,100}?)\1+")
 _BLOCKED = "prompt_feedback"  # Gemini, in place of a response
 
 
@@ -41,7 +42,7 @@ def ending_of(message: AIMessage) -> Ending:
     return "whole"
 
 
-def says_how_it_ended(metadata: Mapping[str, Any]) -> bool:
+def has_finish_reason(metadata: Mapping[str, Any]) -> bool:
     """Return whether the metadata of a response, or of a part of its stream, has the provider's word for its end."""
     return any(metadata.get(field) for field in (*_FIELDS, _BLOCKED))
 
@@ -58,17 +59,13 @@ def is_refusal(message: AIMessage) -> bool:
 def _reasons(metadata: Mapping[str, Any]) -> Iterator[str]:
     for field in _FIELDS:
         if (reason := metadata.get(field)) is not None:
-            yield _once(str(getattr(reason, "value", reason)).rpartition(".")[2].lower())
+            word = str(getattr(reason, "value", reason)).rpartition(".")[2].lower()
+            # LangChain joins strings where chunks of a stream say the same: ``STOPSTOP`` is ``STOP``.
+            yield repeated[1] if (repeated := _REPEATED.fullmatch(word)) else word
     for field, key in (("incomplete_details", "reason"), (_BLOCKED, "block_reason")):
         details = metadata.get(field)
         if isinstance(details, dict) and (reason := details.get(key)):
             yield str(getattr(reason, "value", reason)).lower()
-
-
-def _once(reason: str) -> str:
-    """``STOPSTOP`` is ``STOP``: LangChain joins strings where two chunks of a stream say the same."""
-    half, odd = divmod(len(reason), 2)
-    return _once(reason[:half]) if half and not odd and reason[:half] == reason[half:] else reason
 
 
 # Reasoning in the text, where a server has no parser for it. Known are the marks of vLLM's and SGLang's parsers: tags

@@ -185,22 +185,22 @@ _LEADING = re.compile(
 _CLOSING = re.compile(r"(?:[:.!?—–-]|\A)[\W_]*(yes|no|true|false|same|different)[\W_]*\Z", re.IGNORECASE)
 
 
-def filled(prompt: str, **texts: str) -> str:
+def fill_prompt(prompt: str, **texts: str) -> str:
     """Return a judge's prompt with its texts; braces in these, and others in the prompt, stay as they are.
 
     What a text writes of the prompt's own tags is escaped, so that none can end its place in it and go on as another.
     """
     tags = {tag["name"] for tag in _TAG.finditer(prompt)}
-    return re.sub(rf"\{{({'|'.join(texts)})\}}", lambda name: without_tags(texts[name[1]], tags), prompt)
+    return re.sub(rf"\{{({'|'.join(texts)})\}}", lambda name: escape_tags(texts[name[1]], tags), prompt)
 
 
-def without_tags(text: str, names: Collection[str]) -> str:
+def escape_tags(text: str, names: Collection[str]) -> str:
     """Return a text in which no tag of these names, whatever its case, opens or closes: ``</a>`` is ``&lt;/a>``."""
     folded = {name.casefold() for name in names}
     return _TAG.sub(lambda tag: "&lt;" if tag["name"].casefold() in folded else "<", text)
 
 
-def reply_of_judge(reply: AIMessage) -> tuple[str, bool] | None:
+def judge_reply(reply: AIMessage) -> tuple[str, bool] | None:
     """Return a judge's text without its reasoning, and whether it was cut off; None for a refusal, or a call."""
     ending = ending_of(reply)
     if is_refusal(reply) or ending not in ("whole", "cut off") or reply.tool_calls or reply.invalid_tool_calls:
@@ -208,12 +208,12 @@ def reply_of_judge(reply: AIMessage) -> tuple[str, bool] | None:
     return without_reasoning(str(reply.text)) or "", ending == "cut off"
 
 
-def verdict_of(reply: AIMessage) -> bool | None:
+def read_verdict(reply: AIMessage) -> bool | None:
     """Return whether a judge says yes; None where it says neither, or contradicts itself.
 
     Of a reply that was cut off, as by a limit of one token, only what it begins with counts.
     """
-    text, cut_off = reply_of_judge(reply) or ("", False)
+    text, cut_off = judge_reply(reply) or ("", False)
     text = text.strip("`\n ")
     if cut_off:
         return _verdict(_LEADING.match(text))
@@ -234,7 +234,7 @@ def _verdict(found: re.Match[str] | None) -> bool | None:
     return None if found is None else found[1].lower() in _YES
 
 
-def name_of_judge(judge: Any, prompt: str, *, usual: str) -> str:
+def judge_name(judge: Any, prompt: str, *, usual: str) -> str:
     """Return the name of a judge in messages and files: its model, and its prompt where that is not the usual one."""
     other = "" if prompt == usual else f", prompt {zlib.crc32(prompt.encode()):08x}"
     return f"judge({_model_name(judge)}{other})"
@@ -250,14 +250,14 @@ def by_judge(judge: Runnable[Any, Any] | None, prompt: str) -> Equivalence:
         raise ConfigurationError(f"judge= is a chat model, got {type(judge).__name__}")
     if missing := [name for name in ("{first}", "{second}") if name not in prompt]:
         raise ConfigurationError(f"the judge's prompt lacks {' and '.join(missing)}, which stand for the two answers")
-    name = name_of_judge(judge, prompt, usual=JUDGE_PROMPT)
+    name = judge_name(judge, prompt, usual=JUDGE_PROMPT)
     return Equivalence(name=name, kind="judge", between=partial(_compare_by_judge, judge, prompt))
 
 
 def _compare_by_judge(judge: Runnable[Any, Any], prompt: str, question: str, ask: Ask) -> Same:
     def same(first: str, second: str) -> bool:
-        reply = ask(judge, filled(prompt, question=question, first=first, second=second))
-        verdict = verdict_of(reply)
+        reply = ask(judge, fill_prompt(prompt, question=question, first=first, second=second))
+        verdict = read_verdict(reply)
         if verdict is None:
             raise Unclear(f"the judge said neither yes nor no: {str(reply.text)[:_SHOWN]!r}")
         return verdict

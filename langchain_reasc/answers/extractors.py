@@ -46,10 +46,9 @@ class Extractor:
     """A function from a response to a normalized answer; ``a | b`` asks ``b`` where ``a`` finds none.
 
     Attributes:
-        find: finds the raw answer, or None, in a text (with ``reads_message``, in the message).
+        find: finds the raw answer, or None, in a text (with ``reads_message``, in the message). With ``cut_off=True``
+            it finds only what a text that was cut off explicitly states.
         name: the name shown in messages.
-        explicit: does the same in the text of a response that was cut off, where only what it explicitly states is an
-            answer; where it is None, such a response casts no vote.
         over_tool_calls: whether its finding is the answer of a response that also calls tools.
         reads_message: whether ``find`` is given the ``AIMessage``.
         canonical: turns a raw answer into the spelling in which equal answers agree.
@@ -61,9 +60,8 @@ class Extractor:
         otherwise: the extractor that is asked where this one finds none.
     """
 
-    find: Callable[[Any], str | None]
+    find: Callable[..., str | None]
     name: str
-    explicit: Callable[[str], str | None] | None = None
     over_tool_calls: bool = False
     reads_message: bool = False
     canonical: Callable[[str], str] = normalize
@@ -106,9 +104,7 @@ class Extractor:
             given = AIMessage(response) if self.reads_message else response
         elif not self.reads_message:
             given = str(response.text)
-        find = self.explicit if cut_off else self.find
-        found = find(given) if find else None
-        if found is not None:
+        if (found := self.find(given, cut_off=cut_off)) is not None:
             return str(found), self
         return self.otherwise._first(response, cut_off) if self.otherwise else (None, self)
 
@@ -133,7 +129,7 @@ def extractor(spec: AnswerSpec = "auto") -> Extractor:
     if isinstance(spec, Extractor):
         return spec
     if callable(spec):
-        return Extractor(spec, _name_of(spec), over_tool_calls=True)
+        return Extractor(partial(_unless_cut_off, spec), _name_of(spec), over_tool_calls=True)
     kind, _, rest = spec.partition(":")
     if kind in _WITH_ARGUMENT and rest:
         return _WITH_ARGUMENT[kind](rest)
@@ -154,12 +150,13 @@ def message_extractor(find: Callable[[AIMessage], str | None], *, name: str | No
         find: message -> answer, or None.
         name: the name shown in messages; None for the function's.
     """
-    return Extractor(find, name or _name_of(find), over_tool_calls=True, reads_message=True)
+    found = partial(_unless_cut_off, find)
+    return Extractor(found, name or _name_of(find), over_tool_calls=True, reads_message=True)
 
 
 def boxed() -> Extractor:
     """Return an extractor of the content of the last ``\\boxed{...}``, braces balanced, without its unit."""
-    return _from_text(_boxed, "boxed", without_units=True)
+    return Extractor(_boxed, "boxed", without_units=True)
 
 
 def last_number() -> Extractor:
@@ -167,12 +164,12 @@ def last_number() -> Extractor:
 
     Such as ``-5``, ``$1,234.5``, ``3/4``, ``3.2e-4``, ``3:45 PM``.
     """
-    return _from_text(_last_number, "number", without_units=True)
+    return Extractor(_last_number, "number", without_units=True)
 
 
 def choice(letters: str = "ABCDEFGHIJ") -> Extractor:
     """Return an extractor of the letter of a multiple-choice answer: boxed, said to be it, called right, or alone."""
-    return _from_text(ChoiceFinder(letters), "choice")
+    return Extractor(ChoiceFinder(letters), "choice")
 
 
 def mathematical() -> Extractor:
@@ -184,7 +181,7 @@ def mathematical() -> Extractor:
         MissingExtraError: math-verify is not installed.
     """
     require_math_verify()
-    return _from_text(_auto, "math", canonical=canonical_mathematics, without_units=True, blocks=True)
+    return Extractor(_auto, "math", canonical=canonical_mathematics, without_units=True, blocks=True)
 
 
 def matching(pattern: str) -> Extractor:
@@ -209,12 +206,12 @@ def matching(pattern: str) -> Extractor:
         cued = found.end() < len(text) and re.search(r"\w|#", found[0].replace(group or "", "", 1))
         return group if cued or not cut_off else None
 
-    return _from_text(find, f"regex:{pattern}", blocks=True)
+    return Extractor(find, f"regex:{pattern}", blocks=True)
 
 
 def json_field(field: str) -> Extractor:
     """Return an extractor of a field of the last JSON object that has it; ``a.b`` descends."""
-    return _from_text(partial(field_of_last_object, path=field), f"json:{field}", over_tool_calls=True)
+    return Extractor(partial(field_of_last_object, path=field), f"json:{field}", over_tool_calls=True)
 
 
 def json_object(
@@ -242,7 +239,7 @@ def json_object(
         ConfigurationError: a tolerance that is no distance, a string where several are expected, an unknown schema.
     """
     votes = ObjectVotes(by_field=by_field, leave_out=leave_out, tolerance=tolerance or {}, voted=voted, schema=schema)
-    return _from_text(votes.in_text, str(votes), canonical=votes.label, objects=votes)
+    return Extractor(votes.in_text, str(votes), canonical=votes.label, objects=votes)
 
 
 def free_text(
@@ -307,7 +304,7 @@ def free_text(
         equivalence = by_judge(judge, JUDGE_PROMPT if prompt is None else prompt)
     equivalence = replace(equivalence, timeout=timeout)
     name = f"free_text:{equivalence.name}"
-    return Extractor(str, name, canonical=_as_written, blocks=True, equivalence=equivalence)
+    return Extractor(partial(_unless_cut_off, str), name, canonical=_as_written, blocks=True, equivalence=equivalence)
 
 
 def whole_message(schema: Schema | None = None) -> Extractor:
@@ -320,10 +317,10 @@ def whole_message(schema: Schema | None = None) -> Extractor:
         schema: what the text is held to, if anything: a text that is no object which it allows casts no vote.
     """
     find = partial(_object_or_text, votes=ObjectVotes(schema=schema))
-    return Extractor(find, "message", explicit=find, canonical=str, texts_vote=False)
+    return Extractor(find, "message", canonical=str, texts_vote=False)
 
 
-def held_to(extract: Extractor, schema: Schema | None) -> Extractor:
+def held_to_schema(extract: Extractor, schema: Schema | None) -> Extractor:
     """Return the extractor for a call that holds the text of its responses to a schema, unless it has its own."""
     if schema is None or extract.otherwise:
         return extract
@@ -332,13 +329,12 @@ def held_to(extract: Extractor, schema: Schema | None) -> Extractor:
     if extract.objects is None or extract.objects.schema is not None:
         return extract
     votes = replace(extract.objects, schema=schema)
-    explicit = partial(votes.in_text, cut_off=True)
-    return replace(extract, find=votes.in_text, explicit=explicit, canonical=votes.label, objects=votes)
+    return replace(extract, find=votes.in_text, canonical=votes.label, objects=votes)
 
 
-def _from_text(find: Callable[..., str | None], name: str, **options: Any) -> Extractor:
-    """Return an extractor by a function of a text, and of whether that was cut off."""
-    return Extractor(find, name, explicit=partial(find, cut_off=True), **options)
+def _unless_cut_off(find: Callable[[Any], str | None], given: Any, *, cut_off: bool) -> str | None:
+    """Ask a function that knows nothing of responses that were cut off: what it finds may be half an answer."""
+    return None if cut_off else find(given)
 
 
 def _auto(text: str, *, cut_off: bool = False) -> str | None:
@@ -357,7 +353,7 @@ def _last_number(text: str, *, cut_off: bool = False) -> str | None:
     return None if stated is None else last_number_in(stated)
 
 
-def _object_or_text(text: str, *, votes: ObjectVotes) -> str | None:
+def _object_or_text(text: str, *, votes: ObjectVotes, cut_off: bool = False) -> str | None:
     value = whole_object(text)
     answer = None if value is None else votes.answer(value)
     return answer if answer or votes.schema else ANY_TEXT if text.strip() else None
@@ -373,12 +369,12 @@ def _name_of(find: Callable[..., Any]) -> str:
 
 _WITH_ARGUMENT: Final[Mapping[str, Callable[[str], Extractor]]] = {"regex": matching, "json": json_field}
 _NAMED: Final[Mapping[str, Callable[[], Extractor]]] = {
-    "auto": lambda: _from_text(_auto, "auto", without_units=True),
+    "auto": partial(Extractor, _auto, "auto", without_units=True),
     "boxed": boxed,
     "number": last_number,
     "choice": choice,
     "math": mathematical,
-    "text": lambda: Extractor(str, "text"),
+    "text": partial(Extractor, partial(_unless_cut_off, str), "text"),
     "json": json_object,
     "message": whole_message,
 }

@@ -31,7 +31,7 @@ class FoundObject(NamedTuple):
 
 def last_object(text: str, *, cut_off: bool = False) -> FoundObject | None:
     """Return the last object in a text; in one that was cut off, none inside an object that never ended."""
-    return next(_last_first(text, cut_off), None)
+    return next(_objects_backwards(text, cut_off), None)
 
 
 def field_of_last_object(text: str, path: str, *, cut_off: bool = False) -> str | None:
@@ -48,7 +48,7 @@ def field_of_last_object(text: str, path: str, *, cut_off: bool = False) -> str 
     keys = path.split(".")
     if f'"{keys[0]}"' not in text:
         return None
-    fields = (_descend(found.value, keys) for found in _last_first(text, cut_off))
+    fields = (_descend(found.value, keys) for found in _objects_backwards(text, cut_off))
     value = next((value for value in fields if value is not _ABSENT), None)
     if value is None or isinstance(value, str):
         return value
@@ -75,7 +75,7 @@ def parsed_object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _last_first(text: str, cut_off: bool) -> Iterator[FoundObject]:
+def _objects_backwards(text: str, cut_off: bool) -> Iterator[FoundObject]:
     """Yield the objects that are in no other one; where braces hold no JSON, those among what they hold."""
     pairs, unclosed = _pairs(text)
     done = len(text)  # what begins behind it is inside an object that has been read

@@ -155,7 +155,7 @@ def _held_in_json_schema(word: str, held: Any) -> Any:
 # Checking values
 
 
-def can_refuse() -> bool:
+def can_validate() -> bool:
     """Return whether values can be checked: by the package jsonschema, which the extra ``agents`` brings."""
     return find_spec("jsonschema") is not None
 
@@ -168,14 +168,17 @@ def refuses(schema: Mapping[str, Any], value: Any) -> bool:
     try:
         validator = _validator(json.dumps(schema, sort_keys=True, default=str))
         return validator is not None and not validator.is_valid(read(value, schema, defaults=False))
-    except Exception:  # a reference to nowhere or without end, a pattern that is none: it says nothing of the value
-        return False
+    except BaseException as error:  # a reference to nowhere or without end, a pattern that is none
+        # jsonschema's registry panics, by an exception of its own, where it is too deep in a recursion.
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            return False
+        raise
 
 
 @lru_cache(maxsize=256)
 def _validator(schema: str) -> Any:
     """Return the validator of a schema; None without jsonschema, or where it is broken."""
-    if not can_refuse():
+    if not can_validate():
         return None
     from jsonschema import Draft202012Validator, SchemaError  # deferred: an extra
     from jsonschema.validators import validator_for

@@ -25,7 +25,7 @@ from langchain_core.output_parsers.openai_tools import parse_tool_call
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.utils._merge import merge_lists
 
-from langchain_reasc.answers import says_how_it_ended
+from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.logprobs import count_tokens
 from langchain_reasc.models.usage import tokens_of_text
@@ -118,7 +118,7 @@ class ResponseBound:
     def take(self, chunk: ChatGenerationChunk) -> None:
         """Count a chunk."""
         metadata, text = metadata_of(chunk), _all_text(chunk)
-        self._ended = self._ended or says_how_it_ended(metadata)
+        self._ended = self._ended or has_finish_reason(metadata)
         self._seen.append(chunk)
         self._tokens += count_tokens(metadata)
         self._chunks_with_text += bool(text)

@@ -129,7 +129,7 @@ class Question:
         terms = setup.terms(calibration)
         self._calibration, self._rule = calibration, terms.rule
         notices = terms.notices if notices is None else notices
-        self._notices = tuple(dict.fromkeys([*self.model.notices, *setup.misnamed(self.model), *notices]))
+        self._notices = tuple(dict.fromkeys([*self.model.notices, *setup.unknown_names(self.model), *notices]))
         if setup.online and self._on_finished is None:
             self._on_finished = partial(setup.online.observe, learned=calibration is not None)
         meanings = None

@@ -111,7 +111,7 @@ class Setup:
         setup.require_confidence(prepared)
         if options.abstain_below is not None:
             setup._require_probability(options.abstain_below)
-        setup.misnamed(prepared)
+        setup.unknown_names(prepared)
         if not in_event_loop():  # else a thread of the first call does it
             import_deferred()
         return setup
@@ -205,10 +205,10 @@ class Setup:
                 "votes with on_missing_confidence='count'"
             )
 
-    def misnamed(self, model: PreparedModel) -> list[str]:
+    def unknown_names(self, model: PreparedModel) -> list[str]:
         """Say what ``tool_votes`` names that none of the model's tools has; each is logged once."""
         votes, schemas = self.options.tool_votes, model.schemas
-        found = votes.misnamed(schemas) if schemas else []
+        found = votes.unknown_names(schemas) if schemas else []
         for text in found:
             warn_once(text, id(votes))
         return found

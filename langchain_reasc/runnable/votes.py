@@ -20,8 +20,8 @@ from langchain_reasc.answers import (
     Unclear,
     Vote,
     arguments_of,
-    can_refuse,
-    held_to,
+    can_validate,
+    held_to_schema,
     places_of,
     spelling,
     vote_of,
@@ -86,7 +86,7 @@ class Votes:
         cutoff: Cutoff,
     ) -> None:
         options = setup.options
-        self._extract, self.meanings = held_to(setup.extract, model.text_schema), meanings
+        self._extract, self.meanings = held_to_schema(setup.extract, model.text_schema), meanings
         self._tools, self._schemas, self._advised = options.tool_votes, model.schemas, options.advised
         self._measure, self._learning = terms.measure, learning
         self._calibration = None if options.allow_fingerprint_mismatch or terms.counted else calibration
@@ -182,7 +182,7 @@ class Votes:
             self.fail(f"the answer extractor failed on a response: {error!r}")
         if vote.why_none:
             self._no_vote[vote.why_none] += 1
-        if vote.calls and self._schemas and self._tools.check_schema and not can_refuse():
+        if vote.calls and self._schemas and self._tools.check_schema and not can_validate():
             self.fail("calls are not checked against the schemas of their tools: jsonschema is not installed")
         return vote
 

@@ -22,7 +22,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
-from langchain_reasc.answers import says_how_it_ended
+from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.chunks import ResponseBound, bounded, metadata_of, token_limit
 from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, USAGE_ESTIMATED
@@ -177,7 +177,7 @@ def _last_chunk(
     """Return the last chunk of a response that was cut off: why it ended, and the usage that has not come."""
     seen = [metadata_of(chunk) for chunk in before]
     info: dict[str, Any] = {}
-    if not any(map(says_how_it_ended, seen)):  # else it had ended, and only its usage was to come
+    if not any(map(has_finish_reason, seen)):  # else it had ended, and only its usage was to come
         info[FINISH_REASON] = reason
         # LangChain's handlers count usage by the model's name, which most models tell with their last chunk.
         if not any("model_name" in one for one in seen) and (name := model._get_ls_params().get("ls_model_name")):

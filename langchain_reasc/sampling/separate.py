@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 
-from langchain_reasc.answers import says_how_it_ended
+from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.models.chunks import message_of, salvaged
 from langchain_reasc.models.contract import is_cancelled
@@ -97,7 +97,7 @@ async def _sample(
 
 def _ended(wave: Wave, index: int, message: AIMessage) -> Sample:
     model = wave.model
-    if model.streams and model.names_end and not says_how_it_ended(message.response_metadata):
+    if model.streams and model.names_end and not has_finish_reason(message.response_metadata):
         # It was cut off in good order for HTTP, and half an answer would be taken for a whole one.
         raise SamplingError(
             "the stream ended without a finish reason (finish_reason, stop_reason, status), so the response may have "

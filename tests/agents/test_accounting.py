@@ -146,16 +146,6 @@ def test_a_stream_tells_handlers_its_chunks_and_no_candidate(runner: Any) -> Non
     assert len({chunk.id for chunk in chunks}) == 1 and chunks[-1].chunk_position == "last"
 
 
-def test_what_langsmith_is_sent_is_one_model_run_with_steps_below(runner: Any) -> None:
-    Kept.sent.clear()
-    tracer = Kept()
-    runner.invoke(ChatReASC(model=saying(*ANSWERS), **CONFIG_FREE), "q", {"callbacks": [tracer]})
-    root, *below = tracer.sent
-    assert (root.run_type, root.parent_run_id) == ("llm", None)
-    assert {(run.run_type, run.parent_run_id) for run in below} == {("chain", root.id)}
-    assert len({run.trace_id for run in tracer.sent}) == 1
-
-
 def test_tracing_that_is_on_everywhere_hears_no_sample_twice(runner: Any) -> None:
     Kept.sent.clear()
     tracer = Kept()

@@ -1,6 +1,5 @@
 """A call that is given up in the middle leaves no run open, and no sample running."""
 
-import threading
 from typing import Any
 
 import pytest
@@ -32,26 +31,3 @@ def test_a_cancelled_call_ends_its_run_and_its_samples(method: str, answer: Any,
     assert "CancelledError" in str(root.error)
     assert [run.run_type for run in root.child_runs] == ["chain"] * samples
     assert all(run.end_time and run.error for run in root.child_runs)
-
-
-def test_an_interrupted_call_ends_its_run_and_its_samples() -> None:
-    started = threading.Event()
-
-    def script(question: str, index: int) -> Reply:
-        started.set()
-        return Reply("the answer is", endless=True)
-
-    class Interrupted(Tree):
-        def on_chain_start(self, *args: Any, **kwargs: Any) -> Any:
-            run = super().on_chain_start(*args, **kwargs)
-            if len(self.run_map) == 5:  # the fourth step below the model's run
-                raise KeyboardInterrupt
-            return run
-
-    model, tree = Scripted(script=script), Interrupted()
-    tree.raise_error = True
-    with pytest.raises(KeyboardInterrupt):
-        ChatReASC(model=model, answer="auto").invoke("q", {"callbacks": [tree]})
-    assert not started.is_set(), "nothing was asked of the model yet"
-    [root] = tree.roots
-    assert "KeyboardInterrupt" in str(root.error)

@@ -37,14 +37,6 @@ def account(message: AIMessage) -> dict[str, Any]:
     return message.response_metadata["reasc"]  # type: ignore[no-any-return]
 
 
-def test_calls_of_tools_are_voted_on(runner: Any) -> None:
-    model = calling("cat", "dog", "dog", "dog", "dog", "dog", text="Let me look.")
-    message = runner.invoke(ChatReASC(model=model, concurrency=1).bind_tools([look]), "q")
-    assert [(call["name"], call["args"]) for call in message.tool_calls] == [("look", {"at": "dog"})]
-    assert account(message)["samples"] > 4
-    assert [kwargs["tools"][0]["function"]["name"] for kwargs in model.log.kwargs] == ["look"] * len(model.log.calls)
-
-
 def test_an_answer_may_win_over_a_call(runner: Any) -> None:
     message = runner.invoke(ChatReASC(model=calling("cat", None), concurrency=1).bind_tools([look]), "q")
     assert (message.text, message.tool_calls) == ("done", [])

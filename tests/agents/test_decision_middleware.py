@@ -13,7 +13,7 @@ from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import tool
-from runnable.fakes import PROMPT_TOKENS, Reply, Scripted, saying
+from runnable.fakes import PROMPT_TOKENS, Reply, saying
 
 from langchain_reasc import ReASCDecisionModel
 from langchain_reasc.exceptions import NoVote
@@ -44,15 +44,6 @@ def test_the_router_asks_the_model_that_the_votes_name(runner: Any, label: str, 
     assert route.choice == label.lower() and route.probabilities[label.lower()] == 5 / 6 and route.confidence > 0.95
     [counted] = usage.usage_metadata.values()
     assert counted["input_tokens"] == (4 + 1) * PROMPT_TOKENS  # four samples of the decision, one answer
-
-
-def test_the_router_is_told_the_latest_message_and_the_criteria() -> None:
-    classifier = naming("fast")
-    routed(classifier).invoke(ASKED)
-    llm = classifier.llm
-    assert isinstance(llm, Scripted)
-    asked, _ = llm.log.calls[0]
-    assert "Prove it." in asked and "Choose a model." in asked and '<label>deep</label> ["Proofs."]' in asked
 
 
 def test_no_candidate_is_streamed() -> None:

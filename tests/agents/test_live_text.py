@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing, closing
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from langchain_core.runnables import ConfigurableField
 from runnable.fakes import PROMPT_TOKENS, Reply, Scripted, saying
 
 from agents.acting import agent_of, get_weather
-from agents.test_accounting import Tree, summed
+from agents.test_accounting import summed
 from agents.test_middleware_streams import Telling
 from langchain_reasc import ChatReASC, ReASCMiddleware
 from langchain_reasc.exceptions import SampleTimeout
@@ -145,25 +144,6 @@ def test_logprobs_pass_where_the_user_asked_for_them(runner: Any, kind: type[Scr
 def test_what_may_be_voted_on_passes_when_it_is_known(runner: Any, chat: Any) -> None:
     [chunk] = runner.stream(chat, "q")
     assert chunk.text == "the answer is 1"
-
-
-def test_a_stream_that_is_closed_ends_the_model_s_and_all_runs(runner: Any) -> None:
-    model, tree = saying(Reply("one two three", endless=True)), Tree()
-    chat, config = ChatReASC(model=model), {"callbacks": [tree]}
-
-    async def main() -> None:
-        async with aclosing(chat.astream("q", config)) as chunks:  # type: ignore[type-var]
-            assert (await anext(chunks)).text == "one"
-        assert model.log.live == 0
-
-    if runner.is_async:
-        runner.run(main())
-    else:
-        with closing(chat.stream("q", config)) as chunks:  # type: ignore[type-var]
-            assert next(chunks).text == "one"
-        assert model.log.live == 0
-    [root] = tree.roots
-    assert [bool(run.end_time and run.end_time <= root.end_time) for run in root.child_runs] == [True]
 
 
 def test_a_failure_in_the_middle_is_the_model_s_own(runner: Any) -> None:

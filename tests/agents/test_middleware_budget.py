@@ -103,14 +103,6 @@ def test_time_bounds_what_is_launched_and_cuts_no_response_off(agents: Any) -> N
     assert state["messages"][1].response_metadata["reasc"]["reason"] == "budget"
 
 
-def test_each_run_of_a_thread_has_it_anew(agents: Any) -> None:
-    _, agent = two_steps(max_run_samples=9)
-    assert samples_of(agents.ask(agent, config=THREAD))[:2] == [7, 2]
-    state = agents.ask(agent, config=THREAD)
-    turn = max(at for at, message in enumerate(state["messages"]) if isinstance(message, HumanMessage))
-    assert samples_of({"messages": state["messages"][turn:]})[:2] == [7, 2]
-
-
 def test_it_survives_an_interruption_and_a_new_agent_object(agents: Any) -> None:
     saver, model = InMemorySaver(), acting({ASKED: [weather("Rome"), *[weather("Paris")] * 6], "": [weather("Oslo")]})
 

@@ -11,16 +11,13 @@ from langchain.agents.middleware import (
     ModelFallbackMiddleware,
     ModelRetryMiddleware,
     PIIMiddleware,
-    SummarizationMiddleware,
 )
 from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededError
-from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from runnable.fakes import Reply, Scripted
 
 from agents.acting import (
-    ASKED,
     BY_ASC,
     SUNNY,
     THREAD,
@@ -111,20 +108,6 @@ def test_a_person_decides_on_the_winner_and_nothing_is_paid_again(
     assert told[decision] in state["messages"][2].content
     assert agent().get_state(THREAD).values["reasc_spent"]["samples"] == 8
     assert spent_on(state) == billed(model)
-
-
-@ORDERS
-def test_a_summary_is_made_once_and_the_vote_sees_it(agents: Agents, reasc_first: bool) -> None:
-    writer = acting({"": ["they spoke of rain"]})
-    summary = SummarizationMiddleware(writer, trigger=("messages", 5), keep=("messages", 1))
-    model = acting()
-    said = HumanMessage("does it rain?"), AIMessage("no"), HumanMessage("sure?"), AIMessage("yes")
-    past = [*said, HumanMessage(ASKED)]
-    state = agents.ask(agent_of(model, *ordered(reasc_first, summary)), {"messages": past})
-    assert len(writer.log.calls) == 1
-    assert "they spoke of rain" in state["messages"][0].text
-    assert [launched > 1 for launched in samples_of(state)] == [True, False]
-    assert state["messages"][-1].text == SUNNY
 
 
 @ORDERS

@@ -236,7 +236,7 @@ NESTED = {
     ],
 )
 def test_names_that_no_tool_has(options: Any, schemas: Any, complaint: str | None) -> None:
-    complaints = ToolVotes(**options).misnamed({**CLOSED, **schemas})
+    complaints = ToolVotes(**options).unknown_names({**CLOSED, **schemas})
     assert len(complaints) == (complaint is not None)
     assert all(part in "".join(complaints) for part in (complaint or "").split(" .* "))
 

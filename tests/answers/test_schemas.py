@@ -10,7 +10,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, Field
 
 from answers.messages import REFUSED_CALLS, UNKNOWN_TOOL, answer, call, vote
-from langchain_reasc.answers import ToolVotes, can_refuse, schemas_of
+from langchain_reasc.answers import ToolVotes, can_validate, schemas_of
 
 
 class search(BaseModel):
@@ -164,11 +164,22 @@ def test_a_broken_schema_refuses_nothing(schema: Any, args: dict[str, Any]) -> N
     assert vote(call("f", **args), schemas={"f": schema}).answer is not None
 
 
+def test_a_schema_without_end_refuses_nothing_however_deep_the_stack_is() -> None:
+    """At one depth of ten, jsonschema's registry panics where Python's stack ends."""
+    endless = {"oneOf": [{"$ref": "#"}, {"$ref": "#/$defs/O"}]}
+    schema = {"allOf": [{"oneOf": [True, {"$ref": "#/$defs/O"}]}], "$defs": {"O": endless}}
+
+    def vote_at(depth: int) -> Any:
+        return vote_at(depth - 1) if depth else vote(call("f"), schemas={"f": schema})
+
+    assert None not in [vote_at(depth).answer for depth in range(20)]
+
+
 def test_without_jsonschema_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert can_refuse()
+    assert can_validate()
     schemas = {"search": {**PARAMETERS, "title": "checked nowhere else, since validators are kept"}}
     monkeypatch.setattr("langchain_reasc.answers.schemas.find_spec", lambda name: None)
-    assert not can_refuse()
+    assert not can_validate()
     assert answer(call(limit="5"), schemas=schemas) == answer(call(limit=5))
 
 

@@ -139,7 +139,7 @@ def test_structured_output_of_a_chat_model_by_field(runner: Any) -> None:
 
 @pytest.mark.parametrize("missing", [True, False])
 def test_that_schemas_cannot_be_checked_is_said(runner: Any, missing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langchain_reasc.runnable.votes.can_refuse", lambda: not missing)
+    monkeypatch.setattr("langchain_reasc.runnable.votes.can_validate", lambda: not missing)
     result = solved(runner, booking({"city": "Bonn", "price": 1}), max_samples=2)
     told = "calls are not checked against the schemas of their tools: jsonschema is not installed"
     assert (told in result.notices) == missing

@@ -162,14 +162,14 @@ def test_a_formula_that_takes_for_ever_costs_only_itself(monkeypatch: pytest.Mon
     """Not even the formula after it, for which the process is replaced that reads them."""
     mathematics.canonical_mathematics("\\sqrt{2}+1")  # the worker runs
     monkeypatch.setattr(mathematics, "SECONDS", 0.7)
-    mathematics._key.cache_clear()
+    mathematics._read_formula.cache_clear()
     start = time.monotonic()
     model = saying(*boxes(["9^{9^{9^8}}", *HALF_ROOT[2:], "2"]))
     for message in asyncio.run(ReASCRunnable(model=model, answer="math", max_samples=4).abatch(["q", "r"])):
         evidence = message.response_metadata["reasc"]["evidence"]
         assert evidence == {"9^{9^{9^8}}": 1.0, "sqrt(2)/2": 2.0, "2": 1.0}
     assert time.monotonic() - start < 20
-    mathematics._key.cache_clear()
+    mathematics._read_formula.cache_clear()
 
 
 def test_no_formula_is_read_in_an_event_loop(runner: Any) -> None:
@@ -177,9 +177,9 @@ def test_no_formula_is_read_in_an_event_loop(runner: Any) -> None:
     readers: list[int] = []
     math = extractor("math")
 
-    def find(text: str) -> Any:
+    def find(text: str, **options: Any) -> Any:
         readers.append(threading.get_ident())
-        return math.find(text)
+        return math.find(text, **options)
 
     options: Any = {"calibration": "mixture", "measure": TOP_K, "max_samples": 4}
     reasc = ReASCRunnable(model=saying(*boxes(HALF_ROOT)), answer=replace(math, find=find), **options)

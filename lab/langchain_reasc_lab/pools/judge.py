@@ -21,7 +21,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable
 
-from langchain_reasc.answers import filled, name_of_judge, reply_of_judge
+from langchain_reasc.answers import fill_prompt, judge_name, judge_reply
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.models.usage import estimated_usage, is_estimated, reported_usage, tokens_of_text
 from langchain_reasc.untrusted import open_file, parse_json
@@ -161,7 +161,7 @@ class Judge:
             raise ConfigurationError(f"the judge's prompt lacks {' and '.join(missing)}, which stand for texts")
         if reads not in ("answer", "response"):
             raise ConfigurationError(f"a judge reads 'answer' or 'response', got {reads!r}")
-        name = name_of_judge(model, prompt, usual=GRADING_PROMPT)
+        name = judge_name(model, prompt, usual=GRADING_PROMPT)
         self.name = name if reads == "answer" else f"{name.removesuffix(')')}, response)"
         self.calls = self.reused = 0
         self.estimated = False
@@ -175,7 +175,7 @@ class Judge:
     def grade(self, question: str, answer: str, text: str | None, references: Sequence[str]) -> bool | None:
         shown = text if self._reads == "response" and text else answer
         listed = "\n".join(f"- {' '.join(right.split())}" for right in references)
-        prompt = filled(self._prompt, question=question, references=listed, answer=_shortened(shown))
+        prompt = fill_prompt(self._prompt, question=question, references=listed, answer=_shortened(shown))
         if (verdict := self._kept.get(self.name, prompt)) is not None:
             with self._lock:
                 self.reused += 1
@@ -209,7 +209,7 @@ def correctness_of(reply: AIMessage) -> bool | None:
     ``not correct`` is not one. A reply that was cut off counts only where it is nothing but the verdict, as where the
     judge may write a single word.
     """
-    text, cut_off = reply_of_judge(reply) or ("", False)
+    text, cut_off = judge_reply(reply) or ("", False)
     lines = text.strip().splitlines() or [""]
     if cut_off and len(lines) > 1:
         return None
