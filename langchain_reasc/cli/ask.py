@@ -40,7 +40,7 @@ def ask(
         str,
         typer.Option(
             metavar="default|paper",
-            help="default: gate and weights as far as the calibration vouches for them; paper: the paper's rule.",
+            help="default: use the calibration as far as it is shown to hold; paper: the paper's rule.",
             callback=one_of("default", "paper"),
         ),
     ] = "default",

@@ -15,10 +15,10 @@ from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_reasc_lab.pools.json_lines import read_json_lines, signals_path
+from langchain_reasc_lab.pools.json_lines import read_json_lines
 
 from langchain_reasc.data import LabelledQuestion
-from langchain_reasc.pools import Pool, PoolStore
+from langchain_reasc.pools import Message, Pool, PoolQuestion, PoolResponse, PoolStore
 
 
 def append_signals(path: Path, question: str, responses: Sequence[Mapping[str, npt.ArrayLike]]) -> None:
@@ -49,27 +49,29 @@ def write_pool(
 ) -> Path:
     """A model that is right more often on easy questions, and more confident where it is right."""
     rng = np.random.default_rng(seed)
-    records: list[Any] = [{"metadata": metadata}] if metadata is not None else []
-    for number in range(questions):
-        ability = rng.beta(2, 1.3)
-        responses, held = [], []
-        for _ in range(samples):
-            correct = bool(rng.random() < ability)
-            answer = "7" if correct else str(rng.choice([1, 2, 3, 4], p=[0.5, 0.2, 0.2, 0.1]))
-            tokens = int(rng.integers(20, 60))
-            level = separation * correct
-            held.append(
-                {
-                    "self_certainty": rng.normal(5 + 0.2 * level, 0.3, tokens),
-                    "token_logprob": rng.normal(-1 + 0.5 * level, 0.8, tokens),
-                }
-            )
-            response = {"text": f"so {answer}", "answer": answer, "completion_tokens": tokens, "prompt_tokens": 10}
-            responses.append(response | ({"score": float(rng.normal(separation * correct, 1))} if scores else {}))
-        records.append({"id": f"q{number}", "input": "?", "reference": "7", "responses": responses})
-        if signals:
-            append_signals(signals_path(path), f"q{number}", held)
-    return write_lines(path, *records)
+    path.unlink(missing_ok=True)
+    store = PoolStore.create(path)
+    with store.transaction():
+        store.set_about(metadata or {})
+        for number in range(questions):
+            ability = rng.beta(2, 1.3)
+            responses, held = [], []
+            for _ in range(samples):
+                correct = bool(rng.random() < ability)
+                answer = "7" if correct else str(rng.choice([1, 2, 3, 4], p=[0.5, 0.2, 0.2, 0.1]))
+                tokens = int(rng.integers(20, 60))
+                level = separation * correct
+                certainty, logprobs = (
+                    rng.normal(5 + 0.2 * level, 0.3, tokens),
+                    rng.normal(-1 + 0.5 * level, 0.8, tokens),
+                )
+                held.append({"self_certainty": certainty, "token_logprob": logprobs} if signals else {})
+                score = float(rng.normal(separation * correct, 1)) if scores else None
+                responses.append(PoolResponse(answer, tokens, score, prompt_tokens=10))
+            messages = [Message(f"so {one.answer}") for one in responses]
+            store.add(PoolQuestion(f"q{number}", ("7",), tuple(responses), "?"), messages, held)
+    store.close()
+    return path
 
 
 def write_lines(path: Path, *records: object) -> Path:

@@ -58,9 +58,10 @@ def demo(
 ) -> None:
     """Run the small model that comes with the package on word problems it has never seen.
 
-    It records its responses, calibrates on 128 first responses, compares pass@1, SC, ESC, ASC and ReASC on the rest,
-    works one question through, calibrates without labels, and runs a live chain with that. Pools are kept in --out: a
-    second run, or one after Ctrl-C, goes on from there.
+    It records responses, calibrates on the first ones to 128 problems, and compares on the others one response
+    (pass@1), a vote of all (SC) and methods that stop early (ESC, ASC, ReASC). Then it works one question through,
+    calibrates without labels, and runs a live chain with that. Pools are kept in --out: a second run, or one after
+    Ctrl-C, goes on from there.
 
     [bold]Examples[/]
 

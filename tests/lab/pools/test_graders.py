@@ -5,7 +5,7 @@ import string
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_reasc_lab.pools.graders import GRADERS, Alias, Choice, Exact, Grader, Mathematical, Numeric
 from langchain_reasc_lab.pools.grading import grade_pool
@@ -180,6 +180,7 @@ def test_no_text_makes_a_grader_raise(name: str, answer: str, references: list[s
     assert told(GRADERS[name](), answer, *references) in (True, False, None)
 
 
+@settings(max_examples=25)
 @given(st.lists(st.lists(st.sampled_from([None, "7", "7.00001", "8", "seven"]), min_size=1, max_size=5), min_size=1))
 def test_equal_answers_are_right_together(
     tmp_path_factory: pytest.TempPathFactory, rows: list[list[str | None]]

@@ -100,7 +100,7 @@ def test_auto_considers_them_where_every_vote_has_them(tmp_path: Path) -> None:
     exported, _ = write_json_lines(PoolStore.open(path), tmp_path / "exported.jsonl")
     _, *records = [json.loads(line) for line in exported.read_text().splitlines()]
     held = dict(signals_in(signals_path(exported)))
-    signals_path(path).unlink()
+    signals_path(path).unlink(missing_ok=True)
     for record in records:
         rows = [{name: values.copy() for name, values in one.items()} for one in held[record["id"]]]
         for one, row in zip(record["responses"], rows, strict=True):
