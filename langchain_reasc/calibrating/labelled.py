@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, Final, Literal, NamedTuple, cast
 
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes, Vote, extractor, places_of, vote_of
@@ -184,19 +185,21 @@ class Labelled:
             concurrency=self.concurrency,
             cutoff=cutoff,
         )
-        of_span = self.measure == "auto" or self.measure.of_span
         found: dict[int, list[_Response]] = {}
         for key, (at, message, vote) in zip(keys, complete, strict=True):
-            if (is_right := right[key]) is None:
-                continue
-            try:
-                places = places_of(message, extract, vote) if of_span else None
-                reading = read_signals(message, of_calls=vote.calls, places=places)
-            except LogprobsUnavailable as error:
-                _left_out(error)
-            else:
+            if (is_right := right[key]) is not None and (reading := self._read(message, vote, extract)):
                 found.setdefault(at, []).append(_Response(vote, is_right, reading))
         return list(found.values())
+
+    def _read(self, message: AIMessage, vote: Vote, extract: Extractor) -> SignalReading | None:
+        """Return the token signals of a response, with spans where a score may be of these; None if it has none."""
+        of_span = self.measure == "auto" or self.measure.of_span
+        try:
+            places = places_of(message, extract, vote) if of_span else None
+            return read_signals(message, of_calls=vote.calls, places=places)
+        except LogprobsUnavailable as error:
+            _left_out(error)
+            return None
 
 
 class _FirstResponses:

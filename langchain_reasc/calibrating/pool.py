@@ -1,6 +1,6 @@
 """Calibrating on a pool of recorded responses, and their scores under any measure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, Literal
 
@@ -165,19 +165,21 @@ class PoolScores:
             raise PoolError(f"{self._pool.path} has no {measure.signal!r} signal (it has: {held})")
         parts = signals.each(measure.signal, [question.id for question in self._pool.questions])
         if measure.of_span:
-            if all(getattr(one.spans, measure.score) is None for one in self._responses):
-                raise PoolError(
-                    f"{self._pool.path} does not say which tokens are the {measure.score!r}, because an earlier "
-                    "version recorded it or its answers were found again since; record it anew to have them"
-                )
             tokens = (one for values, lengths in parts for one in np.split(values, lengths.cumsum()[:-1]))
-            pairs = zip(tokens, self._responses, strict=True)
-            self._flat[measure] = np.array([_score(measure, values, one.spans) for values, one in pairs])
+            self._flat[measure] = self._scores_of_spans(measure, tokens)
             return
         together = [one for one in self._candidates if one.signal == measure.signal and one not in self._flat]
         some = list(dict.fromkeys([measure, *together]))
         scored = [[_scores_of_all(one, values, lengths) for one in some] for values, lengths in parts]
         self._flat |= {one: np.concatenate(held) for one, held in zip(some, zip(*scored, strict=True), strict=True)}
+
+    def _scores_of_spans(self, measure: Measure, tokens: Iterable[npt.NDArray[np.float32]]) -> Floats:
+        if all(getattr(one.spans, measure.score) is None for one in self._responses):
+            raise PoolError(
+                f"{self._pool.path} does not say which tokens are the {measure.score!r}, because an earlier version "
+                "recorded it or its answers were found again since; record it anew to have them"
+            )
+        return np.array([_score(measure, of, one.spans) for of, one in zip(tokens, self._responses, strict=True)])
 
 
 def _scores_of_all(measure: Measure, values: npt.NDArray[np.float32], lengths: npt.NDArray[np.int64]) -> Floats:

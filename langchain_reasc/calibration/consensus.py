@@ -24,7 +24,7 @@ from langchain_reasc.calibration.auroc import (
 from langchain_reasc.calibration.correctness import agreement_with_rest, fit_support_curve
 from langchain_reasc.calibration.observed import Observed
 from langchain_reasc.calibration.record import AUROC, Calibration, Fingerprint, Gate, RuleBlock, SupportCurve
-from langchain_reasc.calibration.selection import rejected_measure
+from langchain_reasc.calibration.selection import rejected_measures
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.agreement import Prior, default_components, likelihoods
 from langchain_reasc.method.bayesian_vote import PointOdds
@@ -84,11 +84,7 @@ def calibrate_consensus(
     voted = [one for one in questions if any(answer is not None for answer in one.answers)]
     if len(voted) < 2:
         raise CalibrationDataError(f"{len(voted)} of {len(questions)} questions have an answer; 32 are enough to begin")
-    every = enumerate(np.concatenate([one.scores for one in voted], axis=1))
-    # Of measures with equal scores the first stands for all: windows longer than every response are the plain mean.
-    first = {row.tobytes(): at for at, row in reversed(list(every)) if np.isfinite(row).any()}
-    rows = sorted(first.values())
-    measures, voted = [measures[at] for at in rows], [replace(one, scores=one.scores[rows]) for one in voted]
+    measures, voted = _with_distinct_scores(measures, voted)
     measure, row, scores, odds, fields = _trusted_measure(voted, measures, seed, explained=explained)
     parameters = {"threshold": threshold}
     if odds is not None:
@@ -111,6 +107,19 @@ def calibrate_consensus(
     counted = [one.responses(row) for one in voted if one.counted]
     explanation = {"guarantee": _promise(rule, counted, len(voted)), "p_agree": _p_agree(rule, counted)}
     return calibration.model_copy(update=explanation)
+
+
+def _with_distinct_scores(
+    measures: Sequence[Measure], questions: Sequence[Observed]
+) -> tuple[list[Measure], list[Observed]]:
+    """Leave out measures without any score, and those whose scores equal those of another.
+
+    Windows longer than every response, say, are all the plain mean; the first stands for all.
+    """
+    every = enumerate(np.concatenate([one.scores for one in questions], axis=1))
+    first = {row.tobytes(): at for at, row in reversed(list(every)) if np.isfinite(row).any()}
+    rows = sorted(first.values())
+    return [measures[at] for at in rows], [replace(one, scores=one.scores[rows]) for one in questions]
 
 
 def fit_prior(answers: Sequence[Iterable[int | None]]) -> Prior:
@@ -193,14 +202,11 @@ def _trusted_measure(
             f"{measure} tells agreeing responses from others within a question with an AUROC of {each.mean():.2f}, and "
             f"of {low:.2f} at least (90 %), where {_TRUSTED:.2f} is needed"
         )
-    best_of: dict[str, int] = {}  # of each other signal
-    for at in np.argsort(-aurocs, kind="stable").tolist():
-        if (signal := measures[known[at]].signal) != measure.signal:
-            best_of.setdefault(signal, at)
+    named = [measures[at] for at in known]
     fields = {
         "auroc": auroc_with_interval(scores, judged.right, judged.question) if explained else None,
         "within": AUROC(value=float(each.mean()), low=low, high=high),
-        "rejected": tuple(rejected_measure(measures[known[at]], aurocs[at], aurocs[best]) for at in best_of.values()),
+        "rejected": rejected_measures(named, aurocs, best, [one for one in named if one.signal != measure.signal]),
     }
     return measure, known[best], scores, _odds(scores, judged.right), fields
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ __all__ = [
     "can_be_compared",
     "candidate_measures",
     "default_measure",
-    "rejected_measure",
+    "rejected_measures",
     "select_measure",
 ]
 
@@ -73,23 +74,10 @@ def select_measure(
     """
     labels = np.asarray(correct, dtype=bool)
     if signals is None:
-        token_signals = list(token_signals)
-        if labels.shape != (len(token_signals),):
-            raise CalibrationDataError(
-                f"{len(token_signals)} responses but {labels.size} labels; each response needs one of each"
-            )
-        signals = [name for name in _NAMES if all(name in held for held in token_signals)]
-        longest = max((np.size(held[signals[0]]) for held in token_signals if signals), default=0)
+        token_signals, signals, longest = _common_signals(token_signals, labels)
     default_measure(signals)  # raises where there is none
     candidates = candidate_measures(signals, longest=longest)
-    voting = [span for span in spans if span is not None]
-    candidates += [
-        Measure(signal, score)
-        for signal in SIGNALS
-        if any(one.signal == signal for one in candidates)
-        for score in SPAN_SCORES
-        if voting and all(getattr(one, score) is not None for one in voting)
-    ]
+    candidates += _span_measures(candidates, spans)
     if not can_be_compared(labels):
         raise CalibrationDataError(
             f"comparing signals takes at least {_FOLDS} correct and {_FOLDS} wrong responses, "
@@ -102,12 +90,31 @@ def select_measure(
     held_out = _fold_aurocs(np.array(scores).T, labels, seed)
     mean = held_out.mean(axis=1)
     best = int(np.argmax(mean))
+    chosen, paper = candidates[best], Measure()
+    others = [one for one in candidates if one not in (chosen, paper)]
+    default = [paper] if paper in candidates and paper != chosen else []
     return Selection(
-        measure=candidates[best],
+        measure=chosen,
         auroc=float(mean[best]),
         cross_validated=_procedure_auroc(held_out),
-        rejected=_rejected(candidates, mean, best),
+        rejected=(
+            *(_rejected(one, mean[candidates.index(one)], mean[best]) for one in default),
+            *rejected_measures(candidates, mean, best, others),
+        ),
     )
+
+
+def _common_signals(
+    token_signals: Iterable[Mapping[str, npt.ArrayLike]], labels: Booleans
+) -> tuple[list[Mapping[str, npt.ArrayLike]], list[str], int]:
+    """Return the responses, the names of the signals that all of them have, and the tokens of the longest."""
+    responses = list(token_signals)
+    if labels.shape != (len(responses),):
+        raise CalibrationDataError(
+            f"{len(responses)} responses but {labels.size} labels; each response needs one of each"
+        )
+    names = [name for name in _NAMES if all(name in held for held in responses)]
+    return responses, names, max((np.size(held[names[0]]) for held in responses if names), default=0)
 
 
 def can_be_compared(correct: npt.ArrayLike) -> bool:
@@ -139,16 +146,19 @@ def candidate_measures(signals: Collection[str], *, longest: int | None = None) 
     if "self_certainty" in named and "kl_uniform" in named:
         named.remove("kl_uniform")  # the same up to a constant at one vocabulary: the same ranking
     windows = [window for window in WINDOWS if longest is None or window < longest]
-    measures = [
-        Measure(signal, score, window)
-        for signal in named
-        for score in SCORES
-        for window in windows
-        if signal != VERBALIZED and score != "mean"
-    ]
+    of_tokens, windowed = [name for name in named if name != VERBALIZED], [one for one in SCORES if one != "mean"]
+    measures = [Measure(*each) for each in product(of_tokens, windowed, windows)]
     measures += [Measure(signal, "mean") for signal in named]
     paper = Measure()
     return [paper, *(one for one in measures if one != paper)] if paper.signal in named else measures
+
+
+def _span_measures(candidates: Sequence[Measure], spans: Sequence[Spans | None]) -> list[Measure]:
+    """Return scores of the candidates' signals over the spans that all responses that vote have."""
+    voting = [span for span in spans if span is not None]
+    scores = [score for score in SPAN_SCORES if voting and all(getattr(span, score) is not None for span in voting)]
+    signals = {one.signal for one in candidates}
+    return [Measure(signal, score) for signal in SIGNALS if signal in signals for score in scores]
 
 
 def _fold_aurocs(scores: Floats, labels: Booleans, seed: int) -> Floats:
@@ -176,19 +186,18 @@ def _procedure_auroc(held_out: Floats) -> float:
     return float(np.take_along_axis(by_repeat, others.argmax(axis=0)[None], axis=0).mean())
 
 
-def _rejected(candidates: Sequence[Measure], mean: Floats, best: int) -> tuple[RejectedMeasure, ...]:
-    """Return the paper's default, and the best other measure of each signal."""
-    paper = Measure()
-    shown = [candidates.index(paper)] if paper in candidates and candidates[best] != paper else []
+def rejected_measures(
+    measures: Sequence[Measure], aurocs: Floats, best: int, considered: Collection[Measure]
+) -> tuple[RejectedMeasure, ...]:
+    """Record the best of each signal among the measures considered, with how far its AUROC is behind the best one's."""
     best_of: dict[str, int] = {}
-    for at in np.argsort(-mean, kind="stable").tolist():
-        if at != best and candidates[at] != paper:
-            best_of.setdefault(candidates[at].signal, at)
-    return tuple(rejected_measure(candidates[at], mean[at], mean[best]) for at in (*shown, *best_of.values()))
+    for at in np.argsort(-aurocs, kind="stable").tolist():
+        if measures[at] in considered:
+            best_of.setdefault(measures[at].signal, at)
+    return tuple(_rejected(measures[at], aurocs[at], aurocs[best]) for at in best_of.values())
 
 
-def rejected_measure(measure: Measure, auroc: float, best: float) -> RejectedMeasure:
-    """Record a measure that was not chosen, and how far its AUROC is behind the best one's."""
+def _rejected(measure: Measure, auroc: float, best: float) -> RejectedMeasure:
     return RejectedMeasure(
         signal=measure.signal,
         score=measure.score,

@@ -46,24 +46,28 @@ class Hopeless(StoppingRule):
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         decision = self.rule(responses)
-        given = [None if one.answer is None else self.parts(one.answer) for one in responses]
-        voting = [parts for parts in given if parts is not None]
-        if decision.stop or len(voting) < 2 or len(voting) < sum(one.answer is not None for one in responses):
+        if decision.stop or not (given := self._parts(responses)):
             return decision
-        if not (hopeless := self._hopeless(voting, self.budget - len(responses))):
+        if not (hopeless := self._hopeless(list(given.values()), self.budget - len(responses))):
             return decision
-        rests = [None if parts is None else _without(parts, hopeless) for parts in given]
-        agreed = self.rule([one.voting(rest) for one, rest in zip(responses, rests, strict=True)])
+        rests = {at: _without(parts, hopeless) for at, parts in given.items()}
+        agreed = self.rule([one.voting(rests.get(at)) for at, one in enumerate(responses)])
         if not agreed.stop:
             return decision
         weights = self.weights(responses)
-        agreeing = [at for at, rest in enumerate(rests) if rest is not None and rest == agreed.answer]
+        agreeing = (at for at, rest in rests.items() if rest == agreed.answer)
         best = responses[max(agreeing, key=weights.__getitem__)]
         return replace(decision, stop=True, reason="hopeless", answer=best.answer, hopeless=hopeless)
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
         """Return those of the rule."""
         return self.rule.weights(responses)
+
+    def _parts(self, responses: Sequence[Response]) -> dict[int, Mapping[str, str]]:
+        """Return the parts of each response that votes; nothing where one has none, or fewer than two vote."""
+        given = {at: self.parts(one.answer) for at, one in enumerate(responses) if one.answer is not None}
+        known = {at: parts for at, parts in given.items() if parts is not None}
+        return known if len(known) == len(given) >= 2 else {}
 
     def _hopeless(self, voting: Sequence[Mapping[str, str]], left: int) -> tuple[str, ...]:
         """Return the names of the parts that will hardly ever agree."""

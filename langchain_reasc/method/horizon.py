@@ -62,9 +62,8 @@ class FiniteHorizon(StoppingRule):
         votes, left = self.tally(responses), self.budget - len(responses)
         if left <= 0:
             return votes
-        ahead = stays_ahead(*_two_counts(votes), left)
-        stop = ahead >= self.phi
-        return replace(votes, stop=stop, reason="agreement" if stop else None, posterior=ahead)
+        ahead = _ahead(votes, left)
+        return _agreed(votes, ahead, stop=ahead >= self.phi)
 
 
 @dataclass(frozen=True)
@@ -103,8 +102,7 @@ class CannotCatchUp(StoppingRule):
         if left <= 0:
             return votes
         stop = _is_final(votes, left)
-        ahead = 1.0 if stop else stays_ahead(*_two_counts(votes), left)
-        return replace(votes, stop=stop, reason="agreement" if stop else None, posterior=ahead)
+        return _agreed(votes, 1.0 if stop else _ahead(votes, left), stop=stop)
 
 
 @lru_cache(maxsize=4096)
@@ -127,9 +125,13 @@ def stays_ahead(first: int, second: int, left: int) -> float:
     return ways / (2 * math.comb(first + second + left + 1, left))
 
 
-def _two_counts(votes: Decision) -> tuple[int, int]:
+def _ahead(votes: Decision, left: int) -> float:
     first, second = two_largest(votes.evidence)
-    return int(first), int(second)
+    return stays_ahead(int(first), int(second), left)
+
+
+def _agreed(votes: Decision, posterior: float, *, stop: bool) -> Decision:
+    return replace(votes, stop=stop, reason="agreement" if stop else None, posterior=posterior)
 
 
 def _is_final(votes: Decision, left: int) -> bool:
