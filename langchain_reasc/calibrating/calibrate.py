@@ -94,7 +94,7 @@ async def _calibrate(  # noqa: D417
         >>> reasc = ReASCRunnable(model=llm, calibration=calibration)
     """
     given = read(questions)
-    unlabelled = sum(one.references is None for one in given)
+    missing = sum(one.references is None for one in given)
     asking: dict[str, Any] = {
         "answer": answer,
         "fixed_prompt": fixed_prompt,
@@ -103,22 +103,22 @@ async def _calibrate(  # noqa: D417
         "measure": measure,
         "concurrency": concurrency,
     }
-    if given and unlabelled == len(given):
+    if given and missing == len(given):
         if pool is not None:
             raise ConfigurationError("pool= goes with labelled questions; without labels, see calibrate_unlabelled")
         inputs = [one.input for one in given]
         return await _calibrate_unlabelled(io, model, inputs, seed=seed, config=config, progress=progress, **asking)
-    if unlabelled:
+    if missing:
         raise ConfigurationError(
-            f"{unlabelled} of {len(given)} questions have no right answer; calibrate_unlabelled takes both kinds"
+            f"{missing} of {len(given)} questions have no right answer; calibrate_unlabelled takes both kinds"
         )
-    asked = Labelled(model, given, samples=samples, config=ensure_config(config), **asking)
+    labelled = Labelled(model, given, samples=samples, config=ensure_config(config), **asking)
     if pool is not None:
-        recorded = Recorded(asked, model, pool, ask_confidence=ask_confidence)
+        recorded = Recorded(labelled, model, pool, ask_confidence=ask_confidence)
         await recorded.record(io, progress)
         return await io.in_thread(partial(recorded.fit, p_target=p_target, seed=seed))
-    drawn = await asked.draw_all(io, progress)
-    return await _fitted(io, partial(asked.fit, drawn, p_target=p_target, seed=seed))
+    drawn = await labelled.draw_all(io, progress)
+    return await _fitted(io, partial(labelled.fit, drawn, p_target=p_target, seed=seed))
 
 
 async def _fitted(io: Concurrency, fit: Callable[[Cutoff], Calibration]) -> Calibration:
@@ -182,7 +182,7 @@ async def _calibrate_unlabelled(  # noqa: D417
         >>> calibration = calibrate_unlabelled(llm, ["What is 12 times 17?", ...])
         >>> reasc = ReASCRunnable(model=llm, calibration=calibration)
     """
-    asked = Unlabelled(
+    unlabelled = Unlabelled(
         model,
         read_unlabelled_questions(questions),
         concurrency=concurrency,
@@ -195,8 +195,8 @@ async def _calibrate_unlabelled(  # noqa: D417
         ask_confidence=ask_confidence,
         max_samples=max_samples,
     )
-    drawn = await asked.draw_all(io, progress)
-    return await _fitted(io, partial(asked.fit, drawn, threshold=threshold, seed=seed))
+    drawn = await unlabelled.draw_all(io, progress)
+    return await _fitted(io, partial(unlabelled.fit, drawn, threshold=threshold, seed=seed))
 
 
 def _forms(

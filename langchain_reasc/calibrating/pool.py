@@ -140,10 +140,8 @@ class PoolScores:
 
     def shorter_than(self, window: int) -> float:
         """Share of the responses that have fewer tokens than a window; their windowed scores are plain means."""
-        if self._pool.signals is None:
-            return 0.0
-        lengths = np.concatenate([self._pool.signals.lengths(question.id) for question in self._pool.questions])
-        return float((lengths < window).mean())
+        shorter = [one.signal_tokens < window for one in self._responses]
+        return float(np.mean(shorter)) if self._pool.signals else 0.0
 
     def _of_all(self, measure: Measure | str) -> Floats:
         """The scores of all responses, one question after the other; NaN where there is none."""

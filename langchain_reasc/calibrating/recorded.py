@@ -52,7 +52,7 @@ class Recorded:
     """Labelled questions whose responses are kept in a pool.
 
     Args:
-        asked: the questions.
+        labelled: the questions.
         model: the chat model as the user gave it.
         pool: the file.
         ask_confidence: whether the model is to state its confidence, which a pool does not keep.
@@ -62,20 +62,20 @@ class Recorded:
     """
 
     def __init__(
-        self, asked: Labelled, model: ModelOrName, pool: str | os.PathLike[str], *, ask_confidence: bool
+        self, labelled: Labelled, model: ModelOrName, pool: str | os.PathLike[str], *, ask_confidence: bool
     ) -> None:
-        for name, given in (("ask_confidence", ask_confidence), ("tool_votes", asked.tool_votes != ToolVotes())):
+        for name, given in (("ask_confidence", ask_confidence), ("tool_votes", labelled.tool_votes != ToolVotes())):
             if given:
                 raise ConfigurationError(f"a pool keeps responses as they are: pool= goes without {name}")
-        self._asked, self._model, self._path = asked, model_of(model).with_config(asked.config), Path(pool)
-        texts = [_text(prompt) for prompt in asked.prompts]
+        self._labelled, self._model, self._path = labelled, model_of(model).with_config(labelled.config), Path(pool)
+        texts = [_text(prompt) for prompt in labelled.prompts]
         if len(set(texts)) < len(texts):
             again = next(text for text in texts if texts.count(text) > 1)
             raise ConfigurationError(f"a pool holds each question once, and {again!r:.60} is there again")
-        self._prompts = _Prompts(dict(zip(texts, asked.prompts, strict=True)), asked.fixed_prompt)
+        self._prompts = _Prompts(dict(zip(texts, labelled.prompts, strict=True)), labelled.fixed_prompt)
         self._questions = [
             LabelledQuestion(one.id or id_from_text(text), text, first, tuple(others))
-            for text, one in zip(texts, asked.questions, strict=True)
+            for text, one in zip(texts, labelled.questions, strict=True)
             for first, *others in [accepted_answers(one.references or (), f"question {text!r:.60}")]
         ]
 
@@ -105,10 +105,10 @@ class Recorded:
             self._model,
             self._questions,
             self._path,
-            samples=self._asked.samples,
-            answer=self._asked.answer,
+            samples=self._labelled.samples,
+            answer=self._labelled.answer,
             template=self._prompts,
-            concurrency=self._asked.concurrency,
+            concurrency=self._labelled.concurrency,
             workers=self._ask_each,
             on_question=report,
         )
@@ -121,7 +121,7 @@ class Recorded:
     def fit(self, *, p_target: float, seed: int) -> Calibration:
         """Calibrate on the pool's responses to these questions."""
         ids = {question.id for question in self._questions}
-        return calibrate_on_pool(read_pool(self._path), self._asked.measure, p_target=p_target, seed=seed, only=ids)
+        return calibrate_on_pool(read_pool(self._path), self._labelled.measure, p_target=p_target, seed=seed, only=ids)
 
     def _ask_each(
         self, missing: Sequence[PendingQuestion], ask: QuestionSampler
@@ -136,7 +136,7 @@ class Recorded:
             missing = missing[1:]
             yield first, answered
             seen = isinstance(answered, DrawnQuestion) and _checked(answered)
-        yield from sample_questions(missing, ask, self._asked.concurrency)
+        yield from sample_questions(missing, ask, self._labelled.concurrency)
 
 
 def _checked(answered: DrawnQuestion) -> bool:

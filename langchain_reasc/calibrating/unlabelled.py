@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from langchain_reasc.answers import vote_of
 from langchain_reasc.calibrating.grading import Graded, grades
-from langchain_reasc.calibrating.questions import Question as Asked
+from langchain_reasc.calibrating.questions import Question as Input
 from langchain_reasc.calibration import (
     Calibration,
     Finished,
@@ -72,7 +72,7 @@ class Unlabelled:
     def __init__(
         self,
         model: ModelOrName,
-        questions: Sequence[Asked],
+        questions: Sequence[Input],
         *,
         concurrency: int,
         config: RunnableConfig,
@@ -273,5 +273,5 @@ class _Checkpoint:
             raise ConfigurationError(f"cannot write the checkpoint {self._path}: {error.strerror}") from None
 
     def _key(self, prompt: Sequence[BaseMessage]) -> str:
-        asked = [self._holds_for, *([message.type, message.content] for message in prompt)]
-        return hashlib.sha256(json.dumps(asked, default=str).encode()).hexdigest()
+        parts = [self._holds_for, *([message.type, message.content] for message in prompt)]
+        return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()

@@ -33,7 +33,7 @@ FixedPrompt = int | Sequence[Any] | Runnable[dict[str, Any], PromptValue]
 
 _NONE: Final = HashedPart(shown="none")
 _SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "max_tokens")
-_ASKED: Final = ("tools", "tool_choice", "response_format", "grammar", "stop")
+_SETTINGS: Final = ("tools", "tool_choice", "response_format", "grammar", "stop")
 _FIELDS: Final = {"stop": ("stop", "stop_sequences")}
 _LABELS: Final = {
     "prompt_sha256": "prompt_sha256 of the system messages",
@@ -69,8 +69,8 @@ def fingerprint_of(
         ConfigurationError: ``prompt`` cannot be read.
     """
     bound = dict(kwargs or {})
-    tools, tool_choice, response_format, grammar, stop = (_setting(model, bound, name) for name in _ASKED)
-    rest = {name: value for name, value in bound.items() if name not in _ASKED}
+    tools, tool_choice, response_format, grammar, stop = (_setting(model, bound, name) for name in _SETTINGS)
+    rest = {name: value for name, value in bound.items() if name not in _SETTINGS}
     own: Callable[..., Mapping[str, Any]] | None = getattr(model, "calibration_fingerprint", None)
     described = {
         "prompt_sha256": None if messages is None else prompt_hash(messages),

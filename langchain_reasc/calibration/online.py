@@ -146,8 +146,8 @@ class ConsensusCalibrator:
 
     def goes_with(self, measure: Measure | None, fingerprint: Fingerprint, path: str | Path | None) -> bool:
         """Whether it learns for this measure and this model, into this file."""
-        own = (self.measure, self._fingerprint, self.path)
-        return (measure, fingerprint, None if path is None else Path(path)) == own
+        own = self.measure, self._fingerprint, self.path
+        return own == (measure, fingerprint, None if path is None else Path(path))
 
     def learns_like(self, other: object) -> bool:
         """Whether it learns for the same measure and model as another, and into the same file."""

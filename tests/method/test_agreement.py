@@ -1,12 +1,9 @@
 """The agreement rule: it stops when the whole budget would hardly answer otherwise, with votes counted or weighed."""
 
-import math
-
 import pytest
 
-from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
+from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.method import (
-    ASC,
     Agreement,
     BayesianVote,
     Cap,
@@ -39,12 +36,6 @@ def test_it_stops_when_the_leader_hardly_changes() -> None:
     assert (ended.stop, ended.answer, ended.reason) == (True, "a", "agreement")
     assert ended.samples == next(n for n in range(1, 17) if PRIOR.leader_stays([n], 16) >= 0.9)
     assert ended.evidence == {"a": ended.samples}
-
-
-def test_nothing_is_decided_without_an_answer() -> None:
-    for given in ([], responses("--")):
-        decision = COUNTED(given)
-        assert (decision.stop, decision.answer) == (False, None)
 
 
 def test_a_response_without_an_answer_uses_a_call() -> None:
@@ -119,16 +110,3 @@ def test_kinds_are_voted_on_first() -> None:
     decision = decide(Agreement(PRIOR, 0.8), calls)
     assert decision.parts["kind"].reason == "agreement" and decision.parts["kind"].answer == "search"
     assert not decision.stop and not decision.parts["answer"].stop
-
-
-def test_it_composes() -> None:
-    either = decide(ASC() | Agreement(PRIOR, 0.999), responses("aaaa"))
-    assert (either.stop, either.answer, either.samples, either.reason) == (True, "a", 4, "evidence")
-    assert not decide(COUNTED & ASC(), responses("aba")).stop
-    assert (COUNTED | Cap(16)).name == "agreement"
-
-
-@pytest.mark.parametrize("options", [{"threshold": 0.5}, {"threshold": 1.0}, {"threshold": math.nan}, {"budget": 0}])
-def test_parameters_out_of_range_are_refused(options: dict[str, float]) -> None:
-    with pytest.raises(ConfigurationError):
-        Agreement(PRIOR, **options)  # type: ignore[arg-type]

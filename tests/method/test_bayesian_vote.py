@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from langchain_reasc_lab.rules import CGES
 
 from langchain_reasc import BayesianVote
-from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
+from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.method import Cap, LogisticOdds, PointOdds, Response, Standardizer, decide, probability_of_leader
 
 UNIT = Standardizer(mean=0.0, std=1.0)
@@ -121,25 +121,6 @@ def test_cges_by_hand() -> None:
     assert rule.weights([of_probability(0.1)]) == [0.0]
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"threshold": 0.5}, "threshold is a probability above 0.5"),
-        ({"alternatives": 0.5}, "alternatives is a finite number of at least 1"),
-        ({"floor": -0.1}, "floor is a finite number of at least 0"),
-        ({"on_missing_confidence": "guess"}, "'error' or 'count', got 'guess'"),
-    ],
-)
-def test_refused(parameters: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        BayesianVote(**{"odds": EVEN, **parameters})  # type: ignore[arg-type]
-
-
-def test_cges_needs_two_answers() -> None:
-    with pytest.raises(ConfigurationError, match="at least 2 possible answers, got answers=1"):
-        CGES(EVEN, answers=1)
-
-
 POINTS = PointOdds(((-2.0, -1.0), (0.0, 1.0), (1.0, 4.0)), average=0.5)
 
 
@@ -163,17 +144,3 @@ def test_a_line_on_standardized_scores_is_cut_where_it_decides_anyway() -> None:
     line = LogisticOdds(Standardizer(2.0, 4.0), slope=1.5, intercept=-0.25)
     assert line(6.0) == pytest.approx(1.25)
     assert (line(1e9), line(-1e9)) == (50.0, -50.0)
-
-
-@pytest.mark.parametrize(
-    "points", [(), ((1.0, 0.0), (1.0, 2.0)), ((1.0, 0.0), (0.0, 2.0)), ((0.0, 1.0), (math.nan, 2.0))]
-)
-def test_points_out_of_order_are_refused(points: tuple[tuple[float, float], ...]) -> None:
-    with pytest.raises(ConfigurationError, match="ascend strictly"):
-        PointOdds(points, average=0.0)
-
-
-@pytest.mark.parametrize(("std", "slope"), [(1.0, math.inf), (1.0, math.nan)])
-def test_a_line_that_is_none_is_refused(std: float, slope: float) -> None:
-    with pytest.raises(ConfigurationError):
-        LogisticOdds(Standardizer(0.0, std), slope=slope, intercept=0.0)

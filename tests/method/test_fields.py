@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import (
     ABSENT,
     ASC,
@@ -182,12 +181,6 @@ def test_other_kinds_have_no_say_in_the_fields() -> None:
 def test_the_gate_accepts_an_object_alone() -> None:
     decision = decide(ByField(ReASC(UNIT, gate=1.0)), [response(1.5, a="x", n=2)])
     assert outcome(decision) == (True, '{"a": "x", "n": 2}', "gate", 1)
-
-
-@pytest.mark.parametrize("tolerance", [-1, float("nan"), float("inf")])
-def test_a_tolerance_is_a_distance(tolerance: float) -> None:
-    with pytest.raises(ConfigurationError, match="tolerance"):
-        ByField(ASC(), tolerance={"n": tolerance})
 
 
 @pytest.mark.parametrize("keys", [["a"], ["a", "b"], ["a.b"], ["a\\", "b"], ["a\\.b", ""], ["", "."], ["ü", "🦜.x"]])

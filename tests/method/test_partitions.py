@@ -79,21 +79,6 @@ def test_looking_ahead_is_the_sum_over_all_continuations(counts: list[int], more
     assert stays(counts, horizon, PROCESSES) == pytest.approx(np.array(expected))
 
 
-@pytest.mark.parametrize("counts", [[2], [3, 2], [2, 1, 1]])
-def test_looking_far_ahead_is_what_is_drawn(counts: list[int]) -> None:
-    component, rng = Component(0.3, 1.0), np.random.default_rng(0)
-    won = []
-    for _ in range(4000):
-        drawn = list(counts)
-        while sum(drawn) < 16:
-            chances = [predicted(component, drawn, at) for at in [*range(len(drawn)), None]]
-            at = int(rng.choice(len(chances), p=chances))
-            drawn = [*drawn, 1] if at == len(drawn) else [n + (place == at) for place, n in enumerate(drawn)]
-        won.append(leads(drawn))
-    found = stays(counts, 16, (component,))[0]
-    assert abs(found - np.mean(won)) < 4 * np.std(won) / math.sqrt(len(won))
-
-
 def test_answers_that_are_equal_in_the_end_share_the_lead() -> None:
     prior = Prior.uniform()
     assert prior.leader_stays([2, 2, 2], 6) == pytest.approx(1 / 3)

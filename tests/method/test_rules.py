@@ -13,10 +13,12 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import (
     ASC,
     ESC,
+    Agreement,
     BayesianVote,
     Cap,
     FiniteHorizon,
     LogisticOdds,
+    Prior,
     ReASC,
     Response,
     Standardizer,
@@ -44,7 +46,8 @@ scores = st.integers(0, 20).map(lambda tenths: tenths / 10)  # few different one
 some = st.lists(st.builds(Response, answers, scores), max_size=8)
 every_rule = pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.name)
 COMPOSED = [ReASC(Standardizer(0.5, 0.3), gate=1.5) | ESC(2), ASC(0.8) & ESC(3), (ASC(0.9) | ESC(2)) & Cap(4)]
-any_rule = pytest.mark.parametrize("rule", [*ALL, *COMPOSED], ids=str)
+AGREEMENT = [Agreement(Prior.uniform(), 0.9, 8, vote) for vote in (None, rule_named("bayesian_vote", LOGISTIC))]
+any_rule = pytest.mark.parametrize("rule", [*ALL, *COMPOSED, *AGREEMENT], ids=lambda rule: f"{rule!s:.60}")
 quickly = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 

@@ -4,14 +4,22 @@ import math
 from collections.abc import Callable
 
 import pytest
+from langchain_reasc_lab.rules import CGES
 
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method import (
     ASC,
     ESC,
+    Agreement,
+    BayesianVote,
+    ByField,
+    CannotCatchUp,
     Cap,
     FiniteHorizon,
     FixedBudget,
+    LogisticOdds,
+    PointOdds,
+    Prior,
     ReASC,
     Response,
     Standardizer,
@@ -22,6 +30,7 @@ from langchain_reasc.method import (
 from .by_hand import outcome, responses
 
 UNIT = Standardizer(mean=0.0, std=1.0)
+EVEN, PRIOR = LogisticOdds(UNIT, slope=1.0, intercept=0.0), Prior.uniform()
 HEAVY = math.log(3.5) / 0.7  # z of a weight of 3.5: enough to stop alone
 
 
@@ -172,8 +181,27 @@ def test_a_score_is_a_finite_number(score: float) -> None:
         (lambda: ReASC(UNIT, on_missing_confidence="ignore"), "'error' or 'count', got 'ignore'"),
         (lambda: ReASC(Standardizer(0.0, 0.0)), "σ must be above zero, got 0.0"),
         (lambda: ReASC(Standardizer(0.0, math.nan)), "got nan"),
+        (lambda: FiniteHorizon(0.5), r"phi is a probability above 0\.5"),
+        (lambda: FiniteHorizon(math.nan), r"phi is a probability above 0\.5"),
+        (lambda: FiniteHorizon(budget=2.5), "a whole number of at least 1 sample"),  # type: ignore[arg-type]
+        (lambda: CannotCatchUp(0), "a whole number of at least 1 sample"),
+        (lambda: Agreement(PRIOR, threshold=1.0), "threshold is a probability"),
+        (lambda: Agreement(PRIOR, threshold=math.nan), "threshold is a probability"),
+        (lambda: Agreement(PRIOR, budget=0), "at least 1 sample, got 0"),
+        (lambda: BayesianVote(EVEN, threshold=0.5), "threshold is a probability above 0.5"),
+        (lambda: BayesianVote(EVEN, alternatives=0.5), "alternatives is a finite number of at least 1"),
+        (lambda: BayesianVote(EVEN, floor=-0.1), "floor is a finite number of at least 0"),
+        (lambda: BayesianVote(EVEN, on_missing_confidence="guess"), "'error' or 'count', got 'guess'"),  # type: ignore[arg-type]
+        (lambda: CGES(EVEN, answers=1), "at least 2 possible answers, got answers=1"),
+        (lambda: LogisticOdds(UNIT, math.inf, 0.0), "slope and intercept are finite"),
+        (lambda: PointOdds((), average=0.0), "ascend strictly"),
+        (lambda: PointOdds(((1.0, 0.0), (1.0, 2.0)), average=0.0), "ascend strictly"),
+        (lambda: PointOdds(((1.0, 0.0), (0.0, 2.0)), average=0.0), "ascend strictly"),
+        (lambda: PointOdds(((0.0, 1.0), (math.nan, 2.0)), average=0.0), "ascend strictly"),
+        (lambda: ByField(ASC(), tolerance={"n": -1}), "a tolerance is a finite number"),
+        (lambda: ByField(ASC(), tolerance={"n": math.nan}), "a tolerance is a finite number"),
     ],
 )
-def test_wrong_parameters_are_refused(make: Callable[[], StoppingRule], message: str) -> None:
+def test_wrong_parameters_are_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         make()

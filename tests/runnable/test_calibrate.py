@@ -2,8 +2,6 @@
 
 import asyncio
 import csv
-import gzip
-import io
 import json
 import logging
 import random
@@ -22,7 +20,7 @@ from langchain_reasc import (
     load_calibration,
 )
 from langchain_reasc.answers import ToolVotes, free_text
-from langchain_reasc.data import LabelledQuestion, read_questions
+from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError, LogprobsUnavailable, SamplingError
 from langchain_reasc.pools import record_pool
 
@@ -278,74 +276,31 @@ def test_prompts_of_several_messages_go_into_a_pool(runner: Any, tmp_path: Any) 
     assert told(straight) == told(made)
 
 
-ROWS = [(f"What is {at} +\n1, or so?", str(at + 1)) for at in range(12)]
-FILES = {
-    "header.csv": "question,answer\n",
-    "plain.csv": "",
-    "excel.csv": "\ufeffQuestion;Answer\r\n",
-    "bom.csv": "\ufeff",
-    "tabs.tsv": "input\ttarget\n",
-    "more.csv": "id,question,answer\n",
-    "lines.jsonl": None,
-    "list.json": None,
-    "quiz.csv.gz": "question,answer\n",
-    "table.parquet": None,
-}
-
-
-def written(path: Any, head: str | None) -> Any:
-    """The rows as a file of that kind."""
-    delimiter = next((one for one in "\t;" if one in (head or "")), ",")
-    columns = (head or "").count(delimiter) + 1 if head and delimiter in head else 2
-    if head is None and path.suffix == ".parquet":
-        pyarrow = pytest.importorskip("pyarrow")
-        from pyarrow import parquet
-
-        parquet.write_table(pyarrow.table({"question": [q for q, _ in ROWS], "answer": [a for _, a in ROWS]}), path)
-        return path
-    if head is None:
-        rows = [json.dumps({"question": q, "answer": a}) for q, a in ROWS]
-        path.write_text("\n".join(rows) if path.suffix == ".jsonl" else f"[{', '.join(rows)}]")
-        return path
-    out = io.StringIO()
-    csv.writer(out, delimiter=delimiter).writerows([[at, *row][3 - columns :] for at, row in enumerate(ROWS)])
-    text = (head + out.getvalue()).encode()
-    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
-    return path
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_files_are_read_as_commands_read_them(runner: Any, tmp_path: Any, name: str) -> None:
-    path = written(tmp_path / name, FILES[name])
-    assert [(one.input, one.reference) for one in read_questions(path)] == ROWS
+def test_a_file_is_asked_as_its_questions_are(runner: Any, tmp_path: Any) -> None:
+    rows = [(f"What is {at} +\n1, or so?", str(at + 1)) for at in range(12)]
+    with (path := tmp_path / "questions.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("question", "answer"), *rows])
 
     def script(question: str, index: int) -> Reply:
         at = int(question.split()[2])
         return Reply(f"it is {at + 1 if at % 4 else 0}", -3.0 + at / 10 if at % 4 else -1.0 - at / 50)
 
-    same = {"mean", "std", "n", "gate", "accuracy"}
-    for questions in (str(path), path, ROWS, [(question, ["nothing", right]) for question, right in ROWS]):
-        made = runner.calibrate(Scripted(script=script), questions, measure=TOP_K, samples=1)
-        assert (made.n, made.accuracy) == (12, 0.75)
-        if questions == str(path):
-            first = made.model_dump(include=same)
-        assert made.model_dump(include=same) == first
+    same, made = {"mean", "std", "n", "gate", "accuracy"}, []
+    for questions in (str(path), path, rows, [(question, ["nothing", right]) for question, right in rows]):
+        made.append(runner.calibrate(Scripted(script=script), questions, measure=TOP_K, samples=1))
+        assert (made[-1].n, made[-1].accuracy) == (12, 0.75)
+        assert made[-1].model_dump(include=same) == made[0].model_dump(include=same)
 
 
-def test_files_of_questions_without_answers(runner: Any, tmp_path: Any) -> None:
+@pytest.mark.parametrize("name", ["q.txt", "pairs.csv"])
+def test_files_of_questions_without_answers(runner: Any, tmp_path: Any, name: str) -> None:
     texts = [f"What is {at} + 1?" for at in range(8)]
-    files = {
-        "q.txt": "\n".join(texts),
-        "q.csv": "question\n" + "\n".join(texts),
-        "plain.csv": "\n".join(texts),
-        "pairs.csv": "\n".join(f"{text},{at}" for at, text in enumerate(texts)),
-        "q.jsonl": "\n".join(json.dumps({"question": text}) for text in texts),
-    }
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-        model = saying("1")
-        assert runner.calibrate_unlabelled(model, tmp_path / name, max_samples=4).n == 8
-        assert {question for question, _ in model.log.calls} == set(texts)
+    (path := tmp_path / name).write_text(
+        "\n".join(texts) if name == "q.txt" else "\n".join(f"{one},1" for one in texts)
+    )
+    model = saying("1")
+    assert runner.calibrate_unlabelled(model, path, max_samples=4).n == 8
+    assert {question for question, _ in model.log.calls} == set(texts)
 
 
 def test_a_file_that_cannot_be_read_is_told_before_anything_is_paid_for(runner: Any, tmp_path: Any) -> None:
