@@ -1,20 +1,31 @@
-"""Each example runs as it stands, on the shipped model."""
+"""Each example runs as it stands, on the shipped model or on servers of its kind, or says in one line what it lacks."""
 
+import ast
 import contextlib
+import importlib.util
 import io
 import json
 import os
 import re
 import runpy
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from backends.openai.fake_server import Fake, serving, sglang, vllm
 
 from langchain_reasc.pools import read_pool
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+SERVERS = ["llama_server.py", "vllm_server.py", "sglang_server.py", "ollama_chat.py"]
+HOSTED = {
+    "openai_api.py": "OPENAI_API_KEY",
+    "azure_openai.py": "AZURE_OPENAI_ENDPOINT",
+    "any_chat_model.py": "OPENAI_API_KEY",
+}
 
 
 def run(name: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -44,8 +55,8 @@ def shown(done: "subprocess.CompletedProcess[str]") -> str:
     return done.stdout
 
 
-def test_a_chain_with_a_local_gguf_prints_an_answer_and_its_account(tmp_path: Path) -> None:
-    told = shown(run("local_gguf_chain.py", cwd=tmp_path))
+def test_a_chain_with_a_local_gguf_prints_an_answer_and_its_account() -> None:
+    told = shown(run_here("local_gguf_chain.py"))
     assert "\\boxed{" in told
     assert "samples" in told and "evidence {" in told
 
@@ -68,6 +79,24 @@ def test_calibrate_then_serve_writes_a_calibration_and_uses_it(tmp_path: Path) -
     assert len([line for line in told.splitlines() if ", by " in line]) == 5
 
 
+@pytest.mark.slow  # a whole calibration; make test runs the same steps in tests/servers
+def test_llama_server_calibrates_and_decides(tmp_path: Path) -> None:
+    pytest.importorskip("xllamacpp")
+    told = shown(run("llama_server.py", "--start", "--calibrate", "8", "--questions", "2", cwd=tmp_path))
+    first, calibrated, *decided = told.splitlines()
+    assert first.startswith("llama-server") and "alternatives per token" in first
+    assert calibrated.startswith("offline on 8 responses: top_k/bottom_group/W=16")
+    assert len(decided) == 2 and all(" samples, by " in line for line in decided)
+
+
+@pytest.mark.parametrize(("name", "make"), [("vllm_server.py", vllm), ("sglang_server.py", sglang)])
+def test_it_answers_over_a_server_of_its_kind(name: str, make: Callable[..., Fake]) -> None:
+    with serving(make(models=("tiny",))) as one, serving(make(models=("tiny",))) as other:
+        told = shown(run_here(name, "--model", "tiny", "--base-url", one.url, other.url))
+    assert told.startswith(f"{name.partition('_')[0]} 0.") and ": up to 20 alternatives" in told
+    assert "4 " in told and " samples" in told
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [
@@ -81,24 +110,38 @@ def test_help_teaches(name: str, says: str) -> None:
     assert done.returncode == 0 and says in done.stdout
 
 
+def check_one_line(done: "subprocess.CompletedProcess[str]", says: str = "") -> None:
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1 and says in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("name", ["local_gguf_chain.py", "ray_data.py"])
-def test_a_missing_model_is_one_line_without_a_traceback(name: str) -> None:
-    done = run_here(name, "--model", "absent.gguf")
-    assert done.returncode == 1 and "absent.gguf" in done.stderr and "Traceback" not in done.stderr
+def test_a_missing_model_is_one_line(name: str) -> None:
+    check_one_line(run_here(name, "--model", "absent.gguf"), "absent.gguf")
 
 
-def test_a_missing_key_is_one_line_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    done = run_here("any_chat_model.py", "--model", "any")
-    assert done.returncode == 1
-    assert done.stderr == "error: set OPENAI_API_KEY, or name a server with --base-url\n"
+@pytest.mark.parametrize(("name", "variable"), HOSTED.items())
+def test_a_missing_key_is_one_line(name: str, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for given in [key for key in os.environ if key.startswith(("OPENAI_", "AZURE_"))]:
+        monkeypatch.delenv(given)
+    check_one_line(run_here(name, *(("--model", "any") if name == "any_chat_model.py" else ())), variable)
 
 
-@pytest.mark.slow  # openai's client asks three times for each of 48 questions, four at once
-def test_a_dead_server_is_one_line_without_a_traceback(tmp_path: Path) -> None:
-    done = run("any_chat_model.py", "--model", "any", "--base-url", "http://127.0.0.1:9/v1", cwd=tmp_path)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: ") and "Traceback" not in done.stderr
+@pytest.mark.parametrize("name", [*SERVERS, pytest.param("any_chat_model.py", marks=pytest.mark.slow)])  # 48 questions
+def test_an_absent_server_is_one_line(name: str) -> None:
+    if name == "ollama_chat.py" and not importlib.util.find_spec("langchain_ollama"):
+        pytest.skip("langchain-ollama is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    model = ("--model", "any") if name == "any_chat_model.py" else ()
+    check_one_line(run_here(name, *model, "--base-url", f"http://127.0.0.1:{port}" + ("/v1" if model else "")))
+
+
+@pytest.mark.parametrize("name", [*SERVERS, "openai_api.py", "azure_openai.py"])
+def test_it_says_what_needs_to_be_running(name: str) -> None:
+    said = ast.get_docstring(ast.parse((EXAMPLES / name).read_text()))
+    assert said is not None and f"python examples/{name}" in said
+    assert "to be running" in said and "pip install" in said
 
 
 @pytest.mark.slow  # a cluster's start
