@@ -120,8 +120,7 @@ def record_pool(
         "measure": {"signal": measure.signal, "score": measure.score, "window": measure.window},
     }
     recording = Recording(_opened(target, metadata, questions, on_notice), metadata, measure)
-    held = recording.store.ids()
-    pending = [PendingQuestion(one, held.get(one.id, 0)) for one in questions if held.get(one.id, 0) < samples]
+    pending = recording.pending(questions, samples)
     run = workers or partial(sample_questions, concurrency=concurrency)
     results = run(pending, QuestionSampler(model, prompt, samples, answer))
     done, too_long = len(questions) - len(pending), list[ContextOverflowError]()
@@ -166,6 +165,11 @@ class Recording:
         self._failed = dict(about.get("failed") or {"samples": 0, "tokens": 0})
         self._begun, self._info = bool(about), about.get("signals_info")
         self._settled: SignalReading | None = None
+
+    def pending(self, questions: Sequence[LabelledQuestion], samples: int) -> list[PendingQuestion]:
+        """Return the questions that have fewer responses than they shall have."""
+        each = (PendingQuestion(one, self._held.get(one.id, 0)) for one in questions)
+        return [one for one in each if one.held < samples]
 
     def add(self, drawn: DrawnQuestion) -> None:
         """Write a question with its responses, or more responses to it; it is then on disk.
@@ -337,12 +341,7 @@ def _update(
     notify: Callable[[str], None],
 ) -> None:
     """Write the labels and answers of today into a pool, where they have changed since it was recorded."""
-    labels = {one.id: one.references for one in questions}
-    relabelled = {
-        held.id: labels[held.id]
-        for held in pool.questions
-        if held.id in labels and not _is_same_label(labels[held.id], held.references)
-    }
+    relabelled = _changed_labels(pool, questions)
     found = _answers_by(pool, metadata)
     if not relabelled and found is None:
         return
@@ -366,14 +365,19 @@ def _update(
             notify(f"which tokens of {pool.path} spell those answers is not known: record anew for a score of them")
 
 
+def _changed_labels(pool: Pool, questions: Sequence[LabelledQuestion]) -> dict[str, tuple[str, ...]]:
+    """Return id -> the accepted answers of today, of questions whose labels are others than in the pool."""
+    labels = {one.id: one.references for one in questions}
+    given = ((held, labels.get(held.id, held.references)) for held in pool.questions)
+    return {
+        held.id: label for held, label in given if set(map(normalize, label)) != set(map(normalize, held.references))
+    }
+
+
 def _write_answers(store: PoolStore, pool: Pool) -> None:
     for question in pool.questions:
         changes = [{name: getattr(one, name) for name in _OF_ANSWERS} for one in question.responses]
         store.set_responses(question.id, changes)
-
-
-def _is_same_label(one: Sequence[str], other: Sequence[str]) -> bool:
-    return set(map(normalize, one)) == set(map(normalize, other))
 
 
 def _answers_by(pool: Pool, metadata: Mapping[str, Any]) -> Pool | None:

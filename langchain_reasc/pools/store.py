@@ -377,9 +377,10 @@ class PoolStore:
             raise PoolError(f"{self.path}: signals of question {question!r} are of different numbers of tokens")
         held = dict(self._all("SELECT name, tokens FROM signals WHERE question = ? ORDER BY rowid", row))
         names = [name for name in held or carrying[0] if all(name in one for one in carrying)]
-        rows = [(name, row, held.get(name, b"") + b"".join(one[name].tobytes() for one in carrying)) for name in names]
         self._sql.execute("DELETE FROM signals WHERE question = ?", (row,))
-        self._sql.executemany("INSERT INTO signals VALUES (?, ?, ?)", rows)
+        for name in names:
+            values = b"".join([held.get(name, b""), *(one[name].tobytes() for one in carrying)])
+            self._insert("signals", name, row, values)
         if not names:
             self._sql.execute("UPDATE responses SET signal_tokens = 0 WHERE question = ?", (row,))
 

@@ -17,6 +17,7 @@ from langchain_reasc_lab.cli.options import PoolPath
 
 if TYPE_CHECKING:
     from langchain_reasc.pools import Pool
+    from langchain_reasc_lab.cli.graded import Compared
     from langchain_reasc_lab.pools.graders import Grader
     from langchain_reasc_lab.pools.grading import Labels
 
@@ -67,6 +68,11 @@ class JudgeOptions:
             raise typer.BadParameter(f"--{given[0].replace('_', '-')} goes with --grader judge, not with {grader}")
         if self.timeout is not None and not self.timeout > 0:
             raise typer.BadParameter(f"--timeout is in seconds, above 0; got {self.timeout:g}")
+
+    @property
+    def at_once(self) -> int:
+        """How many answers are graded at once: several where the model is not in this process."""
+        return self.concurrency or (8 if self.url or self.judge_model else 1)
 
     @contextmanager
     def open(self, pool: Path) -> "Iterator[Grader]":
@@ -179,26 +185,25 @@ def grade(
         check_writable(recorded)
     if unknown := sum(not one.references and one.id not in (labels or {}) for one in recorded.questions):
         remark(f"{unknown} questions of {pool} have no right answer to compare with, and keep the verdicts they have")
-    # Several at once where the model is not in this process.
-    at_once = judge.concurrency or (8 if judge.url or judge.judge_model else 1)
-    with (
-        judge.open(recorded.path) if grader == "judge" else nullcontext(_grader(grader, recorded, tolerance)) as chosen,
-        progress("Grading") as move,
-    ):
-        grading = grade_pool(
-            recorded, chosen, labels=labels, concurrency=at_once, seconds=judge.timeout, on_answer=move
-        )
+    opened = judge.open(recorded.path) if grader == "judge" else nullcontext(_grader(grader, recorded, tolerance))
+    with opened as chosen, progress("Grading") as move:
+        at_once = {"concurrency": judge.at_once, "seconds": judge.timeout}
+        grading = grade_pool(recorded, chosen, labels=labels, on_answer=move, **at_once)  # type: ignore[arg-type]
     if grading.notice:
         remark(grading.notice)
     compared = compare(recorded, chosen, grading, labels, seed=seed)
     if not dry_run:
         write_verdicts(recorded, grading, labels)
+    _show(compared, as_json=as_json)
+    remark(f"nothing was written into {pool} (--dry-run)" if dry_run else f"the verdicts are in {pool}")
+
+
+def _show(compared: "Compared", *, as_json: bool) -> None:
     if as_json:
         print_json(compared.as_data())
-    else:
-        for part in compared.parts():
-            stdout().print(part, soft_wrap=False)
-    remark(f"nothing was written into {pool} (--dry-run)" if dry_run else f"the verdicts are in {pool}")
+        return
+    for part in compared.parts():
+        stdout().print(part, soft_wrap=False)
 
 
 def _labels(pool: Path, data: Path, question_field: str | None, answer_field: str | None) -> "Labels":

@@ -88,10 +88,7 @@ def grade_pool(
         SamplingError: grading failed five times in a row, or no answer at all could be decided; most likely the judge
             cannot be reached or does not understand its prompt, and everything would count as wrong.
     """
-    if concurrency < 1 or not (seconds is None or seconds > 0):
-        raise ConfigurationError(
-            f"concurrency is 1 or more, and a time limit above 0 seconds; got {concurrency} and {seconds!r}"
-        )
+    _check_limits(concurrency, seconds)
     labels = labels or {}
     graded = [one for one in pool.questions if one.references or one.id in labels]
     tasks = [(question, responses) for question in graded for responses in _responses_by_answer(question)]
@@ -107,16 +104,14 @@ def grade_pool(
         for response in responses:
             verdicts[question.id][response] = verdict
         on_answer(done, len(tasks))
-    grading = Grading(
-        grader.name, {id: tuple(each) for id, each in verdicts.items()}, len(tasks), undecided, tuple(failures)
-    )
     if tasks and undecided == len(tasks):
         raise SamplingError(
             f"{grader.name} could not decide whether any of the {len(tasks):,} answers in {pool.path} is right; "
             "nothing was changed",
             failures,
         )
-    return grading
+    held = {id: tuple(each) for id, each in verdicts.items()}
+    return Grading(grader.name, held, len(tasks), undecided, tuple(failures))
 
 
 def labels_from(pool: Pool, questions: Sequence[LabelledQuestion]) -> tuple[Labels, int]:
@@ -131,8 +126,7 @@ def labels_from(pool: Pool, questions: Sequence[LabelledQuestion]) -> tuple[Labe
     labels: dict[str, tuple[str, ...]] = {}
     for held in pool.questions:
         text = held.input if isinstance(held.input, str) else None
-        named = by_id.get(held.id)
-        if named and text is not None and text.strip() != named.input.strip():
+        if (named := by_id.get(held.id)) and text is not None and text.strip() != named.input.strip():
             raise ConfigurationError(
                 f"{pool.path} holds another question with id {held.id!r} ({text!r:.60}) than the labels "
                 f"({named.input!r:.60})"
@@ -183,6 +177,13 @@ def write_verdicts(pool: Pool, grading: Grading, labels: Labels | None = None) -
             store.set_about({"grader": grading.grader})
     finally:
         store.close()
+
+
+def _check_limits(concurrency: int, seconds: float | None) -> None:
+    if concurrency < 1:
+        raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
+    if seconds is not None and not seconds > 0:
+        raise ConfigurationError(f"a time limit is in seconds, above 0, got {seconds!r}")
 
 
 def _responses_by_answer(question: PoolQuestion) -> list[list[int]]:
