@@ -16,13 +16,13 @@ from runnable.fakes import TIMEOUT, Reply, Scripted
 from langchain_reasc import ChatReASC, Measure, ReASCMiddleware, ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError
 
-QUESTIONS = [f"q{at}" for at in range(4)]
+QUESTIONS = [f"q{at}" for at in range(3)]
 STATES = [{"messages": [HumanMessage(question)]} for question in QUESTIONS]
-OPTIONS: dict[str, Any] = {"concurrency": 4, "max_samples": 5}
+OPTIONS: dict[str, Any] = {"concurrency": 4, "max_samples": 4}
 
 
 def slowly(at: int, token: str) -> None:
-    time.sleep(0.002)
+    time.sleep(0.003)
 
 
 def model() -> Scripted:
@@ -59,7 +59,9 @@ WAYS: dict[str, Callable[[Any, Any, Any], Any]] = {
     ),
     "ReASCRunnable": lambda run, model, config: run.batch(ReASCRunnable(model=model, **OPTIONS), QUESTIONS, config),
     "a mixture": lambda run, model, config: run.batch(
-        ReASCRunnable(model=model, calibration="mixture", measure=Measure("top_k"), on_missing_confidence="count"),
+        ReASCRunnable(
+            model=model, calibration="mixture", measure=Measure("top_k"), on_missing_confidence="count", **OPTIONS
+        ),
         QUESTIONS,
         config,
     ),
@@ -67,7 +69,7 @@ WAYS: dict[str, Callable[[Any, Any, Any], Any]] = {
         ReASCRunnable(model=model, calibration="online", **OPTIONS), QUESTIONS, config
     ),
     "a total": lambda run, model, config: run.batch(
-        ReASCRunnable(model=model, **OPTIONS), QUESTIONS, config, total_samples=16
+        ReASCRunnable(model=model, **OPTIONS), QUESTIONS, config, total_samples=9
     ),
     "a chain": lambda run, model, config: run.batch(
         ChatPromptTemplate.from_template("{q}") | chat(model), [{"q": one} for one in QUESTIONS], config

@@ -50,7 +50,7 @@ def test_models_that_sample_in_parallel_are_cancelled(runner: Any, never: thread
     assert "error" in {runs.ended[run_id] for run_id in runs.of("model")}
 
 
-@pytest.mark.parametrize("slow", ["a function", "formulas", "a comparison"])
+@pytest.mark.parametrize("slow", ["a function", pytest.param("formulas", marks=pytest.mark.sync_only), "a comparison"])
 def test_to_find_answers_takes_no_longer_than_the_question_may(runner: Any, never: threading.Event, slow: str) -> None:
     finds: dict[str, Any] = {
         "a function": lambda _: never.wait(20),

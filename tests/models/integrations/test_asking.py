@@ -199,17 +199,6 @@ def test_wherever_n_stands_it_is_set_aside(model: Any) -> None:
     assert PreparedModel.of(source.model.bind(**source.kwargs)).notices == ()
 
 
-def test_what_runs_to_its_end_is_paid_for(runner: Any) -> None:
-    """The decision falls after one response, and the others cannot be cut off."""
-    together = PROVIDERS["ChatTogether"]
-    with serving(together.wire) as served:
-        model = together.model(served.root)
-        reasc = ReASCRunnable(model=model, calibration=calibration(mean=-9.0), allow_fingerprint_mismatch=True)
-        result = runner.solve(reasc, "q")
-    assert (result.decision.samples, len(served.requests)) == (1, 4)
-    assert (result.usage.output_tokens, result.usage.input_tokens) == (4 * 4, 4 * 7)
-
-
 @pytest.mark.parametrize(
     ("model", "seeds"),
     [

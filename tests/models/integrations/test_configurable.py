@@ -110,12 +110,6 @@ def test_samples_are_drawn_afresh_with_logprobs_and_seeds_moved_on(
         served.exchanges.clear()
 
 
-@each_way
-def test_nothing_is_known_of_it_before_a_call(served: Served, way: str) -> None:
-    source = PreparedModel.of(WAYS[way][0](served), logprobs=True)
-    assert (source.notices, source.no_logprobs) == ((), None)
-
-
 def test_reasc_compares_the_model_that_it_turns_out_to_be(runner: Any, served: Served) -> None:
     made = calibration(fingerprint=Fingerprint(model="m2", sampling={"temperature": 0.5}), mean=100.0)
     reasc = ReASCRunnable(model=initialised(served), calibration=made)
@@ -130,13 +124,6 @@ def test_samples_drawn_without_a_decision_are_of_the_resolved_model(served: Serv
     draw(initialised(served), "q", 4, concurrency=2, config=config)
     found = sorted((request["model"], request["seed"], request["logprobs"]) for request in served.requests)
     assert found == [("m2", seed, True) for seed in (5, 6, 7, 8)]
-
-
-def test_its_own_cache_is_switched_off_too(runner: Any, served: Served) -> None:
-    solving, config = reasc(initialised(served)), {"configurable": {"cache": InMemoryCache()}}
-    for _ in range(2):
-        runner.solve(solving, "q", config)
-    assert len(served.requests) == 8
 
 
 def test_another_provider_is_asked_in_its_own_words(served: Served) -> None:
@@ -215,12 +202,6 @@ def test_many_threads_make_one(served: Served) -> None:
     with ThreadPoolExecutor(8) as threads:
         found = list(threads.map(source.resolved, [config] * 8))
     assert len({id(one) for one in found}) == 1
-
-
-def test_where_nothing_is_configurable_it_is_itself() -> None:
-    source = PreparedModel.of(saying("1").with_retry())
-    assert source.per_config is None
-    assert source.resolved({"configurable": {"temperature": 3}}) is source
 
 
 def test_what_is_configured_beforehand_holds_unless_the_call_says_otherwise(served: Served) -> None:

@@ -86,11 +86,6 @@ def test_it_holds_for_derived_classes_and_the_nearest_wins() -> None:
     assert (integration_of(below()).max_top_logprobs, integration_of(base()).max_top_logprobs) == (2, 1)
 
 
-def test_the_model_itself_may_decide() -> None:
-    kind = registered(lambda model: Integration(max_top_logprobs=model.top_logprobs or 9), Shaped)
-    assert [integration_of(kind(top_logprobs=k)).max_top_logprobs for k in (4, None)] == [4, 9]
-
-
 def test_a_registration_wins_over_what_is_known() -> None:
     langchain_openai = pytest.importorskip("langchain_openai")
     path, fields = "langchain_openai.ChatOpenAI", {"model": "m", "api_key": "x", "base_url": "http://127.0.0.1:9"}

@@ -28,7 +28,6 @@ CHOSEN: dict[str, Callable[[Any], Any]] = {
     "not streamed": lambda openai: openai(use_responses_api=True, disable_streaming=True),
     "with retries": lambda openai: openai(use_responses_api=True).with_retry(),
 }
-chosen = pytest.mark.parametrize("make", CHOSEN.values(), ids=CHOSEN)
 CALLS: Any = Responses(calls=lambda at: [("weather", '{"city": "Paris"}')])
 MADE: dict[str, Any] = {"calibration": calibration(), "allow_fingerprint_mismatch": True}
 
@@ -49,13 +48,13 @@ def openai_at(url: str) -> Callable[..., Any]:
     return lambda **fields: ChatOpenAI(model="gpt-4o", base_url=url, api_key="none", max_retries=0, **fields)
 
 
-@chosen
-@pytest.mark.parametrize("way", ["invoke", "stream"])
-def test_votes_are_counted_and_the_chat_model_gives_the_message(
-    runner: Any, make: Callable[[Any], Any], way: str
-) -> None:
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [*((name, "stream") for name in CHOSEN), ("use_responses_api", "invoke"), ("not streamed", "invoke")],
+)
+def test_votes_are_counted_and_the_chat_model_gives_the_message(runner: Any, name: str, way: str) -> None:
     with serving(Responses()) as served:
-        reasc = ChatReASC(model=make(openai_at(served.url)), answer="number")
+        reasc = ChatReASC(model=CHOSEN[name](openai_at(served.url)), answer="number")
         if way == "invoke":
             message = runner.invoke(reasc, "q")
         else:
