@@ -223,7 +223,7 @@ class ChatReASC(ChatModelAround):
         return _calls_tools
 
     def _around(self, inner: Runnable[Any, Any]) -> "ChatReASC":
-        """Return this model around ``inner``, which the binding of tools or a schema made of the model inside."""
+        """Return this model around ``inner``, the inner model with tools or a schema bound."""
         if any(inner is leaf.model for leaf in leaves(self.sampled, {})):
             return self
         return self.model_copy(update={"model": with_inner(self.sampled, inner)})
@@ -242,7 +242,7 @@ def _calls_tools(message: AIMessage) -> bool:
 
 
 def _own_message(result: ReASCResult, question: Question) -> AIMessage:
-    """Return the winning message as one of this model.
+    """Return the winning message with the bill of all samples.
 
     Raises:
         Undecided: it abstains where a tool must be called; the caller would ask again, and pay, for ever.
@@ -262,7 +262,7 @@ def _own_message(result: ReASCResult, question: Question) -> AIMessage:
 
 @contextmanager
 def _inner_error() -> Iterator[None]:
-    """Raise what the model inside raised where no sample succeeded, since retries and fallbacks go by its type."""
+    """Raise the inner model's own error where no sample succeeded: retries and fallbacks go by its type."""
     try:
         yield
     except SamplingError as error:

@@ -104,7 +104,7 @@ class ReASCDecisionModel(DecisionOptions, BaseDecisionModel):
     llm: ModelOrName = Field(kw_only=False)
     """A chat model (or a binding of one), or its name, as :attr:`langchain_reasc.ReASCRunnable.model`."""
     model: str = ""
-    """The name that answers go by; empty for that of the chat model."""
+    """The name given in answers; empty for that of the chat model."""
 
     answer: ClassVar[Extractor] = ANY_LABEL
     """What finds the label in a response, for :func:`langchain_reasc.calibrate`."""
@@ -291,7 +291,7 @@ def _labels_of(question: "Choice | Noul | Score") -> dict[str, Any]:
 
 @contextmanager
 def _noting(question: _LabelledQuestion, answers: dict[str, Answer]) -> Iterator[None]:
-    """Note on an error in which question it was raised, and the answers to others, which are paid for."""
+    """Add to an error the question that raised it, and the answers already paid for."""
     try:
         yield
     except Exception as error:

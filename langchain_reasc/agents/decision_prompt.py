@@ -172,7 +172,7 @@ def _labels_by(names: Iterable[str], spelled: Callable[[str], str]) -> dict[str,
 
 
 def _candidates(text: str, *, cut_off: bool) -> Iterator[str]:
-    """Yield what may be a label, the most explicit first; if something is marked, that alone."""
+    """Yield candidates for a label, the most explicit first; a marked one alone."""
     if (marked := _marked(text, cut_off=cut_off)) is not None:
         yield marked
         return
@@ -194,7 +194,7 @@ def _last(mark: re.Pattern[str], text: str) -> re.Match[str] | None:
 
 
 def _folded(label: str) -> str:
-    """Return the label without case, width, spaces, and what may stand around it."""
+    """Return the label casefolded, without width, extra spaces and surrounding marks."""
     return " ".join(unicodedata.normalize("NFKC", label).casefold().split()).strip(_AROUND)
 
 

@@ -39,7 +39,7 @@ class ChatModelAround(PreparedOptions, BaseChatModel):
 
     @model_validator(mode="after")
     def _set_model_profile(self) -> Self:
-        """Copy what the model inside sets; replaces LangChain's validator of this name, which would find no profile."""
+        """Copy the inner model's settings; replaces LangChain's validator of this name, which would find no profile."""
         inner = self._inner
         if inner is None and not is_configurable(self.sampled) and not isinstance(self.sampled, Options):
             raise ConfigurationError(
@@ -90,7 +90,7 @@ class ChatModelAround(PreparedOptions, BaseChatModel):
 
     @property
     def _arguments(self) -> dict[str, Any]:
-        """What is set here for the calls of the model inside."""
+        """The arguments set here for calls of the inner model."""
         given = {"temperature": self.temperature, "max_tokens": self.max_tokens, "stop": self.stop}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -111,7 +111,7 @@ class ChatModelAround(PreparedOptions, BaseChatModel):
 
     @property
     def _counter(self) -> Any:
-        """What counts tokens: the model inside; where a config chooses it, LangChain's own way."""
+        """What counts tokens: the inner model; LangChain's default where a config chooses the model."""
         return self._inner or super()
 
     def get_token_ids(self, text: str) -> list[int]:
@@ -171,7 +171,7 @@ def _tool_choice(arguments: Mapping[str, Any]) -> Any:
 
 
 def unbound(model: AnyRunnable) -> AnyRunnable:
-    """Return a model without what is bound to it, and without its retries."""
+    """Return a model without its bindings and retries."""
     return unbound(model.bound) if isinstance(model, RunnableBindingBase) else model
 
 

@@ -154,7 +154,7 @@ class Ledger:
 
 
 class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownByHelp):
-    """Puts what an agent's model is about to do to the vote, adaptively, where that deserves it.
+    """Put an agent's tool calls and structured output to an adaptive vote.
 
     Each model call of the agent goes to a :class:`~langchain_reasc.ChatReASC` around the agent's model. The first
     response is launched alone; ``when`` says whether it deserves a vote, and if it does, the model is sampled on until
@@ -255,7 +255,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownB
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """Make one model call of the agent by a model that votes.
+        """Make a model call of the agent with a voting model.
 
         Raises:
             ConfigurationError: the agent's model is itself one of ReASC, or none that can be sampled.
@@ -312,7 +312,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownB
             warn_once(f"read_only names {name!r}, which is no tool of this agent; {hint}", id(self))
 
     def _needs_vote(self, request: ModelRequest[Any], response: AIMessage) -> bool:
-        """Return whether a first response changes something, or is the structured output that was asked for."""
+        """Return whether a first response calls a tool that acts, or is structured output."""
         if response.invalid_tool_calls:
             return True
         if response.tool_calls:
@@ -375,6 +375,6 @@ def _binding_to(model: BaseChatModel, voting: ChatReASC) -> BaseChatModel:
 
 
 def _spent_before(request: ModelRequest[Any]) -> Spent:
-    """Return what the steps before this one have cost."""
+    """Return what earlier steps of the run have cost."""
     state: Any = request.state
     return state.get("reasc_spent") or Spent()

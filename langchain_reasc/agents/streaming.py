@@ -79,7 +79,7 @@ def _child(kind: type[Manager], run_id: Any, handlers: Any, tags: Any, metadata:
 
 
 def close_stream_with(stack: ExitStack | AsyncExitStack) -> None:
-    """Have the stream of the call that now begins closed with the stack."""
+    """Close the stream of the call that now begins with this stack."""
     _STACK.set(stack)
 
 
@@ -111,7 +111,7 @@ class RelayedChunks:
         self._calls = False
 
     def relay(self, chunk: AIMessageChunk) -> list[AIMessageChunk]:
-        """Return the chunk as it is streamed; nothing if it is not."""
+        """Return the chunk to stream, if any."""
         self._calls = self._calls or bool(chunk.tool_call_chunks)
         if self._calls:
             return []
@@ -124,7 +124,7 @@ class RelayedChunks:
         return [relayed]
 
     def rest(self, message: AIMessage) -> list[AIMessageChunk]:
-        """Return what is not yet streamed of the response, or of the one that won over it."""
+        """Return the chunks still to stream of the winning response."""
         if not self._chunks:
             return chunks_of(message)
         metadata = {name for chunk in self._chunks for name in chunk.response_metadata}

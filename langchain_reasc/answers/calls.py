@@ -128,7 +128,7 @@ class ToolVotes:
         )
 
     def read(self, call: Mapping[str, Any], schemas: Schemas | None) -> Any:
-        """Return the arguments of a call as its tool has them: with defaults, equal dates or numbers spelled alike."""
+        """Return the arguments of a call as its tool reads them: with defaults, dates and numbers in one spelling."""
         schema = (schemas or {}).get(call["name"])
         return read(call["args"], schema, formats=True) if schema else call["args"]
 
@@ -203,7 +203,7 @@ def arguments_of(answer: str) -> Mapping[str, str] | None:
 
 
 def _suggestion(name: str, known: list[str], free: Collection[str]) -> tuple[str | None, bool]:
-    """Return the argument that a name may mean, and whether the name may be left as it is."""
+    """Return the argument that a name may be a slip for, and whether the name is known or allowed."""
     if name in known or any(inside and name.startswith(f"{inside}.") for inside in free):
         return name, True
     meant = next((one for one in known if one.endswith(f".{name}")), None) or nearest(name, known)
@@ -232,7 +232,7 @@ def _calls_in(answer: str) -> list[dict[str, Any]] | None:
 
 
 def _all_paired(agree: list[list[bool]]) -> bool:
-    """Return whether each call has a partner of its own among the others, shape (calls, calls)."""
+    """Return whether the calls can be matched one to one; ``agree`` has the shape (calls, calls)."""
     from scipy.sparse import csr_array  # deferred: heavy
     from scipy.sparse.csgraph import maximum_bipartite_matching
 

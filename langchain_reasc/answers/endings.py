@@ -34,7 +34,7 @@ _BLOCKED = "prompt_feedback"  # Gemini, in place of a response
 
 
 def ending_of(message: AIMessage) -> Ending:
-    """Return whether a response came to its end, and if not, what ended it."""
+    """Return whether a response is whole, and if not, what ended it."""
     reasons = set(_reasons(message.response_metadata))
     for ending, words in _ENDINGS:
         if not words.isdisjoint(reasons):
@@ -43,12 +43,12 @@ def ending_of(message: AIMessage) -> Ending:
 
 
 def has_finish_reason(metadata: Mapping[str, Any]) -> bool:
-    """Return whether the metadata of a response, or of a part of its stream, has the provider's word for its end."""
+    """Return whether the metadata of a response, or of a chunk, says why generation ended."""
     return any(metadata.get(field) for field in (*_FIELDS, _BLOCKED))
 
 
 def is_refusal(message: AIMessage) -> bool:
-    """Return whether the model, or its provider, says that it declines: in a block or field of its own."""
+    """Return whether the model or its provider declined, by a refusal block or field."""
     if message.additional_kwargs.get("refusal"):
         return True
     if isinstance(message.content, str):
@@ -92,7 +92,7 @@ _FRAMES = re.compile(r"</?response>|<\|(?:begin|end)_of_solution\|>|<\|(?:start|
 
 
 def without_reasoning(text: str) -> str | None:
-    """Return a text without what was thought aloud; None where the thinking never ended.
+    """Return a text without its reasoning; None where the reasoning never ended.
 
     A closing tag alone ends thinking that the prompt began: all before it is reasoning.
     """

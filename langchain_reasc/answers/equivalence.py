@@ -31,7 +31,7 @@ Ask = Callable[[Runnable[Any, Any], str], AIMessage]
 
 
 class Unclear(ValueError):
-    """Two answers were compared, and it did not come out whether they mean the same."""
+    """A comparison of two answers was inconclusive."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -81,7 +81,7 @@ class Classes:
 
 
 def spelling(answer: str) -> str:
-    """Return what two answers share that are the same whoever compares them."""
+    """Return the text by which answers are equal without a comparison: without case, white space, a full stop."""
     return " ".join(answer.casefold().split()).rstrip(".。") or answer
 
 

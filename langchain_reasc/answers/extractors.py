@@ -56,7 +56,7 @@ class Extractor:
         blocks: whether finding an answer may take seconds, and is done beside an event loop.
         texts_vote: whether texts are compared. Where not, all of them vote for one and the same.
         objects: how the object is compared that is the answer; None where it is anything else.
-        equivalence: tells which answers vote together that are not spelled alike; None where only such do that are.
+        equivalence: decides which differently spelled answers vote together; None where the spelling decides.
         otherwise: the extractor that is asked where this one finds none.
     """
 
@@ -78,11 +78,11 @@ class Extractor:
         return None if raw is None else found_by.canonical(raw) or None
 
     def raw(self, response: str | AIMessage, *, cut_off: bool = False) -> str | None:
-        """Return the answer as it was found, before it takes the spelling in which equal answers agree."""
+        """Return the answer as it stands in the response, before it is normalized."""
         return self._first(response, cut_off)[0]
 
     def label(self, right: str) -> str:
-        """Return the right answer as those would spell it that are found: ``18 dollars`` is 18 without units."""
+        """Return the right answer in the spelling of extracted ones: ``18 dollars`` is 18 where units are dropped."""
         return self.canonical(without_unit(right) if self.without_units else right)
 
     def __or__(self, other: "Extractor") -> "Extractor":
@@ -98,7 +98,7 @@ class Extractor:
         )
 
     def _first(self, response: str | AIMessage, cut_off: bool) -> "tuple[str | None, Extractor]":
-        """Return what the first extractor finds that finds anything, and that extractor."""
+        """Return the first finding in the chain of extractors, and the extractor that found it."""
         given: Any = response
         if isinstance(response, str):
             given = AIMessage(response) if self.reads_message else response

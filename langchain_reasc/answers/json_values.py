@@ -76,7 +76,7 @@ def parsed_object(text: str) -> dict[str, Any] | None:
 
 
 def _objects_backwards(text: str, cut_off: bool) -> Iterator[FoundObject]:
-    """Yield the objects that are in no other one; where braces hold no JSON, those among what they hold."""
+    """Yield the outermost objects, the last first; where braces hold no JSON, the objects inside them."""
     pairs, unclosed = _pairs(text)
     done = len(text)  # what begins behind it is inside an object that has been read
     for start, end, height in reversed(pairs):  # the order of closing, backwards: around before inside, the last first
@@ -185,7 +185,7 @@ def _is_number(value: Any) -> bool:
 
 
 def names_of(path: Path, tool: str = "") -> tuple[str, ...]:
-    """Return what a value in an object, or in a tool's arguments, may be called by: the name with its tool first."""
+    """Return the names by which options refer to a value, the one with its tool first."""
     name = ".".join(path)
     return (f"{tool}.{name}", name) if tool else (name,)
 
@@ -196,7 +196,7 @@ def option_for(options: Mapping[str, Any], path: Path, tool: str = "") -> Any:
 
 
 def check_options(tolerance: Mapping[str, float], **names: object) -> None:
-    """Refuse what is no distance, and a string where several names are expected.
+    """Check tolerances, and that names come as a collection.
 
     Raises:
         ConfigurationError: naming it.

@@ -33,7 +33,7 @@ _OR = re.compile(r"\s+(?:or|and)\s+")
 
 
 def require_math_verify() -> None:
-    """Say what to install, before anything is paid for.
+    """Check that math-verify is installed, before anything is paid for.
 
     Raises:
         MissingExtraError: math-verify, or the parser it needs, is not installed.
@@ -43,7 +43,7 @@ def require_math_verify() -> None:
 
 
 def canonical_mathematics(answer: str) -> str:
-    """Return the spelling that all equal answers share, where it is found in a few seconds; else :func:`normalize`'s.
+    """Return the common spelling of all equal formulas if it is found within seconds; else that of :func:`normalize`.
 
     No tolerance: ``0.333`` is not ``1/3``.
     """
@@ -109,7 +109,7 @@ class _Worker:
             raise MissingExtraError(f"math-verify could not be started: {greeting.strip() or 'it ended at once'}")
 
     def _reply(self, line: str, seconds: float) -> str:
-        """Return the line with which the process replies to one; empty where it ends, or takes longer than it may."""
+        """Send a line to the process and return its reply; empty where the process ends, or is too slow."""
         process = self._process
         assert process is not None and process.stdin is not None and process.stdout is not None
         deadline = threading.Timer(seconds, process.kill)

@@ -77,7 +77,7 @@ class ObjectVotes:
 
     @property
     def name(self) -> str | None:
-        """What the schema is named, and the tool by which it is asked for; None where it has no name."""
+        """The name of the schema, and so of the tool that asks for it; None where it has none."""
         return name_of_schema(self.schema)
 
     def rule(self, rule: StoppingRule) -> StoppingRule:
@@ -256,7 +256,7 @@ def _full_object(message: AIMessage, answer: str, votes: ObjectVotes) -> dict[st
 
 
 def _merged(old: Any, new: Any, votes: ObjectVotes, path: Path = ()) -> Any:
-    """Return the new value, with what does not count as it was."""
+    """Return the new value, with the old one's fields that do not count."""
     if canonical(votes.compared(old, path)) == canonical(new):
         return old
     if not isinstance(old, dict) or not isinstance(new, dict):
@@ -292,7 +292,7 @@ def _update_of_call(message: AIMessage, value: dict[str, Any]) -> dict[str, Any]
 
 
 def _with_arguments(blocks: Any, id: str | None, value: dict[str, Any]) -> Any:
-    """Return blocks in which the call with this id has other arguments, in whatever words; what is no list as it is."""
+    """Return blocks in which the call with this id has other arguments; anything but a list as it is."""
     if not isinstance(blocks, list) or id is None:
         return blocks
 

@@ -72,7 +72,7 @@ def schemas_of(tools: Any) -> dict[str, dict[str, Any]]:
 
 
 def text_schema_of(arguments: Mapping[str, Any]) -> Schema | None:
-    """Return the schema of the object that the text of a response is to be; None where a call's arguments name none."""
+    """Return the schema to which a call's arguments hold the text of responses; None where there is none."""
     for name in STRUCTURE:
         if (given := arguments.get(name)) is None:
             continue
@@ -85,7 +85,7 @@ def text_schema_of(arguments: Mapping[str, Any]) -> Schema | None:
 
 
 def unwrapped(schema: Any, around: Sequence[str] = _AROUND) -> Any:
-    """Return a JSON schema without what a provider wraps around it, such as ``{"type": "json_schema", ...}``."""
+    """Return a JSON schema without a provider's wrapper, such as ``{"type": "json_schema", ...}``."""
     while isinstance(schema, Mapping):
         inner = next((one for name in around if isinstance(one := schema.get(name), Mapping)), None)
         if inner is None:
@@ -95,7 +95,7 @@ def unwrapped(schema: Any, around: Sequence[str] = _AROUND) -> Any:
 
 
 def name_of_schema(schema: Schema | None) -> str | None:
-    """Return what a schema is named, and the tool by which it is asked for; None where it has no name."""
+    """Return the name of a schema, and so of the tool that asks for it; None where it has none."""
     if isinstance(schema, type):
         return schema.__name__
     if not isinstance(schema, Mapping):
@@ -128,7 +128,7 @@ def _gemini_functions(tool: Any) -> list[Any] | None:
 
 
 def _in_json_schema(schema: Any) -> Any:
-    """Return Gemini's ``{"type": "STRING", "nullable": true}`` in the words of JSON schema."""
+    """Return a schema of Gemini's, ``{"type": "STRING", "nullable": true}``, as JSON schema."""
     if isinstance(schema, list):
         return [_in_json_schema(inner) for inner in schema]
     if not isinstance(schema, Mapping):
@@ -161,7 +161,7 @@ def can_validate() -> bool:
 
 
 def refuses(schema: Mapping[str, Any], value: Any) -> bool:
-    """Return whether a schema does not allow a value. Without jsonschema, and by a broken schema, none is refused.
+    """Return whether a schema refuses a value. Without jsonschema, and by a broken schema, none is refused.
 
     Defaults are not looked at: a default is the tool's own affair, and may be none that the schema allows.
     """
@@ -199,7 +199,7 @@ _MOST_FIELDS: Final = 10_000
 
 
 def names_in(schemas: Schemas) -> tuple[set[str], set[str]]:
-    """Return the names of the arguments of tools, and of the objects in them that may have others; "" is the whole."""
+    """Return the names of all arguments, and of those objects that take further fields ("" for all arguments)."""
     known: set[str] = set()
     free: set[str] = set()
     for tool, schema in schemas.items():
@@ -214,7 +214,7 @@ def names_in(schemas: Schemas) -> tuple[set[str], set[str]]:
 def _fields(
     schema: Any, root: Mapping[str, Any], path: Path = (), around: tuple[int, ...] = ()
 ) -> Iterator[tuple[Path, bool]]:
-    """Yield the keys that lead to each field, whether or not lists are between them; and objects that may have more."""
+    """Yield the path of each field with False, and of each object that takes further fields with True."""
     schema = _resolved(schema, root)
     if schema is False or id(schema) in around:
         return
@@ -232,7 +232,7 @@ def _takes_any_field(schema: Mapping[str, Any]) -> bool:
 
 
 def _parts(schema: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """Yield the schemas in a schema, each with the key that leads to it; none where it is of the same value."""
+    """Yield the subschemas, each with the key that leads to it; () where it describes the same value."""
     if isinstance(properties := schema.get("properties"), Mapping):
         yield from (((key,), inner) for key, inner in properties.items())
     for word in ("allOf", "anyOf", "oneOf", "prefixItems"):
@@ -267,7 +267,7 @@ _LONGEST_CHAIN: Final = 100
 
 
 def read(value: Any, schema: Mapping[str, Any], *, defaults: bool = True, formats: bool = False) -> Any:
-    """Return the value as a tool with this schema would have it: numbers where they came as strings, with defaults.
+    """Return the value as a tool with this schema reads it: strings as numbers where it wants them, with defaults.
 
     Args:
         value: as it comes from JSON.
@@ -291,7 +291,7 @@ class _Reader:
     formats: bool
 
     def read(self, value: Any, schema: Any, around: tuple[int, ...] = ()) -> Any:
-        """Return the value as the schema has it; ``around`` are the ids of the value's schemas that led to this one."""
+        """Return the value as read by a schema; ``around`` holds the ids of the enclosing schemas of the same value."""
         schema = _resolved(schema, self.root)
         if not isinstance(schema, Mapping) or id(schema) in around:
             return value
@@ -305,7 +305,7 @@ class _Reader:
         return _spelled(value, schema) if self.formats and isinstance(value, str) else value
 
     def _read_by_parts(self, value: Any, schema: Mapping[str, Any], around: tuple[int, ...]) -> Any:
-        """Return the value as the schemas have it that the schema is put together from."""
+        """Return the value as read by the schema's ``allOf``, ``anyOf`` and ``oneOf``."""
         for branch in schema.get("allOf", ()):
             value = self.read(value, branch, around)
         for word in ("anyOf", "oneOf"):
@@ -324,7 +324,7 @@ class _Reader:
         return full
 
     def _read_by_branch(self, value: Any, branches: list[Any], around: tuple[int, ...]) -> Any:
-        """Return the value as the first branch has it that it fits as it is, else as the first that can read it."""
+        """Return the value as read by the first branch that it fits; else by the first that can convert it."""
         if self.formats and any(map(_is_decimal, branches)) and any(_fits(0.5, branch) for branch in branches):
             value = _number(value)
         for branch in branches:
@@ -335,7 +335,7 @@ class _Reader:
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
-    """Return what a reference within the schema leads to, one after the other; a schema without one as it is."""
+    """Return the schema that a chain of references leads to; ``{}`` where it leads nowhere."""
     for _ in range(_LONGEST_CHAIN):
         if not isinstance(schema, Mapping) or not isinstance(path := schema.get("$ref"), str):
             return schema
@@ -372,7 +372,7 @@ def _fits(value: Any, schema: Any) -> bool:
 
 
 def _converted(value: Any, schema: Mapping[str, Any]) -> Any:
-    """Return the value as the schema's type has it, where it can be read as such; else as it is."""
+    """Return the value converted to the schema's type; as it is where that fails."""
     types = _types_of(schema)
     if not _is_of(value, types):
         for name in types:
@@ -382,7 +382,7 @@ def _converted(value: Any, schema: Mapping[str, Any]) -> Any:
 
 
 def _spelled(text: str, schema: Mapping[str, Any]) -> str:
-    """Return the one spelling of a string in its schema's format; as it is where it has none, or is none."""
+    """Return a string in the canonical spelling of its schema's format; as it is where it does not parse."""
     if _is_decimal(schema) and _DECIMAL.fullmatch(text):
         return str(Decimal(text).normalize(Context(prec=len(text))))
     adapter = _FORMATS.get(str(schema.get("format")))
@@ -405,7 +405,7 @@ def _is_decimal(schema: Any) -> bool:
 
 
 def _number(value: Any) -> Any:
-    """Return the number that a string is, where that loses no digit; anything else as it is."""
+    """Return a numeric string as a number where no digit is lost; anything else as it is."""
     if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
         return value
     number = float(value)

@@ -31,7 +31,10 @@ def explicit_answer(text: str, *, cut_off: bool = False) -> str | None:
     """
     if (marked := marked_answer(text, cut_off=cut_off)) is not None:
         return marked
-    return _first(stated_answer(said, comma_decimal=comma) for said, comma in statements(text, cut_off=cut_off))
+    for said, comma_decimal in statements(text, cut_off=cut_off):
+        if answer := stated_answer(said, comma_decimal=comma_decimal):
+            return answer
+    return None
 
 
 # Marks
@@ -44,18 +47,20 @@ _NUMBER_FIRST = re.compile(r"\s*[-−–+$€£\\.]*\d")
 
 
 def marked_answer(text: str, *, cut_off: bool = False) -> str | None:
-    """Return what stands in the last box; else in the last ``<answer>``, or field ``answer``; else behind ``####``."""
+    """Return the content of the last box; else of the last ``<answer>``, or field ``answer``; else behind ``####``."""
     inside = boxed_content(text, cut_off=cut_off)
     if inside is not None and inside.strip():
         return without_unit(inside)
     if "<" in text and (tagged := _last_tagged(text)):
         return stated_answer(tagged) or tagged
-    return field_of_last_object(text, "answer", cut_off=cut_off) or _behind_hashes(text, cut_off)
+    if field := field_of_last_object(text, "answer", cut_off=cut_off):
+        return field
+    return _behind_hashes(text, cut_off) if "####" in text else None
 
 
 def _behind_hashes(text: str, cut_off: bool) -> str | None:
     at = text.rfind("####")
-    if at < 0 or text.startswith("#####", max(at - 1, 0)):
+    if text.startswith("#####", max(at - 1, 0)):
         return None
     line, newline, _ = text[at + 4 : at + _REACH].partition("\n")
     is_heading = not _NUMBER_FIRST.match(line)  # of the fourth level
@@ -117,7 +122,7 @@ _TURNED_ROUND = re.compile(r"(?:\A|[.!?:;,]\s|\n)([^.!?;,\n]{1,60}?)\s+is\s+(?:t
 
 
 def statements(text: str, *, cut_off: bool = False) -> Iterator[tuple[str, bool]]:
-    """Yield what stands behind "the answer is" and the like, the last first, and whether its commas are decimal."""
+    """Yield the statements after "the answer is" and the like, the last first, and whether commas are decimal."""
     for at, cue in _cues(text):
         behind = text[at + len(cue) : at + len(cue) + _REACH]
         heading = _HEADING.match(behind) if _is_heading(text, at) else None
@@ -132,13 +137,13 @@ def statements(text: str, *, cut_off: bool = False) -> Iterator[tuple[str, bool]
 
 
 def _subject_before(text: str, at: int) -> str | None:
-    """Return what is said to be the answer in front of a cue: 28 is the answer, but not: what is the answer."""
+    """Return the subject in front of a cue, as in "28 is the answer", but not "what is the answer"."""
     before = _TURNED_ROUND.search(text[max(at - 120, 0) : at])
     return before[1] if before and re.search(r"\d|\b[A-J]\b", before[1]) else None
 
 
 def _cues(text: str) -> list[tuple[int, str]]:
-    """Return where a word begins with a cue, the last first."""
+    """Return the places of cues at the beginning of a word, the last first."""
     lowered = _lowered(text)
     found: list[tuple[int, str]] = []
     for cue in (*_CUES, *_CUES_OF_DECIMAL_COMMAS):
@@ -240,7 +245,7 @@ def stated_answer(said: str, *, comma_decimal: bool = False) -> str | None:
 
 
 def _right_side(text: str) -> str:
-    """Return what an equation comes to; what is none, or several, as it is."""
+    """Return the right side of an equation; several equations, or none, as they are."""
     return text if _SEVERAL_EQUATIONS.search(text) else text.rpartition("=")[2].strip() or text
 
 
@@ -254,7 +259,7 @@ def _without_talk(text: str) -> str:
 
 
 def _among_words(text: str) -> str | None:
-    """Return the quantity of a statement that has words too, or all of it: few words, or a formula."""
+    """Return the quantity in a statement with words, or the statement where it is short or a formula."""
     quantities = list(QUANTITY.finditer(text))
     few_words = len(text.split()) <= _WORDS
     if not quantities:
@@ -351,7 +356,7 @@ def _without_remarks(text: str) -> str:
 
 
 def _without_last_remarks(pieces: list[str], *, at_most: int = _TAIL) -> list[str]:
-    """Return lines or sentences without the remarks at their end; the first always stays."""
+    """Return lines or sentences without trailing remarks; the first always stays."""
     end = len(pieces)
     while end > 1 and len(pieces) - end < at_most and _REMARK.match(pieces[end - 1]):
         end -= 1

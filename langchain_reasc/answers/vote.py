@@ -124,7 +124,7 @@ def _by_field(vote: Vote, objects: ObjectVotes) -> Vote:
 
 
 def _spoken_text(message: AIMessage) -> str:
-    """Return the text of the message, without what it says on the way to its answer."""
+    """Return the text of the message, without commentary blocks."""
     if isinstance(message.content, str):
         return str(message.text)
     spoken = [one for one in message.content if not (isinstance(one, dict) and one.get("phase") == "commentary")]
@@ -231,7 +231,7 @@ def _spellings(answer: str, text: str) -> Iterator[Place]:
 
 
 def _stands_alone(text: str, begin: int, end: int) -> bool:
-    """Return whether it is no part of a longer number or word."""
+    """Return whether a range is not part of a longer number or word."""
     return not ((begin and _is_joined(text[begin - 1], text[begin])) or _is_joined(text[end - 1], text[end : end + 1]))
 
 
