@@ -21,11 +21,11 @@ QUESTIONS = labelled(4)
 
 
 def test_a_recorded_pool_holds_everything(tmp_path: Path) -> None:
-    moves: list[tuple[int, int]] = []
-    pool = record_pool(
-        Guesser(seed=3), QUESTIONS, tmp_path / "p.sqlite", samples=5, on_question=lambda *move: moves.append(move)
-    )
+    moves, seeds = list[tuple[int, int]](), list[int]()
+    model = Guesser(seed=3, hears=lambda text, seed: seeds.append(seed))
+    pool = record_pool(model, QUESTIONS, tmp_path / "p.sqlite", samples=5, on_question=lambda *at: moves.append(at))
     assert moves == [(done, 4) for done in range(5)]
+    assert len(seeds) == len(set(seeds)) == 20, "questions do not share their random numbers"
     assert pool.notes == ()
     assert pool.metadata["fingerprint"]["model"] == "guesser"
     assert pool.metadata["signals_info"] == {"vocabulary_size": 100, "top_k": 20}
@@ -53,13 +53,6 @@ def test_a_calibration_on_it_holds_for_what_was_asked(tmp_path: Path) -> None:
     check_fingerprint(made, asked)
     with pytest.raises(FingerprintMismatch, match=r"fixed part of the prompt: calibrated on system .*, running none"):
         check_fingerprint(made, PreparedModel.of(Guesser()).fingerprint(prompt=[]))
-
-
-def test_questions_do_not_share_their_random_numbers(tmp_path: Path) -> None:
-    seeds: list[int] = []
-    model = Guesser(hears=lambda text, seed: seeds.append(seed))
-    record_pool(model, QUESTIONS, tmp_path / "p.sqlite", samples=3)
-    assert len(seeds) == len(set(seeds)) == 12
 
 
 def test_an_interrupted_recording_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -93,15 +86,6 @@ def test_more_responses_join_those_that_are_there(tmp_path: Path, concurrency: i
     assert fewer == extended, "who asks for fewer than there are gets what there is"
 
 
-def test_responses_that_an_interruption_kept_away_are_drawn_later(tmp_path: Path) -> None:
-    path = tmp_path / "p.sqlite"
-    record_pool(Guesser(), QUESTIONS[:1], path, samples=4)
-    with pytest.raises(SamplingError):
-        record_pool(Guesser(fails_on="question 0"), QUESTIONS[:1], path, samples=6)
-    assert PoolStore.open(path).ids() == {"q0": 4}
-    assert len(record_pool(Guesser(), QUESTIONS[:1], path, samples=6).questions[0].responses) == 6
-
-
 def test_what_is_no_pool_is_not_written(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.sqlite")
     (tmp_path / "old.jsonl").write_text("{}")
@@ -123,8 +107,11 @@ def test_a_failing_model_keeps_what_was_complete(tmp_path: Path) -> None:
     ) as failed:
         record_pool(Guesser(fails_on="question 2"), QUESTIONS, path, samples=2)
     assert isinstance(failed.value.failures[0], ConnectionError)
-    assert [question.id for question in read_pool(path).questions] == ["q0", "q1"]
-    assert len(record_pool(Guesser(), QUESTIONS, path, samples=2).questions) == 4
+    assert PoolStore.open(path).ids() == {"q0": 2, "q1": 2}
+    with pytest.raises(SamplingError):
+        record_pool(Guesser(fails_on="question 0"), QUESTIONS, path, samples=3)
+    assert PoolStore.open(path).ids() == {"q0": 2, "q1": 2}
+    assert [len(one.responses) for one in record_pool(Guesser(), QUESTIONS, path, samples=3).questions] == [3] * 4
 
 
 def test_several_questions_at_once_make_the_same_pool(tmp_path: Path) -> None:
@@ -172,9 +159,10 @@ def test_a_sample_that_failed_is_drawn_once_more(tmp_path: Path) -> None:
     assert len(failed) == 4 and content(pool) == content(whole)
 
 
-def test_at_least_one_question_is_in_flight(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="concurrency must be 1 or more, got 0"):
-        record_pool(Guesser(), QUESTIONS, tmp_path / "p.sqlite", samples=1, concurrency=0)
+@pytest.mark.parametrize("name", ["concurrency", "samples"])
+def test_at_least_one_question_and_one_sample(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} must be 1 or more, got 0"):
+        record_pool(Guesser(), QUESTIONS, tmp_path / "p.sqlite", **{name: 0})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +99,9 @@ def test_no_text_closes_its_place_in_the_prompt() -> None:
 def test_it_may_be_shown_all_that_was_said() -> None:
     model = replying("Correct")
     judge = Judge(model, reads="response")
-    judge.grade("Where?", "oslo", "I think it is Oslo.", ["Oslo"])
-    judge.grade("Where?", "bergen", None, ["Oslo"])
-    assert "<given_answer>\nI think it is Oslo.\n" in prompts(model)[0]
+    for answer, text in (("oslo", "I think it is Oslo."), ("bergen", None)):
+        judge.grade("Where?", answer, text, ["Oslo"])
+    assert ["I think it is Oslo." in one for one in prompts(model)] == [True, False]
     assert "<given_answer>\nbergen\n" in prompts(model)[1]
 
 
@@ -152,11 +153,8 @@ def test_the_bill_is_the_sum_of_what_replies_cost() -> None:
 
 def test_many_threads_may_ask_and_the_bill_is_right() -> None:
     judge = Judge(replying("Correct"))
-    threads = [threading.Thread(target=judge.grade, args=("Where?", f"town {n}", None, ["Oslo"])) for n in range(40)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(40) as threads:
+        list(threads.map(lambda n: judge.grade("Where?", f"town {n}", None, ["Oslo"]), range(40)))
     assert judge.calls == 40 and judge.bill["input_tokens"] == 40 * PROMPT_TOKENS
 
 
@@ -197,39 +195,24 @@ def asking(path: Path, *replies: str) -> tuple[Scripted, Callable[[str], bool | 
 
 def test_verdicts_are_kept_as_they_come(tmp_path: Path) -> None:
     path = tmp_path / "p.judged.jsonl"
-    _, first = asking(path, "Correct", "Incorrect", "hm")
-    assert (first("oslo"), first("bergen"), first("rome")) == (True, False, None)
+    _, first = asking(path, "Correct", "Incorrect", "Correct", "hm")
+    assert (first("oslo"), first("bergen"), first("\ud83d"), first("rome")) == (True, False, True, None)
     model, again = asking(path, "Incorrect")
-    assert (again("oslo"), again("bergen")) == (True, False) and not model.log.calls
+    assert (again("oslo"), again("bergen"), again("\ud83d")) == (True, False, True) and not model.log.calls
     assert again("rome") is False and len(model.log.calls) == 1
-    assert len(path.read_text(encoding="utf-8").splitlines()) == 3
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 4
 
 
-def test_a_line_that_was_cut_off_costs_only_itself(tmp_path: Path) -> None:
-    path = tmp_path / "p.judged.jsonl"
-    _, first = asking(path, "Correct")
-    first("oslo"), first("bergen")
-    path.write_bytes(path.read_bytes()[:-9] + b"\xff")
-    model, again = asking(path, "Correct")
-    assert again("oslo") and again("bergen") and again("rome")
-    assert len(model.log.calls) == 2
-    silent, last = asking(path, "Incorrect")
-    assert last("oslo") and last("bergen") and last("rome") and not silent.log.calls
-
-
-def test_lines_that_are_none_are_passed_over(tmp_path: Path) -> None:
+def test_a_line_that_was_cut_off_or_is_none_costs_only_itself(tmp_path: Path) -> None:
     path = tmp_path / "p.judged.jsonl"
     path.write_text('[]\n{"judge": 1, "asked": "a", "correct": true}\n{"judge": "j", "asked": "a", "correct": 1}\n\n')
-    model, ask = asking(path, "Correct")
-    assert ask("oslo") and len(model.log.calls) == 1
-
-
-def test_half_an_emoji_is_kept_too(tmp_path: Path) -> None:
-    path = tmp_path / "p.judged.jsonl"
-    _, ask = asking(path, "Correct")
-    assert ask("\ud83d")
-    model, again = asking(path, "Incorrect")
-    assert again("\ud83d") and not model.log.calls
+    model, first = asking(path, "Correct")
+    assert first("oslo") and first("bergen") and len(model.log.calls) == 2
+    path.write_bytes(path.read_bytes()[:-9] + b"\xff")
+    model, again = asking(path, "Correct")
+    assert again("oslo") and again("bergen") and again("rome") and len(model.log.calls) == 2
+    silent, last = asking(path, "Incorrect")
+    assert last("oslo") and last("bergen") and last("rome") and not silent.log.calls
 
 
 def test_a_file_that_cannot_be_read_is_an_error_before_anything_is_paid_for(tmp_path: Path) -> None:
