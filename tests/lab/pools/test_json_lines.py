@@ -126,9 +126,9 @@ def test_a_cut_at_any_byte_loses_only_what_follows(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_line_of_signals_is_refused(tmp_path: Path, line: bytes, says: str) -> None:
-    path = tmp_path / "p.signals.gz"
-    for name in "pqr":
-        append_signals(path, name, drawn(np.random.default_rng(0)))
+    path, rng = tmp_path / "p.signals.gz", np.random.default_rng(0)
+    for number in range(3):
+        append_signals(path, f"q{number}", drawn(rng))
     whole = path.read_bytes()
     path.write_bytes(gzip.compress(line) if line else whole[:40] + bytes([whole[40] ^ 0xFF]) + whole[41:])
     with pytest.raises(PoolError, match=says):
