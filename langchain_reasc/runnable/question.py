@@ -267,13 +267,7 @@ class Question:
         if decision is None:
             decision = decide(votes.rule(self._rule, self._max_samples), given)
             decision = replace(decision, stop=True, reason=self._ended_by or "budget")
-        notices = [
-            *self._notices,
-            *(votes.hopeless_notices(decision) if decision.hopeless else ()),
-            *(self._audit.notices(given) if self._audit else votes.notices(given)),
-            *votes.confidence_notices(len(given)),
-            *failure_notices(samples),
-        ]
+        notices = [*self._notices_of(decision, given), *failure_notices(samples)]
         if self._on_finished and decision.reason != "alone":
             answers = [response.answer for response in given] + (self._audit.answers if self._audit else [])
             self._on_finished(Finished.of(answers, votes.readings, decision))
@@ -293,6 +287,13 @@ class Question:
         account = message.response_metadata["reasc"]
         logger.debug("decided after %d of %d samples: %s", decision.samples, len(samples), account)
         return ReASCResult(message, decision, responses, usage, tuple(notices))
+
+    def _notices_of(self, decision: Decision, responses: Sequence[Response]) -> list[str]:
+        """Return what the caller should know of the calibration, of the vote, and of confidences."""
+        votes = self._votes
+        hopeless = votes.hopeless_notices(decision) if decision.hopeless else []
+        voted = self._audit.notices(responses) if self._audit else votes.notices(responses)
+        return [*self._notices, *hopeless, *voted, *votes.confidence_notices(len(responses))]
 
     def _decide(self, sample: Sample, message: AIMessage) -> None:
         """Read a response, and decide on all so far."""

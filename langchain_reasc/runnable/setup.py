@@ -284,12 +284,10 @@ def probability_curves(calibration: Calibration | None, rule: StoppingRule) -> M
 def _check_combination(options: Options, measure: Measure | None) -> None:
     """Refuse options that contradict each other; ``measure`` is the one given, or that of the calibration."""
     rule, calibration = options.rule, options.calibration
-    learning, scored = calibration in LEARNING, rule is not None and rule.reads_scores
-    if rule is not None and learning:
-        raise ConfigurationError(
-            f"calibration={calibration!r} makes its rule of what it learns, and takes no other: leave out the rule "
-            f"{rule.name}, or the calibration"
-        )
+    learning = calibration in LEARNING
+    if rule is not None:
+        _check_rule(rule, calibration if learning else None, measure)
+    scored = rule is not None and rule.reads_scores
     if options.measure is not None and not learning and (calibration is not None or not scored):
         raise ConfigurationError(
             f"measure={str(measure)!r} goes with calibration='online' or 'mixture', or with a rule that reads scores; "
@@ -297,7 +295,16 @@ def _check_combination(options: Options, measure: Measure | None) -> None:
         )
     if options.online_state is not None and calibration != "online":
         raise ConfigurationError(f"online_state={str(options.online_state)!r} goes with calibration='online'")
-    if rule is not None and scored and measure is None:
+
+
+def _check_rule(rule: StoppingRule, learning: object, measure: Measure | None) -> None:
+    """Refuse a rule beside a calibration that is ``learning``, or whose scores nothing gives."""
+    if learning is not None:
+        raise ConfigurationError(
+            f"calibration={learning!r} makes its rule of what it learns, and takes no other: leave out the rule "
+            f"{rule.name}, or the calibration"
+        )
+    if rule.reads_scores and measure is None:
         raise ConfigurationError(
             f"the rule {rule.name} reads the scores of responses, and nothing says how they are scored: give it "
             "measure=Measure(...), or a calibration that has a measure"
