@@ -29,7 +29,7 @@ from langchain_reasc.models.contract import (
 from langchain_reasc.runnable.result import Usage
 from langchain_reasc.sampling import Sample
 
-__all__ = ["ReASCAnswerParser", "abridged", "accounted", "failure_notices", "kept_metadata", "whole_answer"]
+__all__ = ["ReASCAnswerParser", "abridge", "add_account", "failure_notices", "kept_metadata", "whole_answer"]
 
 _LARGEST: Final = 4096 - 256
 """Bytes of an account as JSON, without what is said of an abstention."""
@@ -72,7 +72,7 @@ class ReASCAnswerParser(BaseGenerationOutputParser[str | None]):
             ) from error
 
 
-def accounted(
+def add_account(
     winner: AIMessage,
     decision: Decision,
     notices: Sequence[str],
@@ -101,7 +101,7 @@ def accounted(
             break
     if account["answer"] != decision.answer and decision.answer not in (found := [*_answers_in(winner)]):
         # Calls that were voted on with defaults of their tools are read from the message without them.
-        account["whole_answer"] = abridged(found[0]) if found[0] and kind_of(decision.answer) else decision.answer
+        account["whole_answer"] = abridge(found[0]) if found[0] and kind_of(decision.answer) else decision.answer
     metadata = {**kept_metadata(winner, logprobs=keep_logprobs), "reasc": account}
     return winner.model_copy(update={"response_metadata": metadata, "usage_metadata": usage.bill})
 
@@ -152,7 +152,7 @@ def whole_answer(message: AIMessage) -> str | None:
     raise LookupError(answer)
 
 
-def abridged(text: str, size: int = 240) -> str:
+def abridge(text: str, size: int = 240) -> str:
     """Shorten a text that is longer than this to its beginning, its length, a hash and its end.
 
     Args:
@@ -163,8 +163,8 @@ def abridged(text: str, size: int = 240) -> str:
         return text
     mark = f" … [{len(text)} characters, sha256 {_digest(text)}] … "
     left = size - _size(mark)
-    end = _fitting(text[: -left - 1 : -1], left // 3)[::-1]
-    return _fitting(text[:left], left - left // 3) + mark + end
+    end = _prefix(text[: -left - 1 : -1], left // 3)[::-1]
+    return _prefix(text[:left], left - left // 3) + mark + end
 
 
 def _account(
@@ -177,16 +177,16 @@ def _account(
 ) -> dict[str, Any]:
     """Return the account in so much detail: bytes of an answer and of a notice; answers of a vote, parts, notices."""
     kept_figures = {
-        name: abridged(value, notice_size) if isinstance(value, str) else value for name, value in figures.items()
+        name: abridge(value, notice_size) if isinstance(value, str) else value for name, value in figures.items()
     }
     if parts := decision.parts:  # the least certain ones, in their own order
         kept = sorted(parts, key=lambda name: parts[name].posterior)[:entries]
         kept_figures["parts"] = {
-            abridged(name, answer_size): _votes(parts[name], answer_size, entries) for name in parts if name in kept
+            abridge(name, answer_size): _votes(parts[name], answer_size, entries) for name in parts if name in kept
         }
         if len(parts) > entries:
             kept_figures["parts_left_out"] = len(parts) - entries
-    kept_notices = [abridged(notice, notice_size) for notice in notices[:entries]]
+    kept_notices = [abridge(notice, notice_size) for notice in notices[:entries]]
     if len(notices) > entries:
         kept_notices.append(f"{len(notices) - entries} more notices are in the result that solve() returns")
     voted = _votes(decision, answer_size, entries)
@@ -199,8 +199,8 @@ def _votes(decision: Decision, answer_size: int, entries: int) -> dict[str, Any]
     heaviest = set(nlargest(entries, evidence, key=evidence.__getitem__))
     kept = {answer: weight for answer, weight in evidence.items() if answer in heaviest}
     voted: dict[str, Any] = {
-        "answer": None if decision.answer is None else abridged(decision.answer, answer_size),
-        "evidence": {abridged(answer, answer_size): weight for answer, weight in kept.items()},
+        "answer": None if decision.answer is None else abridge(decision.answer, answer_size),
+        "evidence": {abridge(answer, answer_size): weight for answer, weight in kept.items()},
     }
     if others := len(evidence) - len(kept):
         voted["others"] = {"answers": others, "evidence": sum(evidence.values()) - sum(kept.values())}
@@ -216,7 +216,7 @@ def _size(value: Any) -> int:
     return len(json.dumps(value))
 
 
-def _fitting(text: str, size: int) -> str:
+def _prefix(text: str, size: int) -> str:
     """Return as much of the beginning of a text as has this size."""
     while text and _size(text) - 2 > size:
         text = text[: -max(1, (_size(text) - 2 - size) // 12)]

@@ -150,7 +150,7 @@ class Batch:
             firsts = [one.question.first for one in self._inputs if one.question and one.question.first]
             if firsts:
                 calibrated = await io.in_thread(partial(calibrate_first, firsts, self._setup))
-        answered = partial(_answered, calibrated)
+        answered = partial(_answer_input, calibrated)
         async with aclosing(each(partial(self._step, answered, last=True), self._inputs)) as ended:
             async for one in ended:
                 yield one
@@ -166,15 +166,15 @@ class Batch:
         for one in self._inputs:
             if one.outcome is None:  # what is undecided when the budget is spent has its best answer so far
                 if one.question:
-                    await self._step(_finished, one, last=True)
-                one.outcome = one.outcome or budget.unaffordable()
+                    await self._step(_finish_input, one, last=True)
+                one.outcome = one.outcome or budget.error_unsampled()
                 yield one
 
     async def _sample(self, one: _Input) -> _Input:
         """Draw a sample of an input, and answer it where that decides."""
         await self._step(_draw_next, one)
         if one.outcome is None and one.decided:
-            await self._step(_finished, one, last=True)
+            await self._step(_finish_input, one, last=True)
         return one
 
     async def _step(
@@ -219,18 +219,18 @@ async def _draw_next(question: Question) -> bool:
     return question.samples_to_launch == 0
 
 
-async def _answered(calibrated: tuple[Any, ...], question: Question) -> AIMessage:
+async def _answer_input(calibrated: tuple[Any, ...], question: Question) -> AIMessage:
     if question.first:
         await begin(question, *calibrated)
     return (await answer(question)).message
 
 
-async def _finished(question: Question) -> AIMessage:
+async def _finish_input(question: Question) -> AIMessage:
     return (await finish(question)).message
 
 
 def calibrate_first(firsts: Sequence[Sample], setup: Setup) -> tuple[Calibration | None, tuple[str, ...]]:
-    """Algorithm 2 on the first samples of a batch; None, with the reason, where votes must be counted instead."""
+    """Calibrate on the first samples of a batch (Algorithm 2); None, with the reason, where votes must be counted."""
     assert setup.mixture is not None
     measure, notices = setup.mixture.measure, tuple[str, ...]()
     scored = list(_first_scores(firsts, setup, measure))
@@ -270,7 +270,7 @@ def _first_scores(firsts: Sequence[Sample], setup: Setup, measure: Measure) -> I
 
 
 def _first_reading(message: AIMessage, setup: Setup, measure: Measure) -> SignalReading:
-    """The signals of a response; its vote is looked for only where they depend on it."""
+    """Read the signals of a response; its vote is looked for only where they depend on it."""
     vote = Vote(None)
     if message.tool_calls or measure.of_span:
         with suppress(Exception):  # the user's extractor: its own decision reports that

@@ -143,8 +143,8 @@ class DecisionOptions(Checked, metaclass=_ShownOptions):
             default = repr(field.get_default(call_default_factory=True))
             if len(default) > 60:
                 default = default.split("(")[0] + "()"
-            told = "required" if field.is_required() else f"default {default}"
-            text = " ".join(f"{name} ({told}): {field.description}".split())
+            needed = "required" if field.is_required() else f"default {default}"
+            text = " ".join(f"{name} ({needed}): {field.description}".split())
             listed.append(textwrap.fill(text, 116, initial_indent=" " * 4, subsequent_indent=" " * 8))
         return "\n".join([*listed, ""])
 
@@ -159,9 +159,9 @@ class DecisionOptions(Checked, metaclass=_ShownOptions):
         kept = self.model_fields_set | {"calibrator", "advised"}
         if changed.keys() & self._learns_of:
             kept -= {"calibrator"}  # which learned of something else
-        return self._recreated({name: getattr(self, name) for name in kept} | changed)
+        return self._recreate({name: getattr(self, name) for name in kept} | changed)
 
-    def _recreated(self, fields: dict[str, Any]) -> Self:
+    def _recreate(self, fields: dict[str, Any]) -> Self:
         return type(self)(**fields)
 
     def __copy__(self) -> Self:
@@ -174,7 +174,7 @@ class DecisionOptions(Checked, metaclass=_ShownOptions):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the options only; save :attr:`learned`, or give ``online_state``, to keep what was learned."""
         kept = self.model_fields_set - {"calibrator", "advised"}
-        return _remade, (type(self), {name: getattr(self, name) for name in kept})
+        return _unpickle, (type(self), {name: getattr(self, name) for name in kept})
 
 
 class Options(DecisionOptions):
@@ -253,5 +253,5 @@ class VoteOptions(TypedDict, total=False):
     calibrator: MixtureCalibrator | ConsensusCalibrator | None
 
 
-def _remade(kind: type[DecisionOptions], fields: dict[str, Any]) -> DecisionOptions:
+def _unpickle(kind: type[DecisionOptions], fields: dict[str, Any]) -> DecisionOptions:
     return kind(**fields)

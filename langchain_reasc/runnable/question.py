@@ -26,7 +26,7 @@ from langchain_reasc.method.decision import support
 from langchain_reasc.method.stopping import Cap, Decision, Response, decide
 from langchain_reasc.models.prepared import to_messages
 from langchain_reasc.models.usage import output_tokens
-from langchain_reasc.runnable.account import accounted, failure_notices
+from langchain_reasc.runnable.account import add_account, failure_notices
 from langchain_reasc.runnable.audit import Audit
 from langchain_reasc.runnable.result import Likelihood, ReASCResult, SampledResponse, Usage, shortened
 from langchain_reasc.runnable.setup import Setup, probability_curves
@@ -96,7 +96,8 @@ class Question:
         self.setup, self.config, self.is_async = setup, config, is_async
         self.clock = QuestionClock(question=options.timeout, sample=options.sample_timeout)
         self.model = setup.model.resolved(config).bind(kwargs or {})
-        setup.require_confidence(self.model)
+        if self.model.no_logprobs:
+            setup.require_confidence(self.model)
         self.messages = to_messages(value)
         self.cutoff, self.live = cutoff or Cutoff(), False
         self.reads_in_thread = is_async and setup.extract.blocks
@@ -125,11 +126,13 @@ class Question:
             FingerprintMismatch: the calibration was measured on something else.
         """
         setup, options = self.setup, self.setup.options
-        setup.require_fit(self.model, self.messages)
+        if setup.calibration:
+            setup.require_fit(setup.calibration, self.model, self.messages)
         terms = setup.terms(calibration)
         self._calibration, self._rule = calibration, terms.rule
         notices = terms.notices if notices is None else notices
-        self._notices = tuple(dict.fromkeys([*self.model.notices, *setup.unknown_names(self.model), *notices]))
+        unknown = setup.unknown_names(self.model.schemas) if self.model.schemas else []
+        self._notices = tuple(dict.fromkeys([*self.model.notices, *unknown, *notices]))
         if setup.online and self._on_finished is None:
             self._on_finished = partial(setup.online.observe, learned=calibration is not None)
         meanings = None
@@ -251,7 +254,7 @@ class Question:
             self.setup.mixture.observe(first.score, **self._votes.made_of)
         if options.abstain_below is not None:
             result = replace(result, doubt=result.doubt_below(options.abstain_below))
-        if result.doubt is None and (not result.undecided or options.on_undecided == "answer"):
+        if result.doubt is None and (options.on_undecided == "answer" or not result.undecided):
             return result
         if options.on_undecided != "raise":
             return result.abstained()
@@ -283,7 +286,7 @@ class Question:
             **promises,
             "tokens": usage.account,
         }
-        message = accounted(winner, decision, notices, usage, figures, keep_logprobs=self.model.keep_logprobs)
+        message = add_account(winner, decision, notices, usage, figures, keep_logprobs=self.model.keep_logprobs)
         account = message.response_metadata["reasc"]
         logger.debug("decided after %d of %d samples: %s", decision.samples, len(samples), account)
         return ReASCResult(message, decision, responses, usage, tuple(notices))

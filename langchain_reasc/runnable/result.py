@@ -277,7 +277,7 @@ class ReASCResult:
 
 
 def _bill(messages: Sequence[tuple[AIMessage, int]]) -> UsageMetadata:
-    """The usage of messages, each with its prompt tokens where it came without usage."""
+    """Add up the usage of messages, each with its prompt tokens where it came without usage."""
     bill = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
     for message, prompt in messages:
         bill = add_usage(bill, reported_usage(message) or estimated_usage(message, prompt_tokens=prompt))
@@ -301,7 +301,7 @@ def _ending(result: ReASCResult) -> str:
 def _agreement(result: ReASCResult) -> str:
     """Say how many responses gave the answer, and what they count for by their confidence."""
     decision = result.decision
-    gave, evidence = _counts(result)[decision.answer], decision.evidence.get(decision.answer or "", 0.0)
+    gave, evidence = _count_answers(result)[decision.answer], decision.evidence.get(decision.answer or "", 0.0)
     if not gave:
         return f"it was put together from {_number(decision.samples, 'response')}"
     only = "only " if 2 * gave <= decision.samples and result.undecided else ""
@@ -311,12 +311,12 @@ def _agreement(result: ReASCResult) -> str:
 
 def votes(result: ReASCResult) -> list[tuple[str, int, float]]:
     """Return each answer, how many responses gave it, and the evidence for it; the strongest first."""
-    counts = _counts(result)
+    counts = _count_answers(result)
     ranked = sorted(result.decision.evidence.items(), key=lambda one: -one[1])
     return [(answer, counts[answer], evidence) for answer, evidence in ranked]
 
 
-def _counts(result: ReASCResult) -> Counter[str | None]:
+def _count_answers(result: ReASCResult) -> Counter[str | None]:
     return Counter(response.answer for response in result.responses if response.used and response.answer is not None)
 
 

@@ -107,11 +107,14 @@ class Setup:
         if learning or options.fixed_prompt is not None:
             running = setup.fingerprint  # which fails where the prompt is none
             setup = replace(setup, **_learner(options, measure, running, quiet=quiet))
-        setup.require_fit(prepared, bound=not quiet)  # a chat model is bound to tools once it is made
-        setup.require_confidence(prepared)
+        if known:  # a chat model is bound to tools once it is made
+            setup.require_fit(known, prepared, bound=not quiet)
+        if prepared.no_logprobs:
+            setup.require_confidence(prepared)
         if options.abstain_below is not None:
             setup._require_probability(options.abstain_below)
-        setup.unknown_names(prepared)
+        if prepared.schemas:
+            setup.unknown_names(prepared.schemas)
         if not in_event_loop():  # else a thread of the first call does it
             import_deferred()
         return setup
@@ -129,7 +132,8 @@ class Setup:
     @property
     def learned(self) -> Calibration | None:
         """The calibration in use."""
-        return self.calibrator.calibration if self.calibrator else self.calibration
+        calibrator = self.mixture or self.online
+        return calibrator.calibration if calibrator else self.calibration
 
     def terms(self, calibration: Calibration | None) -> Terms:
         """Return how a question is decided under a calibration."""
@@ -173,11 +177,17 @@ class Setup:
         return Terms(rule, notices, calibration.measure, counted=counted)
 
     def require_fit(
-        self, model: PreparedModel, messages: list[BaseMessage] | None = None, *, bound: bool = True
+        self,
+        calibration: Calibration,
+        model: PreparedModel,
+        messages: list[BaseMessage] | None = None,
+        *,
+        bound: bool = True,
     ) -> None:
         """Refuse a calibration that was measured on something else, as far as can be told.
 
         Args:
+            calibration: the calibration.
             model: what is sampled.
             messages: the messages of a call.
             bound: whether all that it is asked besides a question is known; else tools and the like are yet to come.
@@ -186,17 +196,17 @@ class Setup:
             FingerprintMismatch: naming what differs.
         """
         options = self.options
-        if self.calibration and not options.allow_fingerprint_mismatch:
+        if not options.allow_fingerprint_mismatch:
             running = model.fingerprint(messages, prompt=options.fixed_prompt, answer=options.answer)
-            check_fingerprint(self.calibration, running if bound else running.unbound())
+            check_fingerprint(calibration, running if bound else running.unbound())
 
     def require_confidence(self, model: PreparedModel) -> None:
-        """Refuse a model that is known to give no confidence, before anything is paid for.
+        """Refuse a model that is known to give no logprobs, before anything is paid for.
 
         Raises:
             LogprobsUnavailable: confidence is needed.
         """
-        if model.no_logprobs is None or self.on_missing_confidence == "count":
+        if self.on_missing_confidence == "count":
             return
         known = self.calibrator or self.calibration
         if not (_is_stated(known.measure if known else self.options.measure) or self.terms(self.calibration).counted):
@@ -205,10 +215,10 @@ class Setup:
                 "votes with on_missing_confidence='count'"
             )
 
-    def unknown_names(self, model: PreparedModel) -> list[str]:
+    def unknown_names(self, schemas: Mapping[str, dict[str, Any]]) -> list[str]:
         """Say what ``tool_votes`` names that none of the model's tools has; each is logged once."""
-        votes, schemas = self.options.tool_votes, model.schemas
-        found = votes.unknown_names(schemas) if schemas else []
+        votes = self.options.tool_votes
+        found = votes.unknown_names(schemas)
         for text in found:
             warn_once(text, id(votes))
         return found
@@ -254,13 +264,13 @@ class PreparedOptions(Options):
             )
         self._setup = Setup.of(BaseModel.__copy__(self), model, quiet=self._quiet)
         # Not by assignment, which prepares anew; the constructor that LangChain calls again takes it from here.
-        self.__dict__["calibrator"] = self._setup.calibrator
+        self.__dict__["calibrator"] = self._setup.mixture or self._setup.online
         return self
 
-    def _recreated(self, fields: dict[str, Any]) -> Self:
+    def _recreate(self, fields: dict[str, Any]) -> Self:
         if self._made is None or fields["model"] != self.model:
-            return super()._recreated(fields)
-        copy = super()._recreated(fields | {"model": self._made})  # one model made of a name is enough
+            return super()._recreate(fields)
+        copy = super()._recreate(fields | {"model": self._made})  # one model made of a name is enough
         copy.__dict__["model"], copy._made = self.model, self._made
         return copy
 
@@ -276,7 +286,7 @@ class PreparedOptions(Options):
 
 
 def probability_curves(calibration: Calibration | None, rule: StoppingRule) -> Mapping[str, SupportCurve]:
-    """``p_correct`` or ``p_agree`` -> what a calibration says of the answers of this rule, where it does."""
+    """Return ``p_correct`` or ``p_agree`` -> what a calibration says of the answers of this rule, where it does."""
     known = {"p_correct": calibration.p_correct, "p_agree": calibration.p_agree} if calibration else {}
     return {name: curve for name, curve in known.items() if curve is not None and curve.holds_for(rule.name)}
 

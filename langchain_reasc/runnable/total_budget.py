@@ -78,8 +78,8 @@ class TotalBudget:
         sampled, self.waiting = list(self.waiting[:count]), self.waiting[count:]
         return sampled
 
-    def unaffordable(self) -> SamplingError:
-        """The error of an input that was not even sampled once."""
+    def error_unsampled(self) -> SamplingError:
+        """Return the error of an input that was not even sampled once."""
         return SamplingError(
             f"not answered: of total_tokens={self._tokens}, {self._spent} are spent and {len(self.waiting)} of "
             f"{self._inputs} inputs have not been sampled once, at about {self._cost:.0f} tokens each; allow more, or "
@@ -102,7 +102,7 @@ class TotalBudget:
         return chosen
 
     def _cost_of(self, state: Sampled) -> float:
-        """What a further sample of an input is expected to cost: tokens where they count, else 1."""
+        """Return what a further sample of an input is expected to cost: tokens where they count, else 1."""
         if self._tokens is None:
             return 1.0  # so that the most gain comes first, whatever it costs
         return state.tokens / state.launched if state.tokens else self._cost

@@ -133,7 +133,7 @@ class Votes:
         return with_answer(message, answer, self._extract.objects) if self._extract.objects else None
 
     def notices(self, responses: Sequence[Response]) -> list[str]:
-        """Notices of responses that cast no vote, or one that alone would not have been enough."""
+        """Return notices of responses that cast no vote, or one that alone would not have been enough."""
         seen, notices = len(responses), list(self._failures)
         if self._no_vote:
             reasons = "; ".join([f"{why} ({count})" for why, count in self._no_vote.most_common()])
@@ -146,7 +146,7 @@ class Votes:
         return [*notices, *(self.meanings.notices if self.meanings else ())]
 
     def confidence_notices(self, responses: int) -> list[str]:
-        """Notices of the confidences of this many responses."""
+        """Return notices of the confidences of this many responses."""
         notices = [f"{what} (in {count} of {responses} responses)" for what, count in self._odd.items()]
         if self.missing:
             missing = f"{len(self.missing)} of {responses} responses carry no confidence and count as one vote each"
@@ -168,7 +168,7 @@ class Votes:
         return [notice]
 
     def _vote(self, message: AIMessage) -> Vote:
-        """The vote in the response's own words, found while the question has time: a user's function may take long."""
+        """Find the vote in the response's own words while the question has time: a user's function may take long."""
         read = partial(vote_of, message, self._extract, self._tools, self._schemas)
         left = self._clock.left
         vote = Vote(None)
@@ -187,7 +187,7 @@ class Votes:
         return vote
 
     def _class_of(self, vote: Vote) -> str | None:
-        """The first answer that says the same in other words, or with numbers near to these."""
+        """Return the first answer that says the same in other words, or with numbers near to these."""
         if vote.answer is None:
             return None
         if vote.calls or self._extract.objects:
@@ -195,7 +195,7 @@ class Votes:
         return self.meanings.of(vote.answer) if self.meanings else vote.answer
 
     def _score(self, message: AIMessage, vote: Vote) -> float | None:
-        """S(y); None where no confidence is asked for or can be read. Without an answer there is no vote to weigh."""
+        """Return S(y); None where no confidence is asked for or can be read, or there is no vote to weigh."""
         reading = None
         self._refused = self._refused or message.response_metadata.get(LOGPROBS_REFUSED)
         try:
@@ -228,7 +228,7 @@ class Votes:
         return score
 
     def _parts_of(self, answer: str) -> Mapping[str, str] | None:
-        """The arguments of calls, or the fields of an object; None of an answer that is one thing."""
+        """Return the arguments of calls, or the fields of an object; None of an answer that is one thing."""
         if answer not in self._parts:
             objects = self._extract.objects or (None if self._extract.texts_vote else ObjectVotes())
             fields = objects.fields(answer) if objects else None
@@ -243,7 +243,7 @@ class Votes:
         return self._tools.same(one, other) or (objects is not None and objects.same(one, other))
 
     def _advice(self, decision: Decision) -> str:
-        """The option that leaves out of the vote what never agrees."""
+        """Return the option, as it is written, that leaves out of the vote what never agrees."""
         names, objects = decision.hopeless, self._extract.objects
         if arguments_of(decision.answer or "") is None:
             kept = list(objects.leave_out) if objects and set(objects.leave_out) != set(REASONING) else []
@@ -288,7 +288,7 @@ class Meanings:
     ) -> None:
         self._equivalence, self._config, self._clock, self._cutoff = equivalence, config, clock, cutoff
         self._same = equivalence.between(_question(messages), self._ask)
-        self._classes = Classes(self._compared, spelling=spelling)
+        self._classes = Classes(self._compare, spelling=spelling)
         self._comparisons = self._failed = self._in_a_row = 0
         self._first_failure: Exception | None = None
         self.judged: list[tuple[str, AIMessage]] | None = [] if equivalence.kind == "judge" else None
@@ -318,7 +318,7 @@ class Meanings:
             f"count as not the same; the first: {self._first_failure!r}"
         ]
 
-    def _compared(self, one: str, other: str) -> bool:
+    def _compare(self, one: str, other: str) -> bool:
         self._comparisons += 1
         if self._in_a_row < _PATIENCE:
             try:
@@ -345,6 +345,6 @@ class Meanings:
 
 
 def _question(messages: Sequence[BaseMessage]) -> str:
-    """The text of the last human message; without one, of the last."""
+    """Return the text of the last human message; without one, of the last."""
     human = [message for message in messages if message.type == "human"]
     return str((human or messages)[-1].text)

@@ -93,7 +93,7 @@ pytest.importorskip("llama_cpp")
 
 def test_the_shipped_models_recording_replays_what_a_live_run_scores(tmp_path: Path, runner: Any) -> None:
     embedded = backend.embedded_model_path()
-    problems = [json.loads(line) for line in embedded.with_name("test.jsonl").read_text().splitlines()[:4]]
+    problems = [json.loads(line) for line in embedded.with_name("test.jsonl").read_text().splitlines()[:2]]
     questions = [LabelledQuestion(str(at), one["question"], str(one["answer"])) for at, one in enumerate(problems)]
     with backend.ChatLlamaCpp(seed=3) as model:
         pool = record_pool(model, questions, tmp_path / "pool.sqlite", samples=4)

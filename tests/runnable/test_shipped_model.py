@@ -38,6 +38,7 @@ def easy() -> dict[str, Any]:
     return min(problems(), key=lambda problem: problem["level"])
 
 
+@pytest.mark.sync_only
 def test_it_stops_early_with_an_answer(runner: Any, model: Any) -> None:
     results = [runner.solve(ReASCRunnable(model=model), problem["question"]) for problem in problems()[:5]]
     assert all(result.answer is not None for result in results)
@@ -56,6 +57,7 @@ def test_sync_and_async_decide_the_same(model: Any) -> None:
         assert one.message.text == other.message.text
 
 
+@pytest.mark.sync_only
 def test_more_samples_at_once_change_no_decision(runner: Any, full_precision: Path) -> None:
     with backend.ChatLlamaCpp(model_path=full_precision, seed=1, type_k="f32", type_v="f32") as exact:
         for problem in problems()[:3]:
@@ -84,6 +86,7 @@ def test_every_paid_token_is_counted(runner: Any, model: Any, runs: Any) -> None
     assert set(runs.ended.values()) == {"end"}
 
 
+@pytest.mark.sync_only
 def test_the_fingerprint_names_the_file_and_another_temperature_is_refused(runner: Any, model: Any) -> None:
     found = fingerprint_of(model)
     assert found.model == embedded.name
