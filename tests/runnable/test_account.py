@@ -16,7 +16,7 @@ from .fakes import Reply, Scripted
 
 pytestmark = pytest.mark.sync_only
 
-LONG = 20_000
+LONG = 5_000
 
 
 @tool
@@ -49,10 +49,10 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "more calls than entries": (saving, {"max_samples": 80}),
     "texts": (lambda index, text: Reply(f"{index}{text}{index}"), {"answer": "text"}),
     "objects": (of_fields, {"answer": json_object()}),
-    "objects by field": (of_fields, {"answer": json_object(by_field=True)}),
+    "objects by field": (of_fields, {"answer": json_object(by_field=True), "max_samples": 8}),
     "long names of fields": (
         lambda index, text: Reply(json.dumps({f"{at}{text[:300]}": index for at in range(20)})),
-        {"answer": json_object(by_field=True, voted=[f"{at}" for at in range(20)])},
+        {"answer": json_object(by_field=True, voted=[f"{at}" for at in range(20)]), "max_samples": 8},
     ),
     "one answer": (lambda index, text: saving(0, text), {}),
     "answers that are just not long": (lambda index, text: Reply(f"{index}{text[:30]}"), {"answer": "text"}),

@@ -98,8 +98,9 @@ NEED_NONE: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("options", NEED_NONE)
+@pytest.mark.parametrize(
+    ("model", "options"), [*((one, NEED_NONE[0]) for one in MODELS), *((chat, options) for options in NEED_NONE[1:])]
+)
 def test_where_no_confidence_is_needed_it_goes_on_without(
     runner: Any, served: Served, caplog: Any, model: Any, options: dict[str, Any]
 ) -> None:
