@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -83,48 +84,38 @@ def judged(message: AIMessage, read: Reader) -> tuple[str, str]:
 
 def made_up(message: AIMessage, reading: SignalReading) -> str:
     """What of these signals is not in the payload."""
-    chosen = [round(float(value), 9) for value in reading.signals["token_logprob"]]
+    signals, notices = reading.signals, " ".join(reading.notices)
+    chosen = [round(float(value), 9) for value in signals["token_logprob"]]
     there = Counter(numbers(message.response_metadata))
-    top_k, negentropy = (reading.signals.get(name, np.zeros(0)) for name in ("top_k", "neg_entropy"))
-    if invented := Counter(chosen) - there:
-        return f"token log-probabilities that are not in the payload: {dict(invented)}"
-    if not all(len(values) in (0, len(chosen)) for values in (top_k, negentropy)) or not chosen:
-        return "signals of different lengths, or of no token"
-    if count_tokens(message.response_metadata) > len(chosen) and not reading.notices:
-        return "tokens were left out without a notice"
-    if len(chosen) > 1 and not reading.signals["token_logprob"].any() and not top_k.any():
-        return "a certainty made of zeros"
-    if any("taken as" in notice or "no 'top_k'" in notice for notice in reading.notices):
-        there[FLOOR] += 1
-    if top_k.size and not (top_k.min() >= 0 and -top_k.max() >= min(there) - 1e-6):
-        return f"top_k of {top_k.min()} to {top_k.max()}"
-    if negentropy.size and not (-math.log(64) <= negentropy.min() and negentropy.max() <= 1e-9):
-        return f"neg_entropy of {negentropy.min()} to {negentropy.max()}"
-    return ""
+    invented = Counter(chosen) - there
+    top_k, negentropy = (signals.get(name, np.zeros(0)) for name in ("top_k", "neg_entropy"))
+    least = min([*there, *([FLOOR] if "taken as" in notices or "no 'top_k'" in notices else [])], default=0.0)
+    faults = {
+        f"token log-probabilities that are not in the payload: {dict(invented)}": bool(invented),
+        "signals of different lengths, or of no token": not chosen
+        or any(len(values) not in (0, len(chosen)) for values in (top_k, negentropy)),
+        "tokens were left out without a notice": not notices and count_tokens(message.response_metadata) > len(chosen),
+        "a certainty made of zeros": len(chosen) > 1 and not any(chosen) and not top_k.any(),
+        f"top_k of {top_k.min(initial=0)} to {top_k.max(initial=0)}": not (top_k >= 0).all()
+        or not (-top_k >= least - 1e-6).all(),
+        f"neg_entropy of {negentropy}": not ((negentropy >= -math.log(64)) & (negentropy <= 1e-9)).all(),
+    }
+    return next((fault for fault, found in faults.items() if found), "")
 
 
 def numbers(node: Any) -> Iterator[float]:
     """Every number of a payload that can be a log-probability."""
-    if type(node) is float:
-        if FLOOR <= node <= 1e-3:
-            yield round(min(node, 0.0), 9)
-        return
+    if isinstance(node, SimpleNamespace):
+        node = vars(node)
     if isinstance(node, dict):
-        for name, value in node.items():
-            if name != "bytes":
-                yield from numbers(value)
-    elif isinstance(node, list | tuple | range):
+        node = [value for name, value in node.items() if name != "bytes"]
+    if isinstance(node, list | tuple | range):
         for value in node:
             yield from numbers(value)
-    elif isinstance(node, SimpleNamespace):
-        yield from numbers(vars(node))
     elif isinstance(node, int | float | str | np.number) and not isinstance(node, bool):
-        try:
-            value = float(node)
-        except (ValueError, OverflowError):
-            return
-        if FLOOR <= value <= 1e-3:
-            yield round(min(value, 0.0), 9)
+        with suppress(ValueError, OverflowError):
+            if FLOOR <= (value := float(node)) <= 1e-3:
+                yield round(min(value, 0.0), 9)
 
 
 def mutated(rng: Random) -> AIMessage:
@@ -151,9 +142,23 @@ def mutate(root: dict[str, Any], rng: Random) -> None:
         key = rng.choice(keys)
         child = node[key]
         if not isinstance(child, dict | list) or not child or rng.random() < 0.2:
-            rng.choice((_replace, _replace, _drop, _double, _move))(node, key, rng)
+            _change(node, key, rng.choice(("replace", "replace", "drop", "double", "move")), rng)
             return
         node = child
+
+
+def _change(node: Any, key: Any, how: str, rng: Random) -> None:
+    if how == "replace":
+        node[key] = copy.copy(rng.choice(ODD))
+    elif how == "drop":
+        del node[key]
+    elif how == "move":
+        other = rng.choice(list(node) if isinstance(node, dict) else range(len(node)))
+        node[key], node[other] = node[other], node[key]
+    elif isinstance(node, list):
+        node.insert(key, copy.copy(node[key]))
+    else:
+        node[f"{key}_again"] = node[key]
 
 
 def uniform(node: Any, value: Any) -> Any:
@@ -163,26 +168,6 @@ def uniform(node: Any, value: Any) -> Any:
     if isinstance(node, dict):
         return {name: uniform(one, value) for name, one in node.items()}
     return value if isinstance(node, float) else node
-
-
-def _replace(node: Any, key: Any, rng: Random) -> None:
-    node[key] = copy.copy(rng.choice(ODD))
-
-
-def _drop(node: Any, key: Any, rng: Random) -> None:
-    del node[key]
-
-
-def _double(node: Any, key: Any, rng: Random) -> None:
-    if isinstance(node, list):
-        node.insert(key, copy.copy(node[key]))
-    else:
-        node[f"{key}_again"] = node[key]
-
-
-def _move(node: Any, key: Any, rng: Random) -> None:
-    other = rng.choice(list(node) if isinstance(node, dict) else range(len(node)))
-    node[key], node[other] = node[other], node[key]
 
 
 def position(text: str, k: int, rng: Random) -> Position:

@@ -10,12 +10,12 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import count, islice
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from langchain_reasc_lab.simulation.answers import ANSWERS
@@ -107,17 +107,8 @@ def compared(
         with threadpool_limits(1):  # the processes share the processors already
             rule, measure = CONFIGURATIONS[name](pool.warm_up)
         right, tokens = _accuracy_and_tokens(pool.tested, rule, measure)
-        found.append(
-            Outcome(
-                pool=index,
-                answers=pool.kind.answers,
-                signal=pool.kind.signal,
-                warm_up=len(pool.warm_up),
-                configuration=name,
-                loss=100 * (asc_right - right),
-                tokens=tokens / asc_tokens,
-            )
-        )
+        loss, kind = 100 * (asc_right - right), pool.kind
+        found.append(Outcome(index, kind.answers, kind.signal, len(pool.warm_up), name, loss, tokens / asc_tokens))
     return found
 
 
@@ -190,21 +181,15 @@ def _table(name: str, outcomes: Sequence[Outcome]) -> Table:
         table.add_column(heading, justify="right")
     groups = [losses for attribute in _GROUPS for losses in losses_by(attribute, outcomes)]
     for losses in (*groups, Losses.over("all", outcomes)):
-        table.add_row(
-            losses.kind,
-            f"{losses.pools}",
-            f"{losses.tokens:.2f}",
-            f"{losses.mean:+.2f}",
-            f"{losses.high:+.2f}",
-            f"{losses.above:.1%}",
-        )
+        figures = f"{losses.pools} {losses.tokens:.2f} {losses.mean:+.2f} {losses.high:+.2f} {losses.above:.1%}"
+        table.add_row(losses.kind, *figures.split())
     return table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for."""
     given = _parser().parse_args(arguments)
-    options = {name: getattr(given, name) for name in ("seed", "jobs", "kinds", "configurations")}
+    options = {name: getattr(given, name) for name in ("seed", "jobs", "kinds", "questions", "configurations")}
     shown = Console(stderr=True)
     by_pool = track(run(given.pools, **options), "Pools", given.pools, console=shown, disable=not shown.is_terminal)
     outcomes = [outcome for found in by_pool for outcome in found]
@@ -226,10 +211,6 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _listed(names: Iterable[str]) -> str:
-    return "; ".join(names).replace("%", "%%")
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.simulated_pools",
@@ -238,19 +219,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     kinds = (*ANSWERS, *SIGNAL_KINDS)
     parser.add_argument("--pools", type=_positive, default=1000, help="how many (%(default)s)")
+    parser.add_argument("--questions", type=_positive, default=QUESTIONS, help="tested in each (%(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=_positive, default=os.cpu_count() or 1, help="processes (%(default)s)")
-    parser.add_argument(
-        "--kinds", nargs="+", choices=kinds, default=(), metavar="KIND", help=f"only pools of these: {_listed(kinds)}"
-    )
-    parser.add_argument(
-        "--configurations",
-        nargs="+",
-        choices=CONFIGURATIONS,
-        default=tuple(CONFIGURATIONS),
-        metavar="NAME",
-        help=f"only these: {_listed(CONFIGURATIONS)}",
-    )
+    several: dict[str, Any] = {"nargs": "+", "metavar": "NAME"}
+    for option, names, default in (("kinds", kinds, ()), ("configurations", CONFIGURATIONS, tuple(CONFIGURATIONS))):
+        text = f"only these: {'; '.join(names)}".replace("%", "%%")
+        parser.add_argument(f"--{option}", choices=names, default=default, help=text, **several)
     parser.add_argument("--json", action="store_true", help="print every outcome as JSON instead of tables")
     return parser
 

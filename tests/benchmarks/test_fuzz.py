@@ -14,11 +14,11 @@ from langchain_reasc.models import SignalReading, read_signals
 
 
 def test_no_mutated_payload_crashes_the_reader_or_becomes_a_confidence() -> None:
-    outcomes, faults = fuzz(6_000, seed=1)
+    outcomes, faults = fuzz(3_000, seed=1)
     assert faults == []
     refused = {"refused: LogprobsUnavailable", "refused: ConfidenceError"}
     assert set(outcomes) == {"read", "read, with a notice"} | refused
-    assert min(outcomes.values()) > 20
+    assert min(outcomes.values()) > 10
 
 
 def inventing(message: AIMessage) -> SignalReading:

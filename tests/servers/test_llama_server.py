@@ -17,7 +17,7 @@ from .conftest import Chat
 from .llama_server import LlamaServer, brief, problems
 
 MEASURE = Measure("top_k", "bottom_group", window=8)
-CALIBRATED_ON = 40
+CALIBRATED_ON = 28
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ def pool_of(*urls: str, **fields: Any) -> Iterator[ChatOpenAICompatible]:
         assert eventually(lambda: not any(status.in_flight for status in model.status()))
 
 
-PROMPTS = [f"question {at}" for at in range(24)]
+PROMPTS = [f"question {at}" for at in range(12)]
 """So many that each of two servers gets some: which gets which depends on the ports."""
 
 

@@ -181,18 +181,6 @@ def test_whether_logprobs_survive_a_reasoning_parser(
         assert [notice in said for said in caps.notices] == [True] if notice else not caps.notices
 
 
-def test_a_file_of_before_has_less_in_it(tmp_path: Path) -> None:
-    cache = tmp_path / "servers.json"
-    with serving(vllm()) as fake:
-        probe(fake.url, cache=cache)
-    data = json.loads(cache.read_text())
-    del data["servers"][fake.url]["stops_when_cut_off"], data["servers"][fake.url]["reasoning_logprobs"]
-    cache.write_text(json.dumps(data))
-    forget()
-    known = probe(fake.url, cache=cache)  # the server is gone
-    assert (known.stops_when_cut_off, known.reasoning_logprobs, known.n) == (None, None, True)
-
-
 def test_only_the_chosen_tokens_logprob() -> None:
     caps = found(vllm(k=0, refuses_k=False))
     assert caps.logprobs is True and caps.top_logprobs == 0

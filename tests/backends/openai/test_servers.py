@@ -6,11 +6,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import Any
-from urllib.parse import urlsplit
 
 import openai
 import pytest
@@ -42,7 +39,6 @@ from backends.openai.loopback import (
     text_of,
 )
 from langchain_reasc.exceptions import ModelClosedError, SamplingError
-from langchain_reasc.models import FAILED_ATTEMPTS
 
 
 @pytest.mark.parametrize("code", [408, 409, 429, 500, 502, 503, 504])
@@ -72,13 +68,6 @@ def test_no_more_than_the_allowed_attempts_are_made_and_the_last_error_is_raised
     assert state.error is not None and "refused with 500" in state.error
 
 
-def test_retry_after_is_waited_for(face: Face) -> None:
-    script = Script(refuses(429, retry_after="0.3"), says("forty two"))
-    with serving(script) as url, pool_of(url) as model:
-        assert text_of(face.stream(model)) == "forty two"
-    assert 0.3 <= script.times[1] - script.times[0] < 5
-
-
 def test_others_leave_a_resting_server_alone_too(face: Face) -> None:
     script = Script(refuses(429, retry_after="0.3"), says("forty two"))
     with serving(script) as url, pool_of(url) as model:
@@ -96,25 +85,26 @@ def test_a_server_that_asks_for_too_long_a_rest_is_not_waited_for(face: Face) ->
     assert time.monotonic() - begun < 10 and isinstance(raised.value.failures[0], openai.RateLimitError)
 
 
-@pytest.mark.parametrize("code", [401, 404, 429, 500, 503])
-def test_another_server_is_asked_without_waiting(face: Face, code: int) -> None:
-    bad, good = Script(refuses(code, retry_after="50")), Script(says("forty two"))
-    slow = RetryPolicy(first_wait=1000, longest_wait=1000)
-    with serving(bad) as first, serving(good) as second, pool_of(first, second, retry=slow) as model:
+@pytest.mark.parametrize(
+    ("step", "most", "healthy"),
+    [
+        *((refuses(code, retry_after="50"), 3, code in (429, 500)) for code in (401, 404, 429, 500, 503)),
+        (refuses(429), 1, True),
+        (silent, 3, False),
+        (cut_after(0), 3, False),
+    ],
+)
+def test_another_server_is_asked_without_waiting(face: Face, step: Any, most: int, healthy: bool) -> None:
+    bad, good = Script(step), Script(says("forty two"))
+    policy = RetryPolicy(first_wait=1000, longest_wait=1000, sideline=60)
+    options: dict[str, Any] = {"retry": policy, "timeout": 0.5}  # seconds, in which the other must have answered
+    with serving(bad) as first, serving(good) as second, pool_of(first, second, **options) as model:
         for prompt in PROMPTS:
             assert text_of(face.stream(model, prompt)) == "forty two"
         states = model.status()
-    assert 1 <= len(bad.requests) <= 3 and states[0].failed == len(bad.requests) and states[1].served == 24
-
-
-def test_a_busy_server_rests_while_another_is_well(face: Face) -> None:
-    busy, free = Script(refuses(429)), Script(says("forty two"))
-    policy = RetryPolicy(first_wait=0.01, sideline=60)
-    with serving(busy) as first, serving(free) as second, pool_of(first, second, retry=policy) as model:
-        for prompt in PROMPTS:
-            assert text_of(face.stream(model, prompt)) == "forty two"
-        state = model.status()[0]
-    assert len(busy.requests) == 1 and state.healthy and state.retry_at is not None
+    assert 1 <= len(bad.requests) <= most and states[0].failed == len(bad.requests) and states[1].served == len(PROMPTS)
+    assert states[0].healthy is healthy and states[0].retry_at is not None
+    assert eventually(lambda: bad.open == 0)
 
 
 def test_servers_that_are_all_busy_are_asked_again(face: Face) -> None:
@@ -130,12 +120,7 @@ def test_a_refused_connection_is_moved(face: Face, gone: Fake) -> None:
         for prompt in PROMPTS:
             assert text_of(face.stream(model, prompt)) == "forty two"
         down, up = model.status()
-    assert (down.served, up.served) == (0, 24) and not down.healthy and down.failed >= 1
-
-
-def test_a_refused_connection_without_another_server_is_raised(face: Face, gone: Fake) -> None:
-    with pool_of(gone.url) as model, pytest.raises(openai.APIConnectionError):
-        face.stream(model)
+    assert (down.served, up.served) == (0, len(PROMPTS)) and not down.healthy and down.failed >= 1
 
 
 def test_an_unencrypted_server_behind_an_https_address_is_not_asked_again(face: Face) -> None:
@@ -147,21 +132,6 @@ def test_an_unencrypted_server_behind_an_https_address_is_not_asked_again(face: 
         with pytest.raises(openai.APIConnectionError):
             face.stream(model)
         assert model.status()[0].failed == 1
-
-
-def test_silence_before_the_first_token_is_moved(face: Face) -> None:
-    mute, good = Script(silent), Script(says("forty two"))
-    fields = {"timeout": 0.5}  # seconds, in which the other must have answered
-    with serving(mute) as first, serving(good) as second, pool_of(first, second, **fields) as model:
-        for prompt in PROMPTS[:12]:
-            assert text_of(face.stream(model, prompt)) == "forty two"
-    assert eventually(lambda: mute.open == 0)
-
-
-def test_a_stream_cut_before_its_first_token_is_begun_again(face: Face) -> None:
-    script = Script(cut_after(0), says("forty two"))
-    with serving(script) as url, pool_of(url) as model:
-        assert text_of(face.stream(model)) == "forty two"
 
 
 def test_a_stream_cut_in_the_middle_is_an_error_and_its_part_stays(face: Face) -> None:
@@ -200,70 +170,6 @@ def test_the_rate_limiter_is_asked_once_for_each_attempt(face: Face, per_request
     with serving(Chat(("forty", " two"))) as url, pool_of(url, **options) as model:
         assert len(face.sample(model, n=4)) == 4
         assert limiter.count == 3 + asked
-
-
-POLICY = RetryPolicy(attempts=10, first_wait=0.01, longest_wait=0.02, sideline=60)
-
-
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while data := await reader.read(4096):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
-
-
-def balanced(*urls: str) -> AbstractContextManager[str]:
-    """The address of a balancer before the servers."""
-    turns = [urlsplit(url) for url in urls]
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        turns.append(server := turns.pop(0))
-        try:
-            theirs, ours = await asyncio.open_connection(server.hostname, server.port)
-        except OSError:
-            writer.write(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
-            writer.close()
-            return
-        both = [asyncio.create_task(_pass_on(*pair)) for pair in ((reader, ours), (theirs, writer))]
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        for end in (ours, writer):
-            end.close()
-
-    @asynccontextmanager
-    async def balancing() -> AsyncIterator[str]:
-        async with listening(connected) as port:
-            yield f"http://127.0.0.1:{port}/v1"
-
-    return in_thread(balancing())
-
-
-@pytest.mark.parametrize("fault", [refuses(500), refuses(503), refuses(429), cut_after(2)])
-def test_a_sample_that_one_server_fails_is_drawn_again(face: Face, fault: Any) -> None:
-    bad, good = Script(fault), Script(says("forty two"))
-    with (
-        serving(bad) as one,
-        serving(good) as two,
-        balanced(one, two) as url,
-        pool_of(url, retry=POLICY, seed=5) as model,
-    ):
-        ended = face.sample(model, n=4)
-    assert [message.text for _, message in ended] == ["forty two"] * 4
-    assert {request["seed"] for request in good.requests} == {5, 6, 7, 8}
-    lost = [attempt for _, message in ended for attempt in message.response_metadata.get(FAILED_ATTEMPTS, [])]
-    assert len(lost) == len(bad.requests) > 0 and {attempt["server"] for attempt in lost} == {url}
-
-
-def test_a_server_that_is_away_is_passed_over(face: Face, gone: Fake) -> None:
-    with serving(Script(says("forty two"))) as up, balanced(gone.url, up) as url, pool_of(url, retry=POLICY) as model:
-        assert [message.text for _, message in face.sample(model, n=4)] == ["forty two"] * 4
-
-
-def test_what_is_cut_off_is_cut_off_at_the_servers(face: Face) -> None:
-    scripts = Script(endless), Script(endless)
-    with serving(scripts[0]) as one, serving(scripts[1]) as two, balanced(one, two) as url, pool_of(url) as model:
-        face.cancelled_when(model, lambda: all(script.open == 2 for script in scripts), n=4)
-        assert eventually(lambda: not any(script.open for script in scripts))
 
 
 def pool_threads() -> list[threading.Thread]:
