@@ -128,7 +128,8 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the fields that were given, the key among them, for another process: it connects anew."""
-        kept = self.model_fields_set - {*CLIENT_FIELDS, "openai_api_base"}
+        made = ("http_client", "http_async_client") if self.openai_proxy else ()  # by ChatOpenAI, for the proxy
+        kept = self.model_fields_set - {*CLIENT_FIELDS, *made, "openai_api_base"}
         return partial(type(self), **{name: getattr(self, name) for name in kept}), ()
 
     @classmethod

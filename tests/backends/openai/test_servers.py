@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import pickle
 import subprocess
 import sys
 import threading
@@ -226,7 +227,7 @@ def test_many_event_loops_and_threads_share_a_pool() -> None:
 def test_a_proxy_is_asked_instead_of_the_server(face: Face) -> None:
     script = Script(says("forty two"))
     with serving(script) as url, pool_of("http://nowhere.invalid/v1", openai_proxy=url.removesuffix("/v1")) as model:
-        assert text_of(face.stream(model)) == "forty two"
+        assert text_of(face.stream(model)) == text_of(face.stream(pickle.loads(pickle.dumps(model)))) == "forty two"
 
 
 class Tokens(BaseCallbackHandler):
