@@ -178,14 +178,16 @@ class Scheduler:
 
     def _next_group(self, passed: list[SequenceGroup]) -> SequenceGroup | None:
         """Return the request whose sample gets the next slot; ``passed`` are those that cannot take one now."""
-        preempted = min((each for each in self._active if each.preempted), key=lambda each: each.order, default=None)
-        if preempted is not None:
-            return None if preempted in passed or preempted.prefilling else preempted
+        preempted = [group for group in self._active if group.preempted]
+        if preempted:
+            oldest = min(preempted, key=lambda group: group.order)
+            return None if oldest in passed or oldest.prefilling else oldest
         # A prompt comes in only when there will be slots for its samples, and these are kept for it meanwhile.
         reserved = sum(self._turn_size(group) for group in self._active if group.prompt and not group.live)
         coming = self._taken
-        candidates = [group for group in (*self._active, *list(self._new)[:1]) if group.waiting and group not in passed]
-        for group in sorted(candidates, key=lambda group: (group.turn, group.order)):
+        for group in sorted([*self._active, *list(self._new)[:1]], key=lambda group: (group.turn, group.order)):
+            if not group.waiting or group in passed:
+                continue
             if group.prefilling:
                 coming += self._turn_size(group)
             elif coming >= self._slots:

@@ -55,14 +55,14 @@ class GGUFHeader:
 def out_of_range(metadata: Mapping[str, MetadataValue]) -> str | None:
     """Return what is wrong with values that llama.cpp asserts, which ends the process; None if nothing."""
     model = f"{metadata.get('general.architecture')}."
-    layers, experts = metadata.get(f"{model}block_count", 1), metadata.get(f"{model}expert_count", 0)
-    most = {"block_count": _MAX_LAYERS, "expert_count": _MAX_EXPERTS, "nextn_predict_layers": layers}
-    if not experts:
-        most |= {"expert_used_count": 0, "expert_group_count": 0}
-    for name, limit in most.items():
-        value, least = metadata.get(model + name), int(name == "block_count")
-        if value is not None and not (isinstance(value, int) and isinstance(limit, int) and least <= value <= limit):
-            return f"{model}{name} is {value!r}, and llama.cpp takes {least} to {limit}"
+    layers = metadata.get(f"{model}block_count", 1)
+    limits = {"block_count": (1, _MAX_LAYERS), "expert_count": (0, _MAX_EXPERTS), "nextn_predict_layers": (0, layers)}
+    if not metadata.get(f"{model}expert_count", 0):
+        limits |= {"expert_used_count": (0, 0), "expert_group_count": (0, 0)}
+    for name, (least, most) in limits.items():
+        value = metadata.get(model + name, least)
+        if not (isinstance(value, int) and isinstance(most, int) and least <= value <= most):
+            return f"{model}{name} is {value!r}, and llama.cpp takes {least} to {most}"
     for key, value in metadata.items():
         if key.endswith("_epsilon") and not (isinstance(value, int | float) and 0 <= value < math.inf):
             return f"{key} is {value!r}, and must be a number from 0"
@@ -101,10 +101,7 @@ class _Reader:
         self.path, self.data, self.at = path, data, 4
 
     def header(self) -> GGUFHeader:
-        version = self._scalar("I")
-        if version not in (2, 3):
-            why = "it is big-endian" if version > 0xFFFF else "only versions 2 and 3 can be read"
-            raise ModelFileError(f"{self.path} is a GGUF of version {version}: {why}")
+        self._check_version(self._scalar("I"))
         tensors, keys = self._scalar("Q"), self._scalar("Q")
         metadata: dict[str, MetadataValue] = {}
         types: dict[str, int] = {}
@@ -115,9 +112,7 @@ class _Reader:
                 metadata[key], types[key] = value, kind
         if fault := out_of_range(metadata):
             raise self._damaged(fault)
-        alignment = metadata.get("general.alignment", 32)
-        if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
-            raise self._damaged(f"its alignment is {alignment!r}, not a power of two")
+        alignment = self._checked_alignment(metadata.get("general.alignment", 32))
         extents = list(self._extents(tensors))
         start = -(-self.at // alignment) * alignment
         for name, _, offset, size in extents:
@@ -127,6 +122,16 @@ class _Reader:
                     f"but the file has {len(self.data):,}; download or copy it again"
                 )
         return GGUFHeader(self.path, metadata, types, frozenset(kind for _, kind, _, _ in extents))
+
+    def _check_version(self, version: int) -> None:
+        if version not in (2, 3):
+            why = "it is big-endian" if version > 0xFFFF else "only versions 2 and 3 can be read"
+            raise ModelFileError(f"{self.path} is a GGUF of version {version}: {why}")
+
+    def _checked_alignment(self, alignment: MetadataValue) -> int:
+        if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
+            raise self._damaged(f"its alignment is {alignment!r}, not a power of two")
+        return alignment
 
     def _extents(self, tensors: int) -> Iterator[tuple[str, int, int, int]]:
         """Name, type, offset and size in bytes of each tensor; an unknown type counts as empty, llama.cpp judges it."""

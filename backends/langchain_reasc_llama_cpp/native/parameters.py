@@ -241,16 +241,20 @@ def fill_context_params(params: Any, fields: LoadFields, *, n_threads: int) -> N
     params.n_ubatch = fields.n_ubatch or fields.n_batch
     params.n_threads = fields.n_threads or n_threads
     params.n_threads_batch = fields.n_threads_batch or params.n_threads
-    flash_attn = fields.flash_attn
-    if flash_attn is None and fields.n_gpu_layers == 0 and fields.type_v in _UNQUANTISED:
-        flash_attn = False  # on a CPU, its half-precision sums move signals by what else is in the cache
-    params.flash_attn_type = -1 if flash_attn is None else int(flash_attn)
+    params.flash_attn_type = _flash_attn_type(fields)
     params.type_k, params.type_v = _KV_TYPES[fields.type_k], _KV_TYPES[fields.type_v]
     if fields.rope_scaling_type is not None:
         params.rope_scaling_type = _ROPE_TYPES[fields.rope_scaling_type]
     for name in _POSITIONS:
         if (value := getattr(fields, name)) is not None:
             setattr(params, name, value)
+
+
+def _flash_attn_type(fields: LoadFields) -> int:
+    """Return 1 for on, 0 for off, -1 to let llama.cpp choose."""
+    if fields.flash_attn is None and fields.n_gpu_layers == 0 and fields.type_v in _UNQUANTISED:
+        return 0  # on a CPU, its half-precision sums move signals by what else is in the cache
+    return -1 if fields.flash_attn is None else int(fields.flash_attn)
 
 
 def _override_bytes(key: str, text: str) -> bytes:

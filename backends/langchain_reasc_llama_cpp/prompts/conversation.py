@@ -91,12 +91,7 @@ def as_plain_turns(
     after_result = False
     for message in messages:
         is_result = message["role"] == "tool"
-        if is_result:
-            turn = {"role": "user", "content": f"<tool_response>\n{message['content']}\n</tool_response>"}
-        else:
-            calls = [call["function"] for call in message.get("tool_calls", ())]
-            text = [message["content"], *(form.call_text(call["name"], call["arguments"]) for call in calls)]
-            turn = {"role": message["role"], "content": "\n".join(part for part in text if part)}
+        turn = _plain_turn(message, form)
         if is_result and after_result:
             plain[-1]["content"] += "\n" + turn["content"]
         else:
@@ -107,6 +102,14 @@ def as_plain_turns(
         marks = {"opening": form.opening, "closing": form.closing, "arguments": form.arguments}
         _put_first(plain, _INSTRUCTION.format(tools=listed, **marks), "system" if system else "user")
     return plain
+
+
+def _plain_turn(message: TemplateMessage, form: ToolFormat) -> TemplateMessage:
+    if message["role"] == "tool":
+        return {"role": "user", "content": f"<tool_response>\n{message['content']}\n</tool_response>"}
+    calls = [call["function"] for call in message.get("tool_calls", ())]
+    text = [message["content"], *(form.call_text(call["name"], call["arguments"]) for call in calls)]
+    return {"role": message["role"], "content": "\n".join(part for part in text if part)}
 
 
 def _put_first(messages: list[TemplateMessage], text: str, role: str) -> None:

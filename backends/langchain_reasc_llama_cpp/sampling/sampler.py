@@ -63,7 +63,7 @@ class SamplerChain:
         self._candidates = model.candidates
         self._biased = [*biases, *model.suppressed]
         self._banned = [*(token for token, bias in biases.items() if bias == -np.inf), *model.suppressed]
-        looks_back = parameters.penalises or parameters.dry
+        looks_back = parameters.looks_back
         self._recent: deque[int] | None = deque(maxlen=_window(parameters)) if looks_back else None
         self._largest = model.vocabulary_size // _SHARE
         self._takes_best = parameters.greedy and not self._biased and not looks_back

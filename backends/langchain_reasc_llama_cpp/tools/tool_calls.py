@@ -168,27 +168,31 @@ class CallText:
             self._begin = self._given = match.end()
 
     def _scan(self) -> int:
-        """Follow brackets and quotes; returns where the object ends, -1 until it does."""
+        """Follow brackets and quotes; return where the object ends, -1 until it does."""
         while match := _STRUCTURE.search(self._text, self._at):
             sign, self._at = match[0], match.end()
             if sign == "\\":
-                if self._at == len(self._text):  # what is escaped is still to come
+                if self._at == len(self._text):  # the escaped character is still to come
                     self._at -= 1
                     return -1
                 self._at += 1
             elif sign == '"':
                 self._quoted = not self._quoted
-            elif not self._quoted:
-                if sign in "{[":
-                    self._brackets.append(sign)
-                elif self._brackets:
-                    self._brackets.pop()
-                if not self._brackets:
-                    return self._at
-                if len(self._brackets) == 1 and sign == "}" and self._begin is not None and not self._arguments_ended:
-                    self.arguments, self._arguments_ended = self._text[self._begin : self._at], True
+            elif not self._quoted and self._bracket(sign):
+                return self._at
         self._at = len(self._text)
         return -1
+
+    def _bracket(self, sign: str) -> bool:
+        """Take a bracket outside of quotes; return whether the object ends with it."""
+        if sign in "{[":
+            self._brackets.append(sign)
+        elif self._brackets:
+            self._brackets.pop()
+        ends_arguments = len(self._brackets) == 1 and sign == "}" and self._begin is not None
+        if ends_arguments and not self._arguments_ended:
+            self.arguments, self._arguments_ended = self._text[self._begin : self._at], True
+        return not self._brackets
 
     def _more_arguments(self) -> str:
         if self._given is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
@@ -48,7 +49,16 @@ def endless(endless_path: Path) -> Iterator[ChatLlamaCpp]:
         yield model
 
 
-@pytest.fixture(params=[SyncFace, AsyncFace], ids=["sync", "async"])
-def face(request: pytest.FixtureRequest) -> Face:
-    """Each test that takes it runs twice: through the sync methods and through the async ones."""
-    return request.param()
+BELOW_THE_FACE = {"confidence", "native", "prompts", "sampling", "tools"}
+"""Folders of tests whose behaviour lies below the faces: each runs through one of them, unless it streams."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test that takes ``face`` through the sync methods and through the async ones, or through one of them."""
+    if "face" in metafunc.fixturenames:
+        faces: list[Face] = [SyncFace(), AsyncFace()]
+        streams = "stream" in metafunc.function.__code__.co_names
+        if metafunc.definition.path.parent.name in BELOW_THE_FACE and not streams:
+            faces = [faces[crc32(metafunc.function.__name__.encode()) % 2]]
+        names = [type(face).__name__.removesuffix("Face").lower() for face in faces]
+        metafunc.parametrize("face", faces, ids=names)

@@ -101,7 +101,7 @@ def test_opening_and_closing_leaves_memory_flat(tiny_path: Path) -> None:
     for _ in range(5):
         cycle()
     before = resident()
-    for _ in range(100):
+    for _ in range(40):
         cycle()
     assert resident() - before < 20 << 20  # one model with its context takes about 10 MB
     assert len(engine_threads()) == threads

@@ -225,17 +225,6 @@ def test_an_empty_sequence_has_empty_signals(make: Make) -> None:
     assert recorder.logprobs_since(sample, 0) == []
 
 
-def test_nothing_wanted_allocates_no_block(make: Make) -> None:
-    recorder, samples = make(800), [Sample(Measures()) for _ in range(8)]
-    logits = np.zeros((8, 800), dtype=np.float32)
-    tracemalloc.start()
-    for _ in range(100):
-        recorder.record(logits, [0] * 8, samples)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < logits[0].nbytes
-
-
 @pytest.mark.parametrize("wanted", [Measures(SIGNALS, 20), Measures((), 20, 20)], ids=["signals", "logprobs"])
 def test_a_large_vocabulary_is_read_in_place(make: Make, wanted: Measures) -> None:
     recorder, samples = make(151_936), [Sample(wanted) for _ in range(8)]

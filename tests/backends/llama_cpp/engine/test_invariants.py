@@ -141,4 +141,4 @@ class Requests(RuleBasedStateMachine):
 
 
 TestRequests = Requests.TestCase
-TestRequests.settings = settings(max_examples=60, stateful_step_count=40)
+TestRequests.settings = settings(max_examples=35, stateful_step_count=40)

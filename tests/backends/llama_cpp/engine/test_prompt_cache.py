@@ -9,7 +9,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.engine.kv_cache import CachedPrompt, KvCells, PromptCache, common_prefix
 
-from backends.llama_cpp.engine.test_kv_cells import Ledger
+from backends.llama_cpp.engine.test_scheduler import Ledger
 from backends.llama_cpp.faces import Face, cache_read
 
 RULES = SystemMessage("Answer in one word, and never say why. " * 10)

@@ -1,13 +1,45 @@
 """Who joins, who leaves, who waits, who is set back: the rules, without a model."""
 
 import numpy as np
+from langchain_reasc_llama_cpp.engine.context import State
 from langchain_reasc_llama_cpp.engine.kv_cache import KvCells, PromptCache
 from langchain_reasc_llama_cpp.engine.request import GenerationRequest
 from langchain_reasc_llama_cpp.engine.scheduler import Plan, Scheduler
 from langchain_reasc_llama_cpp.engine.sequences import Sequence, SequenceGroup, Status
 from langchain_reasc_llama_cpp.sampling.parameters import SamplingParameters
 
-from backends.llama_cpp.engine.test_kv_cells import Ledger
+
+class Ledger:
+    """What llama.cpp does, one cell at a time."""
+
+    def __init__(self) -> None:
+        self.cells: dict[int, list[int]] = {}
+        self.next = 0
+
+    def share(self, source: int, target: int, length: int) -> None:
+        held = self.cells.get(source, [])
+        self.cells[target] = held[: len(held) if length < 0 else length]
+
+    def forget(self, sequence: int) -> None:
+        self.cells.pop(sequence, None)
+
+    def clear(self) -> None:
+        self.cells.clear()
+
+    def save(self, sequence: int) -> State:
+        return np.zeros(len(self.cells.get(sequence, [])), dtype=np.uint8)
+
+    def restore(self, sequence: int, state: State) -> bool:
+        self.grow(sequence, len(state))
+        return True
+
+    def grow(self, sequence: int, tokens: int) -> None:
+        self.cells.setdefault(sequence, []).extend(range(self.next, self.next + tokens))
+        self.next += tokens
+
+    @property
+    def used(self) -> int:
+        return len({cell for held in self.cells.values() for cell in held})
 
 
 class Course:
@@ -77,30 +109,6 @@ class Course:
 
 def live(*groups: SequenceGroup) -> list[list[int]]:
     return [sorted(sequence.index for sequence in group.live) for group in groups]
-
-
-def test_samples_join_in_order_and_as_others_end() -> None:
-    course = Course(n_parallel=2)
-    group = course.add(5)
-    course.step()
-    course.step()
-    assert live(group) == [[0, 1]]
-    course.end(group.live[0])
-    course.step()
-    assert live(group) == [[1, 2]]
-
-
-def test_slots_are_shared_by_all_requests() -> None:
-    course = Course(n_parallel=4)
-    many = course.add(50)
-    course.step()
-    course.step()
-    assert live(many) == [[0, 1, 2, 3]]
-    one = course.add(1)
-    course.end(many.live[0])
-    course.step()  # its prompt
-    course.step()
-    assert live(many, one) == [[1, 2, 3], [0]]
 
 
 def test_requests_take_turns_the_oldest_first() -> None:
@@ -205,30 +213,6 @@ def test_the_youngest_is_preempted_and_goes_on_when_another_has_ended() -> None:
     assert len(back.tokens) > held
 
 
-def test_nobody_passes_one_who_was_preempted() -> None:
-    course = Course(n_parallel=4, capacity=100)
-    old = course.add(2, prompt=20)
-    course.step()
-    course.step()
-    young = course.add(2, prompt=20)
-    while not young.preempted:
-        course.step()
-    late = course.add(1, prompt=2)
-    course.step()
-    assert live(late) == [[]]
-    assert live(old) == [[0, 1]]
-
-
-def test_everything_ends_however_small_the_cache() -> None:
-    for capacity in (61, 75, 100, 200):
-        course = Course(n_parallel=4, capacity=capacity, n_batch=56)
-        for n, prompt in ((3, 30), (1, 20), (5, 10), (2, 30), (1, 1)):
-            course.add(n, prompt)
-        course.finish(30)
-        course.prompts.swap_out()
-        assert (course.cells.used, course.cells.sequences_left) == (0, 10)
-
-
 def test_kept_prompts_give_way_to_work() -> None:
     course = Course(n_parallel=2, capacity=100)
     course.add(1, prompt=40)
@@ -238,12 +222,3 @@ def test_kept_prompts_give_way_to_work() -> None:
     course.finish(10)
     assert course.cells.used == 80
     assert course.prompts.shared(np.arange(40, dtype=np.int32)) == 0  # both would be more than the cache holds
-
-
-def test_the_last_one_is_never_preempted() -> None:
-    course = Course()
-    group = course.add(1)
-    course.step()
-    course.step()
-    assert len(group.live) == 1
-    assert course.scheduler._preempt() is None

@@ -1,7 +1,7 @@
 """UTF-8 across token borders, and stop strings that straddle tokens."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.engine.sequences import TextAssembler
@@ -19,6 +19,7 @@ def cut(whole: bytes, borders: list[int]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("raws", [st.text().map(str.encode), st.binary()], ids=["text", "bytes"])
+@settings(max_examples=40)
 @given(data=st.data(), borders=st.lists(st.integers(0, 3)))
 def test_characters_come_whole_wherever_tokens_cut_them(
     raws: st.SearchStrategy[bytes], data: st.DataObject, borders: list[int]
@@ -33,6 +34,7 @@ def test_characters_come_whole_wherever_tokens_cut_them(
     assert shown + assembler.delta(final=True) == assembler.text() == text
 
 
+@settings(max_examples=60)
 @given(
     st.text("abc", max_size=30),
     st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=3),

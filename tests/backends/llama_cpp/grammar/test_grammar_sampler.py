@@ -160,7 +160,7 @@ def test_whatever_it_is_told_llama_cpp_never_prints(native: NativeModel, capfd: 
     whole = 'root ::= ("a" | [b-d]{2,3} x)+ # c\nx ::= "\\n"? . [^\\]]* <|im_end|> | "\\u00e9"'
     rng = np.random.default_rng(0)
     good = 0
-    for _ in range(600):
+    for _ in range(300):
         at, cut = rng.integers(len(whole), size=2)
         broken = whole[:at] + str(rng.choice(list('"[](){}*+|\\<>a1 \n'))) + whole[at + cut % 3 :]
         try:
@@ -168,7 +168,7 @@ def test_whatever_it_is_told_llama_cpp_never_prints(native: NativeModel, capfd: 
             good += 1
         except ConfigurationError:
             pass
-    assert 50 < good < 550
+    assert 25 < good < 275
     assert capfd.readouterr() == ("", "")
 
 

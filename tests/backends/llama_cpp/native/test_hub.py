@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import huggingface_hub
 import pytest
+from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError
+from langchain_reasc_llama_cpp import ChatLlamaCpp
+
+from langchain_reasc.exceptions import ModelFileError
 
 COMMIT = "c0ffee" + "0" * 34
 
@@ -65,13 +70,12 @@ def hub(tiny_path: Path) -> Iterator[Hub]:
     server.server_close()
 
 
-def load(endpoint: str, cache: Path, script: str, **further: str) -> subprocess.CompletedProcess[str]:
+def load(endpoint: str, cache: Path, script: str) -> subprocess.CompletedProcess[str]:
     """Run a script in a process of its own: the client reads HF_ENDPOINT when it is imported."""
     environment = {
         **{name: value for name, value in os.environ.items() if not name.upper().endswith("_PROXY")},
         "TQDM_POSITION": "-1",  # show progress though stderr is no terminal
         **{"HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"},
-        **further,
     }
     prelude = "from langchain_reasc_llama_cpp import ChatLlamaCpp\nload = ChatLlamaCpp.from_hugging_face\n"
     command = [sys.executable, "-c", prelude + script]
@@ -122,14 +126,18 @@ for named, options in (
     assert "did you mean 'n_parallel'" in no_option
 
 
-def test_no_hub_and_nothing_cached(tmp_path: Path) -> None:
-    script = """
-from langchain_reasc.exceptions import ModelFileError
-try:
-    load("someone/tiny-model", "tiny.gguf")
-except ModelFileError as error:
-    print(error)
-"""
-    done = load("http://127.0.0.1:9", tmp_path, script, HF_HUB_OFFLINE="1")
-    assert done.returncode == 0, done.stderr
-    assert "the hub cannot be reached" in done.stdout
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (LocalEntryNotFoundError("no connection"), "is not in the cache, and the hub cannot be reached: no connection"),
+        (OSError("disk full"), "cannot download 'tiny.gguf' of .*: disk full"),
+        (GatedRepoError.__new__(GatedRepoError), "needs access to be granted to you"),
+    ],
+)
+def test_what_the_client_raises_is_explained(monkeypatch: pytest.MonkeyPatch, error: Exception, says: str) -> None:
+    def fails(*_: object, **__: object) -> str:
+        raise error
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fails)
+    with pytest.raises(ModelFileError, match=says):
+        ChatLlamaCpp.from_hugging_face("someone/tiny-model", "tiny.gguf")

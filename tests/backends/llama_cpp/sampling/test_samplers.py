@@ -13,7 +13,7 @@ from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.sampling.parameters import SamplingParameters
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
 
-from langchain_reasc.exceptions import ConfigurationError, ModelError
+from langchain_reasc.exceptions import ModelError
 
 OPEN: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
 """Nothing truncates: what a test adds is all there is."""
@@ -78,21 +78,24 @@ def test_temperature(native: NativeModel, row: Logits) -> None:
     assert spread == sorted(set(spread))
 
 
-def test_top_k(native: NativeModel, row: Logits) -> None:
-    assert set(draws(native, row, **OPEN | {"top_k": 3, "temperature": 3.0})) == set(ranked(row)[:3])
-
-
-def test_top_p(native: NativeModel, row: Logits) -> None:
+def most_likely(row: Logits, share: float) -> list[int]:
     order = ranked(row)
-    kept = 1 + int(np.searchsorted(np.cumsum(probabilities(row)[order]), 0.6))
-    assert set(draws(native, row, 2000, **OPEN | {"top_p": 0.6})) == set(order[:kept])
+    return order[: 1 + int(np.searchsorted(np.cumsum(probabilities(row)[order]), share))]
 
 
-def test_min_p(native: NativeModel, row: Logits) -> None:
-    share = probabilities(row)
-    kept = set(np.flatnonzero(share >= 0.1 * share.max()).tolist())
-    assert 1 < len(kept) < 20
-    assert set(draws(native, row, 2000, **OPEN | {"min_p": 0.1})) == kept
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({"top_k": 3, "temperature": 3.0}, lambda row: ranked(row)[:3]),
+        ({"top_p": 0.6}, lambda row: most_likely(row, 0.6)),
+        ({"min_p": 0.1}, lambda row: np.flatnonzero(probabilities(row) >= 0.1 * probabilities(row).max())),
+        ({"top_n_sigma": 1.5, "temperature": 2.0}, lambda row: np.flatnonzero(row >= row.max() - 1.5 * row.std())),
+    ],
+)
+def test_what_truncates_keeps_just_its_tokens(native: NativeModel, row: Logits, options: Any, kept: Any) -> None:
+    tokens = {int(token) for token in kept(row)}
+    assert 1 < len(tokens) < 50
+    assert set(draws(native, row, 3000, **OPEN | options)) == tokens
 
 
 def test_typical_p(native: NativeModel, row: Logits) -> None:
@@ -114,10 +117,7 @@ def test_typical_p_drops_what_is_too_likely(native: NativeModel) -> None:
     assert len(got) == 83  # of the others, as many as it takes to reach 0.5
 
 
-def test_top_n_sigma(native: NativeModel, row: Logits) -> None:
-    kept = set(np.flatnonzero(row >= row.max() - 1.5 * row.std()).tolist())
-    assert 1 < len(kept) < 50
-    assert set(draws(native, row, 3000, **OPEN | {"top_n_sigma": 1.5, "temperature": 2.0})) == kept
+def test_top_n_sigma_below_zero_is_off(native: NativeModel, row: Logits) -> None:
     assert draws(native, row, **OPEN | {"top_n_sigma": -1}) == draws(native, row, **OPEN)
 
 
@@ -219,8 +219,3 @@ def test_a_ban_of_everything_is_an_error(native: NativeModel, row: Logits) -> No
     for temperature in (0.0, 1.0):
         with pytest.raises(ModelError, match="bans every token"):
             draws(native, row, 1, temperature=temperature, logit_bias=everything)
-
-
-def test_a_bias_of_a_token_there_is_not(native: NativeModel, row: Logits) -> None:
-    with pytest.raises(ConfigurationError, match=r"has no token 800; its tokens are 0 to 799"):
-        draws(native, row, 1, logit_bias=((800, 1.0),))

@@ -1,6 +1,5 @@
 """Parallel samples: one prefill, slots, cancellation, determinism, several callers at once."""
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +62,6 @@ def test_the_same_calls_give_the_same_responses_to_the_last_bit(face: Face) -> N
         assert told(face.sample(model, QUESTIONS[0], n=8)) != courses[0][0]
 
 
-def test_the_same_seed_gives_the_same_texts(shipped: ChatLlamaCpp, face: Face) -> None:
-    first = face.sample(shipped, QUESTIONS[0], n=8)
-    face.invoke(shipped, "Something else in between?")
-    assert texts(face.sample(shipped, QUESTIONS[0], n=8)) == texts(first)
-    assert texts(face.sample(shipped, QUESTIONS[0], n=8, seed=1000)) != texts(first)
-
-
 def test_samples_come_in_the_order_they_end(shipped: ChatLlamaCpp, face: Face) -> None:
     samples = face.sample(shipped, QUESTIONS[0], n=8)
     lengths = [output_tokens(message) for _, message in samples]
@@ -99,17 +91,6 @@ def test_a_full_cache_makes_the_youngest_wait(endless_path: Path, face: Face) ->
         # Interrupted or not, a sample is what it is: drawn ones too end and have all their signals.
         drawn = face.sample(crowded, "hi", n=4, max_tokens=150)
         assert {len(m.response_metadata["token_signals"]["top_k"]) for _, m in drawn} == {150}
-
-
-def test_threads_and_their_event_loops_get_their_own_answers(shipped: ChatLlamaCpp, face: Face) -> None:
-    questions = [f"Kira has {n} roses. Kira buys 2 roses. How many roses does Kira have?" for n in range(3, 9)]
-
-    def ask(question: str) -> dict[int, str]:
-        return texts(face.sample(shipped, question, n=4))
-
-    wanted = [ask(question) for question in questions]
-    with ThreadPoolExecutor(len(questions)) as threads:
-        assert list(threads.map(ask, questions, timeout=30)) == wanted
 
 
 @pytest.mark.parametrize("n", [0, -1, 1025])

@@ -16,7 +16,7 @@ from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
 
 from backends.llama_cpp.tiny_gguf import write_tiny_model
 
-DRAWS, ROWS = 1500, 300
+DRAWS, ROWS = 600, 200
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ def streamed(form: ToolFormat, pieces: Sequence[str]) -> tuple[AIMessageChunk, T
 
 
 @pytest.mark.parametrize(("form", "text", "content", "valid", "invalid"), CASES)
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_pieces_add_up_to_the_whole(
     form: ToolFormat, text: str, content: str, valid: list[Any], invalid: list[Any], data: st.DataObject
