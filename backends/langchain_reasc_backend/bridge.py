@@ -1,7 +1,7 @@
-"""What is made in one thread and read in another, or in an event loop: the one way across.
+"""Streams from one thread to another, or into an event loop.
 
-Whoever makes it is given a :class:`Sender`, and says how it is cancelled (:data:`Start`). Whoever reads it has a
-:class:`Stream` or an :class:`AsyncStream`, which cancels what nobody reads any more.
+The producer is given a :class:`Sender`, and returns how it is cancelled (:data:`Start`). The consumer has a
+:class:`Stream` or an :class:`AsyncStream`, which cancels the producer when it is closed or dropped.
 """
 
 import asyncio
@@ -24,36 +24,36 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Nothing follows; the reader is raised the error, where there is one."""
+    """The end of a stream; the reader is raised the error, where there is one."""
 
     error: BaseException | None = None
 
 
-def _nothing() -> None: ...
+def _do_nothing() -> None: ...
 
 
-def _same(item: Any) -> Any:
+def _unchanged(item: Any) -> Any:
     return item
 
 
 class Sender(Generic[S]):
-    """The sending end, for any thread. It does not hold the reading end, which can so be dropped while this is used.
+    """The sending end, for any thread. It holds no reference to the reading end, which can be dropped meanwhile.
 
     Attributes:
         put: hands over an item, or the end; neither blocks nor raises. What comes after an end is lost.
-        cancel: asks whoever sends to stop.
-        closed: whether nobody reads any more.
+        cancel: asks the producer to stop.
+        closed: whether the reading end is closed.
     """
 
     put: Callable[[S | End], None]
 
     def __init__(self) -> None:
-        self.cancel: Callable[[], object] = _nothing
+        self.cancel: Callable[[], object] = _do_nothing
         self.closed = False
 
     def close(self) -> None:
-        """Nobody reads any more: cancel, and let go of whoever sends."""
-        cancel, self.cancel, self.closed = self.cancel, _nothing, True
+        """Cancel, and drop the reference to the producer."""
+        cancel, self.cancel, self.closed = self.cancel, _do_nothing, True
         cancel()
 
 
@@ -62,7 +62,7 @@ Start = Callable[[Sender[S]], Callable[[], object]]
 
 
 class _Reading(Closing, Generic[T]):
-    """What the two reading ends share."""
+    """The part that both reading ends share."""
 
     _sender: Sender[Any] | None = None  # until it has begun
     _over = False
@@ -71,7 +71,7 @@ class _Reading(Closing, Generic[T]):
         self._out = out
 
     def cancel(self) -> None:
-        """Stop what is being made, from any thread; what had begun still comes out, and what had not does not."""
+        """Stop the producer, from any thread; what it had begun still comes out."""
         if self._sender is None:
             self._over = True
         else:
@@ -94,25 +94,25 @@ class _Reading(Closing, Generic[T]):
         if self._over:  # since a moment ago, by another thread
             self.close()
 
-    def _taken(self, item: Any, stop: type[Exception]) -> T:
+    def _converted(self, item: Any, stop: type[Exception]) -> T:
         """Return what is made of an item, or raise at the end; the item is None where the stream was over already."""
         if not (self._over or isinstance(item, End)):
             return self._out(item)
         error = None if self._over else item.error
         self._over = True
         if isinstance(item, End) and self._sender is not None:
-            self._sender.cancel = _nothing  # which would keep what has ended
+            self._sender.cancel = _do_nothing  # which would keep what has ended
             self._sender.put(End())  # for others who wait
         raise error or stop
 
 
 class Stream(_Reading[T]):
-    """What is made elsewhere, read from any thread. ``with`` it, close it or drop it: what nobody reads is cancelled.
+    """A stream read from any thread. Closing, leaving ``with`` or dropping it cancels the producer.
 
     Samples of one prompt come as ``(index, message)`` in the order they end.
     """
 
-    def __init__(self, start: Start[S], out: Callable[[S], T] = _same) -> None:
+    def __init__(self, start: Start[S], out: Callable[[S], T] = _unchanged) -> None:
         """Begin.
 
         Args:
@@ -123,9 +123,9 @@ class Stream(_Reading[T]):
             Exception: what ``start`` raised.
         """
         super().__init__(out)
-        self._came: queue.SimpleQueue[S | End] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[S | End] = queue.SimpleQueue()
         sender = Sender[S]()
-        sender.put = self._came.put
+        sender.put = self._queue.put
         self._begin(start, sender)
 
     def __iter__(self) -> Self:
@@ -137,19 +137,19 @@ class Stream(_Reading[T]):
         Raises:
             Exception: what the sender ended with, once.
         """
-        return self._taken(None if self._over else taken_from(self._came), StopIteration)
+        return self._converted(None if self._over else taken_from(self._queue), StopIteration)
 
 
 class AsyncStream(_Reading[T]):
     """:class:`Stream` for ``async for`` and ``async with``. It begins with the iteration."""
 
-    def __init__(self, prepare: Callable[[], Awaitable[Start[S]]], out: Callable[[S], T] = _same) -> None:
+    def __init__(self, prepare: Callable[[], Awaitable[Start[S]]], out: Callable[[S], T] = _unchanged) -> None:
         """Set it up; ``prepare`` is awaited at the first step, and what it returns is called in the reader's loop."""
         super().__init__(out)
         self._prepare = prepare
         self._preparing: asyncio.Future[Start[S]] | None = None
         self._beginning = asyncio.Lock()
-        self._came: asyncio.Queue[S | End] = asyncio.Queue()
+        self._queue: asyncio.Queue[S | End] = asyncio.Queue()
 
     def __aiter__(self) -> Self:
         return self
@@ -162,7 +162,7 @@ class AsyncStream(_Reading[T]):
         """
         if self._sender is None:
             await self._prepared()
-        return self._taken(None if self._over else await self._came.get(), StopAsyncIteration)
+        return self._converted(None if self._over else await self._queue.get(), StopAsyncIteration)
 
     def cancel(self) -> None:
         super().cancel()
@@ -179,7 +179,7 @@ class AsyncStream(_Reading[T]):
                     if not self._preparing.cancelled():
                         start = self._preparing.result()
                         if not self._over:  # nor cancelled meanwhile
-                            self._begin(start, _LoopSender(self._came))
+                            self._begin(start, _LoopSender(self._queue))
                 except Exception:
                     self._over = True
                     raise
@@ -191,38 +191,38 @@ class AsyncStream(_Reading[T]):
 class _LoopSender(Sender[S]):
     """Sends to a queue of the event loop that it is made in."""
 
-    def __init__(self, came: "asyncio.Queue[S | End]") -> None:
+    def __init__(self, target: "asyncio.Queue[S | End]") -> None:
         super().__init__()
-        self.arrived, self._loop = came.put_nowait, asyncio.get_running_loop()
-        self._me: weakref.ref[_LoopSender[Any]] = weakref.ref(self)
-        self._mail = _MAIL.setdefault(self._loop, _Mail())
+        self.receive, self._loop = target.put_nowait, asyncio.get_running_loop()
+        self._ref: weakref.ref[_LoopSender[Any]] = weakref.ref(self)
+        self._inbox = _INBOXES.setdefault(self._loop, _Inbox())
 
     def put(self, item: S | End) -> None:
-        mail = self._mail
-        mail.posted.append((self._me, item))
-        if not mail.on_its_way or self._loop.is_closed():
-            mail.on_its_way = True
+        inbox = self._inbox
+        inbox.pending.append((self._ref, item))
+        if not inbox.scheduled or self._loop.is_closed():
+            inbox.scheduled = True
             try:
-                self._loop.call_soon_threadsafe(mail.deliver)
+                self._loop.call_soon_threadsafe(inbox.distribute)
             except RuntimeError:  # the loop has ended, and its readers with it
-                mail.posted.clear()
+                inbox.pending.clear()
                 self.close()
 
 
-class _Mail:
-    """What is on its way into an event loop, for all who read there: what comes together wakes the loop once."""
+class _Inbox:
+    """Items on their way into an event loop, for all its readers: those that come together wake the loop once."""
 
     def __init__(self) -> None:
-        self.posted: deque[tuple[weakref.ref[_LoopSender[Any]], Any]] = deque()
-        self.on_its_way = False
+        self.pending: deque[tuple[weakref.ref[_LoopSender[Any]], Any]] = deque()
+        self.scheduled = False
 
-    def deliver(self) -> None:
+    def distribute(self) -> None:
         """Bring everything to its queue; called in the loop."""
-        self.on_its_way = False
-        while self.posted:
-            to, item = self.posted.popleft()
+        self.scheduled = False
+        while self.pending:
+            to, item = self.pending.popleft()
             if (sender := to()) is not None:
-                sender.arrived(item)
+                sender.receive(item)
 
 
-_MAIL: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Mail]] = weakref.WeakKeyDictionary()
+_INBOXES: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Inbox]] = weakref.WeakKeyDictionary()

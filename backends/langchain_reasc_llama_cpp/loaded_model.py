@@ -151,7 +151,7 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
             )
         template = ChatTemplate(str(source), bos=model.bos, eos=model.eos)
         for mark in filter(None, (template.form.opening, template.form.closing)):
-            model.show(mark)  # some models have control tokens for the marks of tool calls
+            model.show_as_text(mark)  # some models have control tokens for the marks of tool calls
         return template
 
     def _alterations(self) -> dict[str, float | int | str]:

@@ -89,7 +89,7 @@ class DecodeContext:
         params.no_perf = True
         fill_context_params(params, fields, n_threads=n_threads)
         params.n_batch = self.n_batch = max(params.n_batch, n_sequences + max(_IDLE))
-        log.forget()
+        log.clear_errors()
         self.handle: Any = self._llama.llama_init_from_model(model.handle, params)
         if not self.handle:
             raise ModelError(

@@ -42,17 +42,17 @@ class NativeLog:
         if self._verbose and sys.stderr is not None:
             sys.stderr.write(line)
 
-    def speak(self, louder: bool) -> None:
+    def set_verbose(self, verbose: bool) -> None:
         """Count a verbose model in (True) or out (False)."""
         with self._lock:
-            self._verbose += 1 if louder else -1
+            self._verbose += 1 if verbose else -1
 
-    def forget(self) -> None:
+    def clear_errors(self) -> None:
         """Drop the errors kept so far, before a call whose own errors are wanted."""
         self._errors.clear()
 
     def last_error(self) -> str:
-        """Return the errors since :meth:`forget`, joined; empty when llama.cpp said nothing."""
+        """Return the errors since :meth:`clear_errors`, joined; empty when llama.cpp said nothing."""
         return "; ".join(self._errors)
 
 

@@ -66,7 +66,7 @@ class NativeModel:
         self.metadata: dict[str, MetadataValue] = header.metadata | overrides
         self.repacked = fields.use_extra_bufts and may_repack(llama, header)
         if self._verbose:
-            log.speak(True)
+            log.set_verbose(True)
         self.handle: Any = None
         self._kept: tuple[Hashable, Any] | None = None
         try:
@@ -145,7 +145,7 @@ class NativeModel:
             tokens = range(self.vocabulary_size)
             return [self._pieces.get(token) or self._made_piece(token) for token in tokens]
 
-    def show(self, mark: str) -> None:
+    def show_as_text(self, mark: str) -> None:
         """Have the control token that writes exactly this text, if there is one, come out as text."""
         tokens = self.tokenize(mark)
         if len(tokens) == 1 and not self.piece(tokens[0])[1]:
@@ -179,12 +179,12 @@ class NativeModel:
             self._llama.llama_model_free(handle)
         if self._verbose:
             self._verbose = False
-            log.speak(False)
+            log.set_verbose(False)
 
     def _load(self, fields: LoadFields, overrides: Mapping[str, MetadataValue]) -> Any:
         params = self._llama.llama_model_default_params()
         alive = fill_model_params(self._llama, params, fields, overrides, repack=self.repacked)
-        log.forget()
+        log.clear_errors()
         handle = self._llama.llama_model_load_from_file(str(self.path).encode(), params)
         del alive  # llama.cpp has copied what it needs
         if not handle:
@@ -231,7 +231,7 @@ def _loaded_adapters(
     loaded = []
     for path, scale in adapters.items():
         _check_adapter(Path(path), str(metadata.get("general.architecture")))
-        log.forget()
+        log.clear_errors()
         adapter = llama.llama_adapter_lora_init(model_handle, str(path).encode())
         if not adapter:
             raise ModelFileError(f"llama.cpp cannot load the LoRA adapter {path}: {log.last_error()}")
@@ -254,7 +254,7 @@ def attach_adapters(llama: Any, context_handle: Any, adapters: Sequence[tuple[An
         return
     handles = (llama.llama_adapter_lora_p_ctypes * len(used))(*(adapter for adapter, _ in used))
     scales = (ctypes.c_float * len(used))(*(scale for _, scale in used))
-    log.forget()
+    log.clear_errors()
     if llama.llama_set_adapters_lora(context_handle, handles, len(used), scales) != 0:
         raise ModelError(f"llama.cpp cannot use the LoRA adapters: {log.last_error()}")
 

@@ -92,9 +92,9 @@ _STRUCTURE: Final = re.compile(r'["{}\[\]\\]')
 
 
 class CallText:
-    """A JSON object with a name and arguments, of which the arguments are given out as they come.
+    """A JSON object with a name and arguments, whose arguments come out as they are read.
 
-    Objects written in another order, or with arguments that are no object, are given out when they are whole.
+    Objects written in another order, or with arguments that are no object, come out when they are whole.
 
     Attributes:
         id: the call's id, made up here, since models write none.
@@ -151,7 +151,7 @@ class CallText:
             return None
         return value if isinstance(value, dict) else None
 
-    def spoil(self) -> str:
+    def invalidating_suffix(self) -> str:
         """Return what makes the arguments of a call invalid that must not be carried out; mostly nothing.
 
         LangChain completes the JSON of streamed arguments. A call that was cut off would become a valid one, with half
@@ -244,7 +244,7 @@ class ToolCallReader:
         self._named = re.compile(_HEAD.format(name=f"(?:{'|'.join(map(re.escape, tools))})"))
         self._pending = ""  # not yet known to be text or a call
         self._space = ""  # text, unless a call follows
-        self._silent = True  # nothing but white space and calls so far
+        self._only_calls = True  # nothing but white space and calls so far
         self._closing = False  # a call has ended; its closing mark may come
         self._open: CallText | None = None
         self._calls: list[CallText] = []
@@ -260,13 +260,13 @@ class ToolCallReader:
             The text that is no call, and pieces of calls: the first of each has its name and id.
         """
         self._pending += text
-        said: list[str] = []
+        shown: list[str] = []
         chunks: list[ToolCallChunk] = []
-        while self._advance(said, chunks, final):
+        while self._advance(shown, chunks, final):
             pass
         if final and not self._calls:
-            said.append(self._space)
-        return "".join(said), chunks
+            shown.append(self._space)
+        return "".join(shown), chunks
 
     def calls(self) -> tuple[list[ToolCall], list[InvalidToolCall]]:
         """Return the calls of the response, once it has been read to its end."""
@@ -280,7 +280,7 @@ class ToolCallReader:
                 invalid.append(invalid_tool_call(name=call.name, args=call.arguments, id=call.id, error=why))
         return valid, invalid
 
-    def _advance(self, said: list[str], chunks: list[ToolCallChunk], final: bool) -> bool:
+    def _advance(self, shown: list[str], chunks: list[ToolCallChunk], final: bool) -> bool:
         """Take one step; False when more text is needed."""
         if self._open is not None:
             return self._read_call(self._open, chunks, final)
@@ -290,11 +290,11 @@ class ToolCallReader:
         if found is None:
             # A response that is cut off between calls may end in half an opening mark.
             end = len(self._pending) - (0 if final and not self._calls else self._undecided())
-            said.append(self._say(self._pending[:end]))
+            shown.append(self._settle(self._pending[:end]))
             self._pending = self._pending[end:]
             return False
         begin, body = found
-        said.append(self._say(self._pending[:begin]))
+        shown.append(self._settle(self._pending[:begin]))
         self._space, self._pending = "", self._pending[body:]
         self._open = CallText(self._form.closing if self._form.opening else "")
         self._calls.append(self._open)
@@ -302,7 +302,7 @@ class ToolCallReader:
 
     def _read_call(self, call: CallText, chunks: list[ToolCallChunk], final: bool) -> bool:
         arguments, self._pending = call.read(self._pending, final=final)
-        arguments += call.spoil() if call.ended else ""
+        arguments += call.invalidating_suffix() if call.ended else ""
         announce = not call.announced and bool(call.name or arguments)
         if announce or arguments:  # one chunk: LangChain adds up those of different messages only
             name, number = (call.name, call.id) if announce else (None, None)
@@ -327,8 +327,8 @@ class ToolCallReader:
         if self._form.opening:
             at = self._pending.find(self._form.opening)
             return None if at < 0 else (at, at + len(self._form.opening))
-        match = _FIRST.match(self._pending) if self._silent else None
-        if match is None and self._silent and final:
+        match = _FIRST.match(self._pending) if self._only_calls else None
+        if match is None and self._only_calls and final:
             match = _CUT_HEAD.match(self._pending)
         if match is not None:
             return 0, match.end()
@@ -341,15 +341,15 @@ class ToolCallReader:
         if self._form.opening:
             sizes = range(min(len(self._form.opening) - 1, len(tail)), 0, -1)
             return next((size for size in sizes if self._form.opening.startswith(tail[-size:])), 0)
-        if self._silent and _TAG.startswith(tail.strip()):
+        if self._only_calls and _TAG.startswith(tail.strip()):
             return len(tail)
-        at = tail.find(_TAG) if self._silent and tail.lstrip().startswith(_TAG) else tail.rfind("{")
+        at = tail.find(_TAG) if self._only_calls and tail.lstrip().startswith(_TAG) else tail.rfind("{")
         size = len(tail) - at
         return size if at >= 0 and size < _MAX_HEAD and "}" not in tail[at:] else 0
 
-    def _say(self, text: str) -> str:
+    def _settle(self, text: str) -> str:
         whole = self._space + text
-        said = whole.rstrip()
-        self._space = whole[len(said) :]
-        self._silent = self._silent and not said
-        return said
+        shown = whole.rstrip()
+        self._space = whole[len(shown) :]
+        self._only_calls = self._only_calls and not shown
+        return shown

@@ -27,13 +27,6 @@ def new_cache(*, size: int = 2, whole_only: bool = False, capacity: int = 1000) 
     return PromptCache(KvCells(Ledger(), capacity=capacity, n_sequences=8), size=size, whole_only=whole_only)
 
 
-def test_the_same_prompt_is_found_whole() -> None:
-    cache = new_cache()
-    first = prefilled(cache, list(range(40)))
-    cache.release(first)
-    assert cache.open(np.arange(40, dtype=np.int32)) is first
-
-
 @pytest.mark.parametrize(
     ("tokens", "shared", "used", "kept"),
     [(range(50), 40, 40, 1), (range(30), 29, 29, 2), ([*range(10), 99], 0, 0, 2), ([], 0, 0, 2)],
@@ -45,13 +38,6 @@ def test_a_prompt_shares_what_another_begins_with(tokens: Sequence[int], shared:
     prompt = cache.open(np.array(tokens, dtype=np.int32))
     assert (prompt.done, prompt.logits) == (shared, None)
     assert (cache._cells.used, len(cache)) == (used, kept)  # what the new one holds all of is not kept twice
-
-
-def test_a_state_can_only_be_continued_whole() -> None:
-    cache = new_cache(whole_only=True)
-    cache.release(prefilled(cache, list(range(40))))
-    assert cache.shared(np.array([*range(39), 99, 98], dtype=np.int32)) == 0
-    assert cache.shared(np.arange(41, dtype=np.int32)) == 40
 
 
 def test_idle_prompts_are_swap_out_when_another_comes_in_and_put_back_when_wanted() -> None:

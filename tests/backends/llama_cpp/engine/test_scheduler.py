@@ -137,51 +137,6 @@ def test_a_prompt_is_prefilled_once_however_many_requests_take_turns() -> None:
     assert not any(prompt.waiters for prompt in course.prompts._prompts)
 
 
-def test_what_cancelled_requests_waited_for_is_not_kept() -> None:
-    course = Course(n_parallel=2)
-    groups = [course.add(4) for _ in range(5)]
-    for _ in range(9):
-        course.step()
-        for sequence in list(course.scheduler.running):
-            course.end(sequence)
-    assert sum(group.kept is not None for group in groups) > 2
-    for group in groups:
-        course.scheduler.remove(group)
-    assert len(course.prompts) == 2
-
-
-def test_one_who_comes_late_does_not_wait_for_those_with_many() -> None:
-    course = Course(n_parallel=4)
-    many = [course.add(500), course.add(500)]
-    for _ in range(200):
-        course.step()
-        for sequence in list(course.scheduler.running)[:1]:
-            course.end(sequence)
-    late = course.add(1)
-    ended = 0
-    while not late.live:
-        course.step()
-        for sequence in list(course.scheduler.running)[:1]:
-            if sequence.group in many:
-                course.end(sequence)
-                ended += 1
-    assert ended <= 6
-
-
-def test_prompts_come_in_beside_running_samples() -> None:
-    course = Course(n_batch=80)
-    running = course.add(2)
-    course.step()
-    course.step()
-    late = course.add(1, prompt=35)
-    before = len(running.live[0].tokens)
-    for _ in range(4):
-        course.step()
-    assert late.prompt is not None
-    assert late.prompt.done == 35
-    assert len(running.live[0].tokens) == before + 4
-
-
 def test_a_prompt_waits_for_one_it_can_share() -> None:
     course = Course(n_batch=20)
     shared = list(range(60))
@@ -194,31 +149,3 @@ def test_a_prompt_waits_for_one_it_can_share() -> None:
     assert second.prefilled is not None
     assert second.prefilled <= 21  # less than 32 tokens more would not be worth another wait
     assert len(other.live) == 1
-
-
-def test_the_youngest_is_preempted_and_goes_on_when_another_has_ended() -> None:
-    course = Course(n_parallel=3, capacity=70)
-    group = course.add(3)
-    while not group.preempted:
-        course.step()
-    back = group.preempted[0]
-    assert back.index == 2
-    held = len(back.tokens)
-    course.step()
-    assert live(group) == [[0, 1]]  # it would only be set back again
-    course.end(group.live[0])
-    for _ in range(3):
-        course.step()
-    assert live(group) == [[1, 2]]
-    assert len(back.tokens) > held
-
-
-def test_kept_prompts_give_way_to_work() -> None:
-    course = Course(n_parallel=2, capacity=100)
-    course.add(1, prompt=40)
-    course.finish(5)
-    assert course.cells.used == 40
-    course.add(1, prompt=80)
-    course.finish(10)
-    assert course.cells.used == 80
-    assert course.prompts.shared(np.arange(40, dtype=np.int32)) == 0  # both would be more than the cache holds

@@ -25,17 +25,12 @@ def answer(shipped: ChatLlamaCpp) -> str:
 @pytest.mark.parametrize(
     ("options", "logged"),
     [
-        ({"n_batch": 64}, ["n_batch               = 64", "n_ubatch              = 64"]),
         ({"n_batch": 64, "n_ubatch": 16}, ["n_batch               = 64", "n_ubatch              = 16"]),
         ({"flash_attn": True}, ["flash_attn            = enabled"]),
-        ({"flash_attn": False}, ["flash_attn            = disabled"]),
         ({"type_k": "q8_0", "type_v": "q5_1"}, ["K (q8_0)", "V (q5_1)"]),
         ({"type_k": "bf16", "type_v": "f32", "flash_attn": False}, ["K (bf16)", "V (f32)"]),
         ({"rope_freq_base": 10_500.0, "rope_freq_scale": 0.99}, ["freq_base             = 10500.0", "= 0.99\n"]),
-        ({"rope_scaling_type": "yarn", "rope_freq_scale": 0.5}, ["n_ctx_train adjusted to 2048"]),
         ({"rope_scaling_type": "yarn", "rope_freq_scale": 0.5, "yarn_orig_ctx": 600}, ["n_ctx_train adjusted to 1200"]),
-        ({"use_mmap": False}, ["load_mode = none"]),
-        ({"use_mlock": True}, ["load_mode = mmap+mlock"]),
         ({"use_mmap": False, "use_mlock": True}, ["load_mode = mlock"]),
         (
             {"kv_overrides": {"general.name": "Hugo", "llama.context_length": 512}},
@@ -54,13 +49,10 @@ def test_what_llama_cpp_logs(capsys: pytest.CaptureFixture[str], options: dict[s
 @pytest.mark.parametrize(
     "options",
     [
-        {"n_gpu_layers": 1000},
-        {"n_gpu_layers": -1},
-        {"main_gpu": 0, "split_mode": "none"},
+        {"n_gpu_layers": 1000, "main_gpu": 0, "split_mode": "none"},
         {"split_mode": "row", "tensor_split": (0.5, 0.5)},
         {"check_tensors": True},
-        {"n_threads": 2},
-        {"n_threads": 1, "n_threads_batch": 2},
+        {"n_threads": 2, "n_threads_batch": 1},
         {"offload_kqv": False, "op_offload": False, "swa_full": False},
         {"n_ctx": 300, "n_batch": 20},
     ],

@@ -94,7 +94,7 @@ def most_likely(row: Logits, share: float) -> list[int]:
 )
 def test_what_truncates_keeps_just_its_tokens(native: NativeModel, row: Logits, options: Any, kept: Any) -> None:
     tokens = {int(token) for token in kept(row)}
-    assert 1 < len(tokens) < 50
+    assert 0 < len(tokens) < 50
     assert set(draws(native, row, 3000, **OPEN | options)) == tokens
 
 
