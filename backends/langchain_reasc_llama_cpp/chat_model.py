@@ -15,7 +15,7 @@ from langchain_core.runnables import Runnable
 from langchain_reasc_backend.bridge import AsyncStream, Start, Stream
 
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError
-from langchain_reasc_llama_cpp.engine.request import Completion, GenerationRequest
+from langchain_reasc_llama_cpp.engine.request import Completion, GenerationRequest, measures
 from langchain_reasc_llama_cpp.engine.streams import (
     AsyncSampleStream,
     SampleStream,
@@ -325,9 +325,7 @@ class ChatLlamaCpp(LoadedModel):
             "sampling": options.sampling(metadata),
             "max_tokens": options.limit(metadata, self._engine.n_ctx - len(prompt)),
             "stop": stops,
-            "signals": options.signals,
-            "top_k_signal": options.top_k_signal,
-            "logprobs": options.alternatives,
+            "measures": measures(tuple(options.signals), options.top_k_signal, options.alternatives),
             "grammar": call.shape.grammar,
             "stream": stream,
         }

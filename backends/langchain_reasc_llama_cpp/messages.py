@@ -1,7 +1,6 @@
 """Completions and their parts as LangChain messages."""
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk
@@ -66,7 +65,7 @@ class MessageMaker:
             "model_provider": "llama_cpp",
             FINISH_REASON: "tool_calls" if called and ended == "stop" else ended,
             "seed": completion.seed,
-            "timing": asdict(completion.timing),
+            "timing": completion.timing,
         }
         if self.dropped:
             metadata["dropped_messages"] = self.dropped

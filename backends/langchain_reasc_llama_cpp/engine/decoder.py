@@ -12,7 +12,7 @@ from langchain_reasc.models.contract import CANCELLED
 from langchain_reasc_llama_cpp.engine.context import CacheFull, Chunk, DecodeContext, Logits
 from langchain_reasc_llama_cpp.engine.kv_cache import KvCells, PromptCache
 from langchain_reasc_llama_cpp.engine.recorder import Recorder
-from langchain_reasc_llama_cpp.engine.request import Completion, GenerationRequest, TextDelta, Timing
+from langchain_reasc_llama_cpp.engine.request import Completion, GenerationRequest, TextDelta
 from langchain_reasc_llama_cpp.engine.scheduler import Plan, Scheduler
 from langchain_reasc_llama_cpp.engine.sequences import Sequence, SequenceGroup, Status
 from langchain_reasc_llama_cpp.native.model import NativeModel
@@ -52,7 +52,7 @@ class Decoder:
         self._cells = KvCells(context, capacity=context.cells, n_sequences=context.n_sequences)
         self._prompts = PromptCache(self._cells, size=cached_prompts, whole_only=model.is_recurrent)
         self._scheduler = Scheduler(self._cells, self._prompts, n_parallel=n_parallel, n_batch=context.n_batch)
-        self._recorder: Recorder[Sequence] = Recorder(n_parallel, model, overlapped=overlapped)
+        self._recorder = Recorder(n_parallel, model, overlapped=overlapped)
         self._arranged: list[Sequence] = []  # the samples that the context's rows are set up for
         self._failures: dict[SequenceGroup, ReASCError] = {}  # found in this step
         self._arrived = 0
@@ -223,6 +223,7 @@ class Decoder:
         paid = min(group.prefilled or 0, prompt_tokens) if sequence.index == request.samples.start else 0
         begun, ready = group.begun or group.arrived, group.ready or group.arrived
         decode = time.perf_counter() - sequence.began
+        sizes = [len(self._model.piece(token)[0]) for token in sequence.tokens]
         request.emit(
             Completion(
                 index=sequence.index,
@@ -233,9 +234,9 @@ class Decoder:
                 prompt_tokens=prompt_tokens,
                 cached_tokens=prompt_tokens - paid,
                 output_tokens=len(sequence.tokens),
-                sizes=[len(self._model.piece(token)[0]) for token in sequence.tokens] if request.signals else None,
+                sizes=sizes if sequence.measures.signals else None,
                 logprobs=self._recorder.logprobs_since(sequence, sequence.sent),
-                timing=Timing(queued=begun - group.arrived, prefill=ready - begun, decode=decode),
+                timing={"queued": begun - group.arrived, "prefill": ready - begun, "decode": decode},
             )
         )
 

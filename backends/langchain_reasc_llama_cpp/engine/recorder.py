@@ -1,13 +1,13 @@
 """Token signals and log-probabilities of every generated token, found over blocks of logits rows."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Sequence as Many
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,11 @@ from langchain_reasc_backend.logits import (
 )
 
 from langchain_reasc.exceptions import ConfidenceError
+from langchain_reasc_llama_cpp.engine.request import Measures
+from langchain_reasc_llama_cpp.engine.sequences import Sequence
 from langchain_reasc_llama_cpp.native.model import NativeModel
 
-__all__ = ["LogprobWriter", "Measured", "Measures", "Recorder", "TokenLogprobs", "measure", "measures"]
+__all__ = ["LogprobWriter", "Measured", "Recorder", "TokenLogprobs", "measure"]
 
 Floats = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.integer[Any]]
@@ -31,29 +33,6 @@ Rows = npt.NDArray[np.float32]
 _IMPOSSIBLE: Final = -9999.0  # what OpenAI's API gives for a token that cannot come; JSON has no infinity
 _GATHERED: Final = CHUNK // 16  # vocabularies up to here: numpy costs per call, so rows are gathered
 _AHEAD: Final = 1  # blocks that may be with the worker thread while another fills
-
-
-@dataclass(frozen=True, slots=True)
-class Measures:
-    """What to find out about every generated token.
-
-    Attributes:
-        signals: token signals by name.
-        k: how many alternatives ``top_k`` averages; all V where it is larger.
-        logprobs: how many of the likeliest tokens to report in OpenAI's shape; None: no logprobs at all.
-    """
-
-    signals: tuple[str, ...] = ()
-    k: int = 20
-    logprobs: int | None = None
-
-    def __bool__(self) -> bool:
-        """Return whether there is anything to find."""
-        return bool(self.signals) or self.logprobs is not None
-
-
-measures = lru_cache(maxsize=64)(Measures)
-"""Makes equal :class:`Measures` one object: which samples want the same is looked up for every token."""
 
 
 class TokenLogprobs(NamedTuple):
@@ -118,7 +97,7 @@ class Measured(NamedTuple):
 
 
 @np.errstate(invalid="ignore")  # what is not finite is reported, without a warning
-def measure(rows: Rows, chosen: Sequence[int], what: Measures, scratch: Rows) -> Measured:
+def measure(rows: Rows, chosen: Many[int], what: Measures, scratch: Rows) -> Measured:
     """Find signals and log-probabilities in rows of logits.
 
     Args:
@@ -156,30 +135,17 @@ def _which(what: Measures, vocabulary: int) -> WhichStatistics:
     return replace(which, top=max(which.top, top), ids=top > 0)
 
 
-class Owner(Protocol):
-    """The sequence that a row of logits belongs to, told from others by identity."""
-
-    measures: Measures
-    signals: list[npt.NDArray[np.floating[Any]]]
-    """Pieces of shape (number of signals, tokens), in the order of the tokens."""
-    logprobs: list[dict[str, Any]]
-    """Entries written so far, in the order of the tokens."""
-
-
-OwnerT = TypeVar("OwnerT", bound=Owner)
-
-
 @dataclass(slots=True)
-class _Block(Generic[OwnerT]):
+class _Block:
     """Rows of which the same is measured, gathered in an array of shape (capacity, V)."""
 
     measures: Measures
     rows: Rows
     chosen: list[int] = field(default_factory=list)
-    owners: list[OwnerT | None] = field(default_factory=list)
+    owners: list[Sequence | None] = field(default_factory=list)
 
 
-class Recorder(Generic[OwnerT]):
+class Recorder:
     """Finds signals and log-probabilities of each sequence's tokens. Used by one thread.
 
     With a small vocabulary rows are gathered into blocks, as numpy costs per call; with a large one they are read
@@ -198,13 +164,13 @@ class Recorder(Generic[OwnerT]):
         self._scratch = np.empty((max(1, CHUNK // vocabulary), vocabulary), dtype=np.float32)
         self._writer = LogprobWriter(model)
         self._worker = ThreadPoolExecutor(1, "reasc-signals") if overlapped else None
-        self._blocks: dict[Measures, _Block[OwnerT]] = {}
-        self._running: deque[tuple[_Block[OwnerT], Future[Measured]]] = deque()
+        self._blocks: dict[Measures, _Block] = {}
+        self._running: deque[tuple[_Block, Future[Measured]]] = deque()
         self._free: list[Rows] = []
         self._unwritten: dict[int, list[TokenLogprobs]] = {}
-        self._unsound: list[OwnerT] = []
+        self._unsound: list[Sequence] = []
 
-    def record(self, logits: Rows, chosen: Sequence[int], owners: Sequence[OwnerT]) -> list[OwnerT]:
+    def record(self, logits: Rows, chosen: Many[int], owners: Many[Sequence]) -> list[Sequence]:
         """Take one row of logits per owner.
 
         Args:
@@ -231,21 +197,21 @@ class Recorder(Generic[OwnerT]):
             self._measure_blocks()
         return self._reported() if self._unsound else []
 
-    def flush(self) -> list[OwnerT]:
+    def flush(self) -> list[Sequence]:
         """Measure what is gathered; afterwards every owner has all its numbers. Returns as :meth:`record` does."""
         self._measure_blocks()
         while self._running:
             self._collect()
         return self._reported()
 
-    def signals(self, owner: OwnerT) -> dict[str, list[float]]:
+    def signals(self, owner: Sequence) -> dict[str, list[float]]:
         """Return signal name -> one float per token of a sound sequence, after :meth:`flush`."""
         names = owner.measures.signals
         if not owner.signals:
             return {name: [] for name in names}
         return dict(zip(names, np.concatenate(owner.signals, axis=1).tolist(), strict=True))
 
-    def logprobs_since(self, owner: OwnerT, start: int) -> list[dict[str, Any]] | None:
+    def logprobs_since(self, owner: Sequence, start: int) -> list[dict[str, Any]] | None:
         """Return the entries of tokens recorded so far, from the ``start``-th on; None where none were asked for.
 
         Measures the block of all who want the same.
@@ -267,7 +233,7 @@ class Recorder(Generic[OwnerT]):
             owner.logprobs.extend(self._writer.entries(piece))
         return owner.logprobs[start:]
 
-    def drop(self, owner: OwnerT) -> None:
+    def drop(self, owner: Sequence) -> None:
         """Forget all that was recorded for a sequence."""
         for block in (*self._blocks.values(), *(block for block, _ in self._running)):
             block.owners[:] = [None if each is owner else each for each in block.owners]
@@ -281,7 +247,7 @@ class Recorder(Generic[OwnerT]):
         if self._worker is not None:
             self._worker.shutdown()
 
-    def _take(self, what: Measures, logits: Rows, chosen: Sequence[int], owners: Sequence[OwnerT]) -> None:
+    def _take(self, what: Measures, logits: Rows, chosen: Many[int], owners: Many[Sequence]) -> None:
         if not what:
             return
         if not self._gathers and self._worker is None:
@@ -309,7 +275,7 @@ class Recorder(Generic[OwnerT]):
         for block in blocks.values():
             self._measure(block)
 
-    def _measure(self, block: _Block[OwnerT]) -> None:
+    def _measure(self, block: _Block) -> None:
         work = (block.rows[: len(block.chosen)], block.chosen, block.measures, self._scratch)
         if self._worker is not None:
             self._running.append((block, self._worker.submit(measure, *work)))
@@ -323,7 +289,7 @@ class Recorder(Generic[OwnerT]):
         self._free.append(block.rows)
         self._hand_out(future.result(), block.owners)
 
-    def _hand_out(self, measured: Measured, owners: Sequence[OwnerT | None]) -> None:
+    def _hand_out(self, measured: Measured, owners: Many[Sequence | None]) -> None:
         places: dict[int, list[int]] = {}
         for place, owner in enumerate(owners):
             places.setdefault(id(owner), []).append(place)
@@ -340,6 +306,6 @@ class Recorder(Generic[OwnerT]):
             if not all_sound and not measured.sound[own].all() and not any(each is owner for each in self._unsound):
                 self._unsound.append(owner)
 
-    def _reported(self) -> list[OwnerT]:
+    def _reported(self) -> list[Sequence]:
         unsound, self._unsound = self._unsound, []
         return unsound

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,22 +12,30 @@ from langchain_reasc_backend.bridge import End
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
 from langchain_reasc_llama_cpp.sampling.parameters import SamplingParameters
 
-__all__ = ["Completion", "Event", "GenerationRequest", "TextDelta", "Timing"]
+__all__ = ["Completion", "Event", "GenerationRequest", "Measures", "TextDelta", "measures"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """Where the time of one sample went, in seconds.
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What to find out about every generated token.
 
     Attributes:
-        queued: the wait from the request to the first work on its prompt.
-        prefill: the time from there to the prompt's last token; 0 where the prompt was cached.
-        decode: the time from the sample's first token to its last, in which others were decoded beside it.
+        signals: token signals by name.
+        k: how many alternatives ``top_k`` averages; all V where it is larger.
+        logprobs: how many of the likeliest tokens to report in OpenAI's shape; None: no logprobs at all.
     """
 
-    queued: float
-    prefill: float
-    decode: float
+    signals: tuple[str, ...] = ()
+    k: int = 20
+    logprobs: int | None = None
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything to find."""
+        return bool(self.signals) or self.logprobs is not None
+
+
+measures = lru_cache(maxsize=64)(Measures)
+"""Makes equal :class:`Measures` one object: which samples want the same is looked up for every token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +66,8 @@ class Completion:
         sizes: the bytes of each token's text, which a stop string may have cut short; None without signals.
         logprobs: one entry per generated token in OpenAI's shape (``token``, ``bytes``, ``logprob``,
             ``top_logprobs``), except those streamed with text; None where the request did not ask.
-        timing: where the time went.
+        timing: seconds spent ``queued`` before the first work on the prompt, on its ``prefill`` (0 where it was
+            cached), and on the ``decode`` of the sample, in which others were decoded beside it.
     """
 
     index: int
@@ -70,7 +80,7 @@ class Completion:
     output_tokens: int
     sizes: list[int] | None = None
     logprobs: list[dict[str, Any]] | None = None
-    timing: Timing = field(default_factory=lambda: Timing(queued=0.0, prefill=0.0, decode=0.0))
+    timing: dict[str, float] = field(default_factory=dict)
 
 
 Event = TextDelta | Completion | End
@@ -88,9 +98,7 @@ class GenerationRequest:
         sampling: how tokens are drawn.
         max_tokens: how many tokens are generated per sample at most.
         stop: strings that end a sample, in UTF-8.
-        signals: the token signals to compute.
-        top_k_signal: the k of the ``top_k`` signal.
-        logprobs: how many alternatives per token to report in OpenAI's shape, 0 to 20; None for no logprobs at all.
+        measures: the signals and log-probabilities to find.
         grammar: what the response must keep to; None: anything.
         stream: whether to send text as it comes.
         emit: called with each event, from the engine's thread; it must neither block nor raise.
@@ -104,9 +112,7 @@ class GenerationRequest:
     max_tokens: int
     emit: Callable[[Event], None]
     stop: tuple[bytes, ...] = ()
-    signals: tuple[str, ...] = ()
-    top_k_signal: int = 20
-    logprobs: int | None = None
+    measures: Measures = field(default_factory=measures)
     grammar: Grammar | None = None
     stream: bool = False
     cancelled: bool = field(default=False, init=False)

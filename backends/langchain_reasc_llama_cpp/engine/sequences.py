@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from langchain_reasc_llama_cpp.engine.context import Tokens
 from langchain_reasc_llama_cpp.engine.kv_cache import CachedPrompt, PromptCache, Slot
-from langchain_reasc_llama_cpp.engine.recorder import Measures, measures
-from langchain_reasc_llama_cpp.engine.request import GenerationRequest
+from langchain_reasc_llama_cpp.engine.request import GenerationRequest, Measures
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
 
 __all__ = ["Prefill", "Sequence", "SequenceGroup", "Status", "TextAssembler"]
@@ -163,8 +162,9 @@ class SequenceGroup:
     def __post_init__(self) -> None:
         """Let every sample wait."""
         request = self.request
-        recorded = measures(request.signals, request.top_k_signal, request.logprobs)
-        self.waiting = deque(Sequence(self, index, recorded, TextAssembler(request.stop)) for index in request.samples)
+        self.waiting = deque(
+            Sequence(self, index, request.measures, TextAssembler(request.stop)) for index in request.samples
+        )
         self.unfinished = len(self.waiting)
         self.salt = zlib.crc32(request.prompt.tobytes())
 

@@ -25,7 +25,7 @@ _ESCAPED: Final = {"t": "\t", "r": "\r", "n": "\n"}
 _TOKEN_ID: Final = re.compile(r"<\[([0-9]{1,9})\]>")
 _TOKEN: Final = re.compile(r"<[^>\0]*>")
 _REPEATED: Final = re.compile(r"[*+?]")
-_MADE: Final = re.compile(r"\b[rg][0-9]+\b")  # the names of written rules; characters are \\u{...} and tokens <[...]>
+_RULE_NAMES: Final = re.compile(r"\b[rg][0-9]+\b")  # characters are \\u{...} and tokens <[...]>
 
 
 def lark_of(text: str, *, root: str, tokenize: Callable[[str], list[int]], ends: Sequence[int]) -> str:
@@ -57,8 +57,8 @@ class _Reader:
         self._skip(lines=True)
         while self._at < len(self._text):
             self._rule()
-        for name, (made, at) in self._named.items():
-            if made not in self._rules:
+        for name, (rule, at) in self._named.items():
+            if rule not in self._rules:
                 self._at = at
                 self._fail(f"there is no rule {name!r}")
         if root not in self._named:
@@ -71,17 +71,17 @@ class _Reader:
     def _rule(self) -> None:
         name = self._name()
         self._skip(lines=False)
-        if not self._took("::="):
+        if not self._accept("::="):
             self._fail(f"expected '::=' after the rule's name {name!r}")
         self._skip(lines=True)
         self._rules[self._named[name][0]] = self._alternates(nested=False)
-        if not (self._took("\r\n") or self._took("\r") or self._took("\n")) and self._at < len(self._text):
+        if not (self._accept("\r\n") or self._accept("\r") or self._accept("\n")) and self._at < len(self._text):
             self._fail("expected the end of the line")
         self._skip(lines=True)
 
     def _alternates(self, *, nested: bool) -> str:
         sequences = [self._sequence(nested)]
-        while self._took("|"):
+        while self._accept("|"):
             self._skip(lines=True)
             sequences.append(self._sequence(nested))
         return " | ".join(sequences)
@@ -107,14 +107,14 @@ class _Reader:
             return self._token()
         if first == "(":
             return self._group()
-        if self._took("."):
+        if self._accept("."):
             return "/(?s:.)/"
         return self._named[self._name()][0]
 
     def _literal(self) -> str:
         self._at += 1
         characters = []
-        while not self._took('"'):
+        while not self._accept('"'):
             characters.append(_spelled(self._character('"')))
         return " ".join(f"/{each}/" for each in characters) or '""'
 
@@ -122,7 +122,7 @@ class _Reader:
         mark = "[^" if self._text.startswith("[^", self._at) else "["
         self._at += len(mark)
         parts = []
-        while not self._took("]"):
+        while not self._accept("]"):
             first = last = self._character("]")
             if self._text.startswith("-", self._at) and not self._text.startswith("-]", self._at):
                 self._at += 1
@@ -147,7 +147,7 @@ class _Reader:
         return written
 
     def _token(self) -> str:
-        others = self._took("!")
+        others = self._accept("!")
         if found := _TOKEN_ID.match(self._text, self._at):
             token = int(found[1])
         else:
@@ -168,7 +168,7 @@ class _Reader:
         self._at += 1
         self._skip(lines=True)
         inside = self._alternates(nested=True)
-        if not self._took(")"):
+        if not self._accept(")"):
             self._fail("expected ')'")
         self._depth -= 1
         return self._new_rule(inside)
@@ -181,10 +181,10 @@ class _Reader:
         self._skip(lines=nested)
         least = self._integer(nested)
         most: int | None = least
-        if self._took(","):
+        if self._accept(","):
             self._skip(lines=nested)
             most = None if self._text.startswith("}", self._at) else self._integer(nested)
-        if not self._took("}"):
+        if not self._accept("}"):
             self._fail("expected '}'")
         if most is not None and most < least:
             self._fail(f"at most {most} is less than at least {least}")
@@ -214,14 +214,14 @@ class _Reader:
 
     def _check_depth(self, start: str) -> None:
         """Refuse rules that lead to ever other rules: llguidance follows each before it goes on to the next."""
-        seen, ways = {start}, [iter(_MADE.findall(self._rules[start]))]
+        seen, ways = {start}, [iter(_RULE_NAMES.findall(self._rules[start]))]
         while ways:
             following = next((name for name in ways[-1] if name not in seen), None)
             if following is None:
                 ways.pop()
                 continue
             seen.add(following)
-            ways.append(iter(_MADE.findall(self._rules[following])))
+            ways.append(iter(_RULE_NAMES.findall(self._rules[following])))
             if len(ways) > _MOST_RULES_DEEP:
                 raise ConfigurationError(f"the grammar's rules and groups are nested more than {_MOST_RULES_DEEP} deep")
 
@@ -230,7 +230,7 @@ class _Reader:
         assert found
         self._at = found.end()
 
-    def _took(self, mark: str) -> bool:
+    def _accept(self, mark: str) -> bool:
         here = self._text.startswith(mark, self._at)
         self._at += len(mark) if here else 0
         return here

@@ -43,18 +43,18 @@ _MOST_KEPT: Final = 64
 _STACK: Final = 128 << 20  # bytes of addresses; memory is used as far as the stack grows
 _starting: Final = threading.Lock()
 T = TypeVar("T")
-_making: Final = threading.Lock()
+_preparing: Final = threading.Lock()
 
 
-class _Known:
-    """What was made for one model: llguidance's view of its tokens, and the matchers of each grammar."""
+class _PreparedModel:
+    """What is prepared for one model: llguidance's view of its tokens, and the matchers of each grammar."""
 
     def __init__(self, model: NativeModel) -> None:
         self.tokenizer: Any = _tokenizer(model)
-        self.made: dict[Grammar, list[Any]] = {}
+        self.matchers: dict[Grammar, list[Any]] = {}
 
 
-_KNOWN: Final[WeakKeyDictionary[NativeModel, _Known]] = WeakKeyDictionary()
+_PREPARED: Final[WeakKeyDictionary[NativeModel, _PreparedModel]] = WeakKeyDictionary()
 
 
 def guidance() -> Any:
@@ -105,18 +105,18 @@ def prepare_grammar(grammar: Grammar, model: NativeModel) -> tuple[list[Any], An
         ModelClosedError: the model was closed.
         MissingExtraError: llguidance is not installed.
     """
-    with _making:
-        if model not in _KNOWN:
-            _KNOWN[model] = _Known(model)
-        known = _KNOWN[model]
-        if grammar not in known.made:
-            if len(known.made) >= _MOST_KEPT:
-                known.made.clear()
-            known.made[grammar] = on_deep_stack(lambda: _made(grammar, model, known.tokenizer))
-        return known.made[grammar], known.tokenizer
+    with _preparing:
+        if model not in _PREPARED:
+            _PREPARED[model] = _PreparedModel(model)
+        prepared = _PREPARED[model]
+        if grammar not in prepared.matchers:
+            if len(prepared.matchers) >= _MOST_KEPT:
+                prepared.matchers.clear()
+            prepared.matchers[grammar] = on_deep_stack(lambda: _matchers(grammar, model, prepared.tokenizer))
+        return prepared.matchers[grammar], prepared.tokenizer
 
 
-def _made(grammar: Grammar, model: NativeModel, tokenizer: Any) -> list[Any]:
+def _matchers(grammar: Grammar, model: NativeModel, tokenizer: Any) -> list[Any]:
     texts = grammar.lark
     if grammar.gbnf is not None:
         rules = lark_of(grammar.gbnf, root=grammar.root, tokenize=model.tokenize, ends=tokenizer.eos_tokens)
@@ -182,8 +182,8 @@ class GrammarSampler:
     def allows(self, token: int) -> bool:
         """Return whether the response may go on with this token."""
         if self._watch is None:
-            return all(self._goes_on(matcher, token) for matcher in self._matchers)
-        self._begun = tokens = self._watch.set_off_by(token)
+            return all(self._continues(matcher, token) for matcher in self._matchers)
+        self._begun = tokens = self._watch.triggered_by(token)
         return tokens is None or all(matcher.validate_tokens(tokens) == len(tokens) for matcher in self._matchers)
 
     def accept(self, token: int) -> None:
@@ -218,7 +218,7 @@ class GrammarSampler:
             )
         return ids
 
-    def _goes_on(self, matcher: Any, token: int) -> bool:
+    def _continues(self, matcher: Any, token: int) -> bool:
         if matcher.validate_tokens([token]):
             return True
         return self._model.piece(token)[1] and bool(matcher.is_accepting())
@@ -243,7 +243,7 @@ class _TriggerWatch:
         self._tokens: deque[tuple[int, bytes]] = deque()
         self._length = 0
 
-    def set_off_by(self, token: int) -> list[int] | None:
+    def triggered_by(self, token: int) -> list[int] | None:
         """Return tokens that spell the response from a trigger's first byte on; None if there is none."""
         written = [*self._tokens, (token, self._model.piece(token)[0])]
         text = b"".join(piece for _, piece in written)

@@ -152,7 +152,7 @@ def _check(schema: Any, name: str) -> None:
         outer = {"outer": within(schema, "/outer")}
     except RecursionError:
         raise ConfigurationError(f"the JSON schema ({name}) is nested too deeply, or an allOf holds itself") from None
-    if not (why := _fault(outer, [""])):
+    if not (why := _error_in(outer, [""])):
         return
     at, part = "", schema
     while isinstance(part, dict):
@@ -161,12 +161,12 @@ def _check(schema: Any, name: str) -> None:
             for key, within_key, inner in _parts(part)
             if key not in ("$defs", "definitions")
         }
-        if not inner or not _fault(outer, places := list(inner)):
+        if not inner or not _error_in(outer, places := list(inner)):
             break
         while len(places) > 1:
             half = places[: len(places) // 2]
-            places = half if _fault(outer, half) else places[len(half) :]
-        at, part, why = places[0], inner[places[0]], _fault(outer, places)
+            places = half if _error_in(outer, half) else places[len(half) :]
+        at, part, why = places[0], inner[places[0]], _error_in(outer, places)
     raise _refused(name, at, part, why)
 
 
@@ -233,7 +233,7 @@ def _refused(name: str, at: str, part: Any, why: str) -> ConfigurationError:
     )
 
 
-def _fault(outer: dict[str, Any], places: list[str]) -> str:
+def _error_in(outer: dict[str, Any], places: list[str]) -> str:
     """Return why one of these parts of a schema cannot be a grammar; empty where all can."""
     parts = [{"$ref": f"#/outer{place}"} for place in places]
     names = [str(number) for number in range(len(parts))]

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from langchain_reasc_llama_cpp.engine.recorder import Measures, Recorder
+from langchain_reasc_llama_cpp.engine.recorder import Recorder
+from langchain_reasc_llama_cpp.engine.request import Measures
 from langchain_reasc_llama_cpp.native.model import NativeModel
 
 from backends.llama_cpp.confidence.test_signals import reference_signals
@@ -48,14 +49,14 @@ class Sample:
     tokens: list[int] = field(default_factory=list)
 
 
-Make, Rows = Callable[..., Recorder[Sample]], npt.NDArray[np.float32]
+Make, Rows = Callable[..., Recorder], npt.NDArray[np.float32]
 
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    made: list[Recorder[Sample]] = []
+    made: list[Recorder] = []
 
-    def recorder(vocabulary: int, *, n_slots: int = 8, overlapped: bool = False) -> Recorder[Sample]:
+    def recorder(vocabulary: int, *, n_slots: int = 8, overlapped: bool = False) -> Recorder:
         made.append(Recorder(n_slots, Vocabulary(vocabulary), overlapped=overlapped))
         return made[-1]
 
@@ -64,7 +65,7 @@ def make() -> Iterator[Make]:
         each.close()
 
 
-def record(recorder: Recorder[Sample], samples: list[Sample], logits: Rows, chosen: list[int]) -> list[Sample]:
+def record(recorder: Recorder, samples: list[Sample], logits: Rows, chosen: list[int]) -> list[Sample]:
     """One step, which the samples remember."""
     for sample, row, token in zip(samples, logits, chosen, strict=True):
         sample.rows.append(row.copy())
@@ -72,7 +73,7 @@ def record(recorder: Recorder[Sample], samples: list[Sample], logits: Rows, chos
     return recorder.record(logits, chosen, samples)
 
 
-def run(recorder: Recorder[Sample], samples: list[Sample], vocabulary: int, steps: int) -> None:
+def run(recorder: Recorder, samples: list[Sample], vocabulary: int, steps: int) -> None:
     """Random steps with ever other samples in them, in ever other orders; logits vanish after each, as in a context."""
     rng = np.random.default_rng(7)
     for _ in range(steps):
@@ -83,7 +84,7 @@ def run(recorder: Recorder[Sample], samples: list[Sample], vocabulary: int, step
     assert recorder.flush() == []
 
 
-def check_against_float64(recorder: Recorder[Sample], sample: Sample) -> None:
+def check_against_float64(recorder: Recorder, sample: Sample) -> None:
     rows = np.array(sample.rows, dtype=np.float64)
     wanted = reference_signals(rows, sample.tokens, min(sample.measures.k, rows.shape[1]))
     found = recorder.signals(sample)

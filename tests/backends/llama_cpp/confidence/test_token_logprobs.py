@@ -9,7 +9,8 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableParallel
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.engine.recorder import Measures, Recorder
+from langchain_reasc_llama_cpp.engine.recorder import Recorder
+from langchain_reasc_llama_cpp.engine.request import Measures
 from langchain_reasc_llama_cpp.native.model import NativeModel
 
 from backends.llama_cpp.confidence.test_recorder import Sample
@@ -21,7 +22,7 @@ END, START, TH = 256, 257, 258  # of the tiny model, after the 256 bytes
 
 
 def entries_of(model: NativeModel, logits: npt.NDArray[np.float32], tokens: list[int], k: int) -> list[dict[str, Any]]:
-    recorder: Recorder[Sample] = Recorder(1, model)
+    recorder: Recorder = Recorder(1, model)
     sample = Sample(Measures((), 20, k))
     for row, token in zip(logits, tokens, strict=True):
         recorder.record(row[None], [token], [sample])
@@ -107,7 +108,7 @@ def test_the_methods_reader_finds_the_recorded_signals_in_the_payload(shipped: C
     model = shipped._engine.model
     rng = np.random.default_rng(0)
     logits = (rng.standard_normal((50, model.vocabulary_size)) * scale).astype(np.float32)
-    recorder: Recorder[Sample] = Recorder(1, model)
+    recorder: Recorder = Recorder(1, model)
     sample = Sample(Measures(("top_k", "token_logprob"), 20, 20))
     for row in logits:
         recorder.record(row[None], [int(row.argmax() if scale > 3 else rng.integers(row.size))], [sample])
