@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.outputs import ChatGenerationChunk
-from langchain_core.runnables import RunnableLambda
 
 from langchain_reasc import Cap, ReASCRunnable, register_integration
 from langchain_reasc.models import Integration
@@ -86,21 +85,6 @@ def test_a_cancelled_sample_counts_once_in_every_handler_and_keeps_its_words(run
     assert cut.text.startswith("one")
     assert cut.response_metadata["finish_reason"] == "cancelled"
     assert cut.response_metadata["usage_estimated"] is True
-
-
-def test_a_chain_that_is_no_chat_model_is_billed_too(runner: Any) -> None:
-    chain = saying("1") | RunnableLambda(lambda message: message)
-    result = runner.solve(ReASCRunnable(model=chain), "q")
-    assert result.usage.input_tokens == 4 * PROMPT_TOKENS
-
-
-def test_the_measure_of_an_online_calibration_is_one_that_the_model_gives(runner: Any) -> None:
-    reasc = ReASCRunnable(model=asked(), calibration="mixture")
-    assert reasc.calibrator is not None
-    assert str(reasc.calibrator.measure) == "top_k/bottom_group/W=128"
-    runner.batch(reasc, ["a", "b"])
-    with pytest.raises(Exception, match="needs the signal 'self_certainty', which the model does not give"):
-        ReASCRunnable(model=asked(), calibration="mixture", measure=type(TOP_K)("self_certainty", "mean"))
 
 
 def test_a_first_sample_of_a_batch_that_failed_is_paid_for_and_drawn_again(runner: Any) -> None:

@@ -58,13 +58,6 @@ def test_an_answer_that_is_not_likely_enough_is_none_whatever_the_evidence(runne
     assert (sure.decision.reason, sure.undecided, sure.message.content) == ("evidence", True, "")
 
 
-def test_one_that_is_likely_enough_is_given(runner: Any) -> None:
-    for answers, below in ((UNANIMOUS, 0.75), (SPLIT, 0.3)):
-        message = runner.invoke(reasc(*answers, abstain_below=below), "q")
-        assert message.text == "the answer is 1"
-        assert "abstained" not in message.response_metadata["reasc"]
-
-
 def test_or_an_error_says_why(runner: Any) -> None:
     with pytest.raises(Undecided, match=r"'1' is doubted: .* probability of 0\.3, below 0\.5; ") as raised:
         runner.invoke(reasc(*SPLIT, abstain_below=0.5, on_undecided="raise"), "q")
@@ -94,13 +87,6 @@ def test_abstaining_without_a_probability_is_refused(given: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"abstain_below=0.5 needs .*p_correct.*p_agree") as raised:
         reasc("1", calibration=given, abstain_below=0.5, on_missing_confidence="count")
     assert "--" not in str(raised.value)
-
-
-def test_a_chat_model_has_it_too(runner: Any) -> None:
-    options: Any = {"calibration": known(), "max_samples": 4, "answer": "auto"}
-    account = runner.account(ChatReASC(model=saying(*UNANIMOUS), **options), "q")
-    assert account["p_correct"]["value"] == pytest.approx(0.8)
-    assert runner.invoke(ChatReASC(model=saying(*SPLIT), abstain_below=0.5, **options), "q").content == ""
 
 
 def test_what_is_not_voted_on_is_not_doubted(runner: Any) -> None:

@@ -36,30 +36,6 @@ def test_any_order_of_completion_gives_the_same_decision(runner: Any, order: tup
     assert [response.index for response in result.responses] == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(("gate", "together"), [(2.0, 1), (None, 5)])
-def test_the_first_sample_goes_alone_while_the_gate_is_open(runner: Any, gate: float | None, together: int) -> None:
-    everyone = threading.Barrier(together) if together > 1 else None
-
-    def script(question: str, index: int) -> Reply:
-        if everyone and not runner.is_async:
-            everyone.wait(10)  # only passes once all five run
-        return Reply("it is 7", -3.0)  # S(y) = 3 reaches the gate, and its weight decides alone without one
-
-    model = Scripted(script=script)
-    result = runner.solve(ReASCRunnable(model=model, calibration=calibration(gate=gate), concurrency=5), "q")
-    assert len(result.responses) == together
-    assert (result.decision.samples, result.decision.stage) == (1, 1 if gate else 2)
-
-
-def test_after_a_refusal_at_the_gate_whole_waves_follow(runner: Any) -> None:
-    model = Scripted(script=lambda question, index: Reply(f"it is {index}", -1.0))
-    reasc = ReASCRunnable(model=model, calibration=calibration(gate=2.0), concurrency=4, max_samples=7)
-    result = runner.solve(reasc, "q")
-    assert [response.index for response in result.responses] == list(range(7))  # 1 + 4 + 2
-    assert model.log.most_live <= 4
-    assert (result.answer, result.decision.reason) == ("0", "budget")
-
-
 @pytest.mark.parametrize("concurrency", [1, 3, 16])
 def test_concurrency_bounds_the_calls_in_flight_and_changes_no_decision(runner: Any, concurrency: int) -> None:
     answers = [*"1213112111111111"]

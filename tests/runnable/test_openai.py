@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from langchain_reasc import Measure, ReASCRunnable
+from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
 from langchain_reasc.models import read_signals
@@ -64,28 +64,6 @@ def test_a_seed_is_moved_on_and_bound_arguments_are_sent(runner: Any) -> None:
         runner.invoke(ReASCRunnable(model=chat(served, seed=3).bind(stop=["END"])), "q")
     assert sorted(request["seed"] for request in served.requests) == [3, 4, 5, 6]
     assert {request["stop"][0] for request in served.requests} == {"END"}
-
-
-def test_the_gate_and_the_fingerprint_work_on_it(runner: Any) -> None:
-    with chat_server(always(Reply("it is 42", -2.0))) as served:
-        model = chat(served)
-        result = runner.solve(ReASCRunnable(model=model, calibration=calibration(gate=1.5, fingerprint=ON_GPT)), "q")
-        assert (result.decision.reason, len(served.requests)) == ("gate", 1)
-
-
-def test_online_calibration_of_a_batch(runner: Any) -> None:
-    def script(question: str, index: int) -> Reply:
-        number = int(question[1:])
-        sure = number % 2 == 0
-        return Reply("it is 7" if sure or index else "it is 8", -(3.0 if sure else 1.0) - 0.01 * number)
-
-    with chat_server(script) as served:
-        measure = Measure("top_k", "mean")
-        reasc = ReASCRunnable(model=chat(served), calibration="mixture", measure=measure, max_samples=4)
-        accounts = runner.accounts(reasc, [f"q{i}" for i in range(20)], {"max_concurrency": 4})
-    assert {account["method"] for account in accounts} == {"reasc"}
-    assert "gate" in {account["reason"] for account in accounts[::2]}
-    assert "gate" not in {account["reason"] for account in accounts[1::2]}
 
 
 def test_missing_logprobs_are_reported(runner: Any) -> None:

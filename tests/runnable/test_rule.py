@@ -79,11 +79,6 @@ def test_which_it_is_outlives_copies_and_pickling(runner: Any) -> None:
     assert runner.solve(default, "q").decision.samples == 2
 
 
-@pytest.mark.parametrize("learned", [calibration(), calibration(gate=2.5)], ids=["closed", "gated"])
-def test_a_calibration_brings_its_reasc(runner: Any, learned: Calibration) -> None:
-    assert solved(runner, saying(SURE), calibration=learned)[1] == "reasc"
-
-
 def test_a_calibration_without_labels_brings_its_agreement_rule_for_the_budget_there_is(runner: Any) -> None:
     model = saying(*[Reply("it is 7", None)] * 4)
     assert solved(runner, model, calibration=consensus(), max_samples=4)[:4] == ("7", "agreement", "agreement", 3)

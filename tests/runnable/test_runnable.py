@@ -8,9 +8,9 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.exceptions import ConfigurationError, SamplingError
+from langchain_reasc.exceptions import ConfigurationError
 
-from .fakes import TOP_K, Reply, calibration, failing, saying
+from .fakes import Reply, calibration, saying
 
 PROMPT = ChatPromptTemplate.from_messages([("system", "Think."), ("human", "{question}")])
 INPUTS = {
@@ -53,31 +53,13 @@ def test_other_input_is_refused(runner: Any, value: Any, says: str) -> None:
     assert model.log.calls == []
 
 
-def test_the_winner_is_the_most_trusted_response_with_the_winning_answer(runner: Any) -> None:
-    replies = [Reply("weak 7", -0.1), Reply("odd 8", -1.5), Reply("strong 7", -2.0), Reply("mild 7", -0.2)]
-    reasc = ReASCRunnable(model=saying(*replies), calibration=calibration(), max_samples=4)
-    result = runner.solve(reasc, "q")
-    assert (result.answer, result.message.text) == ("7", "strong 7")
-    assert [response.weight for response in result.responses][:2] == [1.0, pytest.approx(2.718281828**0.35)]
-
-
-@pytest.mark.parametrize("calibrated", [None, "mixture"])
-def test_a_failing_input_of_a_batch_can_be_returned(runner: Any, calibrated: Any) -> None:
-    model = failing(echo, lambda question, index: question == "2", ValueError("bad"))
-    reasc = ReASCRunnable(model=model, calibration=calibrated, measure=TOP_K if calibrated else None)
-    first, second, third = runner.batch(reasc, ["1", "2", 3], return_exceptions=True)
-    assert first.text == "the answer is 1"
-    assert isinstance(second, SamplingError)
-    assert isinstance(third, ConfigurationError)
-    with pytest.raises(SamplingError):
-        runner.batch(reasc, ["1", "2"])
-
-
 @pytest.mark.parametrize("calibrated", [None, "mixture"])
 def test_an_empty_batch_is_empty(runner: Any, calibrated: Any) -> None:
     reasc = ReASCRunnable(model=saying("1"), calibration=calibrated)
     assert runner.batch(reasc, []) == []
     assert runner.batch_as_completed(reasc, []) == []
+    if calibrated is None:
+        assert runner.batch(reasc, [], total_samples=20) == []
 
 
 def test_an_empty_completion_casts_no_vote(runner: Any) -> None:
