@@ -104,7 +104,7 @@ def calibrate(
 
     if pool is not None and (asking.preset is not None or fields.format != "auto"):
         raise typer.BadParameter("--preset and --format say how questions are read and asked; a --pool's were")
-    keep_apart(out, _only_source(data, pool, unlabelled))
+    keep_apart(out, _single_source(data, pool, unlabelled))
     spec, in_flight = measure_spec(signal, score, window), source.in_flight(concurrency)
     if unlabelled is not None:
         # The format is looked up only where it is needed, as a pipe can be read once.
@@ -112,7 +112,7 @@ def calibrate(
         how = asking.prompting(source.model, known)
         with source.open(**how.sampling, default_seed=seed) as model:
             questions = read_unlabelled(unlabelled, limit=limit, **vars(fields))
-            calibration = _calibrated_without_labels(model, questions, how, out, spec, seed=seed, concurrency=in_flight)
+            calibration = _calibrate_without_labels(model, questions, how, out, spec, seed=seed, concurrency=in_flight)
         labels = sum(right is not None for _, right in questions)
         _save(calibration, out, consensus_lines(calibration, asked=len(questions), known=labels))
         return
@@ -131,7 +131,7 @@ def calibrate(
                 template=how.template,
                 system=asking.system,
                 concurrency=in_flight,
-                on_question=_checking_first(responses, spec),
+                on_question=_first_response_check(responses, spec),
             )
         chosen = {question.id for question in found.questions}
     else:
@@ -142,7 +142,7 @@ def calibrate(
     _save(calibration, out, calibration_lines(calibration))
 
 
-def _only_source(*sources: Path | None) -> Path:
+def _single_source(*sources: Path | None) -> Path:
     given = [one for one in sources if one is not None]
     if len(given) != 1:
         raise typer.BadParameter(
@@ -152,7 +152,7 @@ def _only_source(*sources: Path | None) -> Path:
     return given[0]
 
 
-def _checking_first(responses: Path, spec: "MeasureSpec") -> "Callable[[int, int], None]":
+def _first_response_check(responses: Path, spec: "MeasureSpec") -> "Callable[[int, int], None]":
     """Return a callback that checks the first response once the pool holds it, before all others are paid for."""
     from langchain_reasc.pools import PoolStore, read_pool
 
@@ -180,7 +180,7 @@ def _check_signals(pool: "Pool", spec: "MeasureSpec") -> None:
         raise PoolError(f"--signal {spec.signal} cannot be had from this model; its responses have {', '.join(names)}")
 
 
-def _calibrated_without_labels(
+def _calibrate_without_labels(
     model: Any,
     questions: "Sequence[tuple[str, str | None]]",
     how: Prompting,

@@ -32,7 +32,7 @@ def calibration_lines(calibration: "Calibration") -> Iterator[str]:
     yield _scores(calibration)
     yield from _gate_lines(calibration.gate)
     if known := calibration.p_correct:
-        yield from _folded("P(correct)", f"{_ends(known)}; by labels of {known.n} questions")
+        yield from _folded("P(correct)", f"{_support_range(known)}; by labels of {known.n} questions")
     if calibration.fallback:
         yield from _folded("Votes", f"a live run counts them, without confidence: {calibration.fallback}")
     elif calibration.unweighed:
@@ -67,7 +67,7 @@ def consensus_lines(calibration: "Calibration", *, asked: int, known: int) -> It
         yield from _folded("Promise", calibration.guarantee)
     if curve := calibration.p_agree:
         text = "how likely further responses agree with it, which is not how likely it is right"
-        yield from _folded("P(agree)", f"{_ends(curve)}: {text}")
+        yield from _folded("P(agree)", f"{_support_range(curve)}: {text}")
     yield from _folded("In use", "sampling stops as soon as the answer is unlikely to change, were all responses drawn")
 
 
@@ -92,7 +92,7 @@ def _with_interval(auroc: "AUROC") -> str:
     return f"{auroc.value:.2f} [{auroc.low:.2f}, {auroc.high:.2f}]"
 
 
-def _ends(curve: "SupportCurve") -> str:
+def _support_range(curve: "SupportCurve") -> str:
     (low, lowest), (high, highest) = curve.points[0], curve.points[-1]
     return f"{lowest:.2f} where {low:.0%} of the votes support the answer, {highest:.2f} where {high:.0%} do"
 

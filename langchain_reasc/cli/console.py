@@ -23,23 +23,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.segment import Segment
 
-__all__ = [
-    "ending",
-    "harmless",
-    "in_ascii",
-    "in_options",
-    "json_text",
-    "prepare_streams",
-    "print_error",
-    "print_json",
-    "print_lines",
-    "progress",
-    "remark",
-    "secret_in",
-    "stderr",
-    "stdout",
-]
-
 _WIDTH: Final = 100  # of tables where there is no terminal
 # C0 but for tab and newline, DEL, C1, and what overrides the direction of writing
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

@@ -119,7 +119,7 @@ def record_pool(
         "template": [list(turn) for turn in template.fixed] if isinstance(template, Template) else None,
         "measure": {"signal": measure.signal, "score": measure.score, "window": measure.window},
     }
-    recording = Recording(_opened(target, metadata, questions, on_notice), metadata, measure)
+    recording = Recording(_open_and_update(target, metadata, questions, on_notice), metadata, measure)
     pending = recording.pending(questions, samples)
     run = workers or partial(sample_questions, concurrency=concurrency)
     results = run(pending, QuestionSampler(model, prompt, samples, answer))
@@ -284,7 +284,7 @@ def _notify_unanswered(pool: Pool, asked: set[str], notify: Callable[[str], None
         )
 
 
-def _opened(
+def _open_and_update(
     target: Path, metadata: Mapping[str, Any], questions: Sequence[LabelledQuestion], notify: Callable[[str], None]
 ) -> PoolStore:
     """Create a pool, or open the one that is there and bring its labels and answers up to date."""
@@ -342,7 +342,7 @@ def _update(
 ) -> None:
     """Write the labels and answers of today into a pool, where they have changed since it was recorded."""
     relabelled = _changed_labels(pool, questions)
-    found = _answers_by(pool, metadata)
+    found = _current_answers(pool, metadata)
     if not relabelled and found is None:
         return
     with store.transaction():
@@ -380,7 +380,7 @@ def _write_answers(store: PoolStore, pool: Pool) -> None:
         store.set_responses(question.id, changes)
 
 
-def _answers_by(pool: Pool, metadata: Mapping[str, Any]) -> Pool | None:
+def _current_answers(pool: Pool, metadata: Mapping[str, Any]) -> Pool | None:
     """Find the answers again by the extractor and the rules of today; None where they are the pool's."""
     if all(pool.metadata.get(name) == metadata.get(name) for name in _RULES):
         return None

@@ -76,8 +76,8 @@ def demo(
     options = ComparisonOptions(seed, calibration_size, p_target=p_target, max_samples=samples)
     started = time.perf_counter()
     with ModelOptions().open(seed=seed, n_parallel=_PARALLEL) as model:
-        calibrating, testing = _recorded(model, problems, calibration_size, samples, out, shuffled=shuffles > 0)
-        calibration = _calibrated(calibrating, out, p_target, seed)
+        calibrating, testing = _record(model, problems, calibration_size, samples, out, shuffled=shuffles > 0)
+        calibration = _calibrate(calibrating, out, p_target, seed)
         _heading("The same responses, method by method")
         pool = testing if shuffles else calibrating + testing
         run, rows = run_replay(
@@ -89,19 +89,19 @@ def demo(
             settings=options.settings([testing]),
         )
         print_comparison(run, rows, stdout())
-        worked = _worked(testing, calibration, samples)
-        _live(model, testing, _learned(model, calibrating, out, samples, seed), samples)
+        worked = _work_through(testing, calibration, samples)
+        _run_live(model, testing, _calibrate_unlabelled(model, calibrating, out, samples, seed), samples)
     if plot:
         from langchain_reasc_lab.replay.plots import plot_posteriors, plot_tradeoff
 
         remark(f"wrote {plot_tradeoff(rows, out / _TRADEOFF)}")
         remark(f"wrote {plot_posteriors(worked, out / _POSTERIORS)}")
     remark(f"done in {time.perf_counter() - started:.0f} s; everything is in {out}/")
-    command = shlex.join(_report(out, shuffles, options))
+    command = shlex.join(_report_command(out, shuffles, options))
     remark(f"The comparison as a page, with every other table and figure:\n  {command}")
 
 
-def _report(out: Path, shuffles: int, options: ComparisonOptions) -> list[str]:
+def _report_command(out: Path, shuffles: int, options: ComparisonOptions) -> list[str]:
     """Return the command that makes a report of what the demo has compared."""
     usual = {"shuffles": 0, "calibration_size": None, "max_samples": DEFAULT_BUDGET, "seed": 0, "p_target": 0.9}
     chosen = {"shuffles": shuffles} | {name: getattr(options, name) for name in usual if name != "shuffles"}
@@ -112,7 +112,7 @@ def _report(out: Path, shuffles: int, options: ComparisonOptions) -> list[str]:
     return ["reasc", "report", str(out / "test-pool.sqlite"), "--out", str(out / "report.html"), *words]
 
 
-def _recorded(
+def _record(
     model: Any, problems: int, calibration_size: int, samples: int, out: Path, *, shuffled: bool
 ) -> "tuple[Pool, Pool]":
     """Record the calibration pool, one response each, and the test pool; with shuffles, it also calibrates."""
@@ -138,7 +138,7 @@ def _recorded(
     )
 
 
-def _calibrated(pool: "Pool", out: Path, p_target: float, seed: int) -> "Calibration":
+def _calibrate(pool: "Pool", out: Path, p_target: float, seed: int) -> "Calibration":
     from langchain_reasc.calibrating import calibrate_on_pool
     from langchain_reasc.calibration import save_calibration
 
@@ -149,7 +149,7 @@ def _calibrated(pool: "Pool", out: Path, p_target: float, seed: int) -> "Calibra
     return calibration
 
 
-def _learned(model: Any, pool: "Pool", out: Path, samples: int, seed: int) -> "Calibration":
+def _calibrate_unlabelled(model: Any, pool: "Pool", out: Path, samples: int, seed: int) -> "Calibration":
     """Calibrate on some of the calibration problems without their answers."""
     from langchain_reasc.calibrating import calibrate_unlabelled
     from langchain_reasc.calibration import save_calibration
@@ -165,7 +165,7 @@ def _learned(model: Any, pool: "Pool", out: Path, samples: int, seed: int) -> "C
     return learned
 
 
-def _worked(pool: "Pool", calibration: "Calibration", samples: int) -> "Worked":
+def _work_through(pool: "Pool", calibration: "Calibration", samples: int) -> "Worked":
     from langchain_reasc_lab.replay.table import worked_table
     from langchain_reasc_lab.replay.worked import pick_worked
 
@@ -177,7 +177,7 @@ def _worked(pool: "Pool", calibration: "Calibration", samples: int) -> "Worked":
     return worked
 
 
-def _live(model: Any, pool: "Pool", calibration: "Calibration", samples: int) -> None:
+def _run_live(model: Any, pool: "Pool", calibration: "Calibration", samples: int) -> None:
     """Run a chain on a few of the test problems, and compare its tokens with those of all recorded samples."""
     from langchain_core.messages import AIMessage
     from langchain_core.prompts import ChatPromptTemplate

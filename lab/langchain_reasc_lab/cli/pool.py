@@ -106,7 +106,7 @@ def export(
         notes += [f"token signals are in {path}" for path in beside]
     else:
         notes += [f"{write_folder(store, out)} files of at most 1,024 questions"]
-    _ready(out, notes)
+    _remark_written(out, notes)
 
 
 def import_(
@@ -135,10 +135,10 @@ def import_(
             read_parquet(source, made)
         else:
             notes = read_json_lines(source, made)
-    _ready(out, notes)
+    _remark_written(out, notes)
 
 
-def _ready(out: Path, notes: list[str]) -> None:
+def _remark_written(out: Path, notes: list[str]) -> None:
     for note in notes:
         remark(f"note: {note}")
     remark(f"wrote {out}")

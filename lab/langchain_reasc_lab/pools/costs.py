@@ -348,15 +348,15 @@ def bill_lines(
     took = "" if seconds is None else f" in {duration(seconds)}"
     yield (
         f"{verb:10} {_plural(bill.responses, 'response')}{took}"
-        + _if(bill.failed, "; {:,} failed")
-        + _if(bill.lost, ", whose {:,} tokens count")
+        + _if_any(bill.failed, "; {:,} failed")
+        + _if_any(bill.lost, ", whose {:,} tokens count")
     )
     if not bill.tokens:
         return
-    cached = [_if(bill.cached, "{:,} from a cache"), _if(bill.cache_written, "{:,} written to one")]
+    cached = [_if_any(bill.cached, "{:,} from a cache"), _if_any(bill.cache_written, "{:,} written to one")]
     shown = " and ".join(filter(None, cached))
     yield f"Prompts    {bill.prompt:,} tokens" + (f", {shown}" if shown else "")
-    yield f"Responses  {bill.completion:,} tokens" + _if(bill.reasoning, ", {:,} of reasoning")
+    yield f"Responses  {bill.completion:,} tokens" + _if_any(bill.reasoning, ", {:,} of reasoning")
     if price is not None:
         yield f"Cost       {money(price.of(bill), currency)}"
     if bill.without_usage:
@@ -385,5 +385,5 @@ def _plural(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _if(number: int, text: str) -> str:
+def _if_any(number: int, text: str) -> str:
     return text.format(number) if number else ""

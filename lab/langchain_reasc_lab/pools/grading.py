@@ -248,7 +248,7 @@ def in_flight(
     def begin() -> None:
         for at, call in islice(left, concurrency - len(until)):
             until[at] = math.inf if seconds is None else time.monotonic() + seconds
-            start_daemon(partial(_ended, at, call, ended), f"reasc-call-{at}")
+            start_daemon(partial(_run, at, call, ended), f"reasc-call-{at}")
 
     begin()
     while until:
@@ -265,7 +265,7 @@ def in_flight(
         yield at, outcome
 
 
-def _ended(at: int, call: Callable[[], T], ended: "queue.SimpleQueue[tuple[int, T | BaseException]]") -> None:
+def _run(at: int, call: Callable[[], T], ended: "queue.SimpleQueue[tuple[int, T | BaseException]]") -> None:
     try:
         ended.put((at, call()))
     except BaseException as error:

@@ -77,12 +77,12 @@ def merge_pools(first: Path, second: Path, out: Path) -> Merged:
         for question, messages, signals in whole_questions(a):
             if (again := theirs.pop(question.id, None)) is not None:
                 start = len(question.responses) if same else 0
-                more, more_messages, more_signals = _whole(b, again)
+                more, more_messages, more_signals = _read_whole(b, again)
                 question = replace(question, responses=question.responses + more.responses[start:])
                 messages, signals = messages + more_messages[start:], signals + more_signals[start:]
             made.add(question, messages, signals)
         for new in theirs.values():
-            made.add(*_whole(b, new))
+            made.add(*_read_whole(b, new))
         sizes = made.ids().values()
     return Merged(len(sizes), sum(sizes), len(shared), 0 if same else len(shared), min(sizes), max(sizes))
 
@@ -93,7 +93,7 @@ def whole_questions(store: PoolStore) -> Iterator[WholeQuestion]:
     Raises:
         PoolError: a signal has another number of values than the responses have tokens.
     """
-    return (_whole(store, question) for question in store.questions())
+    return (_read_whole(store, question) for question in store.questions())
 
 
 @contextmanager
@@ -133,7 +133,7 @@ def new_path(out: Path) -> Iterator[Path]:
         raise
 
 
-def _whole(store: PoolStore, question: PoolQuestion) -> WholeQuestion:
+def _read_whole(store: PoolStore, question: PoolQuestion) -> WholeQuestion:
     lengths = [one.signal_tokens for one in question.responses]
     signals: list[dict[str, Any]] = [{} for _ in lengths]
     for name in store.signal_names():
@@ -182,7 +182,7 @@ def _is_same_recording(a: PoolStore, b: PoolStore, shared: Sequence[tuple[PoolQu
     seed, other_seed = a.about().get("seed"), b.about().get("seed")
     if seed != other_seed:
         return False
-    differing = next((one.id for one, other in shared if not _agree(a, one, b, other)), None)
+    differing = next((one.id for one, other in shared if not _are_same_responses(a, one, b, other)), None)
     if differing is not None and seed is not None:
         raise PoolError(
             f"{a.path} and {b.path} were both recorded with seed {seed!r}, and hold other responses to question "
@@ -191,7 +191,7 @@ def _is_same_recording(a: PoolStore, b: PoolStore, shared: Sequence[tuple[PoolQu
     return differing is None
 
 
-def _agree(a: PoolStore, one: PoolQuestion, b: PoolStore, other: PoolQuestion) -> bool:
+def _are_same_responses(a: PoolStore, one: PoolQuestion, b: PoolStore, other: PoolQuestion) -> bool:
     """Return whether the responses are the same as far as both go."""
     responses = zip(one.responses, other.responses, strict=False)
     if any(getattr(x, name) != getattr(y, name) for x, y in responses for name in _SAME_DRAW):

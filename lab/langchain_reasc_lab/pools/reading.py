@@ -21,7 +21,7 @@ _LONGEST: Final = 40  # characters of an answer in a note
 def read_pool(path: str | os.PathLike[str], *, labelled: Collection[str] = ()) -> Pool:
     """Read a pool as :func:`langchain_reasc.pools.read_pool` does, and add notes on it."""
     pool = pools.read_pool(path, labelled=labelled)
-    return replace(pool, notes=(*pool.notes, *_on_grader(pool), *_on_contradictions(pool), *_on_missing(pool)))
+    return replace(pool, notes=(*pool.notes, *_grader_notes(pool), *_contradiction_notes(pool), *_missing_notes(pool)))
 
 
 def calibrated_on(pool: Pool, other: Pool) -> Pool:
@@ -74,7 +74,7 @@ def contradictions(pool: Pool) -> Iterator[Contradiction]:
                 yield Contradiction(question.id, answer, sum(given), len(given) - sum(given), given[0])
 
 
-def _on_contradictions(pool: Pool) -> Iterator[str]:
+def _contradiction_notes(pool: Pool) -> Iterator[str]:
     if not (found := list(contradictions(pool))):
         return
     each = []
@@ -88,7 +88,7 @@ def _on_contradictions(pool: Pool) -> Iterator[str]:
     )
 
 
-def _on_grader(pool: Pool) -> Iterator[str]:
+def _grader_notes(pool: Pool) -> Iterator[str]:
     """Name the grader, where it is not the comparison of answers and labels."""
     if (grader := pool.metadata.get("grader", "exact")) == "exact":
         return
@@ -101,7 +101,7 @@ def _on_grader(pool: Pool) -> Iterator[str]:
     yield note
 
 
-def _on_missing(pool: Pool) -> Iterator[str]:
+def _missing_notes(pool: Pool) -> Iterator[str]:
     missing = []
     if not pool.has_scores and pool.signals is None:
         missing.append("no scores or token signals, so ReASC cannot be replayed (only the methods that count votes)")

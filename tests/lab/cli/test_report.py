@@ -125,7 +125,7 @@ def test_markdown_shows_pictures_that_stand_alone(tmp_path: Path) -> None:
 
     pool = write_pool(tmp_path / "p.jsonl", questions=30, samples=4)
     page = tmp_path / "r.md"
-    chosen = ("--only", "tradeoff", "--only", "tokens", "--calibration-size", 10, "--shuffles", 1)
+    chosen = ("--only", "tradeoff", "--only", "tokens", "--calibration-size", 10, "--shuffles", 1, *SAID[-4:])
     reasc("report", pool, *chosen, "--markdown", page)
     drawn = sorted((tmp_path / "r-figures").iterdir())
     assert [picture.name for picture in drawn] == ["tokens.svg", "tradeoff.svg"]
@@ -138,7 +138,7 @@ def test_markdown_shows_pictures_that_stand_alone(tmp_path: Path) -> None:
 
 def calibrated(folder: Path, *, shared: bool = False, **more: Any) -> Path:
     """A test pool with a calibration pool beside it, of other questions and one response to each."""
-    test = write_pool(folder / "test-pool.sqlite", 40, 8, seed=1, metadata={"fingerprint": {"model": "m"}})
+    test = write_pool(folder / "test-pool.sqlite", 40, 4, seed=1, metadata={"fingerprint": {"model": "m"}})
     beside = folder / "calibration-pool.sqlite"
     write_pool(beside, 24, 1, seed=2, metadata={"fingerprint": {"model": "m"}, **more})
     if not shared:
@@ -160,7 +160,7 @@ def test_a_pool_is_calibrated_on_the_one_beside_it_as_in_the_demo(tmp_path: Path
     from langchain_reasc_lab.replay.methods import MethodSettings
 
     test, beside = calibrated(tmp_path), tmp_path / "calibration-pool.sqlite"
-    settings = MethodSettings(max_samples=8)
+    settings = MethodSettings(max_samples=4)
     run = replay(read_pool(beside) + read_pool(test), ["auto"], calibration_size=24, settings=settings)
     expected = summarize(run)
     for options in ((), ("--calibration-pool", beside)):
@@ -186,7 +186,7 @@ def test_a_pool_is_calibrated_on_the_one_beside_it_as_in_the_demo(tmp_path: Path
 
 def test_a_number_of_questions_calibrates_on_the_pool_itself(tmp_path: Path) -> None:
     test = calibrated(tmp_path)
-    data, _ = main_table(test, "--calibration-size", 16)
+    data, _ = main_table(test, "--calibration-size", 16, *SAID[-4:])
     assert data["pools"][0]["calibration_pool"] is None and data["settings"]["shuffles"] == 10
     assert (
         "24 questions tested, calibrated on the first responses to 16 others;" in data["parts"][0]["table"]["notes"][0]
