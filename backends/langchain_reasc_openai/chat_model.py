@@ -319,8 +319,8 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
         )
 
     async def _usable(self) -> Capabilities:
-        if (settled := self._connection.settled(self)) is not None:
-            return settled
+        if (cached := self._connection.cached(self)) is not None:
+            return cached
         probing = DaemonExecutor(1, "reasc-probe").submit(self._connection.usable, self)
         return await asyncio.wrap_future(probing)  # unlike asyncio.to_thread, it holds no loop that ends
 

@@ -25,7 +25,7 @@ __all__ = ["Connection", "ServerFields", "connection_fields", "known_preset"]
 _NO_KEY: Final = "no-key"  # langchain-openai makes no client without one; servers that want none ignore it
 _PATIENCE: Final = 120.0  # seconds: a server may have to load the model first
 _PATIENCE_WITH_ALL: Final = 10.0  # seconds for all to say what they serve; who is late may be wrong unnoticed
-_SETTLED: Final = ("base_urls", "base_url", "openai_api_base", "api_key", "openai_api_key", "preset")
+_FILLED_IN: Final = ("base_urls", "base_url", "openai_api_base", "api_key", "openai_api_key", "preset")
 _OF_CLIENT: Final = (
     *("openai_api_key", "openai_organization", "request_timeout", "default_headers", "default_query"),
     *("include_response_headers", "output_version"),
@@ -33,12 +33,12 @@ _OF_CLIENT: Final = (
 
 
 def connection_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a model with addresses, preset and key settled.
+    """Return the fields of a model with addresses, preset and key filled in.
 
     Raises:
         ConfigurationError: an address or the preset is wrong, or the model or a key is missing.
     """
-    rest = {name: value for name, value in fields.items() if name not in _SETTLED}
+    rest = {name: value for name, value in fields.items() if name not in _FILLED_IN}
     name = fields.get("preset", "auto")
     preset = None if name == "auto" else preset_named(name)
     given = _first(fields, "base_urls", "base_url", "openai_api_base")
@@ -113,14 +113,14 @@ class Connection:
         found = (remembered(url, model=model.model_name, cache=model.probe_cache) for url in model.base_urls)
         return next((one for one in found if one is not None), None)
 
-    def settled(self, model: ServerFields) -> Capabilities | None:
+    def cached(self, model: ServerFields) -> Capabilities | None:
         """Return what :meth:`known` does; None while anything is left to ask."""
         return self.known(model) if self._same_model or known_preset(model) else None
 
     def capabilities(self, model: ServerFields) -> Capabilities:
         """Return or find out what the first server that answers supports, and check that all serve one model."""
-        if (settled := self.settled(model)) is not None:
-            return settled
+        if (cached := self.cached(model)) is not None:
+            return cached
         found = self.known(model) or _first_to_answer(model)
         with self._comparing:
             if not self._same_model and len(model.base_urls) > 1:
