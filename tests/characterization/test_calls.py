@@ -193,6 +193,7 @@ def test_ctrl_c(how: str, face: Any) -> None:
     with interrupt_when(lambda: bool(model.seen)):
         INTERRUPTED[how](face(model=model), {"callbacks": [runs]})
     assert time.monotonic() - begun < 5
+    assert len(model.seen) <= 4, "nothing more is begun"
     runs.assert_closed()
     assert_no_threads()
     model.script = lambda question, index: Reply()

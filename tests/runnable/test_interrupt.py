@@ -57,14 +57,9 @@ class Announcing(Scripted):
         os.write(1, b"drawing\\n")  # whole lines, from several threads at once
         return super()._begin(*args)
 
-model = Announcing(script=lambda question, index: Reply("a", endless=True))
-reasc = ReASCRunnable(model=model)
 judge = Announcing(script=lambda question, index: Reply("yes", opens=threading.Event()))
 judged = ReASCRunnable(model=Scripted(script=lambda question, index: Reply(str(index))), answer=free_text(judge=judge))
-try:
-    {call}
-finally:
-    os.write(1, f"calls {{len(model.log.calls)}}\\n".encode())
+{call}
 """
 CALLS = {
     "sync judge": 'judged.invoke("q")',
@@ -77,12 +72,10 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_an_interrupt_ends_a_silent_judge(call: str) -> None:
     # An event loop that is just about to wait notices a signal only after its next event.
-    out, code = interrupted(SCRIPT.format(call=call), after=0.3, seconds=10)
-    assert "calls " in out
+    _, code = interrupted(SCRIPT.format(call=call), after=0.3, seconds=10)
     assert code == -signal.SIGINT
 
 
-STREAMS = SCRIPT.format(call='reasc.batch([str(i) for i in range(64)], {"max_concurrency": 4})')
 LOCAL = """
 import os
 from langchain_core.callbacks import BaseCallbackHandler
@@ -105,10 +98,9 @@ finally:
 
 
 @posix
-@pytest.mark.parametrize(("script", "most"), [(STREAMS, 4), (LOCAL, 32 * 4)], ids=["streams", "local"])
-def test_an_interrupt_ends_a_batch(script: str, most: int) -> None:
-    out, _ = interrupted(script, seconds=30)
-    assert int(out.split("calls ")[1].split()[0]) <= most, "nothing more is begun"
+def test_an_interrupt_ends_a_batch_of_a_model_in_this_process() -> None:
+    out, _ = interrupted(LOCAL, seconds=30)
+    assert int(out.split("calls ")[1].split()[0]) <= 32 * 4, "nothing more is begun"
 
 
 @posix
