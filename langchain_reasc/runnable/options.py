@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import sys
 import textwrap
 from abc import ABCMeta
 from collections.abc import Iterable, Mapping
@@ -25,13 +26,19 @@ _NOT_OURS: Final = {"langchain", "langchain_core", "pydantic", "typing", "abc", 
 
 
 class ShownByHelp(ABCMeta):
-    """Leaves out of ``dir()`` of a class, and so out of ``help()``, some 1,700 lines of LangChain's and pydantic's."""
+    """Leaves out of ``help()`` what LangChain and pydantic define: some 1,700 lines.
+
+    ``help()`` asks for the names of a class by ``dir()``, as mocks and editors do, which need all of them.
+    """
 
     def __dir__(cls) -> list[str]:
+        names = super().__dir__()
+        if sys._getframe(1).f_code is not inspect.classify_class_attrs.__code__:
+            return list(names)
         ours = [vars(kind) for kind in cls.__mro__ if kind.__module__.split(".")[0] not in _NOT_OURS]
-        names = {name for defined in ours for name in defined if not name.startswith("_")}
+        own = {name for defined in ours for name in defined if not name.startswith("_")}
         documented = any(getattr(defined.get("__init__"), "__doc__", None) for defined in ours)
-        return sorted(names - {"model_config", "model_post_init"} | ({"__init__"} if documented else set()))
+        return sorted(own - {"model_config", "model_post_init"} | ({"__init__"} if documented else set()))
 
 
 if TYPE_CHECKING:  # type checkers take the fields for arguments by pydantic's own metaclass alone

@@ -45,6 +45,7 @@ def test_help_shows_our_own_and_leaves_langchain_out(cls: type) -> None:
     assert len(lines) < 230
     assert len((cls.__doc__ or "").splitlines()) < 125
     assert not any("inherited from langchain_core" in line or "inherited from pydantic" in line for line in lines)
+    assert {"with_retry", "model_dump"} <= set(dir(ReASCRunnable))  # for anything else that asks
 
 
 @pytest.mark.parametrize("unit", ["Seconds a sample may take", "Samples per question", "Tokens, prompt and generated"])
