@@ -370,7 +370,7 @@ class PoolStore:
 
     def _add_signals(self, row: int, question: str, signals: Sequence[TokenSignals]) -> None:
         """Append signals to those of a question, keeping those that all responses with any signals have."""
-        carrying = [{name: np.asarray(v, dtype="<f4") for name, v in one.items()} for one in signals if one]
+        carrying = [_as_arrays(one) for one in signals if one]
         if not carrying:
             return
         if any(len({values.size for values in one.values()}) > 1 for one in carrying):
@@ -480,6 +480,10 @@ def _json(value: Any) -> str | None:
         return None
     text = json.dumps(value, ensure_ascii=False)
     return text if storable(text) == text else json.dumps(value)
+
+
+def _as_arrays(signals: TokenSignals) -> dict[str, npt.NDArray[np.float32]]:
+    return {name: np.asarray(values, dtype="<f4") for name, values in signals.items()}
 
 
 def _tokens(signals: TokenSignals) -> int:

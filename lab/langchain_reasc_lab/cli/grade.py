@@ -171,20 +171,13 @@ def grade(
     reasc grade pool.sqlite --grader judge --judge-model openai:gpt-4o-mini
     """
     from langchain_reasc_lab.cli.graded import compare
-    from langchain_reasc_lab.pools import read_pool
-    from langchain_reasc_lab.pools.grading import check_writable, grade_pool, write_verdicts
+    from langchain_reasc_lab.pools.grading import grade_pool, write_verdicts
 
     judge.check(grader)
     if tolerance is not None and grader != "numeric":
         raise typer.BadParameter("--tolerance goes with --grader numeric")
     labels = None if data is None else _labels(pool, data, question_field, answer_field)
-    recorded = read_pool(pool, labelled=labels or ())
-    for note in recorded.notes:
-        remark(note)
-    if not dry_run:
-        check_writable(recorded)
-    if unknown := sum(not one.references and one.id not in (labels or {}) for one in recorded.questions):
-        remark(f"{unknown} questions of {pool} have no right answer to compare with, and keep the verdicts they have")
+    recorded = _read(pool, labels or {}, writable=not dry_run)
     opened = judge.open(recorded.path) if grader == "judge" else nullcontext(_grader(grader, recorded, tolerance))
     with opened as chosen, progress("Grading") as move:
         at_once = {"concurrency": judge.at_once, "seconds": judge.timeout}
@@ -196,6 +189,25 @@ def grade(
         write_verdicts(recorded, grading, labels)
     _show(compared, as_json=as_json)
     remark(f"nothing was written into {pool} (--dry-run)" if dry_run else f"the verdicts are in {pool}")
+
+
+def _read(path: Path, labels: "Labels", *, writable: bool) -> "Pool":
+    """Read the pool, and print what is to be known of it.
+
+    Raises:
+        PoolError: it cannot be read, or not be written where it shall be.
+    """
+    from langchain_reasc_lab.pools import read_pool
+    from langchain_reasc_lab.pools.grading import check_writable
+
+    pool = read_pool(path, labelled=labels)
+    for note in pool.notes:
+        remark(note)
+    if writable:
+        check_writable(pool)
+    if unknown := sum(not one.references and one.id not in labels for one in pool.questions):
+        remark(f"{unknown} questions of {path} have no right answer to compare with, and keep the verdicts they have")
+    return pool
 
 
 def _show(compared: "Compared", *, as_json: bool) -> None:

@@ -91,7 +91,7 @@ def grade_pool(
     _check_limits(concurrency, seconds)
     labels = labels or {}
     graded = [one for one in pool.questions if one.references or one.id in labels]
-    tasks = [(question, responses) for question in graded for responses in _responses_by_answer(question)]
+    tasks = [task for question in graded for task in _tasks(question)]
     verdicts = {one.id: [response.correct for response in one.responses] for one in pool.questions}
     verdicts |= {one.id: [False] * len(one.responses) for one in graded}
     failures: list[Exception] = []
@@ -186,13 +186,13 @@ def _check_limits(concurrency: int, seconds: float | None) -> None:
         raise ConfigurationError(f"a time limit is in seconds, above 0, got {seconds!r}")
 
 
-def _responses_by_answer(question: PoolQuestion) -> list[list[int]]:
-    """Return the places of the responses that give each distinct answer."""
+def _tasks(question: PoolQuestion) -> list[tuple[PoolQuestion, list[int]]]:
+    """Return the question with the places of the responses that give each distinct answer."""
     giving: dict[str, list[int]] = {}
     for at, response in enumerate(question.responses):
         if response.answer is not None and response.answer.strip():
             giving.setdefault(response.answer, []).append(at)
-    return list(giving.values())
+    return [(question, places) for places in giving.values()]
 
 
 def _calls(
