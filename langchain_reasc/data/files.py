@@ -181,7 +181,7 @@ def _table_rows(path: Path, delimiters: str, named: Collection[str]) -> Iterator
     delimiter = max(delimiters, key=re.sub('"[^"]*"', "", begin).count)
     records = _records(csv.reader(chain([begin], lines), delimiter=delimiter, strict=True), path)
     first = next(records, ("", []))
-    header = [name.strip() for name in first[1]]
+    header = list(map(str.strip, first[1]))
     if not (named or _is_header(header)):
         header, records = ["question", "answer"][: len(header)], chain([first], records)
     if twice := sorted({name for name in header if name and header.count(name) > 1}):

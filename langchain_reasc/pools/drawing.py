@@ -146,14 +146,7 @@ class QuestionSampler:
         if len(failed) < len(drawn):  # else the model fails altogether
             drawn = [one if _is_whole(one) else draw(self.model, messages, 1, first=one.index)[0] for one in drawn]
         if not all(map(_is_whole, drawn)):
-            errors = [one.error for one in drawn if one.error is not None]
-            if len(errors) == len(drawn) and all(map(is_overflow, errors)):
-                return ContextOverflowError(str(errors[0]))
-            raise SamplingError(
-                f"{len(errors)} of {len(drawn)} samples of question {question.id!r} failed, the first with "
-                f"{errors[0]!r}; what was complete before is kept: run the same command again to go on",
-                errors,
-            )
+            return _overflow_of(question, drawn)
         extract = extractor(self.answer)
         responses = [_read(one, one.message, extract) for one in drawn if one.message is not None]
         return DrawnQuestion(question, responses, *_failures(drawn, failed))
@@ -240,6 +233,22 @@ def _read(sample: Sample, message: AIMessage, extract: Extractor) -> DrawnRespon
     info = message.response_metadata.get(TOKEN_SIGNALS_INFO)
     info = dict(info) if isinstance(info, Mapping) else None
     return DrawnResponse(response, kept, reading, info, why, is_estimated(message))
+
+
+def _overflow_of(question: LabelledQuestion, drawn: Sequence[Sample]) -> ContextOverflowError:
+    """Return the error of a question that does not fit the model's context.
+
+    Raises:
+        SamplingError: samples failed for another reason.
+    """
+    errors = [one.error for one in drawn if one.error is not None]
+    if len(errors) == len(drawn) and all(map(is_overflow, errors)):
+        return ContextOverflowError(str(errors[0]))
+    raise SamplingError(
+        f"{len(errors)} of {len(drawn)} samples of question {question.id!r} failed, the first with {errors[0]!r}; what "
+        "was complete before is kept: run the same command again to go on",
+        errors,
+    )
 
 
 def _failures(drawn: Sequence[Sample], failed: Sequence[Sample]) -> tuple[int, int]:

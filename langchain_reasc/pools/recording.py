@@ -180,10 +180,7 @@ class Recording:
         """
         if self._settled is None:
             self._settle(drawn.responses)
-        readings = [
-            one.reading if one.reading and self._is_comparable(one.reading) else SignalReading({})
-            for one in drawn.responses
-        ]
+        readings = [self._comparable(one.reading) for one in drawn.responses]
         responses = tuple(
             replace(one.response, score=self._score(reading), **reading.spans._asdict())
             for one, reading in zip(drawn.responses, readings, strict=True)
@@ -218,11 +215,13 @@ class Recording:
                 )
         self._settled, self._info = settled, self._info or made_of
 
-    def _is_comparable(self, reading: SignalReading) -> bool:
-        if self._settled is None or not self._settled.signals.keys() <= reading.signals.keys():
-            return False
+    def _comparable(self, reading: SignalReading | None) -> SignalReading:
+        """Return a reading, without signals where they are made of something else than the settled ones."""
+        if not reading or self._settled is None or not self._settled.signals.keys() <= reading.signals.keys():
+            return SignalReading({})
         then, now = ({**one.k, "V": one.vocabulary_size} for one in (self._settled, reading))
-        return all(now[name] == then.get(name) for name in now if None not in (now[name], then.get(name)))
+        same = all(now[name] == then.get(name) for name in now if None not in (now[name], then.get(name)))
+        return reading if same else SignalReading({})
 
     def _score(self, reading: SignalReading) -> float | None:
         try:

@@ -414,13 +414,16 @@ class PoolStore:
                 f"{self.path} was written by a newer version of langchain-reasc (format {version}, here is {FORMAT}); "
                 "update langchain-reasc"
             )
-        # Refuse what only looks like our tables: a view or a virtual table may compute for ever, a trigger write.
+        self._check_tables()
+        if (there := self.path.stat().st_size) < pages * size:  # SQLite would read zeros for what is missing
+            raise PoolError(f"{self.path}: the file is damaged ({there} of {pages * size} bytes are there)")
+
+    def _check_tables(self) -> None:
+        """Refuse what only looks like our tables: a view or a virtual table may compute for ever, a trigger write."""
         ours = {statement.split()[2]: statement.strip() for statement in _SCHEMA.split(";") if "TABLE" in statement}
         for kind, name, table, sql in self._all("SELECT type, name, tbl_name, sql FROM sqlite_master"):
             if (kind in ("table", "view") and sql != ours.get(name, sql)) or (kind == "trigger" and table in ours):
                 raise PoolError(f"{self.path}: its {kind} {name!r} was not written by a recording, and is not read")
-        if (there := self.path.stat().st_size) < pages * size:  # SQLite would read zeros for what is missing
-            raise PoolError(f"{self.path}: the file is damaged ({there} of {pages * size} bytes are there)")
 
     def _all(self, query: str, *values: Any) -> list[Any]:
         with self._reading():

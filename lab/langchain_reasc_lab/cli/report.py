@@ -84,7 +84,7 @@ def report(
         return
     if not pools:
         raise typer.BadParameter("name a pool, or several; `reasc record` makes one", param_hint="POOL...")
-    _check_outputs([path for path in (out, markdown, csv, json) if path is not None], pools)
+    _check_outputs(list(filter(None, (out, markdown, csv, json))), pools)
     entries = chosen_entries(only or ())
     if out is not None:
         check_page_extra()
