@@ -121,7 +121,7 @@ def streams(model: AnyRunnable) -> bool:
 
 def is_configurable(model: AnyRunnable) -> bool:
     """Return whether what a model is depends on the config of its calls."""
-    return any(isinstance(one, DynamicRunnable) or _is_init_chat_model(one) for one in _walk(model))
+    return next(_configurable_parts(model), None) is not None
 
 
 class PerConfig(Generic[T]):
@@ -183,31 +183,34 @@ def _resolve(model: AnyRunnable, config: RunnableConfig) -> AnyRunnable:
     return rewrap(model, [_resolve(one, config) for one in wrapped]) if wrapped else model
 
 
-def _walk(model: Any) -> Iterator[AnyRunnable]:
-    """A model and everything inside it that may be configurable."""
-    if isinstance(model, Runnable):
+def _configurable_parts(model: Any) -> Iterator[Any]:
+    """Yield what a call's config chooses or sets in a model and in everything inside it."""
+    if not isinstance(model, Runnable):
+        return
+    parts = wrapped_runnables(model)
+    if isinstance(model, DynamicRunnable):
         yield model
-        dynamic = [model.default, *_alternatives(model)] if isinstance(model, DynamicRunnable) else []
-        for one in (*wrapped_runnables(model), *dynamic):
-            yield from _walk(one)
+        parts = [model.default, *_alternatives(model)]
+    elif _is_init_chat_model(model):
+        yield model
+    for part in parts:
+        yield from _configurable_parts(part)
 
 
 def _keys(model: AnyRunnable) -> frozenset[str] | None:
     """The names in a config that matter to a model; None if that cannot be told."""
     names: set[str] = set()
     kinds = set()
-    for one in _walk(model):
-        if _is_init_chat_model(one):
-            made = cast(Any, one)
-            if made._configurable_fields == "any":
+    for part in _configurable_parts(model):
+        kinds.add(isinstance(part, DynamicRunnable))
+        if isinstance(part, DynamicRunnable):
+            if not all(isinstance(other, Runnable) for other in _alternatives(part)):  # made when they are called
                 return None
-            names |= {f"{made._config_prefix}{name}" for name in made._configurable_fields}
-            kinds.add("init_chat_model")
-        elif isinstance(one, DynamicRunnable):
-            if not all(isinstance(other, Runnable) for other in _alternatives(one)):  # made when they are called
-                return None
-            names |= {spec.id for spec in one.config_specs}
-            kinds.add("dynamic")
+            names |= {spec.id for spec in part.config_specs}
+        elif part._configurable_fields == "any":
+            return None
+        else:
+            names |= {f"{part._config_prefix}{name}" for name in part._configurable_fields}
     return frozenset(names) if len(kinds) < 2 else None
 
 

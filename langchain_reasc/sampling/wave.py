@@ -16,7 +16,7 @@ __all__ = ["Sample", "Wave"]
 
 @dataclass(frozen=True)
 class Wave:
-    """What :func:`~langchain_reasc.sampling.drawn` draws, and how it is stopped.
+    """What :func:`~langchain_reasc.sampling.samples` draws, and how it is stopped.
 
     Attributes:
         model: what is sampled.
