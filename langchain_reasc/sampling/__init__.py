@@ -22,7 +22,7 @@ from langchain_reasc.sampling.cutoff import Cutoff, within
 from langchain_reasc.sampling.limits import QuestionClock, checked_limit, take_slots
 from langchain_reasc.sampling.parallel import draw_in_parallel
 from langchain_reasc.sampling.separate import draw_separately
-from langchain_reasc.sampling.tracing import Run, trace_as_steps
+from langchain_reasc.sampling.tracing import Run, traced
 from langchain_reasc.sampling.wave import Sample, Wave
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking_items
 
@@ -63,13 +63,11 @@ def samples(wave: Wave, *, is_async: bool, live: bool = False) -> AsyncGenerator
         wave = replace(wave, model=model)
     if model.ask_confidence:
         wave = replace(wave, messages=model.prompt(wave.messages))
+    is_parallel = model.sampler is not None and not live
     drawing: AsyncGenerator[Any]
-    if model.sampler is not None and not live:
-        drawing = draw_in_parallel(wave, workers)
-    else:
-        drawing = draw_separately(wave, workers, live=live)
-    if model.quiet:
-        drawing = trace_as_steps(wave, drawing, workers)
+    drawing = draw_in_parallel(wave, workers) if is_parallel else draw_separately(wave, workers, live=live)
+    if model.quiet or is_parallel:  # else LangChain traces the call of each sample
+        drawing = traced(wave, drawing, workers)
     return _with_stated_confidence(drawing) if model.ask_confidence else drawing
 
 

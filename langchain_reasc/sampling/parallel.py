@@ -11,7 +11,6 @@ from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.contract import USAGE_ESTIMATED, FailedSample, is_cancelled
 from langchain_reasc.models.usage import estimated_usage, reported_usage
 from langchain_reasc.sampling.cutoff import within
-from langchain_reasc.sampling.tracing import SampleRuns
 from langchain_reasc.sampling.wave import Sample, Wave
 from langchain_reasc.threads import AsyncWorkers, Workers, each
 
@@ -20,33 +19,21 @@ __all__ = ["draw_in_parallel"]
 
 async def draw_in_parallel(wave: Wave, workers: Workers | AsyncWorkers) -> AsyncGenerator[Sample]:
     """Draw as :func:`langchain_reasc.sampling.samples` does."""
-    runs, missing, cutoff = SampleRuns(wave, workers), set(wave.indices), wave.cutoff
+    missing, cutoff = set(wave.indices), wave.cutoff
     error: Exception | None = None
     try:
-        await runs.start()
-        try:
-            async with aclosing(_outcomes(wave, workers)) as outcomes:
-                async for index, outcome in outcomes:
-                    missing.discard(index)
-                    sample = _sample(wave, index, outcome)
-                    await runs.end(sample)
-                    wave.ended()
-                    yield sample
-        except Exception as failure:
-            error = cutoff.error if cutoff.given_up else failure
-            await runs.fail(error or failure)
-        for index in sorted(missing):
-            if error or not cutoff.stopped:
-                lost = error or SamplingError(f"the model handed over no sample {index}")
-                sample = Sample(index, None, "failed", lost)
-            else:
-                sample = _cut_off(wave, index, None)
-            await runs.end(sample)
-            if sample.error:  # what was cut off before its first token cost nothing
-                yield sample
-    except BaseException as failure:
-        await runs.fail(failure)
-        raise
+        async with aclosing(_outcomes(wave, workers)) as outcomes:
+            async for index, outcome in outcomes:
+                missing.discard(index)
+                wave.ended()
+                yield _sample(wave, index, outcome)
+    except Exception as failure:
+        error = cutoff.error if cutoff.given_up else failure
+    for index in sorted(missing):
+        lost = SamplingError(f"the model handed over no sample {index}")
+        # What was cut off before its first token without a fault cost nothing, and is left out.
+        if why := error or (cutoff.error if cutoff.stopped else lost):
+            yield Sample(index, None, "failed", why)
 
 
 async def _outcomes(
@@ -73,15 +60,11 @@ def _sample(wave: Wave, index: int, outcome: AIMessage | FailedSample) -> Sample
     if isinstance(outcome, FailedSample):
         return Sample(index, outcome.message and _with_usage(wave, outcome.message), "failed", outcome.error)
     if is_cancelled(outcome):
-        return _cut_off(wave, index, _with_usage(wave, outcome))
+        error = wave.cutoff.error
+        return Sample(index, _with_usage(wave, outcome), "failed" if error else "cancelled", error)
     usage = reported_usage(outcome)
     wave.cutoff.prompt_tokens = usage["input_tokens"] if usage else None
     return Sample(index, outcome)
-
-
-def _cut_off(wave: Wave, index: int, message: AIMessage | None) -> Sample:
-    error = wave.cutoff.error
-    return Sample(index, message, "failed" if error else "cancelled", error)
 
 
 def _with_usage(wave: Wave, message: AIMessage) -> AIMessage:

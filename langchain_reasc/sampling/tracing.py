@@ -30,7 +30,7 @@ from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, sample_id
 from langchain_reasc.sampling.wave import Sample, Wave
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking, result_of
 
-__all__ = ["Run", "SampleRuns", "suppress_tracing", "trace_as_steps"]
+__all__ = ["Run", "suppress_tracing", "traced"]
 
 T = TypeVar("T")
 
@@ -95,42 +95,36 @@ class Run:
         self._open = False
         await result_of(self._manager.on_chain_end(output))
 
-    async def fail(self, error: BaseException) -> None:
-        """End the run with an error, if it has begun and not ended."""
+    async def fail(self, error: BaseException, message: object = None) -> None:
+        """End the run with an error, if it has begun and not ended; it has no place for a message."""
         if self._open and self._manager is not None:
             self._open = False
             await result_of(self._manager.on_chain_error(error))
 
 
-class SampleRuns:
-    """A chat model's run for each sample of a wave, ended one by one, as separate calls would have."""
+class _ModelRun:
+    """A chat model's run for one sample of a wave, as a call of its own would have; none where nobody listens."""
 
-    def __init__(self, wave: Wave, workers: Workers | AsyncWorkers) -> None:
-        self._wave, self._is_async = wave, workers.is_async
-        self._runs: dict[int, Any] = {}
+    def __init__(self, wave: Wave, index: int, *, is_async: bool) -> None:
+        self._wave, self._index, self._is_async = wave, index, is_async
+        self._run: Any = None
 
-    async def start(self) -> None:
-        """Start a run per sample, where anybody listens."""
+    async def begin(self) -> None:
+        """Start the run."""
         kind = AsyncCallbackManager if self._is_async else CallbackManager
-        for index in () if self._wave.model.quiet else self._wave.indices:
-            if described := _run_arguments(kind, self._wave, index):
-                manager, arguments = described
-                [self._runs[index]] = await result_of(manager.on_chat_model_start(**arguments))
+        if described := _run_arguments(kind, self._wave, self._index):
+            manager, arguments = described
+            [self._run] = await result_of(manager.on_chat_model_start(**arguments))
 
-    async def end(self, sample: Sample) -> None:
-        """End the run of a sample, cancelled ones too: their tokens are paid for. Name the message after its run."""
-        if (run := self._runs.pop(sample.index, None)) is None:
-            return
-        if sample.error:
-            await result_of(run.on_llm_error(sample.error, response=_result(sample.message, run)))
-        else:  # what was cut off ends in good order, with what it had said
-            message = sample.message or AIMessage("", response_metadata={FINISH_REASON: CANCELLED})
-            await result_of(run.on_llm_end(_result(message, run)))
+    async def end(self, message: AIMessage) -> None:
+        """End the run with a message, and name the message after the run."""
+        if self._run:
+            await result_of(self._run.on_llm_end(_result(message, self._run)))
 
-    async def fail(self, error: BaseException) -> None:
-        """End every run that is still open with an error."""
-        while self._runs:
-            await result_of(self._runs.popitem()[1].on_llm_error(error, response=LLMResult(generations=[])))
+    async def fail(self, error: BaseException, message: AIMessage | None = None) -> None:
+        """End the run with an error, and with what had been said."""
+        if self._run:
+            await result_of(self._run.on_llm_error(error, response=_result(message, self._run)))
 
 
 @contextmanager
@@ -151,16 +145,15 @@ def suppress_tracing() -> Iterator[None]:
             variable.reset(token)
 
 
-async def trace_as_steps(wave: Wave, samples: AsyncGenerator[T], workers: Workers | AsyncWorkers) -> AsyncGenerator[T]:
-    """Yield the samples of a wave of a quiet model as they end, each traced as a step of the model call around them.
+async def traced(wave: Wave, samples: AsyncGenerator[T], workers: Workers | AsyncWorkers) -> AsyncGenerator[T]:
+    """Yield the samples of a wave as they end, each with a run of its own.
 
-    A chat model's run tells what the call cost. Were each sample a model's run too, handlers that count tokens would
-    count them twice. So the calls of the model inside are not traced, and each sample is a run of type "chain" below
-    ``wave.config``, whose output is the sample's message.
+    Of a model that samples in parallel, it is a run of the chat model. Of a quiet model, it is a step of the model call
+    around them: a chat model's run tells what the call cost, and were each sample a model's run too, handlers that
+    count tokens would count them twice. So the calls of the model inside are not traced, and each sample is a run of
+    type "chain" below ``wave.config``, whose output is the sample's message.
     """
-    asked, name = {"messages": wave.messages}, f"{wave.model.model.get_name()} sample"
-    runs = {index: Run(name, asked, _step_config(wave, index), is_async=workers.is_async) for index in wave.indices}
-    cancelled = {FINISH_REASON: CANCELLED}  # the output of one cut off before its first token, which cost nothing
+    runs, cancelled = _runs(wave, is_async=workers.is_async)
     try:
         for run in runs.values():
             await run.begin()
@@ -169,7 +162,7 @@ async def trace_as_steps(wave: Wave, samples: AsyncGenerator[T], workers: Worker
                 if isinstance(sample, Sample):
                     run = runs.pop(sample.index)
                     if sample.error:
-                        await run.fail(sample.error)
+                        await run.fail(sample.error, sample.message)
                     else:
                         await run.end(sample.message or cancelled)
                 yield sample
@@ -179,6 +172,17 @@ async def trace_as_steps(wave: Wave, samples: AsyncGenerator[T], workers: Worker
         while runs:
             await runs.popitem()[1].fail(error)
         raise
+
+
+def _runs(wave: Wave, *, is_async: bool) -> tuple[dict[int, Any], Any]:
+    """Return a run for each sample, and the output of one cut off before its first token, which cost nothing."""
+    cancelled = {FINISH_REASON: CANCELLED}
+    if not wave.model.quiet:
+        runs = {index: _ModelRun(wave, index, is_async=is_async) for index in wave.indices}
+        return runs, AIMessage("", response_metadata=cancelled)
+    given, name = {"messages": wave.messages}, f"{wave.model.model.get_name()} sample"
+    steps = {index: Run(name, given, _step_config(wave, index), is_async=is_async) for index in wave.indices}
+    return steps, cancelled
 
 
 def _step_config(wave: Wave, index: int) -> RunnableConfig:
