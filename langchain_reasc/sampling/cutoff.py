@@ -23,8 +23,8 @@ class Cutoff:
     """Cuts samples off, from any thread.
 
     Attributes:
-        stopped: whether streams are cut off; a response that comes whole is still waited for, since it is paid for
-            whole.
+        stopped: whether streams are cut off, as they are too once given up; a response that comes whole is still
+            waited for, since it is paid for whole.
         given_up: whether nobody waits any more, not even for a whole response.
         error: what samples fail with that are given up; None where they are cut off without a fault.
         prompt_tokens: tokens of the prompt, once a response has reported them; for estimates.
@@ -38,10 +38,6 @@ class Cutoff:
         self._listeners: dict[object, Callable[[], object]] = {}
         with _registering:
             _alive.add(self)
-
-    def cuts(self, *, whole: bool) -> bool:
-        """Return whether a stream is cut off, or with ``whole`` a response that comes in one piece."""
-        return self.given_up or (self.stopped and not whole)
 
     def stop(self) -> None:
         """Cut off streams: their rest is not needed."""
@@ -144,7 +140,7 @@ async def read(
                 async for item in items:
                     workers.put(item)
                     await result_of(ahead.acquire())
-                    if left or cutoff.cuts(whole=whole):
+                    if left or (cutoff.given_up if whole else cutoff.stopped):
                         workers.put(None)  # a wake may still be on its way, and must come before the end
                         break
         except BaseException as error:
@@ -156,7 +152,7 @@ async def read(
             raise cutoff.error
         return ending(seen)
 
-    if cutoff.cuts(whole=whole):  # nothing has been asked of the model, and nothing will be
+    if cutoff.given_up if whole else cutoff.stopped:  # nothing has been asked of the model, and nothing will be
         yield cut_off()
         return
     until = None  # when no more is expected of what had come, once it is cut off
@@ -167,7 +163,7 @@ async def read(
                 if item is None:
                     if until is not None and time.monotonic() >= until:
                         break
-                    if cutoff.cuts(whole=whole):
+                    if cutoff.given_up if whole else cutoff.stopped:
                         until = time.monotonic() + workers.patience
                 elif not isinstance(item, _Raised):
                     ahead.release()

@@ -31,7 +31,7 @@ async def draw_separately(
 
     Each sample has a worker of its own; this generator collects what they hand over.
     """
-    running: dict[int, list[BaseMessage]] = {index: [] for index in wave.indices}
+    running: dict[int, list[BaseMessage]] = {}
 
     async def draw(index: int, chunks: list[BaseMessage]) -> None:
         try:
@@ -47,8 +47,9 @@ async def draw_separately(
     until = time.monotonic() + limit.seconds if limit else None
     try:
         with cutoff.notifying(workers.wake):
-            for index, chunks in running.items():
-                workers.start(partial(draw, index, chunks), f"reasc-{index}")
+            for index in wave.indices:
+                running[index] = []
+                workers.start(partial(draw, index, running[index]), f"reasc-{index}")
             while running:
                 item = await workers.get(until)
                 if isinstance(item, KeyboardInterrupt):
