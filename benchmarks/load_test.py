@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,20 +57,18 @@ class ServerProcess:
 
 @dataclass
 class Report:
-    """What came of it.
+    """Asks the questions, and keeps the books.
 
     Attributes:
-        questions: asked.
+        questions: how many.
         samples: wanted of each.
         outcomes: how often each (question, sample) came out whole.
-        lost: samples that never came out whole.
-        twice: samples that came out, or responses that were counted, more than once.
+        numbers: how often each response was counted.
+        books: number of a response -> its tokens, by the servers' books.
         moved: samples begun again on another server.
         lost_tokens: tokens of the attempts that broke off, which no message bills.
         billed: output tokens of all messages' usage.
         billed_prompts: their input tokens.
-        generated: the same by the servers' books, for the responses that came out.
-        unread: responses that a server had finished when it was killed, and nobody could read.
         seconds: taken.
         status: of the servers at the end.
         errors: of the samples that failed.
@@ -79,17 +77,30 @@ class Report:
     questions: int
     samples: int
     outcomes: Counter[tuple[int, int]] = field(default_factory=Counter)
-    lost: int = 0
-    twice: int = 0
+    numbers: Counter[str] = field(default_factory=Counter)
+    books: dict[str, int] = field(default_factory=dict)
     moved: int = 0
     lost_tokens: int = 0
     billed: int = 0
     billed_prompts: int = 0
-    generated: int = 0
-    unread: int = 0
     seconds: float = 0.0
     status: Sequence[ReplicaStatus] = ()
     errors: list[str] = field(default_factory=list)
+
+    @property
+    def lost(self) -> int:
+        """Samples that never came out whole."""
+        return self.questions * self.samples - len(self.outcomes)
+
+    @property
+    def twice(self) -> int:
+        """Samples that came out, or responses that were counted, more than once."""
+        return sum(count - 1 for counts in (self.outcomes, self.numbers) for count in counts.values())
+
+    @property
+    def generated(self) -> int:
+        """Output tokens by the servers' books, of the responses that came out."""
+        return sum(self.books[number] for number in self.numbers)
 
     @property
     def ok(self) -> bool:
@@ -97,90 +108,63 @@ class Report:
         prompts = self.questions * self.samples * PROMPT_TOKENS
         return not (self.lost or self.twice) and self.billed == self.generated and self.billed_prompts == prompts
 
-
-class LoadTest:
-    """Asks the questions, and keeps the books."""
-
-    def __init__(self, model: ChatOpenAICompatible, report: Report) -> None:
-        """Fill in ``report``."""
-        self._model, self.report, self.ended = model, report, 0
-        self.numbers: Counter[str] = Counter()
-
-    async def ask(self, question: int) -> None:
+    async def ask(self, model: ChatOpenAICompatible, question: int) -> None:
         """Draw the samples of one question."""
-        async with self._model.asample(f"Question {question}", n=self.report.samples) as samples:
-            async for index, outcome in samples:
-                self.ended += 1
-                if isinstance(outcome, AIMessage):
-                    self._book(question, index, outcome)
-                else:
-                    self.report.errors.append(repr(outcome.error))
+        async with model.asample(f"Question {question}", n=self.samples) as samples:
+            async for index, message in samples:
+                if not isinstance(message, AIMessage):
+                    self.errors.append(repr(message.error))
+                    continue
+                self.outcomes[question, index] += 1
+                self.numbers[message.text.split()[0]] += 1
+                assert message.usage_metadata is not None
+                self.billed += message.usage_metadata["output_tokens"]
+                self.billed_prompts += message.usage_metadata["input_tokens"]
+                lost = message.response_metadata.get("failed_attempts", ())
+                self.moved += bool(lost)
+                self.lost_tokens += sum(one["received_tokens"] for one in lost)
 
-    def _book(self, question: int, index: int, message: AIMessage) -> None:
-        report = self.report
-        report.outcomes[question, index] += 1
-        self.numbers[message.text.split()[0]] += 1
-        assert message.usage_metadata is not None
-        report.billed += message.usage_metadata["output_tokens"]
-        report.billed_prompts += message.usage_metadata["input_tokens"]
-        lost = message.response_metadata.get("failed_attempts", ())
-        report.moved += bool(lost)
-        report.lost_tokens += sum(one["received_tokens"] for one in lost)
+    def read_books(self, logs: Iterable[Path]) -> None:
+        """Read what the servers wrote down."""
+        for line in (line for log in logs for line in log.read_text().splitlines()):
+            with suppress(json.JSONDecodeError):  # the server was killed while it wrote
+                entry = json.loads(line)
+                self.books[entry["number"]] = entry["tokens"]
 
 
 async def run(*, questions: int, samples: int, servers: int, at_once: int, down: float = 2.0) -> Report:
     """Run it; a third of the way through, one server is killed, and ``down`` seconds later started again."""
-    report = Report(questions, samples)
+    report, places = Report(questions, samples), asyncio.Semaphore(at_once)
+
+    async def ask(question: int) -> None:
+        async with places:
+            await report.ask(model, question)
+
+    async def crash() -> None:
+        while len(report.outcomes) + len(report.errors) < questions * samples // 3:
+            await asyncio.sleep(0.001)
+        await asyncio.to_thread(processes[0].kill)
+        await asyncio.sleep(down)
+        await asyncio.to_thread(processes[0].start)
+
     with tempfile.TemporaryDirectory() as folder:
         logs = [Path(folder, f"{at}.jsonl") for at in range(servers)]
         processes = [await asyncio.to_thread(ServerProcess, log) for log in logs]
         model = ChatOpenAICompatible(
             base_url=[process.url for process in processes], model="loopback", preset="generic", timeout=60
         )
-        test, begun = LoadTest(model, report), time.monotonic()
-        crash = asyncio.create_task(_crash(processes[0], test, questions * samples // 3, down))
+        begun, crashing = time.monotonic(), asyncio.create_task(crash())
         try:
-            await _all(test, range(questions), at_once)
-            await crash
+            await asyncio.gather(*map(ask, range(questions)))
+            await crashing
         finally:
-            crash.cancel()
+            crashing.cancel()
             report.seconds, report.status = time.monotonic() - begun, model.status()
             await asyncio.to_thread(model.close)
             for process in processes:
                 process.kill()
-        _compare(report, test.numbers, logs)
+        report.read_books(logs)
     return report
-
-
-async def _all(test: LoadTest, questions: Sequence[int], at_once: int) -> None:
-    places = asyncio.Semaphore(at_once)
-
-    async def one(question: int) -> None:
-        async with places:
-            await test.ask(question)
-
-    await asyncio.gather(*(one(question) for question in questions))
-
-
-async def _crash(process: ServerProcess, test: LoadTest, after: int, down: float) -> None:
-    while test.ended < after:
-        await asyncio.sleep(0.001)
-    await asyncio.to_thread(process.kill)
-    await asyncio.sleep(down)
-    await asyncio.to_thread(process.start)
-
-
-def _compare(report: Report, numbers: Counter[str], logs: Sequence[Path]) -> None:
-    books: dict[str, int] = {}
-    for log in logs:
-        for line in log.read_text().splitlines():
-            with suppress(json.JSONDecodeError):  # the server was killed while it wrote
-                entry = json.loads(line)
-                books[entry["number"]] = entry["tokens"]
-    report.lost = report.questions * report.samples - len(report.outcomes)
-    report.twice = sum(count - 1 for counts in (report.outcomes, numbers) for count in counts.values())
-    report.generated = sum(books[number] for number in numbers)
-    report.unread = len(books.keys() - numbers.keys())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -207,7 +191,7 @@ def _print(report: Report) -> None:
         f"begun again on another server: {report.moved}; tokens lost with them, billed to nobody: {report.lost_tokens}"
     )
     print(f"output tokens billed: {report.billed}; by the servers' books: {report.generated}")
-    print(f"responses that the killed server had finished, unread: {report.unread}")
+    print(f"responses that the killed server had finished, unread: {len(report.books.keys() - report.numbers.keys())}")
     for one in report.status:
         print(f"  {one.url}: served {one.served}, failed {one.failed}, {'well' if one.healthy else 'sidelined'}")
     for error in sorted(set(report.errors)):

@@ -189,6 +189,7 @@ def _pool(model: ServerFields) -> ReplicaPool:
             stream_usage=False,
             stream_chunk_timeout=None,
             http_async_client=http,
+            openai_proxy=None,  # which is the HTTP client's
             http_socket_options=(),
             **{name: getattr(model, name) for name in _OF_CLIENT},
         )

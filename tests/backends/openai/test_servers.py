@@ -224,10 +224,16 @@ def test_many_event_loops_and_threads_share_a_pool() -> None:
         assert model.status()[0].served == 14 and len(pool_threads()) == 1
 
 
-def test_a_proxy_is_asked_instead_of_the_server(face: Face) -> None:
+@pytest.mark.parametrize("from_environment", [False, True])
+def test_a_proxy_is_asked_instead_of_the_server(
+    face: Face, from_environment: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = Script(says("forty two"))
-    with serving(script) as url, pool_of("http://nowhere.invalid/v1", openai_proxy=url.removesuffix("/v1")) as model:
-        assert text_of(face.stream(model)) == text_of(face.stream(pickle.loads(pickle.dumps(model)))) == "forty two"
+    with serving(script) as url:
+        proxy = url.removesuffix("/v1")
+        monkeypatch.setenv("OPENAI_PROXY", proxy if from_environment else "")
+        with pool_of("http://nowhere.invalid/v1", **({} if from_environment else {"openai_proxy": proxy})) as model:
+            assert text_of(face.stream(model)) == text_of(face.stream(pickle.loads(pickle.dumps(model)))) == "forty two"
 
 
 class Tokens(BaseCallbackHandler):
