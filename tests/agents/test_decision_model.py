@@ -14,7 +14,7 @@ from langchain_core.tracers import LangChainTracer
 from runnable.fakes import PROMPT_TOKENS, Reply, Scripted
 
 from langchain_reasc import ReASCDecisionModel, ReASCError
-from langchain_reasc.method.evidence import posterior
+from langchain_reasc.method import posterior
 
 from .decisions import ANGER, TEAM, URGENT, ask, naming
 

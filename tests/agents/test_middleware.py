@@ -3,7 +3,7 @@
 import asyncio
 import importlib
 import sys
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -29,7 +29,6 @@ from agents.acting import (
 from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
 from langchain_reasc.answers import ToolVotes
 from langchain_reasc.exceptions import ConfigurationError, MissingExtraError
-from langchain_reasc.runnable.options import Options, VoteOptions
 
 
 def test_the_name_of_the_agent_and_model_settings_reach_the_model(agents: Agents) -> None:
@@ -184,8 +183,9 @@ def test_what_cannot_be_is_refused_when_the_middleware_is_made(options: Any, sai
 
 
 def test_it_takes_every_option_of_the_chat_model() -> None:
-    assert VoteOptions.__annotations__.keys() == Options.model_fields.keys() - {"model", "advised"}
-    assert not VoteOptions.__required_keys__
+    [options] = get_args(get_type_hints(ReASCMiddleware.__init__, include_extras=True)["options"])
+    assert options.__annotations__.keys() == ReASCRunnable.model_fields.keys() - {"model", "advised", "name"}
+    assert not options.__required_keys__
 
 
 def test_without_langchain_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,9 @@ from langchain_core.messages import AIMessage
 from pydantic import BaseModel
 
 from answers.messages import MESSAGE, REFUSED_CALLS, SCHEMAS, UNKNOWN_TOOL, answer, call, vote
+from langchain_reasc import ASC, Cap, Response, decide
 from langchain_reasc.answers import ANY_TEXT, REASONING, ToolVotes, Vote, extractor, kind_of, normalize, vote_of
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.stopping import ASC, Cap, Response, decide
 
 FIVE = call(q="x", filter={"year": 1, "seen": [2]}, note="because")
 

@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from answers.messages import LENGTH, REFUSED_CALLS, REFUSED_OBJECT, TRIP, UNKNOWN_TOOL, Even, Trip, called, text, voted
+from langchain_reasc import ASC, Cap, Decision, Response, decide
 from langchain_reasc.answers import ObjectVotes, ToolVotes, Vote, extractor, json_object, vote_of, with_answer
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.stopping import ASC, Cap, Decision, Response, decide
 
 
 class Stay(BaseModel):
