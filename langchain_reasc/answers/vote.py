@@ -104,13 +104,13 @@ def _vote_of_text(text: str | None, extract: Extractor, cut_off: bool) -> Vote:
 def _vote_of_calls(
     message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: Schemas | None, cut_off: bool
 ) -> Vote:
-    calls = [{"name": call["name"], "args": call["args"]} for call in message.tool_calls]
+    calls = message.tool_calls
     if cut_off:  # LangChain completes half a call's JSON, so that its last argument may be half of one
         return Vote(None, cut_off, CUT_OFF)
     if why := tools.refused(calls, schemas):
         return Vote(None, why_none=why)
     objects = extract.objects
-    if objects is None or objects.in_calls(message.tool_calls) is None:
+    if objects is None or objects.in_calls(calls) is None:
         answer = tools.answer(calls, schemas)
         return Vote(answer, kind=tools.kind(calls), calls=True) if answer else Vote(None, why_none=INVALID_CALLS)
     answer = objects.answer(tools.read(calls[0], schemas))  # structured output by function calling
