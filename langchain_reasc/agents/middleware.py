@@ -141,9 +141,10 @@ class Ledger:
         except BaseException:
             if task:
                 self.add(spent, seconds=time.monotonic() - begun)
-                self._failed[task] = spent
-                if len(self._failed) > _REMEMBERED:
-                    del self._failed[next(iter(self._failed))]
+                with self._lock:
+                    self._failed[task] = spent
+                    if len(self._failed) > _REMEMBERED:
+                        del self._failed[next(iter(self._failed))]
             raise
         self.add(spent, seconds=time.monotonic() - begun)
 

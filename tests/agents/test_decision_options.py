@@ -71,22 +71,6 @@ def test_a_calibration_of_anything_else_is_refused(runner: Any, learned: Any, pa
     ReASCDecisionModel(llm=model, calibration=elsewhere, allow_fingerprint_mismatch=True)
 
 
-def test_online_learns_from_the_first_response_to_every_question(runner: Any) -> None:
-    def script(asked: str, index: int) -> Reply:
-        n = int(asked.partition("number ")[2].partition("?")[0])
-        return Reply("<answer>yes</answer>", logprob=-1.0 - n % 8 / 100 - n % 2)
-
-    decisions = ReASCDecisionModel(llm=Scripted(script=script), calibration="mixture", measure=TOP_K)
-    copied = decisions.model_copy(update={"max_samples": 8})
-    questions = {str(n): core.Noul(instructions=f"Is it number {n}?") for n in range(64)}
-    response = runner.invoke(decisions, {"state": "s", "questions": questions})
-    assert {one.noul for one in response.nouls.values()} == {5 / 6}  # four votes for yes
-    assert decisions.learned.n == 64 and decisions.learned.fingerprint.answer == "decision"
-    assert copied.learned is decisions.learned and copied.calibrator is decisions.calibrator
-    other = decisions.model_copy(update={"llm": naming("no")})
-    assert other.learned is None and other.calibrator is not decisions.calibrator
-
-
 def test_online_learns_from_every_question_and_then_decides(runner: Any, monkeypatch: Any, tmp_path: Any) -> None:
     monkeypatch.setattr(
         consensus, "calibrate_consensus", lambda questions, measures, **_: calibration(n=len(questions), gate=0.5)
@@ -100,6 +84,7 @@ def test_online_learns_from_every_question_and_then_decides(runner: Any, monkeyp
     response = runner.invoke(decisions, {"state": "s", "questions": {"q": questions["0"]}})
     assert (response.reasc["q"]["reason"], response.reasc["q"]["launched"]) == ("gate", 1)
     assert decisions.model_copy(update={"max_samples": 8}).calibrator is decisions.calibrator
+    assert decisions.model_copy(update={"llm": naming("no")}).calibrator is not decisions.calibrator
     assert path.exists() and "number" not in path.read_text()
     with pytest.raises(ConfigurationError, match="goes with calibration='online'"):
         ReASCDecisionModel(llm=naming("yes"), online_state=path)
