@@ -12,9 +12,9 @@ from textwrap import dedent
 from typing import Any, Final, Literal, get_args, get_origin
 
 from langchain_reasc_llama_cpp.loaded_model import LoadedModel
-from langchain_reasc_llama_cpp.native.parameters import LoadFields
+from langchain_reasc_llama_cpp.native import LoadFields
 from langchain_reasc_llama_cpp.options import GenerationFields
-from langchain_reasc_llama_cpp.sampling.parameters import DEFAULTS, SamplingFields
+from langchain_reasc_llama_cpp.sampling import DEFAULTS, SamplingFields
 
 README: Final = Path(__file__).parents[2] / "backends" / "README.md"
 TABLES: Final = {

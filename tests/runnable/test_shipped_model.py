@@ -15,7 +15,7 @@ from langchain_reasc.sampling import draw
 
 backend = pytest.importorskip("langchain_reasc_llama_cpp")
 pytest.importorskip("llama_cpp")
-embedded = pytest.importorskip("langchain_reasc_llama_cpp.native.model_files").embedded_model_path()
+embedded = backend.embedded_model_path()
 pytestmark = pytest.mark.skipif(not embedded.exists(), reason="the shipped model is not there")
 
 MEASURE = Measure("token_logprob", "mean")

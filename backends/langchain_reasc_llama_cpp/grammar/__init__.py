@@ -1,1 +1,6 @@
 """What a response must look like, token by token."""
+
+from langchain_reasc_llama_cpp.grammar.grammar import Grammar
+from langchain_reasc_llama_cpp.grammar.json_schema import check_schema, within
+
+__all__ = ["Grammar", "check_schema", "within"]

@@ -1,1 +1,6 @@
 """From LangChain messages to the text of a prompt."""
+
+from langchain_reasc_llama_cpp.prompts.chat_template import ChatTemplate
+from langchain_reasc_llama_cpp.prompts.conversation import newest_turns, template_messages
+
+__all__ = ["ChatTemplate", "newest_turns", "template_messages"]

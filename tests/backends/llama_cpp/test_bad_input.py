@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
-from langchain_reasc_llama_cpp.native import bindings
-from langchain_reasc_llama_cpp.native.gguf_file import read_header
+from langchain_reasc_llama_cpp.native import bindings, read_header
 
 from backends.llama_cpp.faces import Face
 from backends.llama_cpp.tiny_gguf import write_tiny_model

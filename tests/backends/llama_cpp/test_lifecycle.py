@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
-from langchain_reasc_llama_cpp.native.model_files import file_sha256
+from langchain_reasc_llama_cpp.native import file_sha256
 
 from backends.llama_cpp.faces import printed, resident
 from langchain_reasc.exceptions import ModelClosedError

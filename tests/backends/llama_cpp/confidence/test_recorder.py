@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from langchain_reasc_llama_cpp.engine.recorder import Recorder
-from langchain_reasc_llama_cpp.engine.request import Measures
-from langchain_reasc_llama_cpp.native.model import NativeModel
+from langchain_reasc_llama_cpp.engine import Measures, Recorder
+from langchain_reasc_llama_cpp.native import NativeModel
 
 from backends.llama_cpp.confidence.test_signals import reference_signals
 from langchain_reasc.exceptions import ConfidenceError

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.sampling.parameters import SEEDS
+from langchain_reasc_llama_cpp.sampling import SEEDS
 
 from backends.llama_cpp.faces import output_tokens
 from backends.llama_cpp.tiny_gguf import write_tiny_model

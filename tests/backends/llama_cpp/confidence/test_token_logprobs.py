@@ -9,9 +9,8 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableParallel
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.engine.recorder import Recorder
-from langchain_reasc_llama_cpp.engine.request import Measures
-from langchain_reasc_llama_cpp.native.model import NativeModel
+from langchain_reasc_llama_cpp.engine import Measures, Recorder
+from langchain_reasc_llama_cpp.native import NativeModel
 
 from backends.llama_cpp.confidence.test_recorder import Sample
 from backends.llama_cpp.faces import Face, merged, output_tokens

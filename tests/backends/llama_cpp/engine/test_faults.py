@@ -17,9 +17,9 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 from langchain_reasc_backend.bridge import End
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.engine.request import GenerationRequest
-from langchain_reasc_llama_cpp.grammar.grammar import Grammar
-from langchain_reasc_llama_cpp.sampling.parameters import SamplingParameters
+from langchain_reasc_llama_cpp.engine import GenerationRequest
+from langchain_reasc_llama_cpp.grammar import Grammar
+from langchain_reasc_llama_cpp.sampling import SamplingParameters
 
 from backends.llama_cpp.faces import output_tokens, resident, texts, wait_until, wait_until_decoding
 from langchain_reasc.exceptions import ConfigurationError, ModelError
@@ -80,10 +80,10 @@ def test_a_thousand_requests_cancelled_at_random(endless_path: Path) -> None:
 
 
 def test_a_stream_nobody_reads_holds_up_nobody(endless: ChatLlamaCpp) -> None:
-    unread = [endless.stream("hi", max_tokens=1500) for _ in range(2)]
+    unread = [endless.stream("hi", max_tokens=600) for _ in range(2)]
     for stream in unread:
         next(stream)
-    unread_samples = endless.sample("ho", n=2, max_tokens=1500)
+    unread_samples = endless.sample("ho", n=2, max_tokens=600)
     for _ in range(5):
         assert output_tokens(endless.invoke("me", max_tokens=5)) == 5
     wait_until(lambda: not endless._engine._worker._decoder.busy, 60)

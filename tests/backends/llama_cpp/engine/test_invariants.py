@@ -5,8 +5,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from langchain_reasc_llama_cpp.engine.scheduler import Plan
-from langchain_reasc_llama_cpp.engine.sequences import Sequence, SequenceGroup, Status
+from langchain_reasc_llama_cpp.engine import Plan, Sequence, SequenceGroup, Status
 
 from backends.llama_cpp.engine.test_scheduler import Course
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.engine.kv_cache import CachedPrompt, KvCells, PromptCache, common_prefix
+from langchain_reasc_llama_cpp.engine import CachedPrompt, KvCells, PromptCache, common_prefix
 
 from backends.llama_cpp.engine.test_scheduler import Ledger
 from backends.llama_cpp.faces import Face, cache_read

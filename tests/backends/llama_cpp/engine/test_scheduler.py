@@ -1,12 +1,18 @@
 """Who joins, who leaves, who waits, who is set back: the rules, without a model."""
 
 import numpy as np
-from langchain_reasc_llama_cpp.engine.context import State
-from langchain_reasc_llama_cpp.engine.kv_cache import KvCells, PromptCache
-from langchain_reasc_llama_cpp.engine.request import GenerationRequest
-from langchain_reasc_llama_cpp.engine.scheduler import Plan, Scheduler
-from langchain_reasc_llama_cpp.engine.sequences import Sequence, SequenceGroup, Status
-from langchain_reasc_llama_cpp.sampling.parameters import SamplingParameters
+from langchain_reasc_llama_cpp.engine import (
+    GenerationRequest,
+    KvCells,
+    Plan,
+    PromptCache,
+    Scheduler,
+    Sequence,
+    SequenceGroup,
+    State,
+    Status,
+)
+from langchain_reasc_llama_cpp.sampling import SamplingParameters
 
 
 class Ledger:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.engine.sequences import TextAssembler
+from langchain_reasc_llama_cpp.engine import TextAssembler
 
 from backends.llama_cpp.faces import Face, merged
 

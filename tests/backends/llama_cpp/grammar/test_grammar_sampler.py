@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_reasc_llama_cpp.grammar.grammar import Grammar
-from langchain_reasc_llama_cpp.native.bindings import Logits
-from langchain_reasc_llama_cpp.native.model import NativeModel
-from langchain_reasc_llama_cpp.sampling.parameters import SamplingParameters
-from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
+from langchain_reasc_llama_cpp.grammar import Grammar
+from langchain_reasc_llama_cpp.native import Logits, NativeModel
+from langchain_reasc_llama_cpp.sampling import SamplerChain, SamplingParameters
 
 from backends.llama_cpp.tiny_gguf import write_tiny_model
 from langchain_reasc.exceptions import ConfigurationError, MissingExtraError, ModelClosedError, ModelError

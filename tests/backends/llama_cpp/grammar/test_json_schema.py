@@ -13,7 +13,7 @@ from uuid import UUID
 import jsonschema
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.grammar.json_schema import check_schema, within
+from langchain_reasc_llama_cpp.grammar import check_schema, within
 from pydantic import BaseModel, Field
 
 from langchain_reasc.exceptions import ConfigurationError
@@ -117,7 +117,7 @@ def model(endless_path: Path) -> Iterator[ChatLlamaCpp]:
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_what_is_written_keeps_to_the_schema(model: ChatLlamaCpp, name: str) -> None:
     schema = SCHEMAS[name]
-    for seed in range(4):
+    for seed in range(3):
         message = model.invoke("go", response_format={"type": "json_object", "schema": schema}, seed=seed)
         if message.response_metadata["finish_reason"] == "stop":
             jsonschema.validate(json.loads(message.text), schema)
@@ -198,7 +198,7 @@ def deep(definitions, levels):
     return {"$ref": "#/$defs/0", "$defs": defs}
 
 def run():
-    for definitions, levels in [(50, 30), (120, 30), (950, 1), (2400, 1), (950, 0), (9000, 1)]:
+    for definitions, levels in [(50, 30), (950, 1), (2400, 1), (950, 0), (9000, 1)]:
         schema = deep(definitions, levels)
         tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
         for way in ("tools", "response"):
@@ -223,7 +223,7 @@ def test_references_however_deep_do_not_end_the_process() -> None:
     ran = subprocess.run([sys.executable, "-c", DEEP_REFERENCES], capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stderr[-2000:]
     lines = ran.stdout.splitlines()
-    assert [line.endswith(" works") for line in lines] == [True] * 8 + [False] * 4, ran.stdout
+    assert [line.endswith(" works") for line in lines] == [True] * 6 + [False] * 4, ran.stdout
 
 
 def test_a_schema_is_not_changed() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.native.model_files import embedded_model_path
+from langchain_reasc_llama_cpp.native import embedded_model_path
 from pydantic import BaseModel
 
 from langchain_reasc import ReASCRunnable

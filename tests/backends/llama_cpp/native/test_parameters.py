@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.native.bindings import library
-from langchain_reasc_llama_cpp.native.parameters import LoadFields, fill_context_params, fill_model_params
+from langchain_reasc_llama_cpp.native import LoadFields, fill_context_params, fill_model_params, library
 from langchain_reasc_llama_cpp.options import CallOptions
 
 from backends.llama_cpp.faces import Face

@@ -12,10 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.native import bindings, safe_kernels, trial
-from langchain_reasc_llama_cpp.native.bindings import library
-from langchain_reasc_llama_cpp.native.gguf_file import GGUFHeader, read_header
-from langchain_reasc_llama_cpp.native.model_files import embedded_model_path
+from langchain_reasc_llama_cpp.native import (
+    GGUFHeader,
+    bindings,
+    embedded_model_path,
+    library,
+    read_header,
+    safe_kernels,
+    trial,
+)
 
 from langchain_reasc.exceptions import ModelError, UnsupportedProcessorError
 

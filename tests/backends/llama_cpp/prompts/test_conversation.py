@@ -15,9 +15,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.prompts.chat_template import ChatTemplate
-from langchain_reasc_llama_cpp.prompts.conversation import template_messages
-from langchain_reasc_llama_cpp.tools.response_shape import openai_tools
+from langchain_reasc_llama_cpp.prompts import ChatTemplate, template_messages
+from langchain_reasc_llama_cpp.tools import openai_tools
 
 from backends.llama_cpp.faces import Face
 from backends.llama_cpp.tiny_gguf import CHATML

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.prompts.conversation import newest_turns
+from langchain_reasc_llama_cpp.prompts import newest_turns
 
 from backends.llama_cpp.faces import Face, output_tokens
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.native.bindings import Logits
-from langchain_reasc_llama_cpp.native.model import NativeModel
-from langchain_reasc_llama_cpp.sampling.parameters import SamplingParameters
-from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
+from langchain_reasc_llama_cpp.native import Logits, NativeModel
+from langchain_reasc_llama_cpp.sampling import SamplerChain, SamplingParameters
 
 from langchain_reasc.exceptions import ModelError
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.sampling.parameters import DEFAULTS, SamplingFields, SamplingParameters
+from langchain_reasc_llama_cpp.sampling import DEFAULTS, SamplingFields, SamplingParameters
 
 from backends.llama_cpp.faces import Face
 from backends.llama_cpp.tiny_gguf import write_tiny_model

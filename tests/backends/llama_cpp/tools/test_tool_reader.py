@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessageChunk
-from langchain_reasc_llama_cpp.tools.tool_calls import HERMES, LLAMA_JSON, ToolCallReader, ToolFormat
+from langchain_reasc_llama_cpp.tools import HERMES, LLAMA_JSON, ToolCallReader, ToolFormat
 
 from backends.llama_cpp.faces import merged
 

@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.tools.response_shape import ToolChoice
+from langchain_reasc_llama_cpp.tools import ToolChoice
 
 from backends.llama_cpp.faces import Face, merged
 from backends.llama_cpp.tiny_gguf import write_tiny_model
