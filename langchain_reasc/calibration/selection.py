@@ -90,17 +90,11 @@ def select_measure(
     held_out = _fold_aurocs(np.array(scores).T, labels, seed)
     mean = held_out.mean(axis=1)
     best = int(np.argmax(mean))
-    chosen, paper = candidates[best], Measure()
-    others = [one for one in candidates if one not in (chosen, paper)]
-    default = [paper] if paper in candidates and paper != chosen else []
     return Selection(
-        measure=chosen,
+        measure=candidates[best],
         auroc=float(mean[best]),
         cross_validated=_procedure_auroc(held_out),
-        rejected=(
-            *(_rejected(one, mean[candidates.index(one)], mean[best]) for one in default),
-            *rejected_measures(candidates, mean, best, others),
-        ),
+        rejected=_default_and_best(candidates, mean, best),
     )
 
 
@@ -184,6 +178,15 @@ def _procedure_auroc(held_out: Floats) -> float:
     by_repeat = held_out.reshape(len(held_out), _REPEATS, _FOLDS)
     others = by_repeat.sum(axis=2, keepdims=True) - by_repeat
     return float(np.take_along_axis(by_repeat, others.argmax(axis=0)[None], axis=0).mean())
+
+
+def _default_and_best(candidates: Sequence[Measure], mean: Floats, best: int) -> tuple[RejectedMeasure, ...]:
+    """Record the paper's default, where it was a candidate, and the best other measure of each signal."""
+    paper = Measure()
+    others = rejected_measures(candidates, mean, best, set(candidates) - {candidates[best], paper})
+    if paper not in candidates or paper == candidates[best]:
+        return others
+    return _rejected(paper, mean[candidates.index(paper)], mean[best]), *others
 
 
 def rejected_measures(

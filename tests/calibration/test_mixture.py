@@ -143,7 +143,7 @@ def test_one_group_of_scores_opens_the_papers_gate_and_it_says_so() -> None:
     assert vetoed.gate.threshold is None and vetoed.gate.closed_because == vetoed.mixture.one_group  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_fit_is_at_its_optimum(seed: int) -> None:
     """Two overlapping groups: at scikit-learn's own tolerance the share accepted is off by several points."""
     from sklearn.mixture import GaussianMixture
