@@ -174,7 +174,7 @@ class ChatReASC(ChatModelAround):
         def chunks() -> Generator[ChatGenerationChunk]:
             question = self._question(messages, stop, run_manager, kwargs)
             relayed = RelayedChunks(logprobs=question.model.keep_logprobs)
-            with _inner_error(), closing(blocking_items(answering(question, live=question.live))) as parts:
+            with _inner_error(), closing(blocking_items(answering(question))) as parts:
                 for part in parts:
                     yield from _chunks(part, relayed, question)
 
@@ -187,7 +187,7 @@ class ChatReASC(ChatModelAround):
             question = self._question(messages, stop, run_manager, kwargs, is_async=True)
             relayed = RelayedChunks(logprobs=question.model.keep_logprobs)
             with _inner_error():
-                async with aclosing(answering(question, live=question.live)) as parts:
+                async with aclosing(answering(question)) as parts:
                     async for part in parts:
                         for chunk in _chunks(part, relayed, question):
                             yield chunk

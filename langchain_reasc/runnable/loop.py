@@ -32,37 +32,40 @@ async def answer(question: Question) -> ReASCResult:
     Raises:
         ReASCError: as :meth:`~langchain_reasc.ReASCRunnable.invoke`.
     """
-    async with aclosing(answering(question)) as items:
-        async for item in items:
-            if isinstance(item, ReASCResult):
-                return item
-    raise AssertionError("the loop ended without a result")
-
-
-async def answering(question: Question, *, live: bool = False) -> AsyncGenerator[AIMessageChunk | ReASCResult]:
-    """Sample until the decision falls; yield the chunks of a ``live`` first response as they come, and the result.
-
-    Raises:
-        Exception: what the response failed with, once a chunk of it was passed on.
-        ReASCError: as :meth:`~langchain_reasc.ReASCRunnable.invoke`.
-    """
-    if question.deserves_vote and not question.is_async:
-        _refuse_async(question.deserves_vote)
     if not question.begun:
         await begin(question)
     try:
         while count := question.samples_to_launch:
-            async with aclosing(draw(question, count, live=live and not question.has_response)) as chunks:
+            async with aclosing(draw(question, count)) as chunks:
+                async for _ in chunks:
+                    pass
+        return await finish(question)
+    finally:
+        question.report_spending()
+
+
+async def answering(question: Question) -> AsyncGenerator[AIMessageChunk | ReASCResult]:
+    """Do the same; of a ``live`` question, yield the chunks of the first response as they come, and last the result.
+
+    Raises:
+        Exception: what the response failed with, once a chunk of it was passed on.
+        ReASCError: as :func:`answer`.
+    """
+    await begin(question)
+    try:
+        while question.live and not question.has_response and (count := question.samples_to_launch):
+            async with aclosing(draw(question, count, live=True)) as chunks:
                 async for chunk in chunks:
                     yield chunk
-        yield await finish(question)
+        yield await answer(question)
     finally:
-        if question.on_spent:
-            question.on_spent(question.tokens, question.launched)
+        question.report_spending()
 
 
 async def begin(question: Question, *learned: Any) -> None:
     """Settle by what a question is decided: the calibration ``learned`` for it and its notices, or the one in use."""
+    if question.deserves_vote and not question.is_async:
+        _refuse_async(question.deserves_vote)
     if online := question.setup.online:
         await _in_thread(question, online.restore) if question.is_async else online.restore()
     learned = learned or (question.setup.learned,)

@@ -101,8 +101,8 @@ class Question:
         self.messages = to_messages(value)
         self.cutoff, self.live = cutoff or Cutoff(), False
         self.reads_in_thread = is_async and setup.extract.blocks
-        self.deserves_vote, self.on_spent = deserves_vote, on_spent
-        self._on_response, self._on_finished = on_response, on_finished
+        self.deserves_vote = deserves_vote
+        self._on_response, self._on_spent, self._on_finished = on_response, on_spent, on_finished
         self._max_samples = min(options.max_samples, sample_budget or options.max_samples)
         self._samples: dict[int, Sample] = {}
         self._lost: list[Sample] = []
@@ -214,6 +214,12 @@ class Question:
             options.time_budget is not None and self.clock.seconds >= options.time_budget
         ):
             self._ended_by = "budget"
+
+    def report_spending(self) -> None:
+        """Tell the listener, once, what was spent, also on a question that failed."""
+        if self._on_spent:
+            self._on_spent(self.tokens, self.launched)
+        self._on_spent = None
 
     @property
     def first(self) -> Sample | None:
