@@ -63,7 +63,8 @@ class FiniteHorizon(StoppingRule):
         if left <= 0:
             return votes
         ahead = _ahead(votes, left)
-        return _agreed(votes, ahead, stop=ahead >= self.phi)
+        stop = ahead >= self.phi
+        return replace(votes, stop=stop, reason="agreement" if stop else None, posterior=ahead)
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ class CannotCatchUp(StoppingRule):
         if left <= 0:
             return votes
         stop = _is_final(votes, left)
-        return _agreed(votes, 1.0 if stop else _ahead(votes, left), stop=stop)
+        ahead = 1.0 if stop else _ahead(votes, left)
+        return replace(votes, stop=stop, reason="agreement" if stop else None, posterior=ahead)
 
 
 @lru_cache(maxsize=4096)
@@ -128,10 +130,6 @@ def stays_ahead(first: int, second: int, left: int) -> float:
 def _ahead(votes: Decision, left: int) -> float:
     first, second = two_largest(votes.evidence)
     return stays_ahead(int(first), int(second), left)
-
-
-def _agreed(votes: Decision, posterior: float, *, stop: bool) -> Decision:
-    return replace(votes, stop=stop, reason="agreement" if stop else None, posterior=posterior)
 
 
 def _is_final(votes: Decision, left: int) -> bool:
