@@ -109,11 +109,11 @@ class Split:
     number: int = 0
 
     def firsts(self, questions: Sequence[int]) -> list[tuple[int, int]]:
-        """The (question, response) pairs that come first."""
+        """Return the (question, response) pairs that come first."""
         return [(question, self.orders[question][0]) for question in questions]
 
     def further(self, questions: Sequence[int], responses: int) -> list[tuple[int, int]]:
-        """The pairs that come next, up to so many responses to each question."""
+        """Return the pairs that come next, up to so many responses to each question."""
         return [(question, at) for question in questions for at in self.orders[question][1:responses]]
 
 

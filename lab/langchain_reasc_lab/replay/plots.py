@@ -45,7 +45,7 @@ _PANELS: Final = 6  # posteriors in a row, at most
 
 
 def picture_formats() -> list[str]:
-    """The endings of pictures that can be drawn.
+    """Return the file endings of pictures that can be drawn.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -54,7 +54,7 @@ def picture_formats() -> list[str]:
 
 
 def plot_tradeoff(rows: Sequence[Row], path: Path) -> Path:
-    """Accuracy against generated tokens per question, with 95 % intervals.
+    """Draw accuracy against generated tokens per question, with 95 % intervals, into a file.
 
     Args:
         rows: what :func:`~langchain_reasc_lab.replay.metrics.summarize` returns.
@@ -67,7 +67,7 @@ def plot_tradeoff(rows: Sequence[Row], path: Path) -> Path:
 
 
 def draw_tradeoff(rows: Sequence[Row]) -> "Figure":
-    """The picture of :func:`plot_tradeoff`, not saved."""
+    """Return the picture of :func:`plot_tradeoff`, not saved."""
     figure = empty_figure(_WIDTH, 3.8)
     axes = figure.subplots()
     for at, row in enumerate(rows):
@@ -103,7 +103,7 @@ def reach(cells: Sequence[Estimate | float | str | None]) -> list[list[float]]:
 
 
 def plot_risk(rows: Sequence[Row], path: Path) -> Path:
-    """Risk-coverage curves: the share of wrong answers among those that are given, where the unlikely are left out.
+    """Draw risk-coverage curves into a file: the share of wrong answers, where the unlikely ones are left out.
 
     Args:
         rows: what :func:`~langchain_reasc_lab.replay.metrics.summarize` returns; those without P(correct) are left out.
@@ -117,16 +117,16 @@ def plot_risk(rows: Sequence[Row], path: Path) -> Path:
 
 
 def draw_risk(rows: Sequence[Row]) -> "Figure":
-    """The picture of :func:`plot_risk`, not saved; errors as there."""
-    told = ranked(rows)
-    if not told:
+    """Return the picture of :func:`plot_risk`, not saved; errors as there."""
+    curves = ranked(rows)
+    if not curves:
         raise ConfigurationError(
             "there is no P(correct) by which answers could be ranked: it is learned from calibration questions with "
             "several responses each, or from confidence; replay a pool with scores or token signals"
         )
     figure = empty_figure(_WIDTH, 3.8)
     axes = figure.subplots()
-    for at, (row, risk) in enumerate(told):
+    for at, (row, risk) in enumerate(curves):
         axes.plot(
             100 * np.arange(1, risk.risk.size + 1) / risk.risk.size,
             100 * risk.risk,
@@ -144,13 +144,13 @@ def draw_risk(rows: Sequence[Row]) -> "Figure":
 
 
 def ranked(rows: Sequence[Row]) -> list[tuple[Row, Risk]]:
-    """The rows whose P(correct) ranks their answers, with what it is worth: one that is the same for all ranks none."""
+    """Return the rows whose P(correct) ranks their answers, with their curves; one value for all ranks nothing."""
     held = [(row, risk) for row in rows if (risk := row.outcomes.risk) is not None]
     return [(row, risk) for row, risk in held if len(np.unique(row.outcomes.p_correct[row.outcomes.tested])) > 1]
 
 
 def plot_posteriors(worked: Worked, path: Path) -> Path:
-    """How the Beta posterior moves sample by sample: ASC above, ReASC below, on the same responses.
+    """Draw the Beta posterior sample by sample into a file: ASC above, ReASC below, on the same responses.
 
     Each panel shows Beta(v1 + 1, v2 + 1) after n samples, shaded where the leader is ahead (p > 1/2).
 
@@ -165,7 +165,7 @@ def plot_posteriors(worked: Worked, path: Path) -> Path:
 
 
 def draw_posteriors(worked: Worked) -> "Figure":
-    """The picture of :func:`plot_posteriors`, not saved."""
+    """Return the picture of :func:`plot_posteriors`, not saved."""
     columns = min(_PANELS, max(len(worked.asc), len(worked.reasc)))
     figure = empty_figure(1.6 * columns + 0.6, 4.6)
     grid = figure.subplots(2, columns, sharey=True, squeeze=False)
@@ -204,12 +204,12 @@ def _posterior(axes: "Axes", decision: Decision, colour: str) -> None:
 
 
 def _thinned(decisions: Sequence[Decision], columns: int) -> list[Decision]:
-    """The first ones and the last, where not all fit."""
+    """Return the first ones and the last, where not all fit."""
     return list(decisions) if len(decisions) <= columns else [*decisions[: columns - 1], decisions[-1]]
 
 
 def empty_figure(width: float, height: float) -> "Figure":
-    """A figure of so many inches that needs no display and touches no global state.
+    """Return a figure of this size in inches that needs no display and touches no global state.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -225,12 +225,12 @@ def empty_figure(width: float, height: float) -> "Figure":
 
 
 def legend_below(figure: "Figure", *, columns: int = 2, order: Sequence[str] = ()) -> None:
-    """Names what is drawn, once, below the axes: it covers nothing, and is in sight where there is little room.
+    """Add one legend below the axes, where it covers nothing and is in sight on a narrow screen.
 
     Args:
-        figure: what was drawn.
-        columns: names beside each other.
-        order: in which order they come; as they were drawn, if none.
+        figure: the figure.
+        columns: entries in a row.
+        order: the order of the labels; as they were drawn, if empty.
     """
     held = [axes.get_legend_handles_labels() for axes in figure.axes]
     named = {label: handle for handles, labels in held for handle, label in zip(handles, labels, strict=True)}
@@ -246,6 +246,6 @@ def _save(figure: "Figure", path: Path) -> Path:
 
 
 def _title(row: Row, among: Sequence[Row]) -> str:
-    """The method, with its measure where there are several."""
+    """Return the method, with its measure where there are several."""
     several = len({one.spec for one in among} - {None}) > 1
     return f"{row.method}, {row.spec}" if several and row.spec is not None else row.method

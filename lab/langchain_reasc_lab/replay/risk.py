@@ -50,14 +50,14 @@ def likelihoods(calibrating: Array, tested: Array) -> Array:
         has no answer.
     """
     known = ~np.isnan(calibrating).any(axis=1)
-    told = np.where(np.isnan(tested[:, 1]), np.nan, 0.0)
+    probabilities = np.where(np.isnan(tested[:, 1]), np.nan, 0.0)
     try:
         fitted = fit_support_curve(calibrating[known, 0], calibrating[known, 1])
     except CalibrationDataError:
         return np.full(len(tested), np.nan)
     for at in np.flatnonzero(~np.isnan(tested).any(axis=1)):
-        told[at] = fitted.probability(tested[at, 0])
-    return told
+        probabilities[at] = fitted.probability(tested[at, 0])
+    return probabilities
 
 
 def risk_of(probabilities: Array, correct: Array) -> Risk | None:

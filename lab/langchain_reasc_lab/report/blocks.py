@@ -86,28 +86,30 @@ def how_compared(study: Study, cost: Cost) -> list[str]:
 
 def how_calibrated(study: Study) -> Iterator[str]:
     """Yield by what ReASC weighs and what became of its calibrations, in sentences."""
-    run = study.run
-    yield from (f"{study.name}: {note}." for note in run.notes if note not in study.pool.notes)
+    yield from (f"{study.name}: {note}." for note in study.run.notes if note not in study.pool.notes)
     if study.uncalibrated:
         yield study.uncalibrated + "."
         return
-    chosen = run.outcomes[OFFLINE, study.spec].chosen
+    yield from _weighed_by(study)
+    for (name, _), outcomes in study.run.outcomes.items():
+        gates = (one.gate.under("default" if name == SAFEGUARDED else "paper")[1] for one in outcomes.calibrations)
+        if outcomes.problems:
+            yield f"{name} counted votes {_often(outcomes.problems, study.run)}: {outcomes.problems[0]}."
+        if closed := [why for why in gates if why]:
+            yield f"The gate of {name} was closed {_often(closed, study.run)}: {closed[0]}."
+
+
+def _weighed_by(study: Study) -> Iterator[str]:
+    chosen = study.run.outcomes[OFFLINE, study.spec].chosen
     if study.spec != "auto":
         yield f"ReASC weighs by {'the recorded score' if study.spec == 'recorded' else study.spec}."
     elif chosen:
         best, times = chosen.most_common(1)[0]
-        often = f", most often {best} (in {times} of {chosen.total()})" if run.shuffles else f", {best}"
+        often = f", most often {best} (in {times} of {chosen.total()})" if study.run.shuffles else f", {best}"
         yield (
             f"ReASC weighs by the measure that is chosen on the labelled calibration responses alone{often}; ReASC "
             "(online) chooses its own without labels."
         )
-    for (name, _), outcomes in run.outcomes.items():
-        gates = (one.gate.under("default" if name == SAFEGUARDED else "paper")[1] for one in outcomes.calibrations)
-        closed = [why for why in gates if why]
-        if outcomes.problems:
-            yield f"{name} counted votes {_often(outcomes.problems, run)}: {outcomes.problems[0]}."
-        if closed:
-            yield f"The gate of {name} was closed {_often(closed, run)}: {closed[0]}."
 
 
 def _often(reasons: Sequence[str], run: Replay) -> str:

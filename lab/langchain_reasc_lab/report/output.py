@@ -4,7 +4,7 @@ import csv
 import io
 import platform
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -383,8 +383,7 @@ def print_report(report: Report, console: Console, *, spelled: Callable[[str], s
         say(verdict, style="bold")
         say("")
     for part in (part for part in report.parts if not part.is_empty):
-        paper = f" ({part.entry.paper})" if part.entry.paper else ""
-        say(f"{part.entry.title}{paper}, --only {part.entry.name}", style="bold")
+        say(_heading(part), style="bold")
         say(*(f"Not to be had: {problem}" for problem in part.problems), style="italic")
         if part.table is not None:
             for grid in _grids(part.table, console.width, plain=plain, spelled=spell):
@@ -397,6 +396,11 @@ def print_report(report: Report, console: Console, *, spelled: Callable[[str], s
     for reason, parts in missing(report).items():
         say(f"Not to be had: {listed([part.entry.name for part in parts])}. {reason}", style="italic")
     say(*pool_lines(report), *setting_lines(report))
+
+
+def _heading(part: Made) -> str:
+    paper = f" ({part.entry.paper})" if part.entry.paper else ""
+    return f"{part.entry.title}{paper}, --only {part.entry.name}"
 
 
 def _explanations(known: Explained, *, marked: bool) -> Iterator[str]:
@@ -435,16 +439,21 @@ def _fitting(
     if sum(widths.values()) + _GAP * (len(widths) - 1) <= width:
         yield widths
         return
+    widths = {at: _folded(columns[at], wide) if table.is_text(at) else wide for at, wide in widths.items()}
     names = list(takewhile(table.is_text, columns))
     names = names[:1] if len(names) == len(columns) else names
-    widths = {at: _folded(columns[at], wide) if table.is_text(at) else wide for at, wide in widths.items()}
-    group = list(names)
-    for at in range(len(names), len(columns)):
-        if len(group) > len(names) and sum(widths[one] + _GAP for one in (*group, at)) - _GAP > width:
-            yield {one: min(widths[one], width) for one in group}
-            group = list(names)
-        group.append(at)
-    yield {one: min(widths[one], width) for one in group}
+    for group in _groups(list(columns)[len(names) :], widths, width - sum(widths[at] + _GAP for at in names)):
+        yield {at: min(widths[at], width) for at in (*names, *group)}
+
+
+def _groups(columns: Sequence[int], widths: Mapping[int, int], width: int) -> list[list[int]]:
+    """Return the columns in as many groups as are needed for each to be within this width."""
+    groups: list[list[int]] = [[]]
+    for at in columns:
+        if groups[-1] and sum(widths[one] + _GAP for one in (*groups[-1], at)) - _GAP > width:
+            groups.append([])
+        groups[-1].append(at)
+    return groups
 
 
 def _folded(texts: Sequence[str], wide: int) -> int:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
+from langchain_reasc.calibrating import MeasureSpec
 from langchain_reasc.exceptions import ConfigurationError, ReASCError
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.pools import Pool
 from langchain_reasc_lab.pools.reading import CALIBRATION_POOL
 from langchain_reasc_lab.report.contents import Entry, chosen_entries
 from langchain_reasc_lab.report.study import Study, StudySettings
@@ -131,27 +133,35 @@ def command_for(report: Report, name: str) -> str:
     return shlex.join(words)
 
 
-def _options(report: Report) -> list[tuple[str, float | str | None, float | str | None]]:
-    """Return the options of a report, their values and their defaults."""
+Option = tuple[str, float | str | None, float | str | None]
+"""An option, its value and its default."""
+
+
+def _options(report: Report) -> list[Option]:
     usual, settings = StudySettings(), report.settings
-    pools, measure = [study.pool for study in report.studies], report.studies[0].measure
-    paths = {str(pool.calibration_path) for pool in pools if pool.calibration_path}
-    one_path = next(iter(paths)) if len(paths) == 1 else None
-    size = None if one_path else settings.calibration_size
-    would_be_taken = not paths and any(pool.path.with_name(CALIBRATION_POOL).exists() for pool in pools)
-    signal = measure.signal if isinstance(measure, Measure) else "recorded" if measure == "recorded" else None
-    score, window = (measure.score, measure.window) if isinstance(measure, Measure) else (None, None)
+    calibrated = all(study.pool.calibrating for study in report.studies)
     return [
-        ("--shuffles", settings.shuffles, 0 if all(pool.calibrating for pool in pools) else usual.shuffles),
+        ("--shuffles", settings.shuffles, 0 if calibrated else usual.shuffles),
         ("--seed", settings.seed, usual.seed),
-        ("--calibration-pool", one_path, None),
-        ("--calibration-size", size, None if would_be_taken else usual.calibration_size),
+        _calibrated_by([study.pool for study in report.studies], settings.calibration_size),
         ("--max-samples", settings.methods.max_samples, usual.methods.max_samples),
         ("--p-target", settings.methods.p_target, usual.methods.p_target),
         ("--prices", str(settings.prices) if settings.prices else None, None),
         ("--parameters", settings.parameters, None),
         ("--tokens-per-second", settings.tokens_per_second, None),
-        ("--signal", signal, None),
-        ("--score", score, None),
-        ("--window", window, None),
+        *_measured_by(report.studies[0].measure),
     ]
+
+
+def _calibrated_by(pools: Sequence[Pool], size: int) -> Option:
+    paths = {str(pool.calibration_path) for pool in pools if pool.calibration_path}
+    if len(paths) == 1:
+        return "--calibration-pool", paths.pop(), None
+    would_be_taken = not paths and any(pool.path.with_name(CALIBRATION_POOL).exists() for pool in pools)
+    return "--calibration-size", size, None if would_be_taken else StudySettings().calibration_size
+
+
+def _measured_by(measure: MeasureSpec | None) -> list[Option]:
+    if isinstance(measure, Measure):
+        return [(f"--{name}", getattr(measure, name), None) for name in ("signal", "score", "window")]
+    return [("--signal", measure, "auto")]

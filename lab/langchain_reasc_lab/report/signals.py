@@ -160,30 +160,30 @@ def _components(study: Study) -> Block:
     rows: list[Sequence[Cell]] = []
     notes: list[str] = []
     sizes: dict[str, int] = {}
-    methods = study.settings.methods
     for measure in measures:
         first = study.scores.array(measure)[:, 0]
         try:
-            scores = checked_scores(first[np.isfinite(first)], methods.p_target)
+            scores = checked_scores(first[np.isfinite(first)], study.settings.methods.p_target)
         except CalibrationDataError as error:
             notes.append(f"{study.name}, {measure}: no row, because {str(error).rstrip('.')}.")
             continue
         if scores.size < FEWEST_FOR_MIXTURE:
             raise PoolError(f"{scores.size} first responses with a score are too few for mixtures")
         sizes[str(measure)] = scores.size
-        fit = fit_mixture(scores, _COMPONENTS, methods.seed)
+        fit = fit_mixture(scores, _COMPONENTS, study.settings.methods.seed)
         for criterion, values in (("AIC", fit.aic), ("BIC", fit.bic)):
             lowest = min(values, key=values.__getitem__)
             rows.append((_names(measure)[0], criterion, *(values[k] for k in _COMPONENTS), lowest))
         notes += [f"{study.name}, {measure}: {note}." for note in _mixture_notes(scores, fit)]
     if not rows:
         raise PoolError("no first responses of it have scores to which mixtures can be fitted")
+    return rows, [*notes, *_sizes(study, sizes)]
+
+
+def _sizes(study: Study, sizes: dict[str, int]) -> list[str]:
     if len(set(sizes.values())) == 1:
-        sizes = {listed(list(sizes)): next(iter(sizes.values()))}
-        notes += [f"{study.name}: {size} first responses with a score by {names}." for names, size in sizes.items()]
-    else:
-        notes += [f"{study.name}, {measure}: {size} first responses with a score." for measure, size in sizes.items()]
-    return rows, notes
+        return [f"{study.name}: {next(iter(sizes.values()))} first responses with a score by {listed(list(sizes))}."]
+    return [f"{study.name}, {measure}: {size} first responses with a score." for measure, size in sizes.items()]
 
 
 def _mixture_notes(scores: Floats, fit: Mixture) -> Iterator[str]:

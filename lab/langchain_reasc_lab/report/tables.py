@@ -1,7 +1,7 @@
 """The tables and figures that a report consists of, and how the cells of tables are written."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -150,16 +150,24 @@ def marks(table: Table) -> dict[tuple[int, int], Mark]:
     pools: dict[Cell, list[int]] = {}
     for at, row in enumerate(table.rows):
         pools.setdefault(None if named is None else row[named], []).append(at)
-    found: dict[tuple[int, int], Mark] = {}
-    for place, column in enumerate(table.columns):
-        for rows in pools.values() if column.best else ():
-            cells = {row: number_of(table.rows[row][place]) for row in rows}
-            written = {row: _as_written(value, column.style) for row, value in cells.items() if value is not None}
-            ranked = sorted(set(written.values()), reverse=column.best == "high")
-            best, second = ranked[0] if len(ranked) > 1 else None, ranked[1] if len(ranked) > 2 else None
-            found |= {(row, place): "best" for row, value in written.items() if value == best}
-            found |= {(row, place): "second" for row, value in written.items() if value == second}
-    return found
+    return {
+        (row, place): mark
+        for place, column in enumerate(table.columns)
+        if column.best
+        for rows in pools.values()
+        for row, mark in _marked({row: table.rows[row][place] for row in rows}, column)
+    }
+
+
+def _marked(cells: Mapping[int, Cell], column: Column) -> Iterator[tuple[int, Mark]]:
+    numbers = {row: number for row, cell in cells.items() if (number := number_of(cell)) is not None}
+    written = {row: _as_written(number, column.style) for row, number in numbers.items()}
+    ranked = sorted(set(written.values()), reverse=column.best == "high")
+    for row, value in written.items():
+        if len(ranked) > 1 and value == ranked[0]:
+            yield row, "best"
+        elif len(ranked) > 2 and value == ranked[1]:
+            yield row, "second"
 
 
 def _as_written(value: float, style: str) -> float:

@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import Response
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc_lab.simulation.answers import ANSWERS, Floats, Integers, Questions, draw_answers
@@ -34,12 +33,6 @@ class PoolKind:
 
     answers: str
     signal: str
-
-    def __post_init__(self) -> None:
-        if self.answers not in ANSWERS:
-            raise ConfigurationError(f"unknown kind of answers {self.answers!r}; choose one of {', '.join(ANSWERS)}")
-        if self.signal not in SIGNAL_KINDS:
-            raise ConfigurationError(f"unknown kind of signal {self.signal!r}; choose one of {', '.join(SIGNAL_KINDS)}")
 
 
 @dataclass(frozen=True, slots=True)

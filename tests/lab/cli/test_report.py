@@ -178,7 +178,7 @@ def test_a_pool_is_calibrated_on_the_one_beside_it_as_in_the_demo(tmp_path: Path
     shown = reasc("replay", test, "--json")
     assert json.loads(shown.stdout)["rows"][-1]["tokens"]["value"] == expected[-1].tokens.value
     assert "24 others in" in reasc("replay", test).stdout
-    data, _ = main_table(test, "--shuffles", 2)
+    data, _ = main_table(test, "--shuffles", 2, *SAID[-4:])
     assert (
         "40 questions tested, calibrated on the first responses to 24 others" in data["parts"][0]["table"]["notes"][0]
     )

@@ -164,10 +164,6 @@ def test_even_the_smallest_pools_have_finite_scores(name: str) -> None:
 
 def test_what_cannot_be_simulated_is_refused() -> None:
     rng = np.random.default_rng(0)
-    with pytest.raises(ConfigurationError, match="unknown kind of answers 'three'; choose one of Dirichlet"):
-        PoolKind("three", "none")
-    with pytest.raises(ConfigurationError, match="unknown kind of signal 'loud'; choose one of none"):
-        PoolKind("Dirichlet", "loud")
     with pytest.raises(ConfigurationError, match="unknown kind of signal 'loud'"):
         draw_scores(rng, "loud", Drawn(np.zeros((1, 1), dtype=int), np.ones((1, 1), dtype=bool), np.ones(1)))
     with pytest.raises(ConfigurationError, match="at least 1 score, got 0"):

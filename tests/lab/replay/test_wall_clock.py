@@ -106,9 +106,8 @@ class Sleeping(Scripted):
         return [held.get(index, tick * tokens) for index, tokens in enumerate(TIMES.tolist())]
 
 
-@pytest.mark.parametrize("alone", [False, True], ids=["together", "first alone"])
-@pytest.mark.parametrize("concurrency", [1, 4])
 @pytest.mark.parametrize("runner", [Runner(), AsyncRunner()], ids=["sync", "async"])
+@pytest.mark.parametrize(("concurrency", "alone"), [(1, False), (4, False), (4, True)])
 def test_a_live_run_takes_as_long(runner: Any, concurrency: int, alone: bool) -> None:
     """Of the eighth response, which takes 40 ticks, neither the time nor most tokens are spent."""
     replies = [Reply("so " * (n - 4) + f"the answer is {a}") for n, a in zip(TIMES.tolist(), ANSWERS, strict=True)]

@@ -163,7 +163,7 @@ def test_what_is_drawn_is_in_its_frame_labelled_and_named_inside_the_picture(
 
     for module in ("figures", "signal_figures"):
         monkeypatch.setattr(f"langchain_reasc_lab.report.{module}.svg", keep)
-    figures(name, *two)
+    figures(name, two[0])
     assert drawn or name == "tokens"
     for figure in drawn:
         figure.draw_without_rendering()
