@@ -2,8 +2,11 @@
 
 import gc
 import signal
+import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import certifi
 import pytest
@@ -38,6 +41,25 @@ def _few_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     path.write_text(Path(certifi.where()).read_text().partition(end)[0] + end + "\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(path))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_the_disk() -> Iterator[None]:
+    """SQLite does not wait until the disk has what was written, which is most of the time of tests with pools.
+
+    What a kill leaves is the same; a power failure is not among the tests.
+    """
+    connect = sqlite3.connect
+
+    def connected(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        connection = connect(*args, **kwargs)
+        with suppress(sqlite3.Error, UnicodeDecodeError):  # damaged files: the caller will see it, too
+            connection.execute("PRAGMA synchronous = OFF")
+        return connection
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite3, "connect", connected)
         yield
 
 

@@ -94,6 +94,15 @@ def read_json_lines(source: Path, made: PoolStore) -> list[str]:
             field; or the signals beside it are damaged or belong to something else.
     """
     notes: list[str] = []
+    with made.transaction():  # one for all, as each waits for the disk
+        counts = _read_questions(source, made, notes)
+        if (beside := signals_path(source)).exists():
+            _read_signals(beside, made, counts)
+    return notes
+
+
+def _read_questions(source: Path, made: PoolStore, notes: list[str]) -> dict[str, int]:
+    """Add all questions, and return how many responses each has."""
     counts: dict[str, int] = {}
     metadata: dict[str, Any] = {}
     for number, record in _records(source, notes):
@@ -111,9 +120,7 @@ def read_json_lines(source: Path, made: PoolStore) -> list[str]:
         made.add(question, messages)
     if not counts:
         raise PoolError(f"{source} holds no question")
-    if (beside := signals_path(source)).exists():
-        _read_signals(beside, made, counts)
-    return notes
+    return counts
 
 
 def write_json_lines(store: PoolStore, out: Path) -> list[Path]:
