@@ -82,7 +82,7 @@ class _Reading(Closing, Generic[T]):
         self._over = True
         if self._sender is not None:
             self._sender.close()
-            self._sender.put(End())  # for whoever waits
+            self._sender.put(End())  # for readers that wait
 
     def __del__(self) -> None:
         if self._sender is not None:

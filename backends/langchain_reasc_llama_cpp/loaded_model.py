@@ -131,7 +131,7 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
         return self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the configuration only: whoever unpickles it loads the file again."""
+        """Pickle the configuration only; unpickling loads the file again."""
         return partial(type(self), **{name: getattr(self, name) for name in self.model_fields_set}), ()
 
     def _options(self, overrides: dict[str, Any] | None = None) -> CallOptions:

@@ -71,7 +71,7 @@ class MessageMaker:
             metadata["dropped_messages"] = self.dropped
         if completion.signals:
             metadata |= {TOKEN_SIGNALS: completion.signals, TOKEN_SIGNALS_INFO: dict(self.info)}
-        if completion.sizes is not None:  # which tokens are the calls, or the answer, can then be told
+        if completion.sizes is not None:  # so that the tokens of the calls, or of the answer, can be found
             metadata[GENERATED_TEXT] = {"text": completion.text, "sizes": completion.sizes}
         return metadata
 

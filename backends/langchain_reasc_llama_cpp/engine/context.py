@@ -18,7 +18,7 @@ __all__ = ["CacheFull", "Chunk", "DecodeContext", "Logits", "State", "Tokens"]
 _NO_ROOM: Final = 1  # llama_decode: no KV cells for the batch; the memory is as it was
 _BY_FOUR: Final = ("Q4_0", "Q4_K", "Q2_K", "IQ4_NL", "MXFP4")
 """Formats that llama.cpp repacks for x86. Their kernels multiply four rows in the time of two, and what is left over
-row by row; so two or three rows left over go faster with others beside them that nobody wants."""
+row by row; so two or three rows left over go faster with idle ones beside them."""
 _IDLE: Final = (0, 0, 2, 1)  # rows beside, by rows left over
 
 Logits = npt.NDArray[np.float32]
@@ -38,7 +38,7 @@ class Chunk(NamedTuple):
         sequence: the sequence's id.
         tokens: the token ids, shape (T,), T ≥ 1.
         start: the position of the first token.
-        logits: whether those after the last token are wanted.
+        logits: whether to compute those after the last token.
     """
 
     sequence: int
@@ -83,7 +83,7 @@ class DecodeContext:
         params = self._llama.llama_context_default_params()
         params.n_ctx = cells
         params.n_seq_max = n_sequences + self._pads  # the last holds idle rows
-        # Logits are wanted for one token per sequence at most: without this, buffers are sized for n_batch × V floats.
+        # Logits are needed for one token per sequence at most: without this, buffers are sized for n_batch × V floats.
         params.n_outputs_max = n_sequences + max(_IDLE) * self._pads
         params.kv_unified = True
         params.no_perf = True
@@ -113,11 +113,11 @@ class DecodeContext:
         self._make_batch(self.n_batch)
 
     def arrange(self, sequences: Sequence[int], positions: Sequence[int]) -> None:
-        """Say which sequences the next :meth:`decode` continues by one token each, and at which positions."""
+        """Set which sequences the next :meth:`decode` continues by one token each, and at which positions."""
         size = len(sequences)
         self._sequences[:size] = sequences
         self._positions[:size] = positions
-        self._wanted[:size] = 1
+        self._needs_logits[:size] = 1
 
     def decode(self, tokens: Sequence[int], chunks: Sequence[Chunk] = ()) -> Logits:
         """Decode one token for each arranged sequence, which moves their positions on, and the chunks beside them.
@@ -141,15 +141,15 @@ class DecodeContext:
             self._tokens[begin:end] = chunk.tokens
             self._positions[begin:end] = np.arange(chunk.start, chunk.start + end - begin)
             self._sequences[begin:end] = chunk.sequence
-            self._wanted[begin:end] = 0
-            self._wanted[end - 1] = chunk.logits
+            self._needs_logits[begin:end] = 0
+            self._needs_logits[end - 1] = chunk.logits
         if self._pads and end == rows > 2 and _IDLE[rows % 4]:
-            wanted = self._decode_beside(rows, _IDLE[rows % 4])
+            outputs = self._decode_beside(rows, _IDLE[rows % 4])
         else:
             self._decode(end)
-            wanted = rows + sum(chunk.logits for chunk in chunks)
+            outputs = rows + sum(chunk.logits for chunk in chunks)
         self._positions[:rows] += 1
-        return self._logits(wanted)[: wanted if chunks else rows]
+        return self._logits(outputs)[: outputs if chunks else rows]
 
     def share(self, source: int, target: int, length: int) -> None:
         """Let a sequence begin with the first ``length`` tokens of another (-1: all): cells are shared, not copied."""
@@ -185,7 +185,7 @@ class DecodeContext:
         self._tokens[rows:end] = 0
         self._positions[rows:end] = range(idle)
         self._sequences[rows:end] = self.n_sequences
-        self._wanted[rows:end] = 1
+        self._needs_logits[rows:end] = 1
         try:
             self._decode(end)
         except CacheFull:
@@ -224,7 +224,7 @@ class DecodeContext:
         llama = self._llama
         self._tokens, self._positions, self._sequences = (np.zeros(size, dtype=np.int32) for _ in range(3))
         self._ones = np.ones(size, dtype=np.int32)
-        self._wanted = np.zeros(size, dtype=np.int8)
+        self._needs_logits = np.zeros(size, dtype=np.int8)
         # One pointer per token, each to that token's own entry of the array of sequences.
         self._pointers = (self._sequences.ctypes.data + 4 * np.arange(size)).astype(np.uintp)
         int32, int8 = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_int8)
@@ -234,7 +234,7 @@ class DecodeContext:
             pos=self._positions.ctypes.data_as(int32),
             n_seq_id=self._ones.ctypes.data_as(int32),
             seq_id=self._pointers.ctypes.data_as(ctypes.POINTER(int32)),
-            logits=self._wanted.ctypes.data_as(int8),
+            logits=self._needs_logits.ctypes.data_as(int8),
         )
 
 

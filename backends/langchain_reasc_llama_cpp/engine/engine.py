@@ -28,6 +28,9 @@ class Engine:
         n_ctx: tokens of prompt and response together, per sequence.
         n_threads: CPU threads it decodes with.
         context: what the thread decodes with; others may read its counters, nothing else.
+        check_usable: raises ModelClosedError unless requests can be taken.
+        cancel: ends a request within one decode step; never blocks on decoding.
+        close: fails what is running or waiting with ModelClosedError, and frees the model; closing twice is fine.
     """
 
     def __init__(self, path: Path, fields: LoadFields) -> None:
@@ -64,23 +67,17 @@ class Engine:
             overlapped=self.model.on_gpu,  # which leaves the processor idle, as decoding on it does not
         )
         self._worker = _Worker(self.model, context, decoder)
+        self.check_usable: Final = self._worker.check_usable
+        self.cancel: Final = self._worker.cancel
         # Also runs at interpreter exit, so that no thread is inside llama.cpp when its library is torn down.
-        self._finalizer = weakref.finalize(self, self._worker.close)
-
-    def check_usable(self) -> None:
-        """Raise unless requests can be taken.
-
-        Raises:
-            ModelClosedError: the engine is closed, or this process is a fork of the one that loaded the model.
-        """
-        self._worker.check_usable()
+        self.close: Final = weakref.finalize(self, self._worker.close)
 
     def submit(self, request: GenerationRequest) -> None:
         """Queue a request; its events come through ``request.emit``.
 
         Raises:
             ConfigurationError: a token of the prompt is not in the vocabulary, or there are none.
-            ModelClosedError: see :meth:`check_usable`.
+            ModelClosedError: the engine is closed, or this process is a fork of the one that loaded the model.
         """
         prompt, size = request.prompt, self.model.vocabulary_size
         if not len(prompt):
@@ -89,14 +86,6 @@ class Engine:
             wrong = prompt[(prompt < 0) | (prompt >= size)][0]
             raise ConfigurationError(f"the prompt holds the token {wrong}, but the vocabulary ends at {size - 1}")
         self._worker.submit(request)
-
-    def cancel(self, request: GenerationRequest) -> None:
-        """End a request within one decode step. Never blocks on decoding."""
-        self._worker.cancel(request)
-
-    def close(self) -> None:
-        """Fail what is running or waiting with :class:`ModelClosedError`, and free the model. Closing twice is fine."""
-        self._finalizer()
 
 
 class _Worker:

@@ -1,4 +1,4 @@
-"""What is asked of the engine, and what it answers."""
+"""Requests to the engine, and the events it sends."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -27,7 +27,7 @@ class Plan:
         rows: samples that decode one token each, in the order of their rows; the starting ones among them.
         chunks: pieces of prompts, or of what preempted samples had generated, each with its size.
         preempted: samples, and prompts on their way, that gave their cells back for this step.
-        failed: requests that do not fit even alone; whoever runs the plan removes them.
+        failed: requests that do not fit even alone; the decoder removes them.
     """
 
     starting: list[Sequence] = field(default_factory=list)

@@ -97,8 +97,8 @@ def on_deep_stack(work: Callable[[], T]) -> T:
 def prepare_grammar(grammar: Grammar, model: NativeModel) -> tuple[list[Any], Any]:
     """Return a grammar's matchers, to be copied for each response, and their tokenizer. Safe from any thread.
 
-    A model's first takes about a second for a vocabulary of 150,000; whoever makes a request does it, so that the
-    thread that decodes need not.
+    A model's first takes about a second for a vocabulary of 150,000; the caller who makes a request does it, so that
+    the thread that decodes need not.
 
     Raises:
         ConfigurationError: the grammar is malformed, or no text keeps to it.
@@ -177,7 +177,7 @@ class GrammarSampler:
         made, tokenizer = prepare_grammar(grammar, model)
         self._matchers = [matcher.deep_copy() for matcher in made]
         self._watch = _TriggerWatch(grammar.triggers, model, tokenizer.greedy_tokenize) if grammar.triggers else None
-        self._begun: list[int] | None = None  # what the token asked about would switch the grammar on with
+        self._begun: list[int] | None = None  # the tokens that the last checked one would switch the grammar on with
 
     def allows(self, token: int) -> bool:
         """Return whether the response may go on with this token."""
@@ -187,7 +187,7 @@ class GrammarSampler:
         return tokens is None or all(matcher.validate_tokens(tokens) == len(tokens) for matcher in self._matchers)
 
     def accept(self, token: int) -> None:
-        """Go on with a token that :meth:`allows` was just asked about."""
+        """Go on with a token that :meth:`allows` has just checked."""
         tokens = [token]
         if self._watch is not None:
             if self._begun is None:

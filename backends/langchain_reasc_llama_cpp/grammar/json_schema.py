@@ -240,8 +240,8 @@ def _error_in(outer: dict[str, Any], places: list[str]) -> str:
     whole = parts[0] if len(parts) == 1 else {"properties": dict(zip(names, parts, strict=True)), "required": names}
     matcher = guidance().LLMatcher
     grammar = matcher.grammar_from_json_schema(json.dumps(whole | outer), overrides=_OPTIONS)
-    wrong, said = matcher.validate_grammar_with_warnings(grammar)  # a warning is what pydantic is left to check
-    return " ".join(said[0].split()) if wrong else ""
+    wrong, messages = matcher.validate_grammar_with_warnings(grammar)  # a warning is what pydantic is left to check
+    return " ".join(messages[0].split()) if wrong else ""
 
 
 def _escaped(name: str) -> str:

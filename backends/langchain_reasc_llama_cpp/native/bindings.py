@@ -48,7 +48,7 @@ class NativeLog:
             self._verbose += 1 if verbose else -1
 
     def clear_errors(self) -> None:
-        """Drop the errors kept so far, before a call whose own errors are wanted."""
+        """Drop the errors kept so far, before a call whose errors are to be reported."""
         self._errors.clear()
 
     def last_error(self) -> str:

@@ -84,8 +84,8 @@ def read_header(path: Path) -> GGUFHeader:
         with open_file(path) as file:
             magic = file.read(4)
             if magic != b"GGUF":
-                said = f"it begins with {magic!r}, not b'GGUF'" if magic else "it is empty"
-                raise ModelFileError(f"{path} is not a GGUF model file: {said}")
+                found = f"it begins with {magic!r}, not b'GGUF'" if magic else "it is empty"
+                raise ModelFileError(f"{path} is not a GGUF model file: {found}")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 return _Reader(path, data).header()
     except FileNotFoundError:

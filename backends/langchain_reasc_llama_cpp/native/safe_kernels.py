@@ -94,7 +94,7 @@ def _built_for(library: Any, name: str) -> bool:
 
 _PROGRAM: Final = Path(__file__).with_name("trial.py")
 _SECONDS: Final = 60.0
-_DEADLY: Final = ("SIGILL", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGABRT")  # others, SIGKILL say, are somebody else's doing
+_DEADLY: Final = ("SIGILL", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGABRT")  # others, such as SIGKILL, have other causes
 _AMX_TYPES: Final = frozenset({2, 3, 8, 12, 13, 14, 23})
 """ggml types with AMX kernels (``qtype_has_amx_kernels``): Q4_0, Q4_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_XS."""
 _REBUILD: Final = "pip install --force-reinstall --no-cache-dir --no-binary llama-cpp-python llama-cpp-python"
@@ -215,10 +215,10 @@ def _run(llama: Any, kernels: str) -> str:
             )
     except (OSError, subprocess.SubprocessError) as error:
         raise _NotTried(f"a child process cannot be run ({error})") from None
-    said = done.stdout.decode("utf-8", "replace").split()
-    if done.returncode == 0 and said[-1:] == ["works"]:
+    output = done.stdout.decode("utf-8", "replace").split()
+    if done.returncode == 0 and output[-1:] == ["works"]:
         return ""
-    if done.returncode == 0 and said[-1:] == ["differs"]:
+    if done.returncode == 0 and output[-1:] == ["differs"]:
         return "a trial in a child process computed something else with them"
     died = _signal(done.returncode)
     if died in _DEADLY:

@@ -33,9 +33,8 @@ class SamplingParameters:
     tokens, not at the prompt's. Temperature 0 (or below 1e-5) takes the most likely token after bias, penalties
     and DRY.
 
-    What each is, and may be, is said in :class:`~langchain_reasc_llama_cpp.sampling.parameters.SamplingFields`, which
-    checks them; here are their values where nobody gives another. Pairs of a token id and what is added to its logit
-    are ``logit_bias``.
+    :class:`~langchain_reasc_llama_cpp.sampling.parameters.SamplingFields` documents and checks them; here are their
+    defaults. ``logit_bias`` holds pairs of a token id and what is added to its logit.
     """
 
     temperature: float = 0.8

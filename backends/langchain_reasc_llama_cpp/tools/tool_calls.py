@@ -102,7 +102,7 @@ class CallText:
         arguments: the JSON of its arguments so far; of a call that cannot be read, its whole text.
         ended: whether the object, or the response, has ended.
         whole: whether the object ended by itself.
-        announced: whether its name was passed on; set by whoever passes the call on.
+        announced: whether its name was passed on; set by the reader.
     """
 
     def __init__(self, closing: str) -> None:
