@@ -1,71 +1,28 @@
 """What sampling leaves of a question to learn from: which responses agree, and their scores. No text is kept."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Protocol, Self
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, FiniteFloat
 
 from langchain_reasc.calibration.record import Record
-from langchain_reasc.exceptions import ConfidenceError, LogprobsUnavailable
-from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.decision import Decision, Response
+from langchain_reasc.method.decision import Response
 
 __all__ = [
-    "Finished",
-    "FinishedListener",
     "MadeOf",
     "Observed",
     "ObservedQuestion",
     "agrees_with_majority",
-    "observed",
 ]
 
 _DIGITS: Final = 6  # significant ones, of a score
 Count = Annotated[int, Field(ge=0)]
 MadeOf = dict[str, dict[str, int | None]]
 """Signal -> the ``top_k`` and ``vocabulary_size`` that its scores are made of."""
-
-
-class Reading(Protocol):
-    """The token signals of a response."""
-
-    def score(self, measure: Measure) -> float: ...
-
-    def provenance(self, signal: str) -> Mapping[str, Any]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A question whose sampling has ended.
-
-    Attributes:
-        answers: in launch order, and last that of an audit; equal numbers for equal answers; None: no vote.
-        readings: the token signals of each response but an audit; None where it carries none, or casts no vote.
-        decided: responses that the decision rests on.
-        answer: the number of the answer that was decided on; None where that is none, or is put together from several.
-    """
-
-    answers: tuple[int | None, ...]
-    readings: tuple[Reading | None, ...]
-    decided: int
-    answer: int | None
-
-    @classmethod
-    def of(cls, answers: Sequence[str | None], readings: Sequence[Reading | None], decision: Decision) -> Self:
-        """Describe a question that was decided; ``answers`` may end with that of an audit, without a reading."""
-        numbers: dict[str | None, int] = {}
-        for answer in answers:
-            if answer is not None:
-                numbers.setdefault(answer, len(numbers))
-        chosen = decision.answer if decision.whole is None else None
-        return cls(tuple(map(numbers.get, answers)), tuple(readings), decision.samples, numbers.get(chosen))
-
-
-FinishedListener = Callable[[Finished], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,34 +80,6 @@ def agrees_with_majority(answers: Sequence[int | None]) -> list[bool | None]:
         unknown = own is None or not others or (own in leading and len(leading) > 1)
         agrees.append(None if unknown else own in leading)
     return agrees
-
-
-def observed(question: Finished, measures: Sequence[Measure], made_of: MadeOf, *, counted: bool = True) -> Observed:
-    """Score the responses to a question by each measure.
-
-    Args:
-        question: what sampling left.
-        measures: the candidates.
-        made_of: signal -> the k and V that its scores are made of. A signal that is seen for the first time enters it;
-            scores made of another k or V are left out.
-        counted: whether votes were counted when it was sampled.
-    """
-    scores = np.full((len(measures), len(question.answers)), np.nan)
-    for at, reading in enumerate(question.readings):
-        if reading is not None:
-            scores[:, at] = [_score(reading, measure, made_of) for measure in measures]
-    return Observed(question.answers, scores, counted=counted, decided=question.decided, answer=question.answer)
-
-
-def _score(reading: Reading, measure: Measure, made_of: MadeOf) -> float:
-    try:
-        score = reading.score(measure)
-    except (LogprobsUnavailable, ConfidenceError):
-        return np.nan
-    made = reading.provenance(measure.signal)
-    now = {"top_k": made["top_k"], "vocabulary_size": made["vocabulary_size"]}
-    then = made_of.setdefault(measure.signal, now)
-    return score if all(None in (then[name], now[name]) or then[name] == now[name] for name in now) else np.nan
 
 
 class ObservedQuestion(Record):

@@ -8,30 +8,101 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol, Self
 from weakref import WeakSet
+
+import numpy as np
 
 from langchain_reasc.calibration.fingerprint import check_fingerprint
 from langchain_reasc.calibration.learner import KEPT, MINIMUM, ConsensusLearner
-from langchain_reasc.calibration.observed import Finished, Observed, observed
+from langchain_reasc.calibration.observed import MadeOf, Observed
 from langchain_reasc.calibration.online_state import OnlineState, OnlineStateFile
 from langchain_reasc.calibration.record import Calibration, Fingerprint
 from langchain_reasc.calibration.selection import candidate_measures
-from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
+from langchain_reasc.exceptions import CalibrationFileError, ConfidenceError, FingerprintMismatch, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.decision import Decision
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.threads import in_event_loop, start_daemon
 
-__all__ = ["ConsensusCalibrator"]
+__all__ = ["ConsensusCalibrator", "Finished", "FinishedListener", "observed"]
 
 logger = logging.getLogger(__name__)
 
 _WAITING: Final = 64  # questions; where more come than can be scored, they are not learned from
 _EVERY: Final = 5.0  # seconds between writing what was seen
 _LAST: Final = 5.0  # seconds for what still waits when the process ends
+
+
+class Reading(Protocol):
+    """The token signals of a response."""
+
+    def score(self, measure: Measure) -> float: ...
+
+    def provenance(self, signal: str) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A question whose sampling has ended.
+
+    Attributes:
+        answers: in launch order, and last that of an audit; equal numbers for equal answers; None: no vote.
+        readings: the token signals of each response but an audit; None where it carries none, or casts no vote.
+        decided: responses that the decision rests on.
+        answer: the number of the answer that was decided on; None where that is none, or is put together from several.
+    """
+
+    answers: tuple[int | None, ...]
+    readings: tuple[Reading | None, ...]
+    decided: int
+    answer: int | None
+
+    @classmethod
+    def of(cls, answers: Sequence[str | None], readings: Sequence[Reading | None], decision: Decision) -> Self:
+        """Describe a question that was decided; ``answers`` may end with that of an audit, without a reading."""
+        numbers: dict[str | None, int] = {}
+        for answer in answers:
+            if answer is not None:
+                numbers.setdefault(answer, len(numbers))
+        chosen = decision.answer if decision.whole is None else None
+        return cls(tuple(map(numbers.get, answers)), tuple(readings), decision.samples, numbers.get(chosen))
+
+
+FinishedListener = Callable[[Finished], None]
+
+
+def observed(question: Finished, measures: Sequence[Measure], made_of: MadeOf, *, counted: bool = True) -> Observed:
+    """Score the responses to a question by each measure.
+
+    Args:
+        question: what sampling left.
+        measures: the candidates.
+        made_of: signal -> the k and V that its scores are made of. A signal that is seen for the first time enters it;
+            scores made of another k or V are left out.
+        counted: whether votes were counted when it was sampled.
+    """
+    scores = np.full((len(measures), len(question.answers)), np.nan)
+    for at, reading in enumerate(question.readings):
+        if reading is not None:
+            scores[:, at] = [_score(reading, measure, made_of) for measure in measures]
+    return Observed(question.answers, scores, counted=counted, decided=question.decided, answer=question.answer)
+
+
+def _score(reading: Reading, measure: Measure, made_of: MadeOf) -> float:
+    try:
+        score = reading.score(measure)
+    except (LogprobsUnavailable, ConfidenceError):
+        return np.nan
+    made = reading.provenance(measure.signal)
+    now = {"top_k": made["top_k"], "vocabulary_size": made["vocabulary_size"]}
+    then = made_of.setdefault(measure.signal, now)
+    return score if all(None in (then[name], now[name]) or then[name] == now[name] for name in now) else np.nan
 
 
 class ConsensusCalibrator:
