@@ -107,10 +107,6 @@ WITHOUT_LOGPROBS = {
 }
 
 PROVIDERS = {**WITH_LOGPROBS, **WITHOUT_LOGPROBS}
-COUNTING = {  # those that have a field n
-    name: PROVIDERS[name]
-    for name in ("ChatOpenAI", "AzureChatOpenAI", "ChatXAI", "ChatCerebras", "ChatTogether", "ChatFireworks")
-}
 
 
 def each(providers: Mapping[str, Provider]) -> Any:

@@ -17,7 +17,6 @@ from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.models import PreparedModel
-from langchain_reasc.sampling import draw
 
 from .openai_wires import OpenAI
 from .providers import KEY, PROVIDERS
@@ -119,13 +118,6 @@ def test_reasc_compares_the_model_that_it_turns_out_to_be(runner: Any, served: S
         runner.solve(reasc, "q")
 
 
-def test_samples_drawn_without_a_decision_are_of_the_resolved_model(served: Served) -> None:
-    config: Any = {"configurable": {"model": "m2", "seed": 5}}
-    draw(initialised(served), "q", 4, concurrency=2, config=config)
-    found = sorted((request["model"], request["seed"], request["logprobs"]) for request in served.requests)
-    assert found == [("m2", seed, True) for seed in (5, 6, 7, 8)]
-
-
 def test_another_provider_is_asked_in_its_own_words(served: Served) -> None:
     source = PreparedModel.of(initialised(served), logprobs=True)
     xai = source.resolved({"configurable": {"model_provider": "xai", "model": "grok-3"}})
@@ -147,12 +139,6 @@ def test_the_fingerprint_is_that_of_the_model_it_turns_out_to_be(served: Served)
     assert (found.model, found.sampling, found.stop) == ("m2", {"temperature": 0.3}, ("END",))
     assert found.tools is not None and found.tools.shown == "add"
     assert source.resolved({}).fingerprint().model == "m"
-
-
-def test_tools_bound_beforehand_reach_the_model(runner: Any, served: Served) -> None:
-    tool = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
-    runner.solve(reasc(initialised(served).bind_tools([tool])), "q", {"configurable": {"temperature": 0.3}})
-    assert {request["tools"][0]["function"]["name"] for request in served.requests} == {"add"}
 
 
 def test_without_a_model_until_the_call(runner: Any, served: Served) -> None:

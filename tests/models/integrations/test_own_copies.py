@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-import requests
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -202,19 +201,3 @@ def test_which_known_models_leave_something_on_themselves(runner: Any, provider:
             after = left(model)
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
     assert bool(changed) == integration_of(model).own_copy, sorted(changed)
-
-
-def test_nvidias_client_sends_every_seed_once(runner: Any) -> None:
-    provider, met = PROVIDERS["ChatNVIDIA"], threading.Barrier(16)
-
-    def session() -> requests.Session:  # made between the writing of ``last_inputs`` and the reading
-        met.wait(timeout=10)
-        return requests.Session()
-
-    with serving(provider.wire) as served:
-        model = provider.model(served.root, seed=3)
-        model._client.get_session_fn = session
-        for _ in range(1 if runner.is_async else 5):
-            served.exchanges.clear()
-            drawn(runner, model, samples=16)
-            assert sorted(request["seed"] for request in served.requests) == list(range(3, 19))

@@ -16,7 +16,7 @@ from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
 from langchain_reasc.models import integration_of, read_signals
 
 from .openai_wires import TOKENS, alternatives, chosen
-from .providers import COUNTING, PROVIDERS, ROWS, WITH_LOGPROBS, WITHOUT_LOGPROBS, Provider, each
+from .providers import PROVIDERS, ROWS, WITH_LOGPROBS, WITHOUT_LOGPROBS, Provider, each
 
 ENDS = ("'stop'", "STOP", "end_turn", "message_stop", "'done': True", "'choices': []", DONE)
 """What tells of an end, in the words of all providers."""
@@ -92,17 +92,6 @@ def test_n_in_one_request(provider: Provider) -> None:
     assert len(found.generations[0]) == (3 if several else 1)
     for generation in found.generations[0] if several and logprobs else ():
         assert len(read_signals(generation.message).signals["token_logprob"]) == len(TOKENS)
-
-
-@each(COUNTING)
-def test_a_set_n_is_set_aside(runner: Any, provider: Provider) -> None:
-    with serving(provider.wire) as served:
-        result = runner.solve(ReASCRunnable(model=provider.model(served.root, n=2)), "q")
-        assert {request.get("n", 1) for request in served.requests} == {1}
-        assert any("n=2 was set aside" in notice for notice in result.notices)
-        again = runner.solve(ReASCRunnable(model=provider.model(served.root).bind(n=3)), "q")
-    assert {request.get("n", 1) for request in served.requests} == {1}
-    assert any("n=3 was set aside" in notice for notice in again.notices)
 
 
 @each(PROVIDERS)
