@@ -447,10 +447,10 @@ class PoolStore:
 def _require_sqlite(path: Path) -> None:
     """Refuse a file that is there and is neither empty nor an SQLite database."""
     try:
-        if not path.exists() or not path.stat().st_size:
+        if not path.exists():
             return
-        with open_file(path) as file:
-            if file.read(len(_MAGIC)) == _MAGIC:
+        with open_file(path) as file:  # no device, and no pipe, whose size would be 0
+            if file.read(len(_MAGIC)) in (b"", _MAGIC):
                 return
     except IsADirectoryError:
         raise PoolError(f"{path} is a folder; name a pool in it") from None
