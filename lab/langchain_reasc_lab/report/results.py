@@ -16,7 +16,7 @@ from langchain_reasc_lab.report.study import Study
 from langchain_reasc_lab.report.tables import Column
 
 ACCURACY: Final = Column("Accuracy %", ".1f", "Share of the tested questions that are answered right.")
-_COLUMNS: Final = ("correct", "tokens", "samples", "gated")
+_COLUMNS: Final = ("correct", "tokens")
 
 Cells = npt.NDArray[np.float64]
 
