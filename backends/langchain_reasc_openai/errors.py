@@ -7,7 +7,7 @@ import json
 import math
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum, auto
 from functools import cache
@@ -59,6 +59,11 @@ _PASSING_TLS: Final = (
 # openai's client changed from httpx to httpx2; older ones let its errors through in the middle of a stream.
 _TRANSPORT_ERRORS: Final[tuple[type[Exception], ...]] = tuple(
     importlib.import_module(name).TransportError for name in ("httpx2", "httpx") if importlib.util.find_spec(name)
+)
+_OF_TYPE: Final[Sequence[tuple[tuple[type[Exception], ...], Fault, type[core.ModelError]]]] = (
+    ((openai.APITimeoutError, TimeoutError), Fault.DOWN, core.ModelTimeoutError),
+    ((openai.APIConnectionError, OSError, *_TRANSPORT_ERRORS), Fault.DOWN, core.ModelConnectionError),
+    ((openai.APIResponseValidationError, json.JSONDecodeError), Fault.ONCE, core.ModelAPIError),
 )
 _NOT_PICKLED: Final = ("request", "response", "_request")  # they hold the key
 
@@ -122,12 +127,9 @@ def _meaning(error: BaseException) -> tuple[Fault, type[core.ModelError]]:
         return _of_status(error.status_code)
     if any(isinstance(cause, ssl.SSLError) and not isinstance(cause, _PASSING_TLS) for cause in causes(error)):
         return Fault.REFUSED, core.ModelPermissionDeniedError
-    if isinstance(error, openai.APITimeoutError | TimeoutError):
-        return Fault.DOWN, core.ModelTimeoutError
-    if isinstance(error, (openai.APIConnectionError, OSError, *_TRANSPORT_ERRORS)):
-        return Fault.DOWN, core.ModelConnectionError  # refused, or cut
-    if isinstance(error, openai.APIResponseValidationError | json.JSONDecodeError):
-        return Fault.ONCE, core.ModelAPIError
+    for types, fault, kind in _OF_TYPE:
+        if isinstance(error, types):
+            return fault, kind
     if isinstance(error, openai.APIError):
         # An error inside a stream has no status of its own: vLLM, SGLang and llama-server put it in the event's `code`.
         code: Any = error.code or (error.body.get("status") if isinstance(error.body, dict) else None)

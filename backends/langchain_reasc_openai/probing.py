@@ -194,19 +194,18 @@ class _Questions:
 
     def _require_response(self) -> None:
         """Require a response at all, under either name of the limit."""
-        first = self._chat()
-        if not first.ok and first.status == 400 and "max_" in first.message:
+        answer = self._chat()
+        if answer.status == 400 and "max_" in answer.message:
             self.limit = "max_completion_tokens" if self.limit == "max_tokens" else "max_tokens"
-            first = self._chat()
-        if first.ok and first.choices:
-            return
+            answer = self._chat()
         listed = self.identity.models
-        if first.status == 404 and listed and self.model not in listed:
+        if answer.status == 404 and listed and self.model not in listed:
             raise ConfigurationError(
                 f"{self.server.url} has no model {self.model!r}; it lists {', '.join(map(repr, listed[:20]))}"
             )
-        kind = ServerBusy if first.status >= 500 else ServerError
-        raise kind(f"{self.server.url} gives no chat completion ({first.message})")
+        if not (answer.ok and answer.choices):
+            kind = ServerBusy if answer.status >= 500 else ServerError
+            raise kind(f"{self.server.url} gives no chat completion ({answer.message})")
 
     def _logprobs(self) -> tuple[bool, int | None]:
         """Whether there are logprobs, and the most alternatives that came with a token."""

@@ -81,7 +81,11 @@ async def read(
                 responses[index].receive(chunk)
             if any(response.passed for response in responses) and all(response.over for response in responses):
                 break
-    begun = [response for response in responses if response.begun]
+    _check_ends(server, [response for response in responses if response.begun])
+    return usage
+
+
+def _check_ends(server: Replica, begun: Sequence[_Response]) -> None:
     if not begun:
         raise SamplingError(
             f"{server.url} answered without a single event of a stream; is that the address of an "
@@ -89,7 +93,6 @@ async def read(
         )
     if not all(response.ended for response in begun):
         raise SamplingError(f"{server.url} ended the stream before the response had a finish_reason")
-    return usage
 
 
 @asynccontextmanager
