@@ -74,8 +74,8 @@ def test_none_begins_before_it_is_permitted_and_others_need_not_wait(face: Face,
         gate.opens.set()
 
     helper = threading.Thread(target=open_later)
-    helper.start()
     begun = time.monotonic()
+    helper.start()
     samples = face.sample(model, QUESTION, n=4, max_tokens=8)
     helper.join()
     assert sorted(index for index, _ in samples) == [0, 1, 2, 3]

@@ -1,4 +1,4 @@
-"""What is recorded of a tool call's tokens by llama.cpp, and which of them decide; sync and async."""
+"""What is recorded of a tool call's tokens by llama.cpp, and which of them decide."""
 
 import json
 import re

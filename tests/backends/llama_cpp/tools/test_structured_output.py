@@ -1,4 +1,4 @@
-"""Structured output from random models, which write nothing sensible, but valid JSON; sync and async."""
+"""Structured output from random models, which write nothing sensible, but valid JSON."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Tool calling: a grammar makes even random models call tools rightly; sync and async."""
+"""Tool calling: a grammar makes even random models call tools rightly."""
 
 from collections.abc import Iterator
 from pathlib import Path
