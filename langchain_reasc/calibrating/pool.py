@@ -267,7 +267,7 @@ def calibrate_mixture_on(
 
 
 def calibrate_on_pool(
-    pool: Pool, spec: MeasureSpec, *, p_target: float = 0.9, seed: int = 0, only: set[str] | None = None
+    pool: Pool, spec: MeasureSpec, *, p_target: float = 0.9, seed: int = 0, only: Sequence[str] | None = None
 ) -> Calibration:
     """Calibrate on the first responses of a pool's questions, and on all where there are several.
 
@@ -276,7 +276,8 @@ def calibrate_on_pool(
         spec: the measure; ``"auto"`` chooses it, or where too few are right, or wrong, takes the paper's score.
         p_target: accuracy asked of what the gate accepts.
         seed: the seed of the folds.
-        only: ids of the questions to calibrate on; None for all.
+        only: ids of the questions to calibrate on, in the order in which they are put into folds, whatever their order
+            in the pool; None for all.
 
     Raises:
         CalibrationDataError: the responses do not determine a calibration.
@@ -288,7 +289,8 @@ def calibrate_on_pool(
             'metadata needs "measure": {"signal": ..., "score": ..., "window": ...}'
         )
     scores = PoolScores(pool)
-    firsts = [(at, 0) for at, question in enumerate(pool.questions) if only is None or question.id in only]
+    places = {question.id: at for at, question in enumerate(pool.questions)}
+    firsts = [(places[id], 0) for id in (places if only is None else only) if id in places]
     further = [(at, n) for at, _ in firsts for n in range(1, len(pool.questions[at].responses))]
     if spec == "auto" and not can_be_compared([bool(pool.questions[at].responses[0].correct) for at, _ in firsts]):
         spec = default_measure(scores.signals)

@@ -120,7 +120,7 @@ class Recorded:
 
     def fit(self, *, p_target: float, seed: int) -> Calibration:
         """Calibrate on the pool's responses to these questions."""
-        ids = {question.id for question in self._questions}
+        ids = [question.id for question in self._questions]
         return calibrate_on_pool(read_pool(self._path), self._labelled.measure, p_target=p_target, seed=seed, only=ids)
 
     def _ask_each(

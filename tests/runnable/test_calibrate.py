@@ -239,6 +239,19 @@ def test_with_a_pool_nothing_that_was_paid_for_is_lost(tmp_path: Any, stop: Base
     assert told(load_calibration(by_command)) == told(made)
 
 
+def test_the_order_in_which_a_pool_was_filled_does_not_matter(tmp_path: Any) -> None:
+    made = []
+    for name, first in (("forward", QUESTIONS), ("backward", QUESTIONS[::-1])):
+        options: dict[str, Any] = {"pool": tmp_path / f"{name}.sqlite", "samples": 2, "concurrency": 1}
+        calibrate(Scripted(script=script), first, **options)
+        made.append(calibrate(Scripted(script=script), QUESTIONS, **options).model_dump(exclude={"created"}))
+    assert (
+        read_pool(tmp_path / "forward.sqlite").questions[0].id
+        != read_pool(tmp_path / "backward.sqlite").questions[0].id
+    )
+    assert made[0] == made[1]
+
+
 def test_a_pool_asynchronously_that_is_cancelled(tmp_path: Any) -> None:
     path, model = tmp_path / "p.sqlite", Scripted(script=script, delay=0.02)
 
