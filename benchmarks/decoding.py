@@ -113,9 +113,9 @@ def our_share(settings: Settings) -> Iterator[Row]:
         bare.prefill_rate(prompt_ids(model, QUESTION))
 
         def ours(n: int) -> float:
-            before = model._engine.context.decode_seconds
+            before = model.engine.context.decode_seconds
             took = n * tokens / our_rate(model, n, tokens)
-            outside[n].append((took - model._engine.context.decode_seconds + before) / took * 100)
+            outside[n].append((took - model.engine.context.decode_seconds + before) / took * 100)
             return took
 
         turns = {("ours", n): partial(ours, n) for n in _SHARES}
@@ -233,10 +233,10 @@ def _compared(
     def rate(*, at_once: bool) -> float:
         with open_ours(settings, path, n_parallel=parallel, n_ctx=1024, n_cells=CELLS) as model:
             model.invoke(QUESTION, max_tokens=2)
-            steps, begun = model._engine.context.steps, time.perf_counter()
+            steps, begun = model.engine.context.steps, time.perf_counter()
             tokens = asyncio.run(_answer(model, questions, options, at_once=at_once))
             took = time.perf_counter() - begun
-            together[at_once].append(tokens / (model._engine.context.steps - steps))
+            together[at_once].append(tokens / (model.engine.context.steps - steps))
         return tokens / took
 
     turns = {at_once: partial(rate, at_once=at_once) for at_once in (True, False)}

@@ -210,7 +210,7 @@ class ChatLlamaCpp(LoadedModel):
 
     def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
         """Count the tokens of the prompt these messages make, with those of the chat template and the tools."""
-        return len(self._prompt(messages, openai_tools(tools or ())))
+        return len(self.prompt_tokens(messages, openai_tools(tools or ())))
 
     def _resolve_model_profile(self) -> ModelProfile:
         """Return what agents may count on."""
@@ -277,7 +277,7 @@ class ChatLlamaCpp(LoadedModel):
         Raises:
             ConfigurationError: one is unknown or wrong, or two contradict each other.
         """
-        options, model = self._options(overrides), self._engine.model
+        options, model = self.call_options(overrides), self._engine.model
         shape = self._shape(
             options.tools, options.tool_choice, options.parallel_tool_calls, options.response_format, options.grammar
         )
@@ -335,12 +335,12 @@ class ChatLlamaCpp(LoadedModel):
     def _fitting_prompt(self, messages: LanguageModelInput, call: _Call) -> list[int]:
         """Return the prompt, without its oldest turns where it is too long and ``on_overflow`` says so."""
         given = self._convert_input(messages).to_messages()
-        prompt, size = self._prompt(given, call.tools), self._engine.n_ctx
+        prompt, size = self.prompt_tokens(given, call.tools), self._engine.n_ctx
         if call.options.on_overflow == "truncate":
             reserved = call.options.limit(self._engine.model.metadata, size // 4)
             for limit in (size - reserved, size - 1):
                 if len(prompt) > limit and (kept := newest_turns(given, partial(self._fits, limit, call))):
-                    prompt, call.maker.dropped = self._prompt(kept, call.tools), len(given) - len(kept)
+                    prompt, call.maker.dropped = self.prompt_tokens(kept, call.tools), len(given) - len(kept)
         if len(prompt) >= size:
             raise ContextOverflowError(
                 f"the prompt has {len(prompt):,} tokens, but the context holds {size:,} and the response needs at "
@@ -351,9 +351,10 @@ class ChatLlamaCpp(LoadedModel):
         return prompt
 
     def _fits(self, limit: int, call: _Call, messages: list[BaseMessage]) -> bool:
-        return len(self._prompt(messages, call.tools)) <= limit
+        return len(self.prompt_tokens(messages, call.tools)) <= limit
 
-    def _prompt(self, messages: LanguageModelInput, tools: Sequence[dict[str, Any]] = ()) -> list[int]:
+    def prompt_tokens(self, messages: LanguageModelInput, tools: Sequence[dict[str, Any]] = ()) -> list[int]:
+        """Return the tokens of the prompt that the model is given: the messages and tools in its chat template."""
         self._engine.check_usable()
         text = self._template.render(template_messages(self._convert_input(messages).to_messages()), tools)
         model = self._engine.model

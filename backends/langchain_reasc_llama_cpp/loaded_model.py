@@ -55,7 +55,7 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
         self._engine = Engine(self.path, self)
         try:
             self._template = self._load_template()
-            self._options().sampling(self._engine.model.metadata)
+            self.call_options().sampling(self._engine.model.metadata)
         except BaseException:
             self._engine.close()
             raise
@@ -88,6 +88,11 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
         return self.path.name
 
     @property
+    def engine(self) -> Engine:
+        """The engine that decodes, with its native model and its context, which count what they have done."""
+        return self._engine
+
+    @property
     def context_size(self) -> int:
         """Tokens of prompt and response together."""
         return self._engine.n_ctx
@@ -114,7 +119,7 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
             "model": self.model_name,
             "model_sha256": file_sha256(self.path),
             "quantization": native.quantization,
-            "sampling": self._options(options).sampling(native.metadata).as_dict() | self._alterations(),
+            "sampling": self.call_options(options).sampling(native.metadata).as_dict() | self._alterations(),
         }
 
     def get_token_ids(self, text: str) -> list[int]:
@@ -134,7 +139,8 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
         """Pickle the configuration only; unpickling loads the file again."""
         return partial(type(self), **{name: getattr(self, name) for name in self.model_fields_set}), ()
 
-    def _options(self, overrides: dict[str, Any] | None = None) -> CallOptions:
+    def call_options(self, overrides: dict[str, Any] | None = None) -> CallOptions:
+        """Return the options of a call: the model's own, with those of the call in their place."""
         given = {name: value for name, value in (overrides or {}).items() if name != TRACED}
         options = CallOptions.of(self, given)
         check_tokens(options.logit_bias or (), self._engine.model)
@@ -176,7 +182,7 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
             "n_ctx": self._engine.n_ctx,
             "seed": self._base_seed,
             **{name: getattr(self, name) for name in ("n_parallel", "n_gpu_layers", "max_tokens", "stop")},
-            **self._options().sampling(self._engine.model.metadata).as_dict(),
+            **self.call_options().sampling(self._engine.model.metadata).as_dict(),
             **self._alterations(),
         }
 
@@ -186,7 +192,7 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
         return True
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        options = self._options({name: value for name, value in kwargs.items() if name in CallOptions.model_fields})
+        options = self.call_options({name: value for name, value in kwargs.items() if name in CallOptions.model_fields})
         params = LangSmithParams(
             ls_provider="llama_cpp",
             ls_model_name=self.model_name,

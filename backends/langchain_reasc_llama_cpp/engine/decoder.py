@@ -49,9 +49,9 @@ class Decoder:
             overlapped: whether to compute signals in a thread of their own, while the next step decodes.
         """
         self._model, self._context = model, context
-        self._cells = KvCells(context, capacity=context.cells, n_sequences=context.n_sequences)
-        self._prompts = PromptCache(self._cells, size=cached_prompts, whole_only=model.is_recurrent)
-        self._scheduler = Scheduler(self._cells, self._prompts, n_parallel=n_parallel, n_batch=context.n_batch)
+        self.cells = KvCells(context, capacity=context.cells, n_sequences=context.n_sequences)
+        self.prompts = PromptCache(self.cells, size=cached_prompts, whole_only=model.is_recurrent)
+        self._scheduler = Scheduler(self.cells, self.prompts, n_parallel=n_parallel, n_batch=context.n_batch)
         self._recorder = Recorder(n_parallel, model, overlapped=overlapped)
         self._arranged: list[Sequence] = []  # the samples that the context's rows are set up for
         self._failures: dict[SequenceGroup, ReASCError] = {}  # found in this step
@@ -102,8 +102,8 @@ class Decoder:
             self._leave(group, error)
         self._failures.clear()
         self._arranged.clear()
-        self._prompts.clear()
-        self._cells.clear()
+        self.prompts.clear()
+        self.cells.clear()
 
     def close(self, error: Exception) -> None:
         """End everything with an error."""

@@ -181,7 +181,7 @@ class PromptCache:
             size: how many prompts are kept that no request uses or waits for.
             whole_only: the model's memory is a state that cannot be cut, so only a whole prompt can be continued.
         """
-        self._cells, self._whole_only = cells, whole_only
+        self.cells, self._whole_only = cells, whole_only
         self.size = size
         self._prompts: list[CachedPrompt] = []
 
@@ -221,16 +221,16 @@ class PromptCache:
         """Drop prompts there is no room for: first those without waiters, of these the least recently used."""
         idle = sorted((each for each in self._prompts if not each.ref_count), key=lambda each: each.waiters > 0)
         spare = sum(not each.waiters for each in idle)
-        while spare > self.size or sum(each.done for each in idle) > self._cells.capacity:
+        while spare > self.size or sum(each.done for each in idle) > self.cells.capacity:
             self._drop(idle.pop(0))
             spare -= 1
 
     def extend(self, prompt: CachedPrompt, slot: Slot, response: list[int]) -> None:
         """Take over the sequence of a prompt's only response: the next turn of a conversation begins with both."""
         if self._whole_only or prompt.slot is None or prompt not in self._prompts:
-            self._cells.close(slot)
+            self.cells.close(slot)
             return
-        self._cells.close(prompt.slot)
+        self.cells.close(prompt.slot)
         prompt.slot, prompt.swapped = slot, None
         prompt.tokens = np.concatenate((prompt.tokens[: prompt.length], np.array(response, dtype=np.int32)))
         prompt.done = len(prompt.tokens)
@@ -241,8 +241,8 @@ class PromptCache:
         for prompt in idle:
             assert prompt.slot is not None
             if prompt.swapped is None:
-                prompt.swapped = self._cells.save(prompt.slot)
-            self._cells.close(prompt.slot)
+                prompt.swapped = self.cells.save(prompt.slot)
+            self.cells.close(prompt.slot)
             prompt.slot = None
         return bool(idle)
 
@@ -255,17 +255,17 @@ class PromptCache:
         if prompt.slot is not None:
             return True
         assert prompt.swapped is not None
-        if self._cells.free < prompt.done or not self._cells.sequences_left:
+        if self.cells.free < prompt.done or not self.cells.sequences_left:
             self.swap_out()
-        if self._cells.free >= prompt.done and self._cells.sequences_left:
-            prompt.slot = self._cells.restore(prompt.swapped, prompt.done)
+        if self.cells.free >= prompt.done and self.cells.sequences_left:
+            prompt.slot = self.cells.restore(prompt.swapped, prompt.done)
         return prompt.slot is not None
 
     def _continued(self, known: CachedPrompt | None, length: int, tokens: Tokens) -> CachedPrompt:
         """Add a prompt that begins like a known one."""
-        if not self._cells.sequences_left:
+        if not self.cells.sequences_left:
             self.swap_out(but=known)
-        slot = self._cells.open(known.slot if known else None, length)
+        slot = self.cells.open(known.slot if known else None, length)
         if known is not None and length == known.done and not known.ref_count:
             self._drop(known)  # the new one holds all of it
         elif known is not None:
@@ -277,8 +277,8 @@ class PromptCache:
     def _cut_response(self, prompt: CachedPrompt) -> None:
         """Forget the response to a prompt that is asked again, or new responses would attend over it."""
         assert prompt.slot is not None
-        whole, prompt.slot = prompt.slot, self._cells.open(prompt.slot, prompt.length)
-        self._cells.close(whole)
+        whole, prompt.slot = prompt.slot, self.cells.open(prompt.slot, prompt.length)
+        self.cells.close(whole)
         prompt.tokens, prompt.done, prompt.swapped = prompt.tokens[: prompt.length], prompt.length, None
 
     def _longest(self, tokens: Tokens) -> tuple[CachedPrompt | None, int]:
@@ -302,7 +302,7 @@ class PromptCache:
     def _drop(self, prompt: CachedPrompt) -> None:
         self._prompts.remove(prompt)
         if prompt.slot is not None:
-            self._cells.close(prompt.slot)
+            self.cells.close(prompt.slot)
 
 
 def common_prefix(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> int:

@@ -68,11 +68,11 @@ def library() -> Any:
         UnsupportedProcessorError: it was built for instructions that this processor lacks.
     """
     with _importing:  # two threads may make the first two models
-        return _library()
+        return load_library()
 
 
 @cache
-def _library() -> Any:
+def load_library() -> Any:
     try:
         import llama_cpp
     except ImportError as error:

@@ -57,8 +57,8 @@ class SamplerChain:
         biases = dict(parameters.logit_bias)
         check_tokens(biases, model)
         llama = self._llama = library()
-        self._selects = _selected(parameters, model)
-        brief = self._selects > 0 or model.vocabulary_size < _SELECTS
+        self.selects = _selected(parameters, model)
+        brief = self.selects > 0 or model.vocabulary_size < _SELECTS
         self._apply, self._accept, self._sample = _functions(brief)
         self._candidates = model.candidates
         self._biased = [*biases, *model.suppressed]
@@ -68,7 +68,7 @@ class SamplerChain:
         self._largest = model.vocabulary_size // _SHARE
         self._takes_best = parameters.greedy and not self._biased and not looks_back
         self._grammar = None if grammar is None else GrammarSampler(grammar, model)
-        plain = brief and not (self._selects or self._biased or grammar) and _always_draws(parameters)
+        plain = brief and not (self.selects or self._biased or grammar) and _always_draws(parameters)
         self._context = context if plain else 0
         self._handle = llama.llama_sampler_chain_init(llama.llama_sampler_chain_default_params())
         for applies, make in _stages(parameters, seed % SEEDS, model):
@@ -107,12 +107,12 @@ class SamplerChain:
         """Draw from a whole row."""
         if self._takes_best:
             return int(row.argmax())
-        if self._selects and not self._biased and self._recent is None:
-            return self._pick_among(*top_candidates(row, self._selects), ordered=True)
-        if self._selects:  # the tokens whose logits the chain changes before it looks for the largest
+        if self.selects and not self._biased and self._recent is None:
+            return self._pick_among(*top_candidates(row, self.selects), ordered=True)
+        if self.selects:  # the tokens whose logits the chain changes before it looks for the largest
             touched = np.unique(np.array([*self._biased, *(self._recent or ())], dtype=np.intp))
-            if self._selects + len(touched) <= self._largest:
-                ids = np.union1d(top_candidates(row, self._selects + len(touched))[0], touched)
+            if self.selects + len(touched) <= self._largest:
+                ids = np.union1d(top_candidates(row, self.selects + len(touched))[0], touched)
                 return self._pick_among(ids, row[ids], ordered=False)
         self._candidates.fill(row)
         return self._apply_chain()

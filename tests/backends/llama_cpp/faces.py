@@ -101,7 +101,7 @@ def wait_until(holds: Callable[[], object], seconds: float = 10) -> None:
 
 def wait_until_decoding(model: ChatLlamaCpp) -> None:
     """Return once the engine has begun to decode something it had not when this was called."""
-    context = model._engine.context
+    context = model.engine.context
     before = context.decoded
     wait_until(lambda: context.decoded >= before + 2, 20)
 

@@ -176,12 +176,12 @@ def test_a_pickled_model_is_loaded_again(tiny_path: Path) -> None:
         assert len(dumped) < 2000  # the configuration, not the model
         with pickle.loads(dumped) as again:
             assert again.invoke("hi").content == model.invoke("hi").content
-            assert again._engine is not model._engine
+            assert again.engine is not model.engine
 
 
 def test_llama_cpp_is_not_installed(tiny_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "llama_cpp", None)
-    bindings._library.cache_clear()
+    bindings.load_library.cache_clear()
     try:
         with pytest.raises(MissingExtraError, match=r'pip install "\.\[llama-cpp\]"'):
             ChatLlamaCpp(model_path=tiny_path)

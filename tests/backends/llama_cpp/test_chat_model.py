@@ -33,7 +33,7 @@ def test_a_response_says_all_about_itself(shipped: ChatLlamaCpp, face: Face) -> 
     # The end token was drawn too, and has its signals.
     assert {len(values) for values in signals.values()} == {usage["output_tokens"]}
     assert usage["output_tokens"] == len(shipped.get_token_ids(message.text)) + 1
-    assert metadata["token_signals_info"] == {"vocabulary_size": shipped._engine.model.vocabulary_size, "top_k": 20}
+    assert metadata["token_signals_info"] == {"vocabulary_size": shipped.engine.model.vocabulary_size, "top_k": 20}
 
 
 def test_messages_can_be_stored(shipped: ChatLlamaCpp, face: Face) -> None:
@@ -147,7 +147,7 @@ def test_roles_reach_the_template(shipped: ChatLlamaCpp) -> None:
         AIMessage("Hello"),
         HumanMessage([{"type": "text", "text": "2+2?"}]),
     ]
-    rendered = b"".join(shipped._engine.model._render(t, special=True) for t in shipped._prompt(messages))
+    rendered = b"".join(shipped.engine.model._render(t, special=True) for t in shipped.prompt_tokens(messages))
     assert rendered.decode() == (
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
         "<|im_start|>assistant\nHello<|im_end|>\n<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n"

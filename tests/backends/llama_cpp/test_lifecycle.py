@@ -40,7 +40,7 @@ def test_a_model_nobody_holds_is_freed(tiny_path: Path) -> None:
     gc.collect()
     before = len(engine_threads())
     model = ChatLlamaCpp(model_path=tiny_path, max_tokens=3)
-    native = weakref.ref(model._engine.model)
+    native = weakref.ref(model.engine.model)
     model.invoke("hi")
     asyncio.run(model.ainvoke("hi"))
     list(model.stream("hi"))
@@ -54,7 +54,7 @@ def test_a_model_nobody_holds_is_freed(tiny_path: Path) -> None:
 def test_copies_share_the_model(tiny_path: Path) -> None:
     model = ChatLlamaCpp(model_path=tiny_path, seed=1, max_tokens=5)
     for other in (model.model_copy(update={"cache": False}), copy.copy(model), copy.deepcopy(model)):
-        assert other._engine is model._engine
+        assert other.engine is model.engine
         assert other.invoke("hi").content == model.invoke("hi").content
     cooler = model.model_copy(update={"temperature": 0.0})
     assert cooler.invoke("hi", seed=1).content == cooler.invoke("hi", seed=2).content
@@ -132,16 +132,16 @@ import os, signal, sys, threading, time
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 model = ChatLlamaCpp(model_path=sys.argv[1], n_ctx=100_000, signals=())
 def interrupt():
-    while model._engine.context.decoded < 100:
+    while model.engine.context.decoded < 100:
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt).start()
 try:
     model.invoke("hi")
 except KeyboardInterrupt:
-    at = model._engine.context.decoded
+    at = model.engine.context.decoded
     model.invoke("hi", max_tokens=1)
-    print("interrupted", model._engine.context.decoded - at <= 2)
+    print("interrupted", model.engine.context.decoded - at <= 2)
 """
     assert printed(script, endless_path) == "interrupted True\n"
 

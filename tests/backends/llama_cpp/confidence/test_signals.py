@@ -42,7 +42,7 @@ def plain_run(model: ChatLlamaCpp, prompt: list[int], seeds: list[int], tokens: 
     Sequences decode together, as in the engine: the weights and the KV cache are in half precision, so their logits
     depend on what else is in the batch, by more than the signals may be off.
     """
-    native = model._engine.model
+    native = model.engine.model
     parameters = llama_cpp.llama_context_default_params()
     parameters.n_ctx, parameters.n_threads, parameters.n_seq_max = 2048, 1, len(seeds) + 1
     parameters.kv_unified, parameters.flash_attn_type = True, 0
@@ -88,7 +88,7 @@ def plain_run(model: ChatLlamaCpp, prompt: list[int], seeds: list[int], tokens: 
 
 def sampler_chain(model: ChatLlamaCpp, seed: int) -> Any:
     chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
-    sampling = model._options().sampling(model._engine.model.metadata)
+    sampling = model.call_options().sampling(model.engine.model.metadata)
     for sampler in (
         llama_cpp.llama_sampler_init_top_k(sampling.top_k),
         llama_cpp.llama_sampler_init_top_p(sampling.top_p, 1),
@@ -102,7 +102,7 @@ def sampler_chain(model: ChatLlamaCpp, seed: int) -> Any:
 
 def check_exact(model: ChatLlamaCpp, question: str, n: int, *, k: int) -> None:
     samples = dict(model.sample(question, n=n))
-    runs = plain_run(model, model._prompt(question), [3 + i for i in range(n)], 40)
+    runs = plain_run(model, model.prompt_tokens(question), [3 + i for i in range(n)], 40)
     for index, (logits, chosen) in enumerate(runs):
         message = samples[index]
         assert output_tokens(message) == len(chosen)

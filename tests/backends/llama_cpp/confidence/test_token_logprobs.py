@@ -33,7 +33,7 @@ def entries_of(model: NativeModel, logits: npt.NDArray[np.float32], tokens: list
 
 @pytest.fixture
 def native(tiny: ChatLlamaCpp) -> NativeModel:
-    return tiny._engine.model
+    return tiny.engine.model
 
 
 def test_the_shape_is_openais(native: NativeModel) -> None:
@@ -104,7 +104,7 @@ def test_entries_are_json_and_share_nothing(native: NativeModel) -> None:
 @pytest.mark.parametrize("scale", [0.1, 3, 30])
 def test_the_methods_reader_finds_the_recorded_signals_in_the_payload(shipped: ChatLlamaCpp, scale: float) -> None:
     """What a reader of OpenAI's shape computes from 20 alternatives is what the backend recorded with k = 20."""
-    model = shipped._engine.model
+    model = shipped.engine.model
     rng = np.random.default_rng(0)
     logits = (rng.standard_normal((50, model.vocabulary_size)) * scale).astype(np.float32)
     recorder: Recorder = Recorder(1, model)

@@ -38,7 +38,7 @@ def test_samples_that_had_not_begun_do_not_come_out(endless: ChatLlamaCpp) -> No
 
 
 def test_cancelling_takes_one_decode_step(endless: ChatLlamaCpp) -> None:
-    context = endless._engine.context
+    context = endless.engine.context
     for _ in range(10):
         with endless.sample("hi", n=8, max_tokens=3000) as samples:
             wait_until_decoding(endless)
@@ -54,9 +54,9 @@ async def freed(model: ChatLlamaCpp, *, after: float = 0) -> AsyncIterator[None]
     yield
     gc.collect()
     await asyncio.sleep(after)
-    at = model._engine.context.decoded
+    at = model.engine.context.decoded
     await model.ainvoke("hi", max_tokens=1)  # its turn comes when the abandoned request is over
-    assert model._engine.context.decoded - at <= 8
+    assert model.engine.context.decoded - at <= 8
 
 
 @pytest.mark.parametrize("leave", ["break", "close", "del"])

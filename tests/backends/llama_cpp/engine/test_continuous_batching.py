@@ -23,14 +23,14 @@ def model(endless_path: Path) -> Iterator[ChatLlamaCpp]:
 
 def generated(model: ChatLlamaCpp) -> int:
     """Tokens of the samples that are being decoded now."""
-    return sum(len(sequence.tokens) for sequence in model._engine._worker._decoder._scheduler.running)
+    return sum(len(sequence.tokens) for sequence in model.engine._worker._decoder._scheduler.running)
 
 
 def test_requests_share_decode_steps(model: ChatLlamaCpp) -> None:
-    context = model._engine.context
+    context = model.engine.context
     with model.sample("one", n=2, max_tokens=3000) as first, model.sample("two", n=2, max_tokens=3000) as second:
         wait_until_decoding(model)
-        while not model._engine._worker._decoder._scheduler.running[3:]:
+        while not model.engine._worker._decoder._scheduler.running[3:]:
             time.sleep(0.001)
         before, steps, seconds = context.decoded, context.steps, context.decode_seconds
         while context.steps < steps + 200:
@@ -61,14 +61,14 @@ def test_one_sample_is_not_kept_out_by_many(model: ChatLlamaCpp, face: Face) -> 
 
 def test_a_long_prompt_does_not_stop_running_answers(endless_path: Path) -> None:
     with ChatLlamaCpp(model_path=endless_path, n_ctx=4096, n_cells=16384, n_batch=256) as model:
-        context, long = model._engine.context, WORDS * 60
+        context, long = model.engine.context, WORDS * 60
         with model.sample("hi", n=1, max_tokens=3000):
             wait_until_decoding(model)
             before, steps = generated(model), context.steps
             model.invoke(long, max_tokens=1)
             after, steps = generated(model), context.steps - steps
         # The prompt came in by 256/8 tokens a step, and each of these steps carried the running answer on.
-        assert steps >= len(model._prompt(long)) // 32 > 90
+        assert steps >= len(model.prompt_tokens(long)) // 32 > 90
         assert after - before >= steps - 3
 
 

@@ -71,12 +71,12 @@ def test_a_thousand_requests_cancelled_at_random(endless_path: Path) -> None:
         gc.collect()
         assert resident() - before < 8 << 20
         assert threading.active_count() == threads
-        decoder = model._engine._worker._decoder
+        decoder = model.engine._worker._decoder
         wait_until(lambda: not decoder.busy)
         assert not decoder.busy
-        assert len(decoder._prompts) <= 16
-        decoder._prompts.swap_out()
-        assert (decoder._cells.used, decoder._cells.sequences_left) == (0, 2 * 8 + 2)
+        assert len(decoder.prompts) <= 16
+        decoder.prompts.swap_out()
+        assert (decoder.cells.used, decoder.cells.sequences_left) == (0, 2 * 8 + 2)
 
 
 def test_a_stream_nobody_reads_holds_up_nobody(endless: ChatLlamaCpp) -> None:
@@ -86,7 +86,7 @@ def test_a_stream_nobody_reads_holds_up_nobody(endless: ChatLlamaCpp) -> None:
     unread_samples = endless.sample("ho", n=2, max_tokens=600)
     for _ in range(5):
         assert output_tokens(endless.invoke("me", max_tokens=5)) == 5
-    wait_until(lambda: not endless._engine._worker._decoder.busy, 60)
+    wait_until(lambda: not endless.engine._worker._decoder.busy, 60)
     # All of it was generated, and waits to be read.
     assert len(list(unread_samples)) == 2
     assert {sum(1 for _ in stream) > 0 for stream in unread} == {True}
@@ -104,9 +104,9 @@ def test_an_exception_in_a_callback_is_the_callers_own(endless: ChatLlamaCpp) ->
         for _ in endless.stream("hi", config={"callbacks": [Careless()]}, max_tokens=1900):
             pass
     gc.collect()
-    before = endless._engine.context.decoded
+    before = endless.engine.context.decoded
     endless.invoke("hi", max_tokens=3)
-    assert endless._engine.context.decoded - before < 100  # the other was let go
+    assert endless.engine.context.decoded - before < 100  # the other was let go
 
 
 def request(prompt: list[int], events: list[Any], **options: Any) -> GenerationRequest:
@@ -127,7 +127,7 @@ def request(prompt: list[int], events: list[Any], **options: Any) -> GenerationR
 )
 def test_tokens_that_are_none_are_refused(tiny: ChatLlamaCpp, prompt: list[int], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
-        tiny._engine.submit(request(prompt, []))
+        tiny.engine.submit(request(prompt, []))
     assert isinstance(tiny.invoke("hi"), AIMessage)
 
 
@@ -135,7 +135,7 @@ def test_a_request_that_cannot_begin_fails_alone(endless: ChatLlamaCpp) -> None:
     events: list[Any] = []
     with endless.sample("hi", n=3, max_tokens=300) as running:
         wait_until_decoding(endless)
-        endless._engine.submit(request([1, 2, 3], events, grammar=Grammar(gbnf="root ::= (")))
+        endless.engine.submit(request([1, 2, 3], events, grammar=Grammar(gbnf="root ::= (")))
         assert {message.response_metadata["finish_reason"] for _, message in running} == {"length"}
     [failed] = events
     assert isinstance(failed.error, ConfigurationError)
@@ -153,7 +153,7 @@ def test_a_failing_decode_ends_what_ran_and_what_waits_goes_on(
             monkeypatch.undo()
             raise OSError("the card fell out")
 
-        monkeypatch.setattr(model._engine.context, "decode", broken)
+        monkeypatch.setattr(model.engine.context, "decode", broken)
         with pytest.raises(ModelError, match="the card fell out"):
             list(running)
         assert len(list(waiting)) == 1
@@ -162,7 +162,7 @@ def test_a_failing_decode_ends_what_ran_and_what_waits_goes_on(
 
 def test_events_end_with_one_last_word(tiny: ChatLlamaCpp) -> None:
     events: list[Any] = []
-    tiny._engine.submit(request([1, 2, 3], events))
+    tiny.engine.submit(request([1, 2, 3], events))
     wait_until(lambda: events and isinstance(events[-1], End))
     assert [isinstance(event, End) for event in events] == [False] * (len(events) - 1) + [True]
 
@@ -177,7 +177,7 @@ from langchain_reasc_backend.bridge import End
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 model = ChatLlamaCpp(model_path=sys.argv[1], n_ctx=100_000, signals=())
 samples = model.sample("hi", n=8)
-while model._engine.context.decoded < 100:
+while model.engine.context.decoded < 100:
     pass
 print("decoding", flush=True)
 next(samples)

@@ -18,7 +18,7 @@ RULES = SystemMessage("Answer in one word, and never say why. " * 10)
 def prefilled(cache: PromptCache, tokens: Sequence[int]) -> CachedPrompt:
     prompt = cache.open(np.array(tokens, dtype=np.int32))
     assert prompt.slot is not None
-    cache._cells.grow(prompt.slot, tokens=len(tokens) - prompt.done)
+    cache.cells.grow(prompt.slot, tokens=len(tokens) - prompt.done)
     prompt.done, prompt.logits = len(tokens), np.zeros(3, dtype=np.float32)
     return prompt
 
@@ -37,7 +37,7 @@ def test_a_prompt_shares_what_another_begins_with(tokens: Sequence[int], shared:
     cache.release(prefilled(cache, range(40)))
     prompt = cache.open(np.array(tokens, dtype=np.int32))
     assert (prompt.done, prompt.logits) == (shared, None)
-    assert (cache._cells.used, len(cache)) == (used, kept)  # what the new one holds all of is not kept twice
+    assert (cache.cells.used, len(cache)) == (used, kept)  # what the new one holds all of is not kept twice
 
 
 def test_idle_prompts_are_swap_out_when_another_comes_in_and_put_back_when_wanted() -> None:
@@ -46,11 +46,11 @@ def test_idle_prompts_are_swap_out_when_another_comes_in_and_put_back_when_wante
     cache.release(first)
     assert first.slot is not None  # nobody else wants the cells
     second = prefilled(cache, list(range(500, 540)))
-    assert (first.slot, cache._cells.used) == (None, 40)
+    assert (first.slot, cache.cells.used) == (None, 40)
     cache.release(second)
     assert cache.open(np.arange(40, dtype=np.int32)) is first
     assert first.slot is not None
-    assert (second.slot, cache._cells.used) == (None, 40)
+    assert (second.slot, cache.cells.used) == (None, 40)
 
 
 def test_a_prompt_that_was_swap_out_is_shared_in_part() -> None:
@@ -59,7 +59,7 @@ def test_a_prompt_that_was_swap_out_is_shared_in_part() -> None:
     cache.release(prefilled(cache, range(500, 540)))
     other = cache.open(np.array([*range(30), 99], dtype=np.int32))
     assert other.slot is not None
-    assert other.done == other.slot.length == cache._cells.used == 30
+    assert other.done == other.slot.length == cache.cells.used == 30
 
 
 def test_what_there_is_no_room_for_is_prefilled_again() -> None:
@@ -81,7 +81,7 @@ def test_the_least_recently_used_goes_first_and_what_is_pinned_stays() -> None:
     assert cache.swap_out()
     assert not cache.swap_out()
     assert pinned.slot is not None
-    assert cache._cells.used == pinned.slot.length == 31
+    assert cache.cells.used == pinned.slot.length == 31
 
 
 def test_kept_prompts_hold_no_more_than_the_cache() -> None:
@@ -93,13 +93,13 @@ def test_kept_prompts_hold_no_more_than_the_cache() -> None:
 
 def test_a_shared_system_prompt_is_prefilled_once(endless_path: Path, face: Face) -> None:
     with ChatLlamaCpp(model_path=endless_path, n_ctx=2048, max_tokens=8) as model:
-        context = model._engine.context
+        context = model.engine.context
         first, second = ([RULES, HumanMessage(text)] for text in ("What do bees make?", "Who wrote it?"))
         assert cache_read(face.invoke(model, first)) == 0
         before = context.decoded
-        shared = common_prefix(np.array(model._prompt(first)), np.array(model._prompt(second)))
+        shared = common_prefix(np.array(model.prompt_tokens(first)), np.array(model.prompt_tokens(second)))
         assert cache_read(face.invoke(model, second)) == shared > 380
-        assert context.decoded - before == len(model._prompt(second)) - shared + 7
+        assert context.decoded - before == len(model.prompt_tokens(second)) - shared + 7
 
 
 def test_conversations_of_a_model_that_writes_text_reuse_their_answers(face: Face) -> None:
@@ -126,7 +126,7 @@ def test_reuse_changes_no_answer(endless_path: Path, face: Face) -> None:
 def test_what_was_swap_out_comes_back_as_it_was(endless_path: Path, face: Face) -> None:
     exact = {"type_k": "f32", "type_v": "f32"}
     with ChatLlamaCpp(model_path=endless_path, n_ctx=2048, seed=1, max_tokens=30, **exact) as model:
-        context = model._engine.context
+        context = model.engine.context
         first = face.invoke(model, [RULES, HumanMessage("What do bees make?")])
         for number in range(5):
             face.invoke(model, f"Something else, {number}.")

@@ -19,7 +19,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def mamba(path: Path) -> Iterator[ChatLlamaCpp]:
     with ChatLlamaCpp(model_path=path, seed=1, max_tokens=20) as model:
-        assert model._engine.model.is_recurrent
+        assert model.engine.model.is_recurrent
         yield model
 
 
@@ -35,7 +35,7 @@ def test_the_same_prompt_is_found_and_a_longer_one_is_not_cut(mamba: ChatLlamaCp
     prompt, other = "tell me something " * 3, "tell me something " * 2 + "else"
     first = face.invoke(mamba, prompt)
     again = face.invoke(mamba, prompt)
-    assert (again.content, cache_read(again)) == (first.content, len(mamba._prompt(prompt)))
+    assert (again.content, cache_read(again)) == (first.content, len(mamba.prompt_tokens(prompt)))
     cut = face.invoke(mamba, other)
     assert cache_read(cut) == 0
     with ChatLlamaCpp(model_path=path, seed=1, max_tokens=20) as fresh:

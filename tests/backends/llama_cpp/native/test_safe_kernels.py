@@ -102,7 +102,7 @@ def another_process() -> None:
 
 def answer(path: Path, **options: Any) -> tuple[str, bool]:
     with ChatLlamaCpp(model_path=path, temperature=0, max_tokens=80, **options) as model:
-        return str(model.invoke(QUESTION).content), model._engine.model.repacked
+        return str(model.invoke(QUESTION).content), model.engine.model.repacked
 
 
 def test_this_build_and_processor_get_on() -> None:
@@ -249,9 +249,9 @@ def test_logits_that_are_not_finite_differ() -> None:
 @pytest.fixture
 def fresh_library() -> Iterator[None]:
     """Whoever needs llama.cpp next imports it as if for the first time."""
-    bindings._library.cache_clear()
+    bindings.load_library.cache_clear()
     yield
-    bindings._library.cache_clear()
+    bindings.load_library.cache_clear()
 
 
 @pytest.mark.usefixtures("fresh_library")

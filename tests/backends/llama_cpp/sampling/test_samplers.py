@@ -19,7 +19,7 @@ OPEN: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0
 
 @pytest.fixture(scope="module")
 def native(shipped: ChatLlamaCpp) -> NativeModel:
-    return shipped._engine.model
+    return shipped.engine.model
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ LONG_PROMPT = "the more words there are, the more there is to prefill " * 10
 
 
 def test_samples_share_one_prefill(endless: ChatLlamaCpp, face: Face) -> None:
-    context = endless._engine.context
+    context = endless.engine.context
     question = f"asked by {type(face).__name__}: {LONG_PROMPT}"
-    prompt = len(endless._prompt(question))
+    prompt = len(endless.prompt_tokens(question))
     before = context.decoded
     samples = dict(face.sample(endless, question, n=5, max_tokens=10))
     # The prompt once; the first token of a sample is drawn from the prompt's logits, the last is not decoded.
@@ -25,13 +25,13 @@ def test_samples_share_one_prefill(endless: ChatLlamaCpp, face: Face) -> None:
 
 
 def test_the_next_wave_of_a_prompt_prefills_nothing(endless: ChatLlamaCpp, face: Face) -> None:
-    context = endless._engine.context
+    context = endless.engine.context
     face.invoke(endless, "something else", max_tokens=1)
     first = face.sample(endless, LONG_PROMPT, n=4, max_tokens=10)
     before = context.decoded
     second = face.sample(endless, LONG_PROMPT, n=4, first=4, max_tokens=10)
     assert context.decoded - before == 4 * 9
-    assert {cache_read(message) for _, message in second} == {len(endless._prompt(LONG_PROMPT))}
+    assert {cache_read(message) for _, message in second} == {len(endless.prompt_tokens(LONG_PROMPT))}
     assert sorted(texts(first) | texts(second)) == list(range(8))
     assert len(set((texts(first) | texts(second)).values())) == 8
 
@@ -82,12 +82,12 @@ def test_a_full_cache_makes_the_youngest_wait(endless_path: Path, face: Face) ->
     with ChatLlamaCpp(model_path=endless_path, n_ctx=256, n_cells=4096) as roomy:
         wanted = texts(face.sample(roomy, "hi", **options))
     with ChatLlamaCpp(model_path=endless_path, n_ctx=256, n_cells=256) as crowded:
-        context = crowded._engine.context
+        context = crowded.engine.context
         got = face.sample(crowded, "hi", **options)
         assert texts(got) == wanted
         assert {output_tokens(message) for _, message in got} == {150}
         # Each was set back at least once but the first, so tokens were decoded again.
-        assert context.decoded > len(crowded._prompt("hi")) + 4 * 149
+        assert context.decoded > len(crowded.prompt_tokens("hi")) + 4 * 149
         # Interrupted or not, a sample is what it is: drawn ones too end and have all their signals.
         drawn = face.sample(crowded, "hi", n=4, max_tokens=150)
         assert {len(m.response_metadata["token_signals"]["top_k"]) for _, m in drawn} == {150}

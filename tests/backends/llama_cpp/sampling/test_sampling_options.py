@@ -183,7 +183,7 @@ def test_nonsense_in_a_gguf_is_refused(name: str) -> None:
 
 def test_how_logprobs_are_asked_for(tiny: ChatLlamaCpp) -> None:
     def alternatives(**options: Any) -> int | None:
-        return tiny._options(options).alternatives
+        return tiny.call_options(options).alternatives
 
     assert alternatives() is None
     assert alternatives(logprobs=True) == 0
