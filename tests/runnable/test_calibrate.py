@@ -244,7 +244,7 @@ def test_the_order_in_which_a_pool_was_filled_does_not_matter(tmp_path: Any) -> 
     for name, first in (("forward", QUESTIONS), ("backward", QUESTIONS[::-1])):
         options: dict[str, Any] = {"pool": tmp_path / f"{name}.sqlite", "samples": 2, "concurrency": 1}
         calibrate(Scripted(script=script), first, **options)
-        made.append(calibrate(Scripted(script=script), QUESTIONS, **options).model_dump(exclude={"created"}))
+        made.append(calibrate(Scripted(script=script), QUESTIONS, **options).model_dump(exclude={"created_at"}))
     assert (
         read_pool(tmp_path / "forward.sqlite").questions[0].id
         != read_pool(tmp_path / "backward.sqlite").questions[0].id

@@ -15,6 +15,7 @@ from runnable.fakes import TIMEOUT, Reply, Scripted
 
 from langchain_reasc import ChatReASC, Measure, ReASCMiddleware, ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError
+from sampling.test_parallel import parallel
 
 QUESTIONS = [f"q{at}" for at in range(3)]
 STATES = [{"messages": [HumanMessage(question)]} for question in QUESTIONS]
@@ -137,3 +138,14 @@ def test_a_number_that_lets_nothing_through_is_refused(runner: Any, limit: int) 
             runner.invoke(face, "q", {"max_concurrency": limit})
     with pytest.raises(ConfigurationError, match="at least 1"):
         runner.batch(ReASCRunnable(model=model()), QUESTIONS, {"max_concurrency": limit})
+
+
+@pytest.mark.parametrize("ends", ["is never handed over", "hangs"])
+def test_a_sample_that_does_not_end_by_itself_keeps_no_slot(runner: Any, never: threading.Event, ends: str) -> None:
+    """Of each question a sample gives its slot back only when its wave is over; the other questions wait for it."""
+    hanging = Reply("the answer is 1", opens=never)
+    hangs = Scripted(script=lambda question, index: hanging if index else Reply("the answer is 1"))
+    given = hangs if ends == "hangs" else parallel(loses=[1])
+    reasc = ReASCRunnable(model=given, max_samples=2, concurrency=2, sample_timeout=0.3)
+    messages = called(runner.batch, reasc, QUESTIONS, {"max_concurrency": 2})
+    assert [message.response_metadata["reasc"]["failed"] for message in messages] == [1, 1, 1]
