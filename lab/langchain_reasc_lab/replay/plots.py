@@ -42,6 +42,8 @@ _DASHES: Final = ("-", "--", "-.", ":", (0, (1, 4)), (0, (6, 4)), (0, (3, 1, 1, 
 _OF = {"ASC": COLOURS[2], "ReASC": COLOURS[3]}
 _WIDTH: Final = 5.2  # inches, so that it can be read on a telephone, legend and all
 _PANELS: Final = 6  # posteriors in a row, at most
+_LEGEND_ROW: Final = 0.17  # inches
+_LEGEND_ROWS: Final = 5  # that a figure of the usual height has room for
 
 
 def picture_formats() -> list[str]:
@@ -227,6 +229,8 @@ def empty_figure(width: float, height: float) -> "Figure":
 def legend_below(figure: "Figure", *, columns: int = 2, order: Sequence[str] = ()) -> None:
     """Add one legend below the axes, where it covers nothing and is in sight on a narrow screen.
 
+    The figure grows with a long one, which would otherwise leave the axes no height.
+
     Args:
         figure: the figure.
         columns: entries in a row.
@@ -236,6 +240,8 @@ def legend_below(figure: "Figure", *, columns: int = 2, order: Sequence[str] = (
     named = {label: handle for handles, labels in held for handle, label in zip(handles, labels, strict=True)}
     labels = [label for label in order if label in named] or list(named)
     handles = [named[label] for label in labels]
+    rows = math.ceil(len(labels) / columns)
+    figure.set_figheight(figure.get_figheight() + _LEGEND_ROW * max(0, rows - _LEGEND_ROWS))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
 
 

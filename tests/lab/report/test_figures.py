@@ -197,3 +197,6 @@ def test_no_two_methods_have_one_mark_and_colour(two: tuple[Study, ...]) -> None
     assert len(lines) == len(curves)
     names = [text.get_text() for text in draw_tradeoff(rows).legends[0].get_texts()]
     assert len(set(names)) == len(names)
+    for figure in (draw_tradeoff(rows), draw_risk(rows)):  # however long the legend, the curves keep their height
+        figure.canvas.draw()
+        assert figure.axes[0].get_window_extent().height > 1.5 * figure.dpi
