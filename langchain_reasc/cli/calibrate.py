@@ -133,11 +133,12 @@ def calibrate(
                 concurrency=in_flight,
                 on_question=_first_response_check(responses, spec),
             )
-        chosen = {question.id for question in found.questions}
+        chosen = [question.id for question in found.questions]
     else:
         recorded = read_pool(pool or Path())
-        chosen = {question.id for question in recorded.questions[:limit]}
-    _remark_none_right(recorded, [question for question in recorded.questions if question.id in chosen])
+        chosen = [question.id for question in recorded.questions[:limit]]
+    among = set(chosen)
+    _remark_none_right(recorded, [question for question in recorded.questions if question.id in among])
     calibration = calibrate_on_pool(recorded, spec, p_target=p_target, seed=seed, only=chosen)
     _save(calibration, out, calibration_lines(calibration))
 
