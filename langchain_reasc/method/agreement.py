@@ -157,7 +157,8 @@ class Prior:
         """
         shape = _shape(counts)
         if (shape, horizon) not in self._known:
-            self._known[shape, horizon] = float(self.posterior(shape) @ stays(shape, horizon, self.components))
+            stay = float(self.posterior(shape) @ stays(shape, horizon, self.components))
+            self._known[shape, horizon] = min(1.0, stay)  # the weights' sum may be one rounding above 1
         return self._known[shape, horizon]
 
     def posterior(self, counts: Sequence[int]) -> Floats:

@@ -95,6 +95,10 @@ def test_weights_after_counts_are_weights(counts: list[int]) -> None:
     assert (prior.posterior(counts) >= 0).all()
 
 
+def test_a_lead_that_is_certain_has_probability_one() -> None:
+    assert Prior.uniform().leader_stays([4, 2], 6) == 1.0  # 1 + 2e-16 by the sum of the weights
+
+
 def test_counts_that_no_component_allows_change_nothing() -> None:
     two = Prior((Component(-1.0, 2.0), Component(-0.2, 0.4)), (0.25, 0.75))
     assert two.posterior([2, 1, 1]).tolist() == [0.25, 0.75]
