@@ -1,12 +1,15 @@
-"""A scripted chat model that calls tools, an agent's other parts, and one way to run agents, synchronously or not."""
+"""A scripted chat model that calls tools, an agent's other parts, ways to run agents, and who watches runs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
+from langchain_core.tracers.base import BaseTracer
+from langchain_core.tracers.schemas import Run
 from runnable.fakes import PROMPT_TOKENS, Reply, Scripted
 
 from langchain_reasc import ASC
@@ -46,6 +49,13 @@ def acting(said: Mapping[str, Sequence[Reply | str]] | None = None, kind: type[S
 def two_cities(kind: type[Scripted] = Scripted) -> Scripted:
     """A model whose first and losing response asks for another city than the winner."""
     return acting({ASKED: [weather("Rome"), *[weather("Paris")] * 6], "": [SUNNY]}, kind)
+
+
+class Telling(Scripted):
+    """A model that is asked for logprobs by whoever made it, and not by ReASC alone."""
+
+    logprobs: bool = True
+    top_logprobs: int = 2
 
 
 @tool
@@ -108,3 +118,43 @@ def samples_of(state: Mapping[str, Any]) -> list[int]:
     """How many samples each step of an agent launched; 0 where nothing was sampled by ReASC."""
     said = [message for message in state["messages"] if isinstance(message, AIMessage)]
     return [message.response_metadata.get("reasc", {}).get("launched", 0) for message in said]
+
+
+class Tree(BaseTracer):
+    """Keeps the run trees, as a tracer that sends them somewhere would."""
+
+    run_inline = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.roots: list[Run] = []
+
+    def _persist_run(self, run: Run) -> None:
+        self.roots.append(run)
+
+
+class Counted(BaseCallbackHandler):
+    """Model calls that a handler hears of."""
+
+    run_inline = True
+
+    def __init__(self) -> None:
+        self.starts = self.ends = self.tokens = 0
+
+    def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
+        self.starts += 1
+
+    def on_llm_end(self, *args: Any, **kwargs: Any) -> None:
+        self.ends += 1
+
+    def on_llm_new_token(self, *args: Any, **kwargs: Any) -> None:
+        self.tokens += 1
+
+
+def langsmith_total(run: Run) -> int:
+    """Tokens of a run tree as LangSmith adds them up: those of all model runs."""
+    own = 0
+    if run.run_type == "llm":
+        [[generation]] = (run.outputs or {})["generations"]
+        own = generation["message"]["kwargs"]["usage_metadata"]["total_tokens"]
+    return own + sum(map(langsmith_total, run.child_runs))

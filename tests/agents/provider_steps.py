@@ -27,13 +27,7 @@ class Anthropic:
 
     history = "messages"
     search: ClassVar[dict[str, Any]] = {"type": "web_search_result", "title": "Skies", "url": "https://skies.test"}
-    cited: ClassVar[dict[str, Any]] = {
-        "type": "web_search_result_location",
-        "cited_text": "blue",
-        "url": "https://skies.test",
-        "title": "Skies",
-        "encrypted_index": "INDEX==",
-    }
+    cited: ClassVar[dict[str, Any]] = {**search, "type": "web_search_result_location", "encrypted_index": "INDEX=="}
     step: ClassVar[list[dict[str, Any]]] = [
         {"type": "thinking", "thinking": "two cities", "signature": "SIGNATURE=="},
         {"type": "redacted_thinking", "data": "REDACTED=="},
@@ -162,18 +156,6 @@ class OpenAI:
         return {**head, "choices": [{"index": 0, **choice}], **ended}
 
 
-class Mistral(OpenAI):
-    """https://docs.mistral.ai/capabilities/reasoning: what is thought is a part of the content."""
-
-    thinking: ClassVar[dict[str, Any]] = {"type": "thinking", "thinking": [{"type": "text", "text": "two cities"}]}
-
-    def message(self) -> dict[str, Any]:
-        return super().message() | {"content": [self.thinking, {"type": "text", "text": "Now the tools."}]}
-
-    def deltas(self) -> list[dict[str, Any]]:
-        return [{"content": [self.thinking]}, *super().deltas()[1:]]
-
-
 class Responses(responses_wire.Responses):
     """https://platform.openai.com/docs/guides/reasoning: encrypted thoughts, and a search on the server."""
 
@@ -201,20 +183,3 @@ class Responses(responses_wire.Responses):
         text = {"type": "output_text", "text": "".join(self.words), "annotations": []}
         said = {"type": "message", "id": "msg-1", "role": "assistant", "status": "completed", "content": [text]}
         return [self.thought, self.search, said, *calls]
-
-
-class Ollama:
-    """https://docs.ollama.com/capabilities/thinking."""
-
-    history = "messages"
-
-    async def __call__(self, exchange: Exchange) -> None:
-        calls = [{"function": {"name": "get_weather", "arguments": arguments}} for arguments in ARGUMENTS]
-        said: list[dict[str, Any]] = [{"content": "it is sunny"}]
-        if len(exchange.body["messages"]) == 1:
-            said = [{"thinking": "two cities"}, {"content": "Now the tools."}, {"tool_calls": calls}]
-        head = {"model": "m", "created_at": "2026-01-01T00:00:00Z", "done": False}
-        lines = [head | {"message": {"role": "assistant", "content": "", **one}} for one in said]
-        counts = {"prompt_eval_count": PROMPT_TOKENS, "eval_count": OUTPUT_TOKENS}
-        lines[-1] |= {"done": True, "done_reason": "stop", **counts}
-        await exchange.stream(lines, "application/x-ndjson")

@@ -1,7 +1,6 @@
 """ChatReASC wherever a chat model is asked for."""
 
 import asyncio
-from functools import partial
 from typing import Any
 
 import pytest
@@ -63,14 +62,8 @@ class Asking:
         return self.deserves
 
 
-async def _asked(deserves: bool, message: AIMessage) -> bool:
-    return await Asking(deserves)(message)
-
-
 @pytest.mark.parametrize("deserves", [True, False])
-@pytest.mark.parametrize(
-    "made", [Asking, lambda deserves: partial(_asked, deserves), lambda deserves: lambda one: _asked(deserves, one)]
-)
+@pytest.mark.parametrize("made", [Asking, lambda deserves: lambda message: Asking(deserves)(message)])
 def test_an_async_function_is_awaited(made: Any, deserves: bool) -> None:
     model = calling("cat", "dog", "dog", "dog", "dog", "dog")
     chat = ChatReASC(model=model, when=made(deserves), concurrency=1).bind_tools([look])
@@ -159,10 +152,10 @@ def test_a_cache_keeps_the_vote_and_not_a_sample(runner: Any) -> None:
     assert len(model.log.calls) > once
 
 
-@pytest.mark.parametrize("error", [TimeoutError("down"), ContextOverflowError("long"), ValueError("bad request")])
-def test_where_no_sample_succeeds_the_error_is_the_model_s_own(runner: Any, error: Exception) -> None:
+def test_where_no_sample_succeeds_the_error_is_the_model_s_own(runner: Any) -> None:
+    error = ContextOverflowError("long")
     chat = ChatReASC(model=Scripted(script=lambda question, index: Reply("", error=error)))
-    with pytest.raises(type(error)) as raised:
+    with pytest.raises(ContextOverflowError) as raised:
         runner.invoke(chat, "q")
     assert raised.value is error
 
@@ -170,8 +163,6 @@ def test_where_no_sample_succeeds_the_error_is_the_model_s_own(runner: Any, erro
 def test_nothing_but_a_chat_model_will_do() -> None:
     with pytest.raises(ConfigurationError, match=r"there is none in RunnableLambda"):
         ChatReASC(model=RunnableLambda(lambda value: AIMessage("1")))
-    with pytest.raises(ConfigurationError, match="unknown option 'max_sample'; did you mean 'max_samples'"):
-        ChatReASC(model=saying("1"), max_sample=3)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("face", [ChatReASC, ReASCRunnable])
@@ -182,7 +173,7 @@ def test_reasc_inside_reasc_is_refused(face: Any) -> None:
             face(model=model)
 
 
-@pytest.mark.parametrize("choice", ["any", "look", {"type": "any"}, {"type": "function", "function": {"name": "look"}}])
+@pytest.mark.parametrize("choice", ["any", {"type": "function", "function": {"name": "look"}}])
 def test_it_does_not_abstain_where_a_call_is_demanded(runner: Any, choice: Any) -> None:
     """An agent that wants structured output by a tool would ask again and again."""
     chat = ChatReASC(model=calling("cat", "dog"), concurrency=1, max_samples=2, on_undecided="abstain")

@@ -1,4 +1,4 @@
-"""A decision model in LangChain's own middleware: which model answers, and which tools may be called."""
+"""A decision model in LangChain's own middleware: which model answers."""
 
 from typing import Any
 
@@ -8,11 +8,8 @@ pytest.importorskip("langchain_core.decisions", reason="langchain-core has decis
 pytest.importorskip("langchain.agents.middleware.model_router", reason="langchain routes by decisions from 1.5 on")
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import AutoModeMiddleware, ModelChoice, ModelRouterMiddleware
+from langchain.agents.middleware import ModelChoice, ModelRouterMiddleware
 from langchain_core.callbacks import UsageMetadataCallbackHandler
-from langchain_core.language_models import FakeMessagesListChatModel
-from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.tools import tool
 from runnable.fakes import PROMPT_TOKENS, Reply, saying
 
 from langchain_reasc import ReASCDecisionModel
@@ -54,26 +51,3 @@ def test_no_candidate_is_streamed() -> None:
 def test_a_route_without_a_vote_is_an_error(runner: Any) -> None:
     with pytest.raises(NoVote, match="'model_route'"):
         runner.invoke(routed(naming("neither")), ASKED)
-
-
-class Calling(FakeMessagesListChatModel):
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        return self
-
-
-@pytest.mark.parametrize(("label", "deleted"), [("no", ["a.txt"]), ("yes", [])])
-def test_auto_mode_blocks_what_the_votes_call_risky(runner: Any, label: str, deleted: list[str]) -> None:
-    gone: list[str] = []
-
-    @tool
-    def delete(path: str) -> str:
-        """Delete a file."""
-        gone.append(path)
-        return "deleted"
-
-    call = {"name": "delete", "args": {"path": "a.txt"}, "id": "1"}
-    model = Calling(responses=[AIMessage("", tool_calls=[call]), AIMessage("done")])
-    guard = AutoModeMiddleware(tools=[delete], classifier=naming(label))
-    state = runner.invoke(create_agent(model, tools=[delete], middleware=[guard]), ASKED)
-    [result] = [message for message in state["messages"] if isinstance(message, ToolMessage)]
-    assert gone == deleted and (result.status == "error") is (label == "yes")

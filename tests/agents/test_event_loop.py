@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from langchain_reasc.calibration import ConsensusCalibrator, ObservedQuestion, OnlineStateFile
 
 PATH = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])  # where the tests' modules are
@@ -15,12 +13,7 @@ import asyncio, gc, sys, threading, time
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from agents.acting import ASKED, acting, get_weather
-from langchain_reasc import ReASCMiddleware, ReASCRunnable
-
-def of(face, **options):
-    if face == "runnable":
-        return ReASCRunnable(model=acting(), answer="message", **options)
-    return create_agent(acting(), [get_weather], middleware=[ReASCMiddleware(**options)])
+from langchain_reasc import ReASCMiddleware
 
 opened = []
 
@@ -33,7 +26,7 @@ def hear(event, arguments):
 watching = False
 sys.addaudithook(hear)
 
-async def main(face, state):
+async def main(state):
     global watching
     beats = []
 
@@ -45,10 +38,10 @@ async def main(face, state):
     beating = asyncio.create_task(beat())
     await asyncio.sleep(0.01)
     watching = True
-    voting = of(face, calibration="online", online_state=state, allow_fingerprint_mismatch=True)
+    votes = ReASCMiddleware(calibration="online", online_state=state, allow_fingerprint_mismatch=True)
+    agent = create_agent(acting(), [get_weather], middleware=[votes])  # which makes a chat model for each call
     await asyncio.sleep(0.01)
-    asked = [HumanMessage(ASKED)]
-    await voting.ainvoke(asked if face == "runnable" else {"messages": asked})
+    await agent.ainvoke({"messages": [HumanMessage(ASKED)]})
     await asyncio.sleep(0.01)
     beating.cancel()
     watching = False
@@ -57,19 +50,18 @@ async def main(face, state):
     print(max(after - before for before, after in zip(beats, beats[1:])))
 
 gc.disable()  # what it takes depends on all that the process has imported
-asyncio.run(main(*sys.argv[1:]))
+asyncio.run(main(sys.argv[1]))
 """
 
 
-@pytest.mark.parametrize("face", ["runnable", "middleware"])  # which makes a chat model for each call
-def test_the_loop_goes_on(face: str, tmp_path: Path) -> None:
+def test_the_loop_goes_on(tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     new = ConsensusCalibrator().state()
     question = ObservedQuestion(answers=(0, 1) * 8, scores=((0.5,) * 16,) * len(new.measures), counted=True)
     full = new.model_copy(update={"questions": (question,) * 512, "seen": 512})
     OnlineStateFile(state).update(lambda _: full)
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, face, str(state)],
+        [sys.executable, "-c", SCRIPT, str(state)],
         capture_output=True,
         text=True,
         timeout=100,

@@ -50,17 +50,14 @@ def spent(agent: Any) -> Any:
     ("budget", "samples"),
     [
         ({}, [7, 7, 1]),
-        ({"max_run_samples": 15}, [7, 7, 1]),
         ({"max_run_samples": 10}, [7, 3, 1]),
         ({"max_run_samples": 7}, [7, 1, 1]),
         ({"max_run_samples": 1}, [1, 1]),
         ({"max_run_tokens": 10 * CALL_TOKENS}, [7, 3, 1]),
         ({"max_run_tokens": 10 * CALL_TOKENS - 1}, [7, 3, 1]),
-        ({"max_run_tokens": 1}, [1, 1]),
         ({"max_run_samples": 12, "max_run_tokens": 10 * CALL_TOKENS}, [7, 3, 1]),
         ({"max_run_samples": 12, "max_samples": 2}, [2, 1]),
         ({"max_run_tokens": 1000, "token_budget": 4 * CALL_TOKENS}, [4, 4, 1]),
-        ({"max_run_seconds": 1000}, [7, 7, 1]),
         ({"max_run_seconds": 1e-9}, [1, 1]),
     ],
     ids=str,
@@ -176,8 +173,9 @@ def booking_last(left: int, **options: Any) -> Any:
     return agent_of(acting({**said, "": [SUNNY]}), votes, tools=[get_weather, book_trip])
 
 
-@pytest.mark.parametrize("left", range(4))
-@pytest.mark.parametrize("on_undecided", ["answer", "raise", "abstain"])
+@pytest.mark.parametrize(
+    ("on_undecided", "left"), [("answer", 0), ("raise", 0), ("raise", 2), ("abstain", 1), ("abstain", 3)]
+)
 def test_too_little_budget_for_a_vote_is_undecided_whatever_is_left(agents: Any, on_undecided: str, left: int) -> None:
     agent = booking_last(left, on_undecided=on_undecided)
     if on_undecided == "raise":
@@ -189,7 +187,7 @@ def test_too_little_budget_for_a_vote_is_undecided_whatever_is_left(agents: Any,
     assert on_undecided == "answer" or said[-1] == ""
 
 
-@pytest.mark.parametrize("samples", [1, 2, 3])
+@pytest.mark.parametrize("samples", [2, 3])
 def test_a_smaller_budget_is_no_reason_to_settle_for_less_evidence(agents: Any, samples: int) -> None:
     """Of three samples, two that agree decide what all three would answer; of the sixteen allowed, they do not."""
     votes = ReASCMiddleware(max_run_samples=samples, on_undecided="raise", concurrency=1)
@@ -198,9 +196,8 @@ def test_a_smaller_budget_is_no_reason_to_settle_for_less_evidence(agents: Any, 
         agents.ask(agent)
 
 
-@pytest.mark.parametrize("on_undecided", ["raise", "abstain"])
-def test_what_needs_no_vote_goes_on_when_the_budget_is_spent(agents: Any, on_undecided: str) -> None:
-    agent = booking_last(0, on_undecided=on_undecided, read_only=["book_trip"])
+def test_what_needs_no_vote_goes_on_when_the_budget_is_spent(agents: Any) -> None:
+    agent = booking_last(0, on_undecided="abstain", read_only=["book_trip"])
     said = [message.text for message in agents.ask(agent)["messages"]]
     assert BOOKED in said and said[-1] == SUNNY
 
@@ -212,17 +209,3 @@ def test_what_parallel_branches_spend_adds_up() -> None:
         graph.add_edge(START, name)
         graph.add_edge(name, END)
     assert graph.compile().invoke({"messages": []})["reasc_spent"] == {"tokens": 6, "samples": 2, "seconds": 1.0}
-
-
-def test_what_failed_steps_have_cost_is_kept_of_the_latest_ones(agents: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langchain_reasc.agents.middleware._REMEMBERED", 1)
-    model, agent = two_steps(max_run_samples=50)
-    threads: list[Any] = [{"configurable": {"thread_id": name}} for name in ("older", "later")]
-    script, model.script = model.script, lambda last, index: Reply(text="", error=ConnectionError("dead"))
-    for thread in threads:
-        with pytest.raises(ConnectionError):
-            agents.ask(agent, config=thread)
-    model.script = script
-    for thread, failed in zip(threads, (0, 2), strict=True):
-        state = agents.ask(agent, None, thread)
-        assert agent.get_state(thread).values["reasc_spent"]["samples"] == sum(samples_of(state)) + failed

@@ -1,0 +1,262 @@
+"""A text that needs no vote is streamed as it comes; of what is put to the vote, the winner alone is streamed."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.callbacks import UsageMetadataCallbackHandler
+from langchain_core.language_models import FakeMessagesListChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, message_chunk_to_message
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.runnables import ConfigurableField
+from runnable.fakes import PROMPT_TOKENS, Reply, Scripted, saying
+
+from agents.acting import (
+    ASKED,
+    BY_ASC,
+    SUNNY,
+    Agents,
+    Counted,
+    Telling,
+    agent_of,
+    billed,
+    get_weather,
+    two_cities,
+)
+from langchain_reasc import ChatReASC, ReASCMiddleware
+from langchain_reasc.exceptions import SampleTimeout
+
+INPUT = {"messages": [HumanMessage("q")]}
+pytestmark = pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+
+
+def summed(chunks: list[AIMessageChunk]) -> AIMessageChunk:
+    return sum(chunks[1:], chunks[0])
+
+
+# What is streamed as it comes
+
+
+def words_of_chunks(stream: Iterator[Any]) -> Iterator[str]:
+    return (chunk.text for chunk in stream)
+
+
+def words_of_events(events: Iterator[Any]) -> Iterator[str]:
+    return (event["delta"]["text"] for event in events if event["event"] == "content-block-delta")
+
+
+async def awords(chat: ChatReASC) -> AsyncIterator[str]:
+    async for chunk in chat.astream("q"):
+        yield chunk.text
+
+
+async def awords_of_events(chat: ChatReASC) -> AsyncIterator[str]:
+    async for event in chat.astream_events("q", version="v2"):
+        if event["event"] == "on_chat_model_stream":
+            yield event["data"]["chunk"].text
+
+
+async def awords_of_agent(chat: ChatReASC) -> AsyncIterator[str]:
+    async for chunk, _ in agent_of(chat, tools=()).astream(INPUT, stream_mode="messages"):
+        yield chunk.text
+
+
+def through_middleware(chat: ChatReASC, **options: Any) -> Iterator[str]:
+    agent = agent_of(chat.model, ReASCMiddleware(**options), tools=())
+    return (chunk.text for chunk, _ in agent.stream(INPUT, stream_mode="messages"))
+
+
+WAYS: dict[str, Callable[[ChatReASC], Any]] = {
+    "stream": lambda chat: words_of_chunks(chat.stream("q")),
+    "stream_events v3": lambda chat: words_of_events(iter(chat.stream_events("q", version="v3"))),
+    "astream": awords,
+    "astream_events v2": awords_of_events,
+    "agent, messages, async": awords_of_agent,
+    "middleware with read_only": lambda chat: through_middleware(chat, read_only=["search"]),
+    "middleware with a budget": lambda chat: through_middleware(chat, max_run_tokens=1000),
+    "no tool may be called": lambda chat: words_of_chunks(
+        chat.bind_tools([get_weather], tool_choice="none").stream("q")
+    ),
+}
+WRAPPED: dict[str, Callable[[Any], Any]] = {
+    "bound": lambda model: model.bind(stop=["END"]).with_config(tags=["mine"]),
+    "retried": lambda model: model.with_retry(),
+    "with fallbacks": lambda model: model.with_fallbacks([saying("2")]),
+    "configurable": lambda model: model.configurable_fields(temperature=ConfigurableField(id="temperature")),
+}
+CASES = [(way, lambda model: model) for way in WAYS.values()] + [(WAYS["stream"], wrap) for wrap in WRAPPED.values()]
+
+
+@pytest.mark.parametrize(("way", "wrap"), CASES, ids=[*WAYS, *WRAPPED])
+def test_each_token_passes_before_the_next_one_is_made(way: Callable[[Any], Any], wrap: Callable[[Any], Any]) -> None:
+    gate = threading.Event()
+    model = saying(Reply("one two three", opens=gate, wait_at=1))
+    words = way(ChatReASC(model=wrap(model)))
+    heard: list[str] = []
+
+    def hear(word: str) -> None:
+        heard.append(word)
+        gate.set()  # for the second token, which is so made after the first was heard
+
+    async def main() -> None:
+        async for word in words:
+            hear(word)
+
+    if isinstance(words, AsyncIterator):
+        asyncio.run(main())
+    else:
+        for word in words:
+            hear(word)
+    assert "".join(heard) == "one two three"
+    assert heard[:3] == ["one", " two", " three"]
+    assert len(model.log.calls) == 1
+
+
+def test_the_chunks_are_the_message_that_invoke_gives(runner: Any) -> None:
+    usage = UsageMetadataCallbackHandler()
+    whole = summed(runner.stream(ChatReASC(model=saying("1")), "q", {"callbacks": [usage]}))
+    message = runner.invoke(ChatReASC(model=saying("1")), "q")
+    assert (whole.content, whole.usage_metadata) == (message.content, message.usage_metadata)
+    assert whole.response_metadata == message.response_metadata
+    assert whole.response_metadata["reasc"]["reason"] == "alone"
+    assert usage.usage_metadata["scripted"]["total_tokens"] == message.usage_metadata["total_tokens"]
+
+
+@pytest.mark.parametrize(("kind", "kept"), [(Scripted, False), (Telling, True)])
+def test_logprobs_pass_where_the_user_asked_for_them(runner: Any, kind: type[Scripted], kept: bool) -> None:
+    chunks = runner.stream(ChatReASC(model=kind(script=lambda question, index: Reply("one two"))), "q")
+    assert ["logprobs" in chunk.response_metadata for chunk in chunks] == [kept, kept, False, False]
+
+
+def test_a_failure_in_the_middle_is_the_model_s_own(runner: Any) -> None:
+    """Another sample cannot go on where this one broke off."""
+    error, spent = ConnectionError("gone"), list[tuple[int, int]]()
+    model = saying(Reply("one two", error=error), "2")
+    chat = ChatReASC(model=model, on_spent=lambda *counts: spent.append(counts))
+    heard: list[str] = []
+
+    def read() -> None:
+        for chunk in chat.stream("q"):
+            heard.append(chunk.text)
+
+    async def aread() -> None:
+        async for chunk in chat.astream("q"):
+            heard.append(chunk.text)
+
+    with pytest.raises(ConnectionError) as raised:
+        runner.run(aread()) if runner.is_async else read()
+    assert raised.value is error
+    assert heard == ["one", " two"]
+    [(tokens, samples)] = spent
+    assert samples == 1 and tokens > 0
+
+
+def test_a_time_limit_ends_it_in_the_middle(runner: Any, never: threading.Event) -> None:
+    chat = ChatReASC(model=saying(Reply("one two three", opens=never, wait_at=1)), sample_timeout=0.1)
+    with pytest.raises(SampleTimeout, match=r"sample_timeout=0.1"):
+        runner.stream(chat, "q")
+
+
+def test_calls_that_nobody_offered_are_voted_on(runner: Any) -> None:
+    """The text before them has passed; the calls are those that have won."""
+    rome, paris = (Reply("let me see", calls=(("get_weather", {"city": city}),)) for city in ("Rome", "Paris"))
+    whole = summed(runner.stream(ChatReASC(model=saying(rome, *[paris] * 9), concurrency=1), "q"))
+    assert whole.text == "let me see"
+    assert [call["args"] for call in whole.tool_calls] == [{"city": "Paris"}]
+    assert whole.response_metadata["reasc"]["samples"] > 4
+    assert whole.usage_metadata is not None
+    assert whole.usage_metadata["input_tokens"] == PROMPT_TOKENS * whole.response_metadata["reasc"]["launched"]
+
+
+# What is streamed when it is known
+
+
+@pytest.mark.parametrize(
+    "chat",
+    [
+        ChatReASC(model=saying("1")).bind_tools([get_weather]),
+        ChatReASC(model=saying("1").bind_tools([get_weather])),
+        ChatReASC(model=saying("1").bind(model_kwargs={"tools": [{"type": "web_search"}]})),
+        ChatReASC(model=saying("1").bind(response_format={"type": "json_object"})),
+        ChatReASC(model=saying("1"), when=lambda first: False),
+        ChatReASC(model=saying("1"), answer="auto"),
+        ChatReASC(model=saying("1"), ask_confidence=True),
+    ],
+    ids=["tools", "bound before", "set before", "structure", "when", "answer", "stated confidence"],
+)
+def test_what_may_be_voted_on_passes_when_it_is_known(runner: Any, chat: Any) -> None:
+    counted = Counted()
+    [chunk] = runner.stream(chat, "q", {"callbacks": [counted]})
+    assert (chunk.text, chunk.chunk_position, counted.tokens) == ("the answer is 1", "last", 1)
+
+
+ANTHROPIC: list[Any] = [
+    {"type": "thinking", "thinking": "hm", "signature": "abc"},
+    {"type": "text", "text": "I look."},
+    {"type": "text", "text": "And again."},
+    {"type": "tool_use", "id": "a", "name": "look", "input": {"at": "é"}},
+]
+JSON = st.none() | st.integers(-5, 5) | st.text(max_size=8) | st.lists(st.text(max_size=4), max_size=2)
+CALLS = st.lists(
+    st.builds(
+        lambda name, args, number: {"name": name, "args": args, "id": f"c{number}", "type": "tool_call"},
+        st.text("abc", min_size=1, max_size=3),
+        st.dictionaries(st.text(max_size=4), JSON | st.dictionaries(st.text(max_size=4), JSON, max_size=2), max_size=3),
+        st.integers(0, 9),
+    ),
+    max_size=3,
+)
+
+
+@settings(max_examples=40)
+@given(content=st.text(max_size=30) | st.just(ANTHROPIC), calls=CALLS)
+def test_a_message_as_chunks_is_that_message_whatever_is_in_it(content: Any, calls: Any) -> None:
+    message = AIMessage(
+        content,
+        tool_calls=calls,
+        id="mine",
+        additional_kwargs={"refusal": None},
+        response_metadata={"model_name": "m", "model_provider": "anthropic"},
+        usage_metadata=UsageMetadata(input_tokens=3, output_tokens=4, total_tokens=7),
+    )
+    chat = ChatReASC(model=FakeMessagesListChatModel(responses=[message]), max_samples=1, when=lambda first: False)
+    [chunk] = chat.stream("q")
+    said = chat.invoke("q")
+    assert message_chunk_to_message(chunk) == said
+    assert (said.content, said.tool_calls, said.additional_kwargs) == (content, calls, message.additional_kwargs)
+    assert [call["index"] for call in chunk.tool_call_chunks] == [*range(len(calls))]
+    whole = AIMessageChunk(content="" if isinstance(content, str) else []) + chunk
+    assert (whole.content, whole.tool_calls) == (content, calls)
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_a_stream_of_messages_of_an_agent_has_the_winners_alone(agents: Agents, concurrency: int) -> None:
+    agent = agent_of(two_cities(), ReASCMiddleware(concurrency=concurrency))
+    chunks = [chunk for chunk, _ in agents.stream(agent, stream_mode="messages")]
+    said = [chunk for chunk in chunks if isinstance(chunk, AIMessage)]
+    assert all(isinstance(chunk, AIMessageChunk) for chunk in said)
+    assert [call["args"] for chunk in said for call in chunk.tool_call_chunks] == ['{"city": "Paris"}']
+    assert "".join(chunk.text for chunk in said) == f"calling{SUNNY}"
+    assert [chunk.response_metadata["reasc"]["launched"] > 1 for chunk in said if chunk.usage_metadata] == [True, False]
+
+
+def test_the_events_of_version_3_have_the_winners_and_lose_no_logprobs(agents: Agents) -> None:
+    model = two_cities(Telling)
+    agent, asked = agent_of(model, ReASCMiddleware(**BY_ASC)), {"messages": [HumanMessage(ASKED)]}
+
+    async def collected() -> list[Any]:
+        return [event async for event in await agent.astream_events(asked, version="v3")]
+
+    events = asyncio.run(collected()) if agents.is_async else list(agent.stream_events(asked, version="v3"))
+    told = [event["params"]["data"][0] for event in events if event["method"] == "messages"]
+    finished = [event for event in told if event["event"] == "message-finish"]
+    blocks = [event["content"] for event in told if event["event"] == "content-block-finish"]
+    assert [block["args"] for block in blocks if block["type"] == "tool_call"] == [{"city": "Paris"}]
+    assert [event["metadata"]["reasc"]["launched"] for event in finished] == [7, 1]
+    assert sum(event["usage"]["total_tokens"] for event in finished) == billed(model)
+    [last] = [event["params"]["data"] for event in events if event["method"] == "values"][-1:]
+    assert last["messages"][1].response_metadata["logprobs"]["content"][0]["token"] == "calling"
