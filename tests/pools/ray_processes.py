@@ -1,10 +1,9 @@
 """The processes of Ray's below this one, as Linux tells them."""
 
 import os
-import time
 from pathlib import Path
 
-__all__ = ["descendants", "wait_until_gone", "workers"]
+__all__ = ["descendants", "workers"]
 
 
 def descendants(of: int) -> dict[int, str]:
@@ -20,13 +19,6 @@ def workers(of: int | None = None) -> list[int]:
     """Those that ask, below a process; None: below this one."""
     told = descendants(os.getpid() if of is None else of)
     return sorted(pid for pid, command in told.items() if command.startswith("ray::_Worker"))
-
-
-def wait_until_gone(pids: set[int], seconds: float = 30) -> None:
-    until = time.monotonic() + seconds
-    while left := {pid for pid in pids if _parent(pid) is not None}:
-        assert time.monotonic() < until, {pid: _command(pid) for pid in left}
-        time.sleep(0.1)
 
 
 def _pids() -> list[int]:

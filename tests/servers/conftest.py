@@ -1,7 +1,7 @@
 """Clients under test, and the real server they share."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +69,20 @@ def chat_openai_compatible(*, max_retries: int = 0, **fields: Any) -> Any:
 
 
 CLIENTS = {"ChatOpenAI": chat_openai, "ChatOpenAICompatible": chat_openai_compatible}
+WAYS = [Runner, SettledRunner]
+each_client = pytest.mark.parametrize(("chat", "runner"), [*zip(CLIENTS, WAYS, strict=True)], indirect=True)
+"""One client is called synchronously, the other in an event loop."""
+
+
+def each_client_with(name: str, cases: Mapping[str, Iterable[Any]] | Iterable[Any]) -> pytest.MarkDecorator:
+    """Each client with all cases, or with its own: by turns synchronously and in an event loop."""
+    given = cases if isinstance(cases, Mapping) else {client: [*cases] for client in CLIENTS}
+    rows = [
+        (client, case, WAYS[(at + number) % 2])
+        for number, client in enumerate(CLIENTS)
+        for at, case in enumerate(given[client])
+    ]
+    return pytest.mark.parametrize(("chat", name, "runner"), rows, indirect=["chat", "runner"])
 
 
 @pytest.fixture(scope="session", params=CLIENTS)

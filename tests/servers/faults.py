@@ -8,7 +8,7 @@ from typing import Any, Final
 from .chat_wire import DONE, Chat, words_of
 from .exchange import EVENTS, JSON, Answer, Exchange, refuses
 
-__all__ = ["FAULTS", "RIGHT", "TOKENS", "drip"]
+__all__ = ["FAULTS", "RIGHT", "TOKENS", "drip", "keep_alives"]
 
 RIGHT: Final = Chat(logprob=-1.25)  # what a server in good health says
 TOKENS: Final = len(RIGHT.words)
@@ -63,6 +63,14 @@ def drip(pause: float = 0.01) -> Answer:
     return behave
 
 
+async def keep_alives(exchange: Exchange) -> None:
+    """Comments without end, and no event."""
+    await exchange.begin()
+    while True:
+        await exchange.write(": so\n\n")
+        await asyncio.sleep(0.02)
+
+
 def usage(*given: Any) -> Answer:
     reported = dict(zip(("prompt_tokens", "completion_tokens", "total_tokens"), given, strict=True))
     return sends(DONE, alter=lambda at, event: event | ({"usage": reported} if event.get("usage") else {}))
@@ -70,10 +78,8 @@ def usage(*given: Any) -> Answer:
 
 FAULTS: Final[dict[str, Answer]] = {
     "429": refuses(429),
-    "429 with Retry-After": refuses(429, retry_after="1"),
-    "500": refuses(500),
-    "502": refuses(502),
-    "503": refuses(503),
+    "429 with Retry-After": refuses(429, retry_after="0.5"),
+    "5xx": refuses(503),
     "no first token": Exchange.hang,
     "no second token": sends(only=1, then=Exchange.hang),
     "cut stream": sends(only=1, then=Exchange.cut),

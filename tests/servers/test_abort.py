@@ -10,7 +10,7 @@ from langchain_reasc import ASC, ReASCRunnable
 from langchain_reasc.answers import message_extractor
 from langchain_reasc.exceptions import SampleTimeout
 
-from .conftest import Chat
+from .conftest import Chat, each_client
 from .llama_server import LlamaServer, llama_server
 
 LARGER = Shape(layers=4, width=768, heads=6, kv_heads=2, hidden=3072, vocabulary=2000, context=1024)
@@ -66,6 +66,7 @@ def test_a_decision_stops_the_server(runner: Any, chat: Chat, slow_server: Llama
     assert for_nothing < 0.1 * len(cut) * LONG, "these had hardly begun when the others ended"
 
 
+@each_client
 def test_a_time_limit_stops_the_server(runner: Any, chat: Chat, slow_server: LlamaServer) -> None:
     before = slow_server.generated()
     model = endless(chat, slow_server, max_tokens=LONG)

@@ -11,13 +11,11 @@ import pytest
 from langchain_reasc_openai import ChatOpenAICompatible
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.exceptions import SampleTimeout
 
-from .conftest import FIELDS, Chat
+from .conftest import FIELDS, WAYS, Chat
 from .exchange import Answer, Exchange
 from .fake_server import serving
-from .faults import RIGHT
-from .test_faults import BAD, reasc_over
+from .test_faults import BAD, reasc_over, sample_meets
 
 LIMIT: Final = 50  # max_tokens
 MOST_MEMORY: Final = 200 << 20  # bytes by which a test may grow
@@ -47,16 +45,8 @@ def chunks(**delta: Any) -> Answer:
 
 async def tokens(exchange: Exchange) -> None:
     while True:
-        await exchange.token("so ")
-
-
-def one_wrong(answer: Answer) -> Any:
-    """A server on which one sample goes wrong."""
-
-    async def behave(exchange: Exchange) -> None:
-        await (answer if exchange.sample == BAD else RIGHT)(exchange)
-
-    return serving(behave)
+        for choice in range(exchange.body.get("n") or 1):
+            await exchange.token("so ", choice=choice)
 
 
 def peak() -> int:
@@ -65,12 +55,19 @@ def peak() -> int:
 
 
 @pytest.mark.parametrize(
-    ("endless", "logprobs"),
-    [(tokens, True), (chunks(content="so "), False), (chunks(content=""), False), (chunks(content="so " * 9), True)],
+    ("endless", "logprobs", "chat", "runner"),
+    [
+        (tokens, True, "ChatOpenAI", WAYS[0]),
+        (tokens, True, "ChatOpenAICompatible", WAYS[1]),
+        (chunks(content="so "), False, "ChatOpenAI", WAYS[1]),
+        (chunks(content=""), False, "ChatOpenAICompatible", WAYS[0]),
+        (chunks(content="so " * 9), True, "ChatOpenAICompatible", WAYS[0]),
+    ],
+    indirect=["chat", "runner"],
 )
 def test_a_response_ends_soon_after_its_limit(runner: Any, chat: Chat, endless: Answer, logprobs: bool) -> None:
     before = peak()
-    with one_wrong(endless) as served:
+    with sample_meets(endless) as served:
         model = chat(served.url, max_tokens=LIMIT)
         reasc = reasc_over(model) if logprobs else ReASCRunnable(model=model)
         result = runner.solve(reasc, "q")
@@ -82,47 +79,35 @@ def test_a_response_ends_soon_after_its_limit(runner: Any, chat: Chat, endless: 
     assert peak() - before < MOST_MEMORY
 
 
-def test_a_response_ends_soon_among_others_of_its_request(runner: Any) -> None:
-    async def behave(exchange: Exchange) -> None:
-        while True:
-            for choice in range(exchange.body["n"]):
-                await exchange.token("so ", choice=choice)
-
-    with serving(behave) as served:
-        model = ChatOpenAICompatible(
-            base_url=served.url, preset="vllm", samples_per_request=2, max_tokens=LIMIT, **FIELDS | {"seed": None}
-        )
+def test_a_response_ends_soon_among_others_of_its_request() -> None:
+    options: dict[str, Any] = {"preset": "vllm", "samples_per_request": 2, "max_tokens": LIMIT}
+    with serving(tokens) as served:
+        model = ChatOpenAICompatible(base_url=served.url, **options, **FIELDS | {"seed": None})
         with model.sample("q", n=2) as samples:
             for _, message in samples:
                 assert message.response_metadata["finish_reason"] == "length"
                 assert len(message.text) <= 4 * (2 * LIMIT + 64) + 30
 
 
-BOMB: Final = gzip.compress(bytes(64 << 20))
-FLOODS: Final[dict[str, tuple[Answer, str]]] = {
-    "one line": (sends_for_ever("data: " + "so " * 20_000), "an event of more than 16 MiB"),
-    "lines of one event": (sends_for_ever(("data: " + "so " * 100 + "\n") * 300), "an event of more than 16 MiB"),
-    "comments": (sends_for_ever(": so\n\n" * 9000), r"silent for 1 s \(stream_chunk_timeout\)"),
-    "gzip bomb": (
-        sends_for_ever(BOMB, "content-type: text/event-stream\r\ncontent-encoding: gzip"),
-        r"compresses its reply \(gzip\)",
-    ),
-    "error body": (sends_for_ever("no! " * 20_000, "content-type: text/plain", status=500), "Error code: 500"),
-}
+PACKED: Final = "content-type: text/event-stream\r\ncontent-encoding: gzip"
 
 
-@pytest.mark.parametrize("flood", FLOODS)
-def test_a_flood_fails_its_sample_alone(runner: Any, flood: str) -> None:
-    endless, says = FLOODS[flood]
+@pytest.mark.parametrize(
+    ("flood", "says", "runner"),
+    [
+        (sends_for_ever(("data: " + "so " * 100 + "\n") * 300), "an event of more than 16 MiB", WAYS[0]),
+        (sends_for_ever(": so\n\n" * 9000), r"silent for 1 s \(stream_chunk_timeout\)", WAYS[1]),
+        (sends_for_ever(gzip.compress(bytes(64 << 20)), PACKED), r"compresses its reply \(gzip\)", WAYS[0]),
+        (sends_for_ever("no! " * 20_000, "content-type: text/plain", status=500), "Error code: 500", WAYS[1]),
+    ],
+    ids=["one event", "comments", "gzip bomb", "error body"],
+    indirect=["runner"],
+)
+@pytest.mark.parametrize("chat", ["ChatOpenAICompatible"], indirect=True)
+def test_a_flood_fails_its_sample_alone(runner: Any, chat: Chat, flood: Answer, says: str) -> None:
     before, begun = peak(), time.monotonic()
-    with one_wrong(endless) as served:
-        model = ChatOpenAICompatible(
-            base_url=served.url,
-            preset="generic",
-            max_retries=0,
-            stream_chunk_timeout=1 if flood == "comments" else 20,
-            **FIELDS,
-        )
+    with sample_meets(flood) as served:
+        model = chat(served.url, stream_chunk_timeout=1 if "stream_chunk" in says else 20)
         result = runner.solve(reasc_over(model), "q")
     assert result.answer == "42"
     assert result.responses[BAD].status == "failed"
@@ -130,20 +115,6 @@ def test_a_flood_fails_its_sample_alone(runner: Any, flood: str) -> None:
         raise result.failures[0]
     assert peak() - before < MOST_MEMORY
     assert time.monotonic() - begun < 30
-
-
-async def keep_alives(exchange: Exchange) -> None:
-    await exchange.begin()
-    while True:
-        await exchange.write(": so\n\n")
-        await asyncio.sleep(0.02)
-
-
-def test_a_server_that_only_keeps_alive_ends_with_its_time(runner: Any, chat: Chat) -> None:
-    with one_wrong(keep_alives) as served:
-        result = runner.solve(reasc_over(chat(served.url), sample_timeout=2), "q")
-    assert (result.answer, result.responses[BAD].status) == ("42", "failed")
-    assert isinstance(result.failures[0], SampleTimeout)
 
 
 def test_the_time_of_a_sample_has_an_end_by_default() -> None:

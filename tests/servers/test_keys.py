@@ -15,7 +15,7 @@ from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models import PreparedModel
 from langchain_reasc.pools import record_pool
 
-from .conftest import KEY, Chat
+from .conftest import KEY, Chat, each_client, each_client_with
 from .exchange import refuses
 from .fake_server import Served, serving
 from .faults import FAULTS, RIGHT
@@ -31,6 +31,7 @@ def whole(error: BaseException) -> str:
     return "".join(traceback.format_exception(error)) + repr(error) + repr(vars(error))
 
 
+@each_client
 def test_in_nothing_that_is_shown_or_logged(runner: Any, chat: Chat, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with serving(lambda exchange: (FAULTS["cut stream"] if exchange.sample == 1 else RIGHT)(exchange)) as served:
@@ -48,7 +49,7 @@ def test_in_nothing_that_is_shown_or_logged(runner: Any, chat: Chat, caplog: pyt
     assert not [text for text in shown if KEY in text]
 
 
-@pytest.mark.parametrize("code", [401, 403, 404, 500])
+@each_client_with("code", [401, 500])
 def test_in_no_error(code: int, runner: Any, chat: Chat) -> None:
     with serving(refuses(code)) as served, pytest.raises(SamplingError) as caught:
         runner.invoke(ReASCRunnable(model=chat(served.url)), "q")

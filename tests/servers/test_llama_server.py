@@ -1,6 +1,5 @@
-"""The whole of ReASC through the real llama-server: calibrate, decide, abort."""
+"""The whole of ReASC through the real llama-server: calibrate, decide, and every token on the bill."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,45 +12,33 @@ from langchain_reasc.exceptions import FingerprintMismatch
 from langchain_reasc.models import read_signals
 from langchain_reasc.pools import record_pool
 
-from .conftest import Chat
+from .conftest import Chat, each_client
 from .llama_server import LlamaServer, brief, problems
 
 MEASURE = Measure("top_k", "bottom_group", window=8)
 CALIBRATED_ON = 28
 
 
-@pytest.fixture(scope="module")
-def model(chat: Chat, real_server: LlamaServer) -> Iterator[Any]:
-    made = chat.real(real_server)
-    getattr(made, "capabilities", bool)()  # ours asks its questions once, and they cost tokens
-    yield made
-
-
-@pytest.fixture(scope="module")
-def calibrated(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A calibration on labelled questions that the server answered."""
-    folder = tmp_path_factory.mktemp("calibrated")
+@each_client
+def test_calibrating_and_deciding(runner: Any, chat: Chat, real_server: LlamaServer, tmp_path: Path) -> None:
+    model = chat.real(real_server)
     questions = problems("calibration", CALIBRATED_ON)
-    pool = record_pool(model, questions, folder / "pool.sqlite", samples=1, answer="boxed", measure=MEASURE)
+    pool = record_pool(model, questions, tmp_path / "pool.sqlite", samples=1, answer="boxed", measure=MEASURE)
     firsts = [(at, 0) for at in range(len(pool.questions))]
-    made = calibrate_offline_on(pool, PoolScores(pool), firsts, MEASURE, p_target=0.8)
-    save_calibration(made, folder / "calibration.json")
-    return folder / "calibration.json"
+    path = tmp_path / "calibration.json"
+    save_calibration(calibrate_offline_on(pool, PoolScores(pool), firsts, MEASURE, p_target=0.8), path)
 
-
-def test_calibrating_on_the_server(calibrated: Path) -> None:
-    made = load_calibration(calibrated)
+    made = load_calibration(path)
     assert (made.method, made.measure, made.n) == ("offline", MEASURE, CALIBRATED_ON)
     assert made.accuracy is not None and 0.3 < made.accuracy < 0.95, "the shipped model solves some, not all"
     assert made.auroc is not None and made.auroc.value > 0.6, "confidence from the server tells right from wrong"
     assert made.fingerprint.sampling["temperature"] == 1.0
+    with pytest.raises(FingerprintMismatch, match=r"temperature: calibrated on 1\.0, running 0\.5"):
+        ReASCRunnable(model=chat.real(real_server, temperature=0.5), calibration=path)
 
-
-def test_deciding_with_it(runner: Any, model: Any, calibrated: Path) -> None:
-    reasc = ReASCRunnable(model=model, calibration=calibrated, answer="boxed", max_samples=8)
-    questions = brief(4)
-    results = [runner.solve(reasc, question.input) for question in questions]
-    right = sum(equivalent(result.answer, each.reference) for result, each in zip(results, questions, strict=True))
+    reasc = ReASCRunnable(model=model, calibration=path, answer="boxed", max_samples=8)
+    results = [runner.solve(reasc, question.input) for question in brief(4)]
+    right = sum(equivalent(result.answer, each.reference) for result, each in zip(results, brief(4), strict=True))
     assert right >= 2
     assert {result.decision.reason for result in results} <= {"gate", "evidence", "budget"}
     assert sum(result.decision.samples for result in results) < 8 * len(results), "it stops early"
@@ -62,15 +49,12 @@ def test_deciding_with_it(runner: Any, model: Any, calibrated: Path) -> None:
                 assert response.score is not None and response.score > 0
 
 
-def test_samples_of_one_question_differ(runner: Any, model: Any) -> None:
-    reasc = ReASCRunnable(model=model, answer="boxed", max_samples=4, confidence=0.9999)
-    result = runner.solve(reasc, brief(16)[15].input)
-    assert len({response.message.text for response in result.responses}) > 1
-
-
+@each_client
 def test_every_token_that_the_server_generates_is_on_the_bill(
-    runner: Any, model: Any, real_server: LlamaServer
+    runner: Any, chat: Chat, real_server: LlamaServer
 ) -> None:
+    model = chat.real(real_server)
+    getattr(model, "capabilities", bool)()  # ours asks its questions once, and they cost tokens
     asked = model.bind(logprobs=True, top_logprobs=20)
     real_server.wait_until_idle()
     before = real_server.generated()
@@ -81,22 +65,15 @@ def test_every_token_that_the_server_generates_is_on_the_bill(
     assert not result.usage.estimated
     for response in result.responses:
         # In a stream llama-server leaves out the end token.
-        assert len(read_signals(response.message).signals["top_k"]) in (
-            response.output_tokens,
-            response.output_tokens - 1,
-        )
+        missing = response.output_tokens - len(read_signals(response.message).signals["top_k"])
+        assert missing in (0, 1)
 
 
-def test_a_calibration_of_another_temperature_is_refused(
-    chat: Chat, real_server: LlamaServer, calibrated: Path
-) -> None:
-    with pytest.raises(FingerprintMismatch, match=r"temperature: calibrated on 1\.0, running 0\.5"):
-        ReASCRunnable(model=chat.real(real_server, temperature=0.5), calibration=calibrated)
-
-
-def test_mixture_batches(runner: Any, model: Any) -> None:
+@each_client
+def test_mixture_batches(runner: Any, chat: Chat, real_server: LlamaServer) -> None:
+    model = chat.real(real_server)
     reasc = ReASCRunnable(model=model, calibration="mixture", measure=MEASURE, answer="boxed", max_samples=2)
-    inputs = [problem.input for problem in brief(10)]
+    inputs = [problem.input for problem in brief(6)]
     accounts = [message.response_metadata["reasc"] for message in runner.batch(reasc, inputs, {"max_concurrency": 2})]
     assert {account["method"] for account in accounts} == {"reasc"}
     assert sum(account["failed"] for account in accounts) == 0

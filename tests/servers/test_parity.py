@@ -51,7 +51,9 @@ def reading(engine: Any, question: str, said: AIMessage) -> AIMessage:
     return own
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    ("chat", "streamed"), [("ChatOpenAI", True), ("ChatOpenAICompatible", False)], indirect=["chat"]
+)
 def test_greedy_answers_and_their_confidence_agree(
     streamed: bool, chat: Chat, exact_server: LlamaServer, exact_engine: Any
 ) -> None:
@@ -66,19 +68,6 @@ def test_greedy_answers_and_their_confidence_agree(
             assert np.abs(apart).max() < AGREE, name
 
 
-def test_confidence_in_sampled_answers_agrees(chat: Chat, exact_server: LlamaServer, exact_engine: Any) -> None:
-    model = chat.real(exact_server, **LOGPROBS)
-    for problem in brief(2):
-        for sample in draw(model, problem.input, 3):
-            assert sample.message is not None, sample.error
-            ours = reading(exact_engine, problem.input, sample.message)
-            length = len(tokens(ours))
-            apart = (
-                read_signals(sample.message).signals["top_k"][:length] - read_signals(ours).signals["top_k"][:length]
-            )
-            assert np.abs(apart).max() < AGREE
-
-
 def rereading(engine: Any, said: list[AIMessage]) -> Scripted:
     """Sample i is what the server said in sample i, with the confidence that the engine has in it."""
 
@@ -91,6 +80,7 @@ def rereading(engine: Any, said: list[AIMessage]) -> Scripted:
     return Scripted(script=script)
 
 
+@pytest.mark.parametrize("chat", ["ChatOpenAICompatible"], indirect=True)
 def test_both_reach_the_same_decisions(chat: Chat, exact_server: LlamaServer, exact_engine: Any) -> None:
     model = chat.real(exact_server, **LOGPROBS)
     questions = [problem.input for problem in brief(6)]
