@@ -92,8 +92,4 @@ class Fragile(Unseeded):
         raise RuntimeError(f"cannot reach anybody with {fields}")
 
 
-class NoModel:
-    """Is made for something else."""
-
-
 not_a_class = "text"

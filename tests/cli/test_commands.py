@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,14 +22,10 @@ def reasc(*arguments: object, code: int = 0) -> Result:
     return result
 
 
-COMMANDS = ["demo", "ask", "calibrate", "record", "replay", "grade", "pool show", "pool merge", "pool export"]
-
-
 def test_help_teaches_with_examples() -> None:
     shown = reasc("--help").stdout
     assert "reasc calibrate data.jsonl --model my.gguf" in shown and "reasc pool show" in shown
-    assert all(name in reasc("pool", "--help").stdout for name in ("show", "merge", "export", "import"))
-    for command in [*COMMANDS, "pool import"]:
+    for command in ("ask", "record", "pool import"):
         shown = reasc(*command.split(), "--help").stdout
         assert "Examples" in shown and f"reasc {command} " in shown
     assert reasc("--version").stdout.startswith("reasc 0.")
@@ -51,40 +46,12 @@ for arguments in (["record", "q.jsonl", "--out", "p.sqlite"], ["pool", "show", "
     assert ended.stdout.startswith("1\n1\n") and "calibrate" in ended.stdout
 
 
-def test_replay_prints_a_table_and_draws(tmp_path: Path) -> None:
-    path = write_pool(tmp_path / "p.sqlite", questions=30, signals=False)
-    shown = reasc("replay", path, "--plot", tmp_path / "new" / "a.svg")
-    for name in ("pass@1", "SC@16", "ESC (w=4)", "ASC", "no scores or token signals"):
-        assert name in shown.stdout
-    assert (tmp_path / "new" / "a.svg").exists()
-
-
-def test_replay_prints_data(tmp_path: Path) -> None:
-    path = write_pool(tmp_path / "p.sqlite", questions=30, samples=4)
-    options = ("--calibration-size", 20, "--shuffles", 2, "--seed", 4, "--signals", "all")
-    data = json.loads(reasc("replay", path, "--json", *options).stdout)
-    assert (data["seed"], data["shuffles"], data["tested"]) == (4, 2, 10)
-    offline = [row["measure"] for row in data["rows"] if row["method"] == "ReASC (offline)"]
-    named = [measure if measure == "auto" else measure["signal"] for measure in offline]
-    assert named == ["auto", "self_certainty", "token_logprob"]
-
-
-def test_replay_has_rows_of_controls_and_other_rules_where_asked_to(tmp_path: Path) -> None:
-    path = write_pool(tmp_path / "p.sqlite", questions=60, samples=4)
-    data = json.loads(reasc("replay", path, "--json", "--calibration-size", 40, "--controls", "--rules", "all").stdout)
-    controls = {row["method"]: row["confidences"] for row in data["rows"] if row["confidences"]}
-    assert list(controls) == [f"ASC at equal cost ({name})" for name in ("offline", "online", "mixture")]
-    assert all(0.5 < confidence < 1 for [confidence] in controls.values())
-    assert {"ASC (4 at once)", "L = 3", "Cannot catch up", "CISC"} <= {row["method"] for row in data["rows"]}
-
-
-@pytest.mark.parametrize("command", [("replay",), ("report", "--only", "main")])
-def test_no_method_is_called_by_a_budget_that_the_pool_does_not_hold(tmp_path: Path, command: tuple[str, ...]) -> None:
-    path = write_pool(tmp_path / "p.sqlite", questions=30, samples=5, signals=False)
-    shown = reasc(*command, path).stdout
+def test_replay_draws_and_calls_no_method_by_a_budget_that_the_pool_does_not_hold(tmp_path: Path) -> None:
+    path, plot = write_pool(tmp_path / "p.sqlite", questions=6, samples=5, signals=False), tmp_path / "new" / "a.svg"
+    shown = reasc("replay", path, "--calibration-size", 4, "--plot", plot).stdout
+    assert "no scores or token signals" in shown and plot.exists()
     assert "SC@5" in shown and "SC@16" not in shown
-    assert "SC@3" in reasc(*command, path, "--max-samples", 3).stdout
-    refused = reasc(*command, path, "--max-samples", 6, code=1)
+    refused = reasc("replay", path, "--max-samples", 6, code=1)
     assert "--max-samples 6 is more than any question of" in refused.stderr and "to take all 5" in refused.stderr
 
 
@@ -93,7 +60,6 @@ def test_no_method_is_called_by_a_budget_that_the_pool_does_not_hold(tmp_path: P
     [
         ("--signal vibes", "unknown signal 'vibes'"),
         ("--signal auto --window 8", "--signal auto settles score and window too"),
-        ("--signal vibes --plot a.png", "unknown signal 'vibes'"),
         ("--signal top_k --calibration-size 2", "has no 'top_k' signal"),
         ("--calibration-size 300", "leaves none to test"),
     ],
@@ -106,24 +72,22 @@ def test_an_error_is_one_line_and_code_1(tmp_path: Path, arguments: str, says: s
 
 
 WRONG = {
-    "replay": (
-        *("", "p --nonsense", "p --shuffles -1", "p --shuffles many", "p --p-target 90", "p --p-target nan"),
-        *("p --signals some", "p --signals all --signal top_k", "p --plot a.foo", "p --plot picture"),
-        f"p --plot {__file__}/a.png",
-    ),
-    "demo": ("--signals some", "--p-target 1", f"--out {__file__}"),
-    "calibrate": ("", "d.jsonl --p-target 0", "d.jsonl --out .", f"d.jsonl --out {__file__}/c.json"),
+    "replay": ("", "p --shuffles many", "p --p-target nan", "p --signals some", "p --plot a.foo"),
+    "demo": (f"--out {__file__}",),
+    "calibrate": ("d.jsonl --p-target 0", "d.jsonl --out .", f"d.jsonl --out {__file__}/c.json"),
     "record": ("d.jsonl", "d.jsonl --out /"),
-    "nonsense": ("",),
     "grade": (
-        *("p", "p --grader vibes", "p --grader alias --tolerance 0.1", "p --grader alias --model a.gguf"),
-        *("p --grader exact --timeout 5", "p --grader judge --model a.gguf --concurrency 0"),
-        "p --grader judge --model a.gguf --judge-reads all",
+        "p",
+        "p --grader alias --tolerance 0.1",
+        "p --grader exact --timeout 5",
+        "p --grader judge --concurrency 0",
     ),
     "report": (
-        *("", "p --out /", f"p --out {__file__}/a.html", "p --json a.json --markdown a.json", "p --csv p"),
-        *("p --json - --markdown -", "p --p-target 90", "p --parameters 0", "p --tokens-per-second -1"),
-        "p --calibration-size 1",
+        "p --out /",
+        "p --json a.json --markdown a.json",
+        "p --csv p",
+        "p --json - --markdown -",
+        "p --parameters 0",
     ),
 }
 
@@ -134,47 +98,32 @@ def test_wrong_usage_is_code_2_before_anything_is_read(command: str, given: str)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("command", "says"),
     [
-        (("--answer", "vibes"), "unknown answer extractor 'vibes'; choose auto"),
-        (("--answer", "regex:("), "invalid answer pattern"),
-        (("--template", "nope.txt"), "no template at 'nope.txt'"),
-        (("--template", str(Path(__file__).with_name("__init__.py"))), "no {question} in it"),
+        (("ask", "?", "--answer", "vibes"), "unknown answer extractor 'vibes'; choose auto"),
+        (("record", "q.jsonl", "--out", "p.sqlite", "--answer", "regex:("), "invalid answer pattern"),
+        (("calibrate", "q.jsonl", "--template", "nope.txt"), "no template at 'nope.txt'"),
+        (("ask", "?", "--template", str(Path(__file__).with_name("__init__.py"))), "no {question} in it"),
+        (("ask", "?", "--rule", "vibes"), "no stopping rule is called 'vibes'; there are"),
+        (("ask", "?", "--rule", "reasc"), "parameters follow the name, as in --rule esc:window=3"),
+        (("ask", "?", "--rule", "reasc:mean"), "'mean' is no parameter of a rule, which is given as name=value"),
+        (("ask", "?", "--rule", "l_aggregated:priors=[2, 3]"), "priors"),
     ],
-)
-@pytest.mark.parametrize(
-    "command", [("ask", "?"), ("calibrate", "q.jsonl"), ("record", "q.jsonl", "--out", "p.sqlite")]
 )
 def test_what_is_asked_wrongly_is_said_before_a_model_is_loaded(
-    command: tuple[str, ...], arguments: tuple[str, ...], says: str, monkeypatch: pytest.MonkeyPatch
+    command: tuple[str, ...], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "langchain_reasc_llama_cpp", None)
-    assert says in reasc(*command, *arguments, code=1).stderr
-
-
-@pytest.mark.parametrize(
-    ("rule", "says"),
-    [
-        ("vibes", "no stopping rule is called 'vibes'; there are"),
-        ("reasc", "needs the parameter 'mean', 'std'; parameters follow the name, as in --rule esc:window=3"),
-        ("reasc:mean", "'mean' is no parameter of a rule, which is given as name=value"),
-        ("esc:w=3", "the rule esc has no parameter 'w'; it has window"),
-        ("esc:window=0", "an ESC window holds at least 1 response"),
-        ("l_aggregated:priors=[2, 3]", "priors"),
-    ],
-)
-def test_a_wrong_rule_is_named_before_a_model_is_loaded(rule: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "langchain_reasc_llama_cpp", None)
-    assert says in reasc("ask", "?", "--rule", rule, code=1).stderr
+    assert says in reasc(*command, code=1).stderr
 
 
 def test_output_in_ascii(tmp_path: Path) -> None:
-    path = write_pool(tmp_path / "p.sqlite", questions=24, samples=4, metadata={"by": "Zoë ½ Δ 😀"})
+    path = write_pool(tmp_path / "p.sqlite", questions=6, samples=4, metadata={"by": "Zoë ½ Δ 😀"})
     measure = ("--signal", "token_logprob", "--score", "mean")
-    replay = ["replay", str(path), "--calibration-size", "16", "--shuffles", "1", *measure]
+    replay = ["replay", str(path), "--calibration-size", "4", *measure]
     script = f"""
 from langchain_reasc.cli import app
-for arguments in ({replay}, {[*replay, "--json"]}, ["replay", "--help"]):
+for arguments in ({replay}, ["pool", "show", {str(path)!r}, "--json"], ["ask", "--help"]):
     app(arguments, standalone_mode=False)
     print(chr(12))
 """
@@ -196,33 +145,12 @@ def test_what_cannot_be_encoded_is_spelled_out() -> None:
     [
         ("override with allow_fingerprint_mismatch=True", "override with --allow-mismatch"),
         ("rename the field, or name it with read_questions(..., id_field=...)", "name it with --id-field"),
-        ("accept plain counting with on_missing_confidence='count'", "accept plain counting with --calibration none"),
-        ("make one, or pass calibration=None to count votes", "make one, or count votes with --calibration none"),
         ("shorten the prompt, or load the model with n_ctx=1,300 or more", "shorten the prompt"),
         ("it asks for a key (api_key=...)", "it asks for a key (--key-variable NAME)"),
     ],
 )
 def test_messages_speak_of_options(said: str, shown: str) -> None:
     assert in_options(said) == shown
-
-
-@pytest.mark.parametrize("missing", ["calibration", "answer"])
-def test_the_errors_of_the_library_speak_of_options(tmp_path: Path, missing: str) -> None:
-    said = reasc("ask", "2 + 2?", f"--{missing}", tmp_path / "nope", code=1).stderr
-    assert "=" not in said.replace(str(tmp_path), "") and "function" not in said
-
-
-def test_make_demo_ends_by_saying_where_the_command_is() -> None:
-    root = Path(__file__).parents[2]
-    if shutil.which("make") is None or not (root / "Makefile").exists():
-        pytest.skip("there is no make here")
-    command = ["make", "--no-print-directory", "--dry-run", "demo"]
-    above = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-    shown = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True, env=above).stdout
-    end = shown[shown.index(".venv/bin/reasc demo --plot") :].partition("printf")[2]
-    printed = subprocess.run(["bash", "-c", f"printf {end}"], capture_output=True, text=True, check=True).stdout
-    assert "The command is .venv/bin/reasc" in printed and ".venv/bin/reasc ask" in printed
-    assert max(map(len, printed.splitlines())) <= 80
 
 
 def test_a_model_that_is_not_there(tmp_path: Path) -> None:
@@ -251,14 +179,11 @@ def test_nothing_that_a_terminal_obeys_is_printed(tmp_path: Path) -> None:
     asked = ("ask", f"2 and 3?{OBEYED}", "--answer", "text", "--max-samples", 4, *model)
     short = ("--only", "main", "--shuffles", 1, "--calibration-size", 8, "--max-samples", 4)
     shown = [
-        reasc(*asked),
         reasc(*asked, "--trace"),
         reasc(*asked, "--json"),
         reasc("record", questions, "--out", pool, "--samples", 4, *model),
         reasc("pool", "show", pool),
-        reasc("pool", "show", pool, "--json"),
         reasc("report", pool, *short, "--markdown", "-"),
-        reasc("report", pool, *short, "--json", "-"),
         reasc("pool", "show", tmp_path / f"none{name}", code=1),
         reasc("ask", "?", "--model", f"none{OBEYED}.gguf", code=1),
     ]
@@ -266,7 +191,7 @@ def test_nothing_that_a_terminal_obeys_is_printed(tmp_path: Path) -> None:
         assert not set(OBEYED) & set(result.output) - set("]52;c;aGk=2J"), ascii(result.output)
         assert "Traceback" not in result.output
     assert "␛]52;c;agk=" in shown[0].stdout
-    assert OBEYED.lower() in json.loads(shown[2].stdout)["answer"]
+    assert OBEYED.lower() in json.loads(shown[1].stdout)["answer"]
 
 
 def test_colours_are_printed_still(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """The commands on the model that comes with the package, and as processes of their own."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -53,24 +52,16 @@ def test_ask_says_how_sure_it_is_and_by_its_exit_code_whether_it_is_decided(
     assert data["tokens"]["output"] == sum(one["output_tokens"] for one in data["responses"])
 
 
-def test_ask_by_a_named_rule_that_looks_ahead_to_the_budget() -> None:
-    asked = ("ask", EASY, "--seed", 1, "--json", "--max-samples", 2, "--rule")
-    data = json.loads(reasc(*asked, "cannot_catch_up").stdout)
-    assert (data["method"], data["reason"], data["samples"]) == ("cannot_catch_up", "agreement", 1)
-    assert json.loads(reasc(*asked, "asc", code=3).stdout)["method"] == "asc"
-
-
 @pytest.mark.parametrize(
     ("rule", "says"),
     [
-        ("asc:confidence=0.6", "decided: 1 of 1 response gave it"),
+        ("cannot_catch_up", "decided: 2 of 2 responses gave it"),
         ("reasc:mean=-0.03,std=0.05", "counted as "),
-        ("esc:window=2", "all of the last window"),
         ("l_aggregated:priors=[[0.7, 0.2, 0.1]],threshold=0.6", "decided: "),
     ],
 )
-def test_ask_by_a_rule_with_parameters(rule: str, says: str) -> None:
-    assert says in reasc("ask", EASY, "--seed", 1, "--rule", rule).stderr
+def test_ask_by_a_rule_that_looks_ahead_to_the_budget_or_has_parameters(rule: str, says: str) -> None:
+    assert says in reasc("ask", EASY, "--seed", 1, "--max-samples", 3, "--rule", rule).stderr
 
 
 @pytest.mark.parametrize(
@@ -84,9 +75,9 @@ def test_a_question_that_is_shown_to_newcomers_is_answered_rightly(file: str, qu
     assert question in (ROOT / file).read_text(encoding="utf-8")
     with ChatLlamaCpp() as model:
         calibration = TEST.with_name("calibration.json")
-        seeded = (model.model_copy(update={"seed": seed}) for seed in range(0, 16 * 20, 16))
+        seeded = (model.model_copy(update={"seed": seed}) for seed in range(0, 16 * 8, 16))
         answers = [ReASCRunnable(model=one, calibration=calibration).solve(question).answer for one in seeded]
-    assert answers.count(right) >= 19, answers
+    assert answers.count(right) >= 7, answers
 
 
 def test_ask_by_the_paper_or_as_far_as_the_calibration_vouches(tmp_path: Path) -> None:
@@ -161,16 +152,6 @@ def test_a_calibration_made_here_serves_here_and_nowhere_else(tmp_path: Path) ->
     reasc("ask", EASY, "--calibration", out, "--temperature", 0.3, "--seed", 0, "--allow-mismatch")
 
 
-def test_record_then_replay(tmp_path: Path) -> None:
-    out = tmp_path / "p.sqlite"
-    for _ in range(2):  # the second time nothing is left to do
-        reasc("record", TEST, "--out", out, "--limit", 3, "--samples", 4)
-    signals = read_pool(out).signals
-    assert signals is not None and {"self_certainty", "token_logprob"} <= set(signals.names)
-    shown = reasc("replay", out, "--calibration-size", 2, "--signal", "token_logprob", "--max-samples", 4)
-    assert "SC@4" in shown.stdout
-
-
 def test_a_temperature_that_makes_all_samples_the_same_is_named(tmp_path: Path) -> None:
     done = reasc("record", TEST, "--out", tmp_path / "p.sqlite", "--temperature", 0, "--limit", 1, "--samples", 1)
     assert "temperature=0 makes every sample the same" in done.stderr
@@ -178,8 +159,8 @@ def test_a_temperature_that_makes_all_samples_the_same_is_named(tmp_path: Path) 
 
 def test_demo(tmp_path: Path) -> None:
     out = tmp_path / "demo"
-    shown = reasc("demo", "--problems", 4, "--calibration-size", 24, "--samples", 4, "--plot", "--out", out).stdout
-    for part in ("SC@4", "ReASC (online)", "sample by sample", "Calibration without labels", "tokens instead of"):
+    shown = reasc("demo", "--problems", 3, "--calibration-size", 24, "--samples", 3, "--plot", "--out", out).stdout
+    for part in ("SC@3", "ReASC (online)", "sample by sample", "Calibration without labels", "tokens instead of"):
         assert part in shown
     files = {"calibration-pool.sqlite", "calibration.json", "unlabelled.json", "test-pool.sqlite"}
     assert {path.name for path in out.iterdir()} == {*files, "accuracy-tokens.png", "beta-posteriors.png"}
@@ -191,14 +172,11 @@ def test_demo_says_how_many_problems_there_are(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_exit_codes_of_a_real_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = [sys.executable, "-c", "from langchain_reasc.cli import main; main()", "pool", "show", "missing.sqlite"]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith("error: no pool at") and "Traceback" not in ended.stderr
-    monkeypatch.setattr(sys, "argv", ["reasc", "replay", "--wrong-flag"])
-    with pytest.raises(SystemExit, match=r"^2$"):
-        main()
+def test_exit_codes_of_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    for command, code in ((["pool", "show", "missing.sqlite"], 1), (["replay", "--wrong-flag"], 2)):
+        monkeypatch.setattr(sys, "argv", ["reasc", *command])
+        with pytest.raises(SystemExit, match=f"^{code}$"):
+            main()
 
 
 def test_questions_of_ones_own_as_csv(tmp_path: Path) -> None:
@@ -211,5 +189,3 @@ def test_questions_of_ones_own_as_csv(tmp_path: Path) -> None:
     )
     [question] = read_pool(tmp_path / "p.sqlite").questions
     assert question.reference == "5"
-    empty = write_lines(tmp_path / "empty.jsonl")
-    assert "holds no question" in reasc("record", empty, "--out", tmp_path / "e.sqlite", code=1).stderr
