@@ -12,7 +12,6 @@ from langchain_reasc import Measure, ReASCRunnable
 from .providers import PROVIDERS
 
 graph = pytest.importorskip("langgraph.graph")
-NAMES = ["ChatOpenAI", "ChatFireworks", "ChatOllama"]
 ASKED = {"messages": [("human", "q")]}
 
 
@@ -35,8 +34,7 @@ async def collected(stream: Any) -> list[Any]:
     return [shown async for shown in stream]
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize(("name", "is_async"), [("ChatOpenAI", False), ("ChatOllama", True)])
 def test_candidates_are_not_shown(name: str, is_async: bool) -> None:
     with serving(PROVIDERS[name].wire) as served:
         reasc = ReASCRunnable(model=PROVIDERS[name].model(served.root))
@@ -50,8 +48,7 @@ def test_candidates_are_not_shown(name: str, is_async: bool) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
-@pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "retried"])
-@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize(("wrapped", "is_async"), [(False, False), (True, False), (True, True)])
 def test_events_of_the_third_version_lose_no_logprobs(wrapped: bool, is_async: bool) -> None:
     """LangChain's bridge for them overwrites the metadata of earlier chunks where a model is invoked, not streamed."""
     results: list[Any] = []

