@@ -104,16 +104,6 @@ class Together(OpenAI):
         return {"logprobs": chosen(place), "top_logprobs": dict(ranked)}
 
 
-class TogetherLegacy(Together):
-    """https://docs.together.ai/docs/logprobs, the older page: three lists of equal length, no alternatives."""
-
-    def logprobs(self, words: Sequence[str], request: Request, first: int = 0) -> Any:
-        if not request.get("logprobs"):
-            return None
-        found = [chosen(place) for place, _ in enumerate(words, first)]
-        return {"tokens": list(words), "token_logprobs": found, "token_ids": [1] * len(words)}
-
-
 class Groq(OpenAI):
     """groq, ``completion_create_params.py``: logprobs "not yet supported by any of our models", "only n=1"."""
 

@@ -23,7 +23,7 @@ KEY = "sk-this-is-a-secret"
 class Provider:
     """One class, how it is pointed at a server, and what comes of it.
 
-    ``alternatives`` is what it is asked for: 0 where only the chosen token's logprob comes, None without logprobs.
+    ``alternatives`` is how many come with each token, None without logprobs.
     ``seed`` is what its field is called (None: ``model_kwargs``) and ``seed_of`` where the provider finds it (None: it
     knows none).
     """
@@ -60,7 +60,6 @@ WITH_LOGPROBS = {
     "ChatXAI": Provider("langchain_xai.ChatXAI", openai.XAI(), 8, fields=ONCE),
     "ChatCerebras": Provider("langchain_cerebras.ChatCerebras", openai.OpenAI(), 20, fields=ONCE),
     "ChatTogether": Provider("langchain_together.ChatTogether", openai.Together(), 20, fields=ONCE),
-    "ChatTogether, older models": Provider("langchain_together.ChatTogether", openai.TogetherLegacy(), 0, fields=ONCE),
     "ChatFireworks": Provider(
         "langchain_fireworks.ChatFireworks", openai.Fireworks(), 5, base="/inference/v1", fields=ONCE, seed=None
     ),

@@ -108,7 +108,11 @@ def test_samples_are_drawn_afresh_with_logprobs_and_seeds_moved_on(
         served.exchanges.clear()
 
 
-def test_reasc_compares_the_model_that_it_turns_out_to_be(runner: Any, served: Served) -> None:
+def test_the_fingerprint_is_that_of_the_model_it_turns_out_to_be(runner: Any, served: Served) -> None:
+    source = PreparedModel.of(initialised(served).bind(stop=["END"]))
+    found = source.resolved({"configurable": {"model": "m2", "temperature": 0.3}}).fingerprint()
+    assert source.fingerprint() == Fingerprint()
+    assert (found.model, found.sampling, found.stop) == ("m2", {"temperature": 0.3}, ("END",))
     made = calibration(fingerprint=Fingerprint(model="m2", sampling={"temperature": 0.5}), mean=100.0)
     reasc = ReASCRunnable(model=initialised(served), calibration=made)
     config = {"configurable": {"model": "m2", "temperature": 0.5}}
@@ -125,19 +129,6 @@ def test_another_provider_is_asked_in_its_own_words(served: Served) -> None:
     claude = source.resolved({"configurable": {"model_provider": "anthropic", "model": "claude-x"}})
     assert claude.no_logprobs is not None and "ChatAnthropic returns no logprobs" in claude.no_logprobs
     assert "ChatAnthropic returns no logprobs" in str(PreparedModel.of(chosen(served)).resolved({}).no_logprobs)
-
-
-def test_the_fingerprint_is_that_of_the_model_it_turns_out_to_be(served: Served) -> None:
-    def add(a: int, b: int) -> int:
-        """Add two numbers."""
-        return a + b
-
-    source = PreparedModel.of(initialised(served).bind_tools([add]).bind(stop=["END"]))
-    assert source.fingerprint() == Fingerprint()
-    found = source.resolved({"configurable": {"model": "m2", "temperature": 0.3}}).fingerprint()
-    assert (found.model, found.sampling, found.stop) == ("m2", {"temperature": 0.3}, ("END",))
-    assert found.tools is not None and found.tools.shown == "add"
-    assert source.resolved({}).fingerprint().model == "m"
 
 
 def test_without_a_model_until_the_call(runner: Any, served: Served) -> None:

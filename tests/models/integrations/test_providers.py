@@ -23,24 +23,21 @@ ENDS = ("'stop'", "STOP", "end_turn", "message_stop", "'done': True", "'choices'
 NEVER_SURE = 100.0  # the mean of a calibration beside which every response counts as one vote
 
 
-def reasc(model: Any, provider: Provider | None = None, **fields: Any) -> ReASCRunnable:
-    signal = "top_k" if provider is None or provider.alternatives else "token_logprob"
-    made = calibration(signal=signal, mean=NEVER_SURE)
+def reasc(model: Any, **fields: Any) -> ReASCRunnable:
+    made = calibration(mean=NEVER_SURE)
     return ReASCRunnable(model=model, calibration=made, allow_fingerprint_mismatch=True, **fields)
 
 
 @each(WITH_LOGPROBS)
 def test_logprobs_and_usage_arrive_whole(runner: Any, provider: Provider) -> None:
     with serving(provider.wire) as served:
-        result = runner.solve(reasc(provider.model(served.root), provider), "q")
+        result = runner.solve(reasc(provider.model(served.root)), "q")
     assert (result.answer, result.decision.samples, result.failures) == ("42", 4, ())
     k = provider.alternatives or 0
     for response in result.responses:
         signals = read_signals(response.message).signals
         np.testing.assert_allclose(signals["token_logprob"], [chosen(place) for place in range(len(TOKENS))], rtol=1e-6)
-        assert ("top_k" in signals) == bool(k)
-        if k:
-            np.testing.assert_allclose(signals["top_k"], [-np.mean(alternatives(k))] * len(TOKENS), rtol=1e-6)
+        np.testing.assert_allclose(signals["top_k"], [-np.mean(alternatives(k))] * len(TOKENS), rtol=1e-6)
         assert response.score is not None
     assert (result.usage.input_tokens, result.usage.output_tokens) == (4 * PROMPT_TOKENS, 4 * len(TOKENS))
     assert not result.usage.estimated
