@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from backends.llama_cpp.tiny_gguf import write_tiny_model
-from backends.llama_cpp.tools.tool_templates import HERMES
+from backends.llama_cpp.tool_models import HERMES
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.tools import tool
 

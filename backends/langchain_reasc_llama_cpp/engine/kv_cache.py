@@ -171,6 +171,7 @@ class PromptCache:
     Attributes:
         size: how many prompts are kept that no request uses or waits for; together they hold no more tokens than the
             KV cache.
+        prompts: the prompts held, used or not.
     """
 
     def __init__(self, cells: KvCells, *, size: int, whole_only: bool = False) -> None:
@@ -183,11 +184,7 @@ class PromptCache:
         """
         self.cells, self._whole_only = cells, whole_only
         self.size = size
-        self._prompts: list[CachedPrompt] = []
-
-    def __len__(self) -> int:
-        """Prompts held, used or not."""
-        return len(self._prompts)
+        self.prompts: list[CachedPrompt] = []
 
     def shared(self, tokens: Tokens) -> int:
         """Return how many tokens of a prompt would not have to be prefilled."""
@@ -210,7 +207,7 @@ class PromptCache:
     def release(self, prompt: CachedPrompt) -> None:
         """Take a reference away; an unused prompt stays while there is room for it."""
         prompt.ref_count -= 1
-        if prompt not in self._prompts:
+        if prompt not in self.prompts:
             return  # the cache was cleared meanwhile
         self._touch(prompt)
         if not prompt.ref_count and not prompt.done:
@@ -219,7 +216,7 @@ class PromptCache:
 
     def trim(self) -> None:
         """Drop prompts there is no room for: first those without waiters, of these the least recently used."""
-        idle = sorted((each for each in self._prompts if not each.ref_count), key=lambda each: each.waiters > 0)
+        idle = sorted((each for each in self.prompts if not each.ref_count), key=lambda each: each.waiters > 0)
         spare = sum(not each.waiters for each in idle)
         while spare > self.size or sum(each.done for each in idle) > self.cells.capacity:
             self._drop(idle.pop(0))
@@ -227,7 +224,7 @@ class PromptCache:
 
     def extend(self, prompt: CachedPrompt, slot: Slot, response: list[int]) -> None:
         """Take over the sequence of a prompt's only response: the next turn of a conversation begins with both."""
-        if self._whole_only or prompt.slot is None or prompt not in self._prompts:
+        if self._whole_only or prompt.slot is None or prompt not in self.prompts:
             self.cells.close(slot)
             return
         self.cells.close(prompt.slot)
@@ -237,7 +234,7 @@ class PromptCache:
 
     def swap_out(self, *, but: CachedPrompt | None = None) -> bool:
         """Copy unused prompts to main memory and free their cells; return False when there are none."""
-        idle = [each for each in self._prompts if not each.ref_count and each.slot is not None and each is not but]
+        idle = [each for each in self.prompts if not each.ref_count and each.slot is not None and each is not but]
         for prompt in idle:
             assert prompt.slot is not None
             if prompt.swapped is None:
@@ -248,7 +245,7 @@ class PromptCache:
 
     def clear(self) -> None:
         """Forget every prompt, when their cells are gone."""
-        self._prompts.clear()
+        self.prompts.clear()
 
     def _swap_in(self, prompt: CachedPrompt) -> bool:
         """Give a prompt its cells back; return False when there are not enough."""
@@ -271,7 +268,7 @@ class PromptCache:
         elif known is not None:
             self._touch(known)
         prompt = CachedPrompt(slot, tokens, done=length)
-        self._prompts.append(prompt)
+        self.prompts.append(prompt)
         return prompt
 
     def _cut_response(self, prompt: CachedPrompt) -> None:
@@ -284,7 +281,7 @@ class PromptCache:
     def _longest(self, tokens: Tokens) -> tuple[CachedPrompt | None, int]:
         """Return the prompt that shares the longest prefix, and the prefix's length."""
         best, longest = None, 0
-        for prompt in self._prompts:
+        for prompt in self.prompts:
             length = common_prefix(prompt.tokens[: prompt.done], tokens)
             if length == len(tokens) == prompt.length and prompt.logits is not None:
                 return prompt, length
@@ -296,11 +293,11 @@ class PromptCache:
         return best, longest
 
     def _touch(self, prompt: CachedPrompt) -> None:
-        self._prompts.remove(prompt)
-        self._prompts.append(prompt)
+        self.prompts.remove(prompt)
+        self.prompts.append(prompt)
 
     def _drop(self, prompt: CachedPrompt) -> None:
-        self._prompts.remove(prompt)
+        self.prompts.remove(prompt)
         if prompt.slot is not None:
             self.cells.close(prompt.slot)
 

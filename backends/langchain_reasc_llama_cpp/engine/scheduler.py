@@ -42,7 +42,7 @@ class Scheduler:
 
     Requests take turns of half the slots each, the oldest first. So few prompts are in the cache at a time, and one
     request with many samples does not keep the others out. These hold between two steps
-    (``tests/backends/llama_cpp/engine/test_invariants.py`` looks for an order of events in which they do not):
+    (``tests/backends/llama_cpp/test_scheduler.py`` looks for an order of events in which they do not):
 
     - **Cells.** ``KvCells.used`` is exactly what the slots hold, shared cells counted once, and never above capacity.
       It is not reserved for the worst case: when it is full, the youngest sample is preempted. Once no request is left,

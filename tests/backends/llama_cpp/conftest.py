@@ -2,13 +2,20 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from backends.llama_cpp.faces import AsyncFace, Face, SyncFace
 from backends.llama_cpp.tiny_gguf import write_tiny_model
+from backends.llama_cpp.tool_models import HERMES, HERMES_WORD, LLAMA_WORD
+
+
+@pytest.fixture(params=[SyncFace(), AsyncFace()], ids=["sync", "async"])
+def face(request: pytest.FixtureRequest) -> Face:
+    """The sync methods of a model, then the async ones: for tests of what the two do separately."""
+    made: Face = request.param
+    return made
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +28,13 @@ def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def endless_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A GGUF with random weights and no end token: its responses run to their limit."""
     return write_tiny_model(tmp_path_factory.mktemp("endless") / "endless.gguf", ends=False)
+
+
+@pytest.fixture(scope="session")
+def tools_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with one token for what begins a call, so that a test can make it likely."""
+    path = tmp_path_factory.mktemp("tools") / "tools.gguf"
+    return write_tiny_model(path, words=[HERMES_WORD, LLAMA_WORD], context=4096, ends=False)
 
 
 @pytest.fixture(scope="session")
@@ -45,20 +59,12 @@ def tiny(tiny_path: Path) -> Iterator[ChatLlamaCpp]:
 
 @pytest.fixture(scope="module")
 def endless(endless_path: Path) -> Iterator[ChatLlamaCpp]:
-    with ChatLlamaCpp(model_path=endless_path, seed=1, n_ctx=4096, n_cells=8192) as model:
+    with ChatLlamaCpp(model_path=endless_path, seed=1, n_ctx=4096, n_cells=16384) as model:
         yield model
 
 
-BELOW_THE_FACE = {"confidence", "native", "prompts", "sampling", "tools"}
-"""Folders of tests whose behaviour lies below the faces: each runs through one of them, unless it streams."""
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test that takes ``face`` through the sync methods and through the async ones, or through one of them."""
-    if "face" in metafunc.fixturenames:
-        faces: list[Face] = [SyncFace(), AsyncFace()]
-        streams = "stream" in metafunc.function.__code__.co_names
-        if metafunc.definition.path.parent.name in BELOW_THE_FACE and not streams:
-            faces = [faces[crc32(metafunc.function.__name__.encode()) % 2]]
-        names = [type(face).__name__.removesuffix("Face").lower() for face in faces]
-        metafunc.parametrize("face", faces, ids=names)
+@pytest.fixture(scope="session")
+def hermes(tools_path: Path) -> Iterator[ChatLlamaCpp]:
+    """A random model whose chat template knows tools."""
+    with ChatLlamaCpp(model_path=tools_path, chat_template=HERMES, seed=1, n_ctx=4096, max_tokens=1000) as model:
+        yield model

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 
-from backends.llama_cpp.tools.tool_templates import HERMES
+from backends.llama_cpp.tool_models import HERMES
 
 __all__ = ["OPTIONS", "RandomModelTests"]
 

@@ -1,18 +1,58 @@
-"""Loading, sharing, closing, leaving: nothing printed, nothing left behind, no hang."""
+"""Importing, loading, sharing, closing, leaving: nothing heavy, nothing printed, nothing left behind, no hang."""
 
 import asyncio
 import copy
 import gc
+import re
+import sys
 import threading
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
-from langchain_reasc_llama_cpp.native import file_sha256
 
 from backends.llama_cpp.faces import printed, resident
+from backends.llama_cpp.tiny_gguf import write_tiny_model
 from langchain_reasc.exceptions import ModelClosedError
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
+README = (Path(__file__).parents[3] / "backends" / "README.md").read_text(encoding="utf-8")
+NEEDED = ("_lazy", "_version", "complaints", "exceptions", "method", "models", "threads", "untrusted")
+
+
+def test_importing_the_backend_loads_what_it_uses_of_the_core_and_nothing_heavy() -> None:
+    script = """
+import sys, langchain_reasc_llama_cpp
+print(*(name for name in sys.modules if name.startswith(("langchain_reasc.", *sys.argv[1:]))))
+"""
+    heavy = ["llama_cpp", "scipy", "sklearn", "pandas", "transformers", "openai", "numpy.random", "jinja2", "diskcache"]
+    loaded = printed(script, *heavy).split()
+    needed = tuple(f"langchain_reasc.{name}" for name in NEEDED)
+    assert [name for name in loaded if not name.startswith(needed) or "models.logprobs" in name] == []
+
+
+def run_example(holding: str) -> None:
+    """Run the one example of the backends' README that holds a text."""
+    [code] = (code for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if holding in code)
+    names: dict[str, Any] = {}
+    try:
+        exec(compile(code, "README.md", "exec"), names)
+    finally:
+        names["model"].close()
+
+
+def test_the_readme_s_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
+    run_example("samples.cancel()")
+    ends = re.findall(r"^(\d) ?.*?\{'input_tokens': \d+", capsys.readouterr().out, re.DOTALL | re.MULTILINE)
+    assert sorted(ends) == [str(index) for index in range(8)]
+    run_example("with_structured_output")
+    called, forced, total, answer = capsys.readouterr().out.strip().splitlines()
+    assert called == "[]" or called.startswith("[{'name': 'Weather'")
+    assert forced.startswith("[{'name': 'Weather', 'args': {'city': ")
+    assert " dollars=" in total
+    assert answer in ("yes", "no")
 
 
 def engine_threads() -> list[str]:
@@ -20,15 +60,12 @@ def engine_threads() -> list[str]:
 
 
 def test_nothing_is_printed(tiny_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with ChatLlamaCpp(model_path=tiny_path, max_tokens=5) as model:
-        model.invoke("hi")
-    assert capfd.readouterr() == ("", "")
-    with ChatLlamaCpp(model_path=tiny_path, max_tokens=5, verbose=True):
-        pass
-    assert "llama" in capfd.readouterr().err
-    with ChatLlamaCpp(model_path=tiny_path, max_tokens=5):
-        pass
-    assert capfd.readouterr() == ("", "")
+    for verbose in (False, True, False):
+        with ChatLlamaCpp(model_path=tiny_path, max_tokens=5, verbose=verbose) as model:
+            model.invoke("hi")
+        out, err = capfd.readouterr()
+        assert (out, "llama" in err) == ("", verbose)
+        assert verbose or not err
 
 
 def test_the_embedded_model_is_the_default(shipped: ChatLlamaCpp) -> None:
@@ -41,7 +78,7 @@ def test_a_model_nobody_holds_is_freed(tiny_path: Path) -> None:
     before = len(engine_threads())
     model = ChatLlamaCpp(model_path=tiny_path, max_tokens=3)
     native = weakref.ref(model.engine.model)
-    model.invoke("hi")
+    model.invoke("hi", grammar='root ::= "a"')
     asyncio.run(model.ainvoke("hi"))
     list(model.stream("hi"))
     assert len(engine_threads()) == before + 1
@@ -63,46 +100,14 @@ def test_copies_share_the_model(tiny_path: Path) -> None:
         cooler.invoke("hi")
 
 
-def test_langsmith_is_told_what_ran(shipped: ChatLlamaCpp) -> None:
-    found = shipped._get_ls_params(stop=["\n"], temperature=0.25, max_tokens=7, unrelated=1)
-    assert found["ls_provider"] == "llama_cpp"
-    assert found["ls_model_name"] == "word_problems.gguf"
-    assert (found["ls_temperature"], found["ls_max_tokens"], found["ls_stop"]) == (0.25, 7, ["\n"])
-    sampling = shipped.calibration_fingerprint()["sampling"]
-    assert shipped._get_ls_params()["ls_temperature"] == sampling["temperature"]
-
-
-def test_the_fingerprint_follows_the_file(tiny_path: Path, tmp_path: Path) -> None:
-    import hashlib
-
-    with ChatLlamaCpp(model_path=tiny_path) as model:
-        found = model.calibration_fingerprint(temperature=0.3)
-    assert found == {
-        "model": "tiny.gguf",
-        "model_sha256": hashlib.sha256(tiny_path.read_bytes()).hexdigest(),
-        "quantization": "all F32",
-        "sampling": {"temperature": 0.3, "top_k": 40, "top_p": 0.95, "min_p": 0.05},
-    }
-    file = tmp_path / "some"
-    file.write_bytes(b"a")
-    first = file_sha256(file)
-    file.write_bytes(b"ab")
-    assert file_sha256(file) != first
-
-
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
+@needs_proc
 def test_opening_and_closing_leaves_memory_flat(tiny_path: Path) -> None:
-    def cycle() -> None:
+    gc.collect()
+    threads, before = len(engine_threads()), 0
+    for cycle in range(25):
+        before = resident() if cycle < 5 else before
         with ChatLlamaCpp(model_path=tiny_path, max_tokens=2) as model:
             model.invoke("hi")
-
-    gc.collect()
-    threads = len(engine_threads())
-    for _ in range(5):
-        cycle()
-    before = resident()
-    for _ in range(40):
-        cycle()
     assert resident() - before < 20 << 20  # one model with its context takes about 10 MB
     assert len(engine_threads()) == threads
 
@@ -114,19 +119,7 @@ async def test_it_is_an_async_context_manager(tiny_path: Path) -> None:
         await model.ainvoke("hi")
 
 
-def test_a_process_may_end_while_it_generates(endless_path: Path) -> None:
-    script = """
-import sys
-from langchain_reasc_llama_cpp import ChatLlamaCpp
-model = ChatLlamaCpp(model_path=sys.argv[1], n_ctx=4096)
-samples = model.sample("hi", n=8)
-stream = model.stream("hi")
-print("leaving")
-"""
-    assert printed(script, endless_path) == "leaving\n"
-
-
-def test_an_interrupt_ends_an_invoke(endless_path: Path) -> None:
+def test_an_interrupt_ends_an_invoke_and_the_process_may_end_while_it_generates(endless_path: Path) -> None:
     script = """
 import os, signal, sys, threading, time
 from langchain_reasc_llama_cpp import ChatLlamaCpp
@@ -142,8 +135,11 @@ except KeyboardInterrupt:
     at = model.engine.context.decoded
     model.invoke("hi", max_tokens=1)
     print("interrupted", model.engine.context.decoded - at <= 2)
+samples = model.sample("hi", n=8)
+stream = model.stream("hi")
+print("leaving")
 """
-    assert printed(script, endless_path) == "interrupted True\n"
+    assert printed(script, endless_path) == "interrupted True\nleaving\n"
 
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="needs fork")
@@ -165,3 +161,40 @@ if child == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(model.invoke("hi").content) >= 0)
 """
     assert printed(script, tiny_path) == "7 True\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on the address space")
+@pytest.mark.parametrize(
+    ("hidden", "options", "says"),
+    [
+        (64, {"n_ctx": 2_000_000}, "ModelError llama.cpp cannot make a context of 2,000,000 tokens"),
+        pytest.param(
+            *(150_000, {}, "ModelFileError the model file {} cannot be read: Cannot allocate memory"),
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["for the context", "for the weights"],
+)
+def test_no_memory(tiny_path: Path, tmp_path: Path, hidden: int, options: dict[str, int], says: str) -> None:
+    """A process that has 100 MB left to load a model with says so, and goes on afterwards."""
+    script = """
+import re, resource, sys
+from pathlib import Path
+from langchain_reasc_llama_cpp import ChatLlamaCpp
+from langchain_reasc.exceptions import ReASCError
+small, path, options = sys.argv[1], sys.argv[2], eval(sys.argv[3])
+with ChatLlamaCpp(model_path=small) as model:  # what a small context needs is taken before the limit
+    model.invoke("hi", max_tokens=2)
+used = int(re.search(r"VmSize:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
+resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20), -1))
+try:
+    ChatLlamaCpp(model_path=path, **options)
+except ReASCError as error:
+    print(type(error).__name__, error)
+resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+with ChatLlamaCpp(model_path=small) as model:
+    print(model.invoke("hi", max_tokens=2).usage_metadata["output_tokens"])
+"""
+    path = write_tiny_model(tmp_path / "model.gguf", hidden=hidden)
+    said = printed(script, tiny_path, path, options)
+    assert said.startswith(says.format(path)) and said.endswith("\n2\n")

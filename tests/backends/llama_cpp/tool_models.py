@@ -1,4 +1,17 @@
-"""Short chat templates in the styles that models with tools come with."""
+"""Short chat templates in the styles that models with tools come with, and a tool."""
+
+from pydantic import BaseModel, Field
+
+HERMES_WORD, LLAMA_WORD = "<tool_call>", '{"name": "Weather"'
+"""What begins a call to ``Weather``: tokens 259 and 260 of the model at ``tools_path``."""
+
+
+class Weather(BaseModel):
+    """The weather at a place."""
+
+    city: str = Field(max_length=6, description="where")
+    days: int = Field(ge=1, le=9)
+
 
 HERMES = """
 {%- if tools %}<|im_start|>system

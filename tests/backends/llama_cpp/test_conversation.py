@@ -20,7 +20,7 @@ from langchain_reasc_llama_cpp.tools import openai_tools
 
 from backends.llama_cpp.faces import Face
 from backends.llama_cpp.tiny_gguf import CHATML
-from backends.llama_cpp.tools.tool_templates import HERMES, LLAMA, NO_SYSTEM
+from backends.llama_cpp.tool_models import HERMES, LLAMA, NO_SYSTEM
 from langchain_reasc.exceptions import ConfigurationError
 
 

@@ -13,8 +13,7 @@ from langchain_core.messages import AIMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from backends.llama_cpp.faces import Face, merged
-from backends.llama_cpp.tools.tool_templates import HERMES, LLAMA
-from backends.llama_cpp.tools.weather import Weather
+from backends.llama_cpp.tool_models import HERMES, LLAMA, Weather
 from langchain_reasc import Measure, ReASCRunnable, calibrate
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.models import read_signals
@@ -25,10 +24,10 @@ MEAN = Measure("token_logprob", "mean")
 
 
 @pytest.fixture(scope="module", params=["hermes", "llama", "instructed", "shipped"])
-def model(request: pytest.FixtureRequest, path: Path) -> Iterator[Any]:
+def model(request: pytest.FixtureRequest, tools_path: Path) -> Iterator[Any]:
     """Random models, whose tokens are bytes, and the shipped one, each held to calls by a grammar."""
     template = {"hermes": HERMES, "llama": LLAMA}.get(request.param)
-    options = {} if request.param == "shipped" else {"model_path": path, "chat_template": template}
+    options = {} if request.param == "shipped" else {"model_path": tools_path, "chat_template": template}
     with ChatLlamaCpp(seed=1, **options) as made:
         yield made.bind_tools([Weather], tool_choice="Weather", max_tokens=200)
 
@@ -63,8 +62,8 @@ def test_the_tokens_of_a_call_are_told_from_the_others(model: Any, face: Face) -
     check(merged(face.stream(model, "Will it rain?")))
 
 
-def test_several_calls(path: Path, face: Face) -> None:
-    with ChatLlamaCpp(model_path=path, chat_template=HERMES, max_tokens=1000) as made:
+def test_several_calls(tools_path: Path, face: Face) -> None:
+    with ChatLlamaCpp(model_path=tools_path, chat_template=HERMES, max_tokens=1000) as made:
         message = face.invoke(made.bind_tools([Weather], tool_choice="any"), "Will it rain?")
     _, kept = deciding(message)
     assert len(message.tool_calls) > 1
@@ -72,8 +71,8 @@ def test_several_calls(path: Path, face: Face) -> None:
     assert "<tool_call>" not in kept
 
 
-def test_what_the_tokens_spell_is_recorded_of_any_response_with_signals(path: Path, face: Face) -> None:
-    with ChatLlamaCpp(model_path=path, chat_template=HERMES, max_tokens=20) as made:
+def test_what_the_tokens_spell_is_recorded_of_any_response_with_signals(tools_path: Path, face: Face) -> None:
+    with ChatLlamaCpp(model_path=tools_path, chat_template=HERMES, max_tokens=20) as made:
         for bound in (made, made.bind_tools([Weather]), made.bind_tools([Weather], tool_choice="any")):
             metadata = face.invoke(bound, "hi").response_metadata
             assert len(metadata["generated_text"]["sizes"]) == len(metadata["token_signals"]["token_logprob"]) == 20

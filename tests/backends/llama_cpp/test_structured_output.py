@@ -13,7 +13,7 @@ from langchain_reasc_llama_cpp.tools import Method, json_parser, tool_parser
 from pydantic import BaseModel, Field, field_validator
 
 from backends.llama_cpp.faces import Face, merged
-from backends.llama_cpp.tools.tool_templates import HERMES
+from backends.llama_cpp.tool_models import HERMES
 from langchain_reasc.exceptions import ConfigurationError
 
 

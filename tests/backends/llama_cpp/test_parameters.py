@@ -181,7 +181,7 @@ def test_wrong_parameters_are_refused(tiny_path: Path, options: dict[str, Any], 
 
 
 def test_the_readme_lists_every_option() -> None:
-    readme = (Path(__file__).parents[4] / "backends" / "README.md").read_text(encoding="utf-8")
+    readme = (Path(__file__).parents[3] / "backends" / "README.md").read_text(encoding="utf-8")
     listed = readme.split("### Options")[1].split("\n### ")[0]
     ours = set(ChatLlamaCpp.model_fields) - set(BaseChatModel.model_fields) | {"verbose"}
     ours |= set(CallOptions.model_fields)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-BACKENDS = Path(__file__).parents[4] / "backends"
+BACKENDS = Path(__file__).parents[3] / "backends"
 SCRIPT, INCLUDE = BACKENDS / "llama_cpp_build.sh", BACKENDS / "llama_cpp_build.cmake"
 CMAKE = shutil.which("cmake", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 LEFT_OUT = "-U__AMX_INT8__"

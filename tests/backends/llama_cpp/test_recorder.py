@@ -1,6 +1,7 @@
 """The recorder of signals and logprobs: sequences that want different things, blocks, threads and broken rows."""
 
 import gc
+import json
 import threading
 import tracemalloc
 import weakref
@@ -12,12 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from langchain_core.messages import AIMessage
+from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.engine import Measures, Recorder
 from langchain_reasc_llama_cpp.native import NativeModel
 
-from backends.llama_cpp.confidence.test_signals import reference_signals
+from backends.llama_cpp.test_signals import reference_signals
 from langchain_reasc.exceptions import ConfidenceError
 from langchain_reasc.method.token_signals import SIGNALS
+from langchain_reasc.models import read_signals
 
 WANTS = (
     Measures(SIGNALS, 20),
@@ -28,6 +32,8 @@ WANTS = (
     Measures(),
     Measures(("top_k",), 10**6),
 )
+both_ways = pytest.mark.parametrize("overlapped", [False, True], ids=["at once", "overlapped"])
+small_and_large = pytest.mark.parametrize("vocabulary", [64, 20_000])
 
 
 class Vocabulary(NativeModel):
@@ -55,8 +61,8 @@ Make, Rows = Callable[..., Recorder], npt.NDArray[np.float32]
 def make() -> Iterator[Make]:
     made: list[Recorder] = []
 
-    def recorder(vocabulary: int, *, n_slots: int = 8, overlapped: bool = False) -> Recorder:
-        made.append(Recorder(n_slots, Vocabulary(vocabulary), overlapped=overlapped))
+    def recorder(vocabulary: int, *, overlapped: bool = False) -> Recorder:
+        made.append(Recorder(8, Vocabulary(vocabulary), overlapped=overlapped))
         return made[-1]
 
     yield recorder
@@ -65,21 +71,22 @@ def make() -> Iterator[Make]:
 
 
 def record(recorder: Recorder, samples: list[Sample], logits: Rows, chosen: list[int]) -> list[Sample]:
-    """One step, which the samples remember."""
+    """One step, which the samples remember; the logits vanish after it, as in a context."""
     for sample, row, token in zip(samples, logits, chosen, strict=True):
         sample.rows.append(row.copy())
         sample.tokens.append(token)
-    return recorder.record(logits, chosen, samples)
+    unsound = recorder.record(logits, chosen, samples)
+    logits[:] = np.nan
+    return unsound
 
 
 def run(recorder: Recorder, samples: list[Sample], vocabulary: int, steps: int) -> None:
-    """Random steps with ever other samples in them, in ever other orders; logits vanish after each, as in a context."""
+    """Random steps with ever other samples in them, in ever other orders."""
     rng = np.random.default_rng(7)
     for _ in range(steps):
         live = [samples[i] for i in rng.permutation(len(samples))[: rng.integers(1, len(samples) + 1)]]
         logits = (rng.standard_normal((len(live), vocabulary)) * 5).astype(np.float32)
-        assert record(recorder, live, logits, [int(token) for token in rng.integers(0, vocabulary, len(live))]) == []
-        logits[:] = np.nan
+        assert record(recorder, live, logits, rng.integers(0, vocabulary, len(live)).tolist()) == []
     assert recorder.flush() == []
 
 
@@ -102,11 +109,12 @@ def check_against_float64(recorder: Recorder, sample: Sample) -> None:
     np.testing.assert_allclose(np.array(top).reshape(best.shape), best, atol=1e-4)
 
 
-@pytest.mark.parametrize("overlapped", [False, True], ids=["at once", "overlapped"])
-@pytest.mark.parametrize(("vocabulary", "steps"), [(32, 300), (800, 300), (8192, 40), (8193, 12), (50_000, 12)])
+@both_ways
+@pytest.mark.parametrize(("vocabulary", "steps"), [(32, 150), (8192, 20), (8193, 12), (50_000, 12)])
 def test_sequences_that_want_different_things(make: Make, vocabulary: int, steps: int, overlapped: bool) -> None:
     recorder = make(vocabulary, overlapped=overlapped)
     samples = [Sample(wanted) for wanted in WANTS]
+    assert recorder.signals(samples[1]) == {"self_certainty": []}
     run(recorder, samples, vocabulary, steps)
     for sample in samples:
         check_against_float64(recorder, sample)
@@ -114,12 +122,11 @@ def test_sequences_that_want_different_things(make: Make, vocabulary: int, steps
 
 @pytest.mark.parametrize("vocabulary", [259, 20_000])
 def test_company_and_threads_change_no_bit(make: Make, vocabulary: int) -> None:
-    alone, overlapped = make(vocabulary), make(vocabulary, overlapped=True)
-    together = make(vocabulary)
+    alone, overlapped, together = make(vocabulary), make(vocabulary, overlapped=True), make(vocabulary)
     samples = [Sample(WANTS[i % len(WANTS)]) for i in range(8)]
     again = [Sample(sample.measures) for sample in samples]
-    run(together, samples, vocabulary, 60)
-    run(overlapped, again, vocabulary, 60)
+    run(together, samples, vocabulary, 30)
+    run(overlapped, again, vocabulary, 30)
     for sample, threaded in zip(samples, again, strict=True):
         single = Sample(sample.measures)
         for row, token in zip(sample.rows, sample.tokens, strict=True):
@@ -130,51 +137,30 @@ def test_company_and_threads_change_no_bit(make: Make, vocabulary: int) -> None:
         assert logprobs == alone.logprobs_since(single, 0) == overlapped.logprobs_since(threaded, 0)
 
 
-@pytest.mark.parametrize("overlapped", [False, True], ids=["at once", "overlapped"])
-@pytest.mark.parametrize("vocabulary", [64, 20_000])
-@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
+@both_ways
+@small_and_large
+@pytest.mark.parametrize("broken", [np.nan, -np.inf])
 def test_a_broken_row_fails_its_own_sequence_only(make: Make, vocabulary: int, broken: float, overlapped: bool) -> None:
     recorder = make(vocabulary, overlapped=overlapped)
-    wanted = Measures(SIGNALS, 20, 5)
-    samples = [Sample(wanted) for _ in range(4)]
+    samples = [Sample(Measures(SIGNALS, 20, 5)) for _ in range(3)] + [Sample(Measures((), 20, 3))]
     rng = np.random.default_rng(0)
     failed: list[Sample] = []
     for step in range(3):
         logits = rng.standard_normal((4, vocabulary)).astype(np.float32)
         if step == 1:
-            logits[2, step] = broken  # the drawn one
+            logits[2:, step] = broken  # the drawn one
         failed += record(recorder, samples, logits, [step] * 4)
     failed += recorder.flush()
-    assert failed == [samples[2]]
-    for _ in range(2):
+    assert {id(one) for one in failed} == {id(one) for one in samples[2:]} and len(failed) == 2
+    for sample in samples[2:] * 2:
         with pytest.raises(ConfidenceError, match="not finite"):
-            recorder.logprobs_since(samples[2], 0)
-    for sample in (samples[0], samples[1], samples[3]):
+            recorder.logprobs_since(sample, 0)
+    for sample in samples[:2]:
         check_against_float64(recorder, sample)
 
 
-def test_a_broken_row_is_found_by_logprobs_alone(make: Make) -> None:
-    recorder, sample = make(64), Sample(Measures((), 20, 3))
-    recorder.record(np.full((1, 64), np.nan, dtype=np.float32), [9], [sample])
-    assert recorder.flush() == [sample]
-    with pytest.raises(ConfidenceError, match="not finite"):
-        recorder.logprobs_since(sample, 0)
-
-
-def test_impossible_alternatives_are_reported_and_fail_nothing(make: Make) -> None:
-    """A tokenizer may have fewer possible tokens than were asked for."""
-    recorder, sample = make(64), Sample(Measures((), 20, 3))
-    logits = np.full((1, 64), -np.inf, dtype=np.float32)
-    logits[0, [4, 9]] = 0
-    assert recorder.record(logits, [9], [sample]) == []
-    assert recorder.flush() == []
-    entries = recorder.logprobs_since(sample, 0)
-    assert entries is not None
-    assert [other["logprob"] for other in entries[0]["top_logprobs"]] == pytest.approx([-np.log(2)] * 2 + [-9999.0])
-
-
-@pytest.mark.parametrize("overlapped", [False, True], ids=["at once", "overlapped"])
-@pytest.mark.parametrize("vocabulary", [64, 20_000])
+@both_ways
+@small_and_large
 def test_a_dropped_sequence_is_forgotten(make: Make, vocabulary: int, overlapped: bool) -> None:
     recorder = make(vocabulary, overlapped=overlapped)
     kept, dropped = Sample(Measures(SIGNALS, 20, 5)), Sample(Measures(SIGNALS, 20, 5))
@@ -194,41 +180,29 @@ def test_a_dropped_sequence_is_forgotten(make: Make, vocabulary: int, overlapped
     check_against_float64(recorder, kept)
 
 
-@pytest.mark.parametrize("overlapped", [False, True], ids=["at once", "overlapped"])
-@pytest.mark.parametrize("vocabulary", [259, 20_000])
+@both_ways
+@small_and_large
 def test_logprobs_come_in_pieces_while_streaming(make: Make, vocabulary: int, overlapped: bool) -> None:
     recorder = make(vocabulary, overlapped=overlapped)
     samples = [Sample(Measures(("top_k",), 20, 2)), Sample(Measures(("top_k",), 20, 2)), Sample(Measures())]
     rng = np.random.default_rng(0)
     pieces: list[dict[str, Any]] = []
     for step in range(30):
-        logits = rng.standard_normal((3, vocabulary)).astype(np.float32)
-        record(recorder, samples, logits, [step] * 3)
+        record(recorder, samples, rng.standard_normal((3, vocabulary)).astype(np.float32), [step] * 3)
         if step % 4 == 3:
-            new = recorder.logprobs_since(samples[0], len(pieces))
-            assert new is not None
+            new = recorder.logprobs_since(samples[0], len(pieces)) or []
             assert len(new) == 4
             pieces += new
     recorder.flush()
-    assert recorder.logprobs_since(samples[2], 0) is None
-    whole = recorder.logprobs_since(samples[0], 0)
-    assert whole is not None
-    assert whole[:28] == pieces
+    assert (recorder.logprobs_since(samples[0], 0) or [])[:28] == pieces
     for sample in samples:
         check_against_float64(recorder, sample)
-
-
-def test_an_empty_sequence_has_empty_signals(make: Make) -> None:
-    recorder, sample = make(64), Sample(Measures(("top_k",), 20, 2))
-    assert recorder.flush() == []
-    assert recorder.signals(sample) == {"top_k": []}
-    assert recorder.logprobs_since(sample, 0) == []
 
 
 @pytest.mark.parametrize("wanted", [Measures(SIGNALS, 20), Measures((), 20, 20)], ids=["signals", "logprobs"])
 def test_a_large_vocabulary_is_read_in_place(make: Make, wanted: Measures) -> None:
     recorder, samples = make(151_936), [Sample(wanted) for _ in range(8)]
-    logits = np.random.default_rng(0).standard_normal((8, 151_936)).astype(np.float32)
+    logits = np.random.default_rng(0).standard_normal((8, 151_936), dtype=np.float32)
     recorder.record(logits, [0] * 8, samples)
     tracemalloc.start()
     recorder.record(logits, [0] * 8, samples)
@@ -237,28 +211,111 @@ def test_a_large_vocabulary_is_read_in_place(make: Make, wanted: Measures) -> No
     assert peak < logits[0].nbytes / 2
 
 
-@pytest.mark.parametrize("overlapped", [False, True], ids=["at once", "overlapped"])
-def test_blocks_are_used_again(make: Make, overlapped: bool) -> None:
+@both_ways
+def test_blocks_are_used_again_and_closing_ends_the_thread(make: Make, overlapped: bool) -> None:
+    before = threading.active_count()
     recorder = make(800, overlapped=overlapped)
     logits = np.zeros((8, 800), dtype=np.float32)
     peaks = []
     for wanted in (Measures(("self_certainty",), k) for k in range(1, 9)):  # requests that come and go
         samples = [Sample(wanted) for _ in range(8)]
         tracemalloc.start()
-        for _ in range(100):
+        for _ in range(50):
             recorder.record(logits, [0] * 8, samples)
         recorder.flush()
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert all(later < 1 << 17 for _, later in pairwise(peaks)), peaks
-
-
-def test_closing_ends_the_thread(make: Make) -> None:
-    recorder, sample = make(64, overlapped=True), Sample(Measures(("top_k",)))
-    before = threading.active_count()
-    recorder.record(np.zeros((1, 64), dtype=np.float32), [0], [sample])
-    recorder.flush()
-    assert threading.active_count() == before + 1
+    assert threading.active_count() == before + overlapped
     recorder.close()
     recorder.close()
     assert threading.active_count() == before
+
+
+# Log-probabilities in OpenAI's shape, over real vocabularies.
+
+END, TH = 256, 258  # of the tiny model, after the 256 bytes
+
+
+def entries_of(model: NativeModel, logits: Rows, tokens: list[int], k: int) -> list[dict[str, Any]]:
+    recorder: Recorder = Recorder(1, model)
+    sample = Sample(Measures((), 20, k))
+    for row, token in zip(logits, tokens, strict=True):
+        recorder.record(row[None], [token], [sample])
+    recorder.flush()
+    found = recorder.logprobs_since(sample, 0)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def native(tiny: ChatLlamaCpp) -> NativeModel:
+    return tiny.engine.model
+
+
+def test_the_shape_is_openais(native: NativeModel) -> None:
+    """p(h) = 1/2, p(i) = p("th") = 1/4; what cannot come is reported as OpenAI does, and equal ones by their ids."""
+    logits = np.full((1, native.vocabulary_size), -np.inf, dtype=np.float32)
+    logits[0, [ord("h"), ord("i"), TH]] = np.log([2, 1, 1]) + 5
+    half, quarter = pytest.approx(np.log(0.5), abs=1e-6), pytest.approx(np.log(0.25), abs=1e-6)
+    [entry] = entries_of(native, logits, [TH], 4)
+    assert entry == {
+        "token": "th",
+        "bytes": [0x74, 0x68],
+        "logprob": quarter,
+        "top_logprobs": [
+            {"token": "h", "bytes": [0x68], "logprob": half},
+            {"token": "i", "bytes": [0x69], "logprob": quarter},
+            {"token": "th", "bytes": [0x74, 0x68], "logprob": quarter},
+            {"token": "\0", "bytes": [0], "logprob": -9999.0},
+        ],
+    }
+    assert json.loads(json.dumps(entry)) == entry
+
+
+@pytest.mark.parametrize(
+    ("tokens", "written"),
+    [
+        # é is two tokens here: neither is text alone, but the bytes join to it.
+        (list("é".encode()), [("\ufffd", b"\xc3"), ("\ufffd", b"\xa9")]),
+        ([END, END + 1], [("<|im_end|>", b"<|im_end|>"), ("<|im_start|>", b"<|im_start|>")]),
+        ([*range(256)], [(bytes([byte]).decode(errors="replace"), bytes([byte])) for byte in range(256)]),
+    ],
+    ids=["parts of characters", "control tokens", "every byte"],
+)
+def test_tokens_are_spelled_exactly(native: NativeModel, tokens: list[int], written: list[tuple[str, bytes]]) -> None:
+    entries = entries_of(native, np.zeros((len(tokens), native.vocabulary_size), dtype=np.float32), tokens, 0)
+    assert [(entry["token"], bytes(entry["bytes"])) for entry in entries] == written
+    assert [entry["top_logprobs"] for entry in entries] == [[]] * len(tokens)
+    assert entries[0]["logprob"] == pytest.approx(-np.log(native.vocabulary_size), abs=1e-6)
+
+
+def test_the_drawn_token_need_not_be_among_the_likeliest(native: NativeModel) -> None:
+    logits = np.random.default_rng(0).standard_normal((20, native.vocabulary_size), dtype=np.float32)
+    logits[:, 256:] = -99  # only single bytes
+    worst = logits[:, :256].argmin(axis=1).tolist()
+    for row, entry in zip(logits, entries_of(native, logits, worst, 20), strict=True):
+        values = [other["logprob"] for other in entry["top_logprobs"]]
+        assert values == sorted(values, reverse=True)
+        assert entry["logprob"] < values[-1]
+        assert [other["bytes"] for other in entry["top_logprobs"]] == [
+            [t] for t in np.argsort(-row, kind="stable")[:20]
+        ]
+
+
+@pytest.mark.parametrize("scale", [0.1, 3, 30])
+def test_the_methods_reader_finds_the_recorded_signals_in_the_payload(shipped: ChatLlamaCpp, scale: float) -> None:
+    """What a reader of OpenAI's shape computes from 20 alternatives is what the backend recorded with k = 20."""
+    model = shipped.engine.model
+    rng = np.random.default_rng(0)
+    recorder: Recorder = Recorder(1, model)
+    sample = Sample(Measures(("top_k", "token_logprob"), 20, 20))
+    for row in (rng.standard_normal((50, model.vocabulary_size)) * scale).astype(np.float32):
+        recorder.record(row[None], [int(row.argmax() if scale > 3 else rng.integers(row.size))], [sample])
+    recorder.flush()
+    content, recorded = recorder.logprobs_since(sample, 0), recorder.signals(sample)
+    read = read_signals(AIMessage("x", response_metadata={"logprobs": {"content": content}})).signals
+    if scale == 30:  # servers' "too unlikely to report" is read as -50, and here some alternatives are
+        recorded = {"token_logprob": recorded["token_logprob"]}
+    for name, values in recorded.items():
+        np.testing.assert_allclose(read[name], values, atol=1e-5, rtol=0, err_msg=name)

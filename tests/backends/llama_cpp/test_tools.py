@@ -13,8 +13,7 @@ from langchain_reasc_llama_cpp.tools import ToolChoice
 
 from backends.llama_cpp.faces import Face, merged
 from backends.llama_cpp.tiny_gguf import write_tiny_model
-from backends.llama_cpp.tools.tool_templates import HERMES, LLAMA
-from backends.llama_cpp.tools.weather import HERMES_WORD, LLAMA_WORD, Weather
+from backends.llama_cpp.tool_models import HERMES, HERMES_WORD, LLAMA, LLAMA_WORD, Weather
 from langchain_reasc.exceptions import ConfigurationError
 
 LIKELY = {"hermes": {259: 100.0}, "llama": {260: 100.0}}
@@ -29,16 +28,16 @@ def ping() -> str:
 
 
 @pytest.fixture(scope="module", params=["hermes", "llama", "none"])
-def model(request: pytest.FixtureRequest, path: Path) -> Iterator[ChatLlamaCpp]:
+def model(request: pytest.FixtureRequest, tools_path: Path) -> Iterator[ChatLlamaCpp]:
     """A random model with a template that knows tools in one way or another, or not at all."""
     template = {"hermes": HERMES, "llama": LLAMA, "none": None}[request.param]
-    with ChatLlamaCpp(model_path=path, chat_template=template, seed=1, max_tokens=1000) as made:
+    with ChatLlamaCpp(model_path=tools_path, chat_template=template, seed=1, max_tokens=1000) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def hermes(path: Path) -> Iterator[ChatLlamaCpp]:
-    with ChatLlamaCpp(model_path=path, chat_template=HERMES, seed=1, max_tokens=1000) as made:
+def hermes(tools_path: Path) -> Iterator[ChatLlamaCpp]:
+    with ChatLlamaCpp(model_path=tools_path, chat_template=HERMES, seed=1, max_tokens=1000) as made:
         yield made
 
 
@@ -97,9 +96,11 @@ def test_samples_carry_calls(model: ChatLlamaCpp, face: Face) -> None:
 
 
 @pytest.mark.parametrize("template", ["hermes", "llama"])
-def test_a_call_once_begun_is_valid(path: Path, face: Face, template: str) -> None:
+def test_a_call_once_begun_is_valid(tools_path: Path, face: Face, template: str) -> None:
     chosen = {"hermes": HERMES, "llama": LLAMA}[template]
-    with ChatLlamaCpp(model_path=path, chat_template=chosen, max_tokens=1000, logit_bias=LIKELY[template]) as model:
+    with ChatLlamaCpp(
+        model_path=tools_path, chat_template=chosen, max_tokens=1000, logit_bias=LIKELY[template]
+    ) as model:
         message = face.invoke(model.bind_tools([Weather], parallel_tool_calls=False), "Will it rain?")
         check(message, {"Weather"}, most=1)
         # Without tools the same text is just text.

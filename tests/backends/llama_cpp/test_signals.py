@@ -8,15 +8,19 @@ import llama_cpp
 import numpy as np
 import numpy.typing as npt
 import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableParallel
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.sampling import SEEDS
 
-from backends.llama_cpp.faces import output_tokens
+from backends.llama_cpp.faces import Face, merged, output_tokens
 from backends.llama_cpp.tiny_gguf import write_tiny_model
 from langchain_reasc.exceptions import ConfidenceError
 from langchain_reasc.method.token_signals import SIGNALS
+from langchain_reasc.models import read_signals
 
 Logits = npt.NDArray[np.float64]
+QUESTION = "Kira has 7 roses and buys 12 more. How many roses does Kira have?"
 
 
 def reference_signals(logits: Logits, chosen: list[int], k: int) -> dict[str, npt.NDArray[np.float64]]:
@@ -112,18 +116,16 @@ def check_exact(model: ChatLlamaCpp, question: str, n: int, *, k: int) -> None:
             np.testing.assert_allclose(found, wanted[name], atol=1e-4, rtol=0, err_msg=f"{index} {name}")
 
 
-@pytest.mark.parametrize("n", [1, 5])
-@pytest.mark.parametrize("scale", [0.05, 0.4, 1.5], ids=["flat", "plain", "peaked"])
+@pytest.mark.parametrize(("n", "scale"), [(1, 0.05), (5, 0.4), (5, 1.5)], ids=["flat", "plain", "peaked"])
 def test_signals_are_exact(tmp_path: Path, scale: float, n: int) -> None:
     path = write_tiny_model(tmp_path / "model.gguf", scale=scale)
     with ChatLlamaCpp(model_path=path, seed=3, max_tokens=40, top_k_signal=7) as model:
         check_exact(model, "hello", n, k=7)
 
 
-@pytest.mark.parametrize("n", [1, 8])
-def test_the_shipped_models_signals_are_exact(solo: ChatLlamaCpp, n: int) -> None:
+def test_the_shipped_models_signals_are_exact(solo: ChatLlamaCpp) -> None:
     model = solo.model_copy(update={"top_k": 30, "max_tokens": 40, "seed": 3})
-    check_exact(model, "Kira has 7 roses and buys 12 more. How many roses does Kira have?", n, k=20)
+    check_exact(model, QUESTION, 8, k=20)
 
 
 def test_logits_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
@@ -132,3 +134,53 @@ def test_logits_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
         for _ in range(2):
             with pytest.raises(ConfidenceError, match="not finite"):
                 model.invoke("hello")
+
+
+def check_response(message: AIMessage, k: int) -> None:
+    """One entry per token, which spell the text, with the numbers that the signals have."""
+    content = message.response_metadata["logprobs"]["content"]
+    assert len(content) == output_tokens(message)
+    assert {len(entry["top_logprobs"]) for entry in content} == {k}
+    spelled_out = "".join(entry["token"] for entry in content)
+    assert spelled_out.startswith(message.text)  # and then the end token or the stop string
+    assert all(entry["logprob"] <= 0 for entry in content)
+    recorded = message.response_metadata["token_signals"]
+    assert [entry["logprob"] for entry in content] == recorded["token_logprob"]
+    if k == 20:
+        np.testing.assert_allclose(
+            read_signals(AIMessage("", response_metadata={"logprobs": {"content": content}})).signals["top_k"],
+            recorded["top_k"],
+            atol=1e-5,
+        )
+
+
+@pytest.mark.parametrize("options", [{}, {"max_tokens": 9}, {"stop": ["."]}], ids=["to its end", "length", "stop"])
+def test_a_stream_of_logprobs_gives_each_entry_once(face: Face, shipped: ChatLlamaCpp, options: dict[str, Any]) -> None:
+    chunks = face.stream(shipped, QUESTION, logprobs=True, top_logprobs=2, seed=5, **options)
+    assert sum("logprobs" in chunk.response_metadata for chunk in chunks) > 5
+    check_response(merged(chunks), 2)
+
+
+def test_samples_carry_logprobs_cancelled_or_not(face: Face, endless: ChatLlamaCpp) -> None:
+    got = face.sample(endless, "hello", n=4, max_tokens=50, cancel_after=1, logprobs=True)
+    assert len(got) == 4
+    for _, message in got:
+        assert len(message.response_metadata["logprobs"]["content"]) == output_tokens(message)
+
+
+def test_requests_beside_each_other_get_what_each_asked_for(shipped: ChatLlamaCpp) -> None:
+    both = ("top_k", "token_logprob")
+    options: dict[str, dict[str, Any]] = {
+        "logprobs": {"logprobs": True, "top_logprobs": 20, "signals": both},
+        "few": {"logprobs": True, "signals": both},
+        "signals": {"signals": ("self_certainty",)},
+        "nothing": {"signals": ()},
+    }
+    beside = RunnableParallel({name: shipped.bind(**asked) for name, asked in options.items()})
+    for answers in beside.batch([QUESTION] * 3):
+        check_response(answers["logprobs"], 20)
+        check_response(answers["few"], 0)
+        assert set(answers["signals"].response_metadata["token_signals"]) == {"self_certainty"}
+        for name in ("signals", "nothing"):
+            assert "logprobs" not in answers[name].response_metadata
+        assert "token_signals" not in answers["nothing"].response_metadata
