@@ -26,60 +26,42 @@ SAME = [
     (datetime, f"{AT}Z", f"{AT}+00:00"),
     (datetime, f"{AT}Z", "2026-01-05T12:00:00+02:00"),
     (datetime, f"{AT}Z", "2026-01-05 10:00:00z"),
-    (datetime, f"{AT}Z", f"{AT}.000Z"),
     (datetime, AT, "2026-01-05 10:00"),
-    (datetime | None, f"{AT}Z", f"{AT}-00:00"),
     (list[datetime], [f"{AT}Z"], [f"{AT}+00:00"]),
-    (dict[str, date], {"a": "2026-01-05"}, {"a": "2026-01-05T00:00:00"}),
     (time, "10:00", "10:00:00"),
     (timedelta, "PT90S", "PT1M30S"),
     (UUID, ID, ID.upper()),
     (UUID, ID, ID.replace("-", "")),
     (Decimal, "1.10", "1.1"),
-    (Decimal, "1.10", 1.1),
     (Decimal, "100", 100),
     (tuple[date, Decimal], ["2026-01-05", "1.0"], ["2026-01-05T00:00", 1]),
-    (Decimal, "-0.50", "-.5"),
     (Decimal | None, "007", 7),
     (Decimal, "0.12345678901234567890123456789012", "0.123456789012345678901234567890120"),
     (str, NFC, NFD),
-    (list[str], [NFC], [NFD]),
     # by their form
     (str, ID, ID.upper()),
     (str, f"{AT}Z", f"{AT}+00:00"),
-    (str, f"{MILLIS}Z", f"{MILLIS}+00:00"),
 ]
 OTHER = [
     (str, "1.10", "1.1"),  # a version
-    (str, "2026-01-05", "2026-1-5"),
     (str, f"{AT}Z", "2026-01-05T12:00:00+02:00"),
-    (str, f"{AT}Z", AT),
-    (str, f"at {AT}Z", f"at {AT}+00:00"),
     (str, ID, ID.replace("-", "")),
-    (str, f"{ID} a", f"{ID} a".upper()),
     (str, "deadbeef", "DEADBEEF"),
     (str, "\ufb01le", "file"),  # NFKC would make them one
     (str | float, "1.10", "1.1"),
-    (date, "2026-01-05", "2026-05-01"),
-    (datetime, AT, f"{AT}Z"),
     (datetime, f"{AT}Z", f"{AT}+02:00"),
-    (time, "10:00Z", "10:00"),
-    (Decimal, "1.10", "1.01"),
     (Decimal, "0.12345678901234567890123456789012", "0.12345678901234567890123456789013"),
     (Decimal, "9007199254740993", "9007199254740992"),
 ]
 
 
-@pytest.mark.parametrize("make", [text, called])
 @pytest.mark.parametrize(
     ("kind", "one", "other", "same"), [(*case, True) for case in SAME] + [(*case, False) for case in OTHER], ids=str
 )
-def test_what_is_the_same_votes_together_and_nothing_else(
-    kind: Any, one: Any, other: Any, same: bool, make: Any
-) -> None:
+def test_what_is_the_same_votes_together_and_nothing_else(kind: Any, one: Any, other: Any, same: bool) -> None:
     model = create_model("Trip", at=(kind, ...))
     for schema in (model, model.model_json_schema()):
-        for by_field in (False, True):
+        for by_field, make in ((False, text), (True, called)):
             votes = [voted(make(at=value), schema=schema, by_field=by_field) for value in (one, other)]
             assert None not in [vote.answer for vote in votes]
             assert (votes[0].answer == votes[1].answer) is same
@@ -98,9 +80,10 @@ def test_strings_are_numbers_only_where_the_schema_says_so(schema: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "odd"),
     [
-        *(("date", "soon"), ("date-time", "1e400"), ("uuid", "me"), ("decimal", "NaN"), ("ipv6", "::g"), ("no", "1.0")),
+        ("date", "soon"),
         ("date-time", f"{MILLIS}000001Z"),  # finer than pydantic reads it
-        *(("decimal", "1_000"), ("decimal", "1e99999999")),
+        ("decimal", "1e99999999"),
+        ("no", "1.0"),
     ],
 )
 def test_what_is_no_such_thing_stays_as_it_is(kind: str, odd: str) -> None:

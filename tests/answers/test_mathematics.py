@@ -20,11 +20,11 @@ POSIX = pytest.mark.skipif(os.name != "posix", reason="processes and signals of 
 EQUAL: dict[str, list[str]] = json.loads(Path(__file__).with_name("spellings.json").read_text("utf-8"))["math"]
 
 
-@pytest.mark.parametrize(("canonical", "spelling"), [(to, one) for to, ways in EQUAL.items() for one in ways])
-def test_equal_answers_have_one_spelling(canonical: str, spelling: str) -> None:
-    found = canonical_mathematics(spelling)
-    assert found == canonical
-    assert normalize(found) == found  # as a pool is read
+@pytest.mark.parametrize("canonical", EQUAL)
+def test_equal_answers_have_one_spelling(canonical: str) -> None:
+    found = {spelling: canonical_mathematics(spelling) for spelling in EQUAL[canonical]}
+    assert found == dict.fromkeys(EQUAL[canonical], canonical)
+    assert normalize(canonical) == canonical  # as a pool is read
 
 
 def test_different_answers_keep_different_spellings() -> None:
@@ -44,28 +44,23 @@ def test_votes_of_whole_responses() -> None:
 
 
 def test_many_threads_may_ask_at_once() -> None:
-    formulas = [f"\\frac{{{n}}}{{\\sqrt{{3}}}}" for n in range(3, 51, 3)]
+    formulas = [f"\\frac{{{n}}}{{\\sqrt{{3}}}}" for n in range(3, 27, 3)]
     with ThreadPoolExecutor(8) as threads:
         at_once = list(threads.map(canonical_mathematics, formulas))
-    assert at_once == ["sqrt(3)", *(f"{n}*sqrt(3)" for n in range(2, 17))]
+    assert at_once == ["sqrt(3)", *(f"{n}*sqrt(3)" for n in range(2, 9))]
 
 
-def test_one_that_takes_too_long_keeps_its_spelling_and_the_next_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    canonical_mathematics("\\sqrt{2}+1")  # the worker runs
-    monkeypatch.setattr("langchain_reasc.answers.mathematics.SECONDS", 0.5)
-    start = time.monotonic()
-    assert canonical_mathematics("9^{9^{9^9}}") == "9^{9^{9^9}}"
-    assert time.monotonic() - start < 10
-    monkeypatch.undo()
-    assert canonical_mathematics("\\frac{5}{\\sqrt{5}}") == "sqrt(5)"
-
-
-def test_one_that_takes_too_long_holds_up_no_other() -> None:
+def test_one_that_takes_too_long_keeps_its_spelling_and_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     with ThreadPoolExecutor(2) as threads:  # two processes run
         list(threads.map(canonical_mathematics, ["\\sqrt{2}+3", "\\sqrt{2}+4"]))
-        slow = threads.submit(canonical_mathematics, "9^{9^{9^8}}")
+        monkeypatch.setattr("langchain_reasc.answers.mathematics.SECONDS", 1.0)
+        start = time.monotonic()
+        slow = threads.submit(canonical_mathematics, "9^{9^{9^9}}")
         assert threads.submit(canonical_mathematics, "\\frac{7}{\\sqrt{7}}").result() == "sqrt(7)"
         assert not slow.done()
+        assert slow.result() == "9^{9^{9^9}}" and time.monotonic() - start < 10
+    monkeypatch.undo()
+    assert canonical_mathematics("\\frac{5}{\\sqrt{5}}") == "sqrt(5)"
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the processes of this one")

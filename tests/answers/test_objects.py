@@ -4,11 +4,10 @@ import json
 import math
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages import AIMessage
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
@@ -27,12 +26,6 @@ class Stay(BaseModel):
 class TripDict(TypedDict):
     city: str
     days: int
-
-
-@dataclass
-class TripData:
-    city: str
-    days: int = 3
 
 
 def decided(messages: list[AIMessage], **options: Any) -> Decision:
@@ -61,7 +54,7 @@ def test_what_is_left_out_can_be_said() -> None:
     assert voted(message, leave_out=("A", "b.c")).answer == '{"b": {"d": 3}, "explanation": "x"}'
 
 
-@pytest.mark.parametrize("schema", [Trip, TRIP, TripDict, TripData, {"name": "Trip", "schema": TRIP}], ids=str)
+@pytest.mark.parametrize("schema", [Trip, TRIP, TripDict, {"name": "Trip", "schema": TRIP}], ids=str)
 def test_objects_that_the_schema_refuses_abstain(schema: Any) -> None:
     assert voted(text(city=5, days=3, reasoning="as"), schema=schema).why_none == REFUSED_OBJECT
     assert voted(text(city="Rome", days="many", reasoning="as"), schema=schema).why_none == REFUSED_OBJECT
@@ -107,7 +100,6 @@ def test_an_object_is_checked_by_the_tool_that_was_bound_too() -> None:
         (Trip, "Trip"),
         (TRIP, "Trip"),
         ({"type": "json_schema", "json_schema": {"name": "trip", "schema": {"title": "T"}}}, "trip"),
-        ({"type": "function", "function": {"name": "f", "parameters": {}}}, "f"),
         ({"type": "object", "properties": {"name": {"type": "string"}}}, None),
         (None, None),
     ],
@@ -133,7 +125,6 @@ def test_a_vote_by_field() -> None:
 def test_fields_may_be_missing_or_null() -> None:
     messages = [text(a=1, b=None), text(a=1), text(a=2, b=None)]
     assert decided(messages, by_field=True).answer == '{"a": 1, "b": null}'
-    assert decided([text(a=1), text(a=1), text(b=1)], by_field=True).answer == '{"a": 1}'
     trips = [text(reasoning="x", city="Rome"), text(reasoning="x", city="Rome", days=3)]
     assert decided(trips, by_field=True, schema=TRIP).answer == '{"city": "Rome", "days": 3, "price": null}'
 
@@ -170,7 +161,6 @@ def test_an_alias_is_the_name_of_the_field() -> None:
     ("options", "said"),
     [
         ({"leave_out": "reasoning"}, "leave_out.*'reasoning'"),
-        ({"voted": "id"}, "voted.*'id'"),
         ({"tolerance": {"x": math.inf}}, "'x'.*inf"),
         ({"schema": 5}, "dictionary or a class, got 5"),
         ({"schema": type("Odd", (), {})}, "Odd"),
@@ -199,7 +189,6 @@ BLOCKS: dict[str, AIMessage] = {
     "text block": AIMessage(
         [{"type": "reasoning", "reasoning": "{}"}, {"type": "text", "text": '{"a": 1, "reasoning": "x"}'}]
     ),
-    "string block": AIMessage(['{"a": 1, "reasoning": "x"}']),
     "anthropic": AIMessage(
         [{"type": "text", "text": "I call."}, {"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}}],
         tool_calls=F,
@@ -217,9 +206,6 @@ BLOCKS: dict[str, AIMessage] = {
         "",
         tool_calls=F,
         additional_kwargs={"function_call": {"name": "f", "arguments": '{"a": 1}'}},
-    ),
-    "chunk": AIMessageChunk(
-        "", tool_call_chunks=[{"name": "f", "args": '{"a": 1, "reasoning": "x"}', "id": "c1", "index": 0}]
     ),
     "parsed": AIMessage('{"a": 1, "reasoning": "x"}', additional_kwargs={"parsed": {"a": 1, "reasoning": "x"}}),
 }
@@ -271,7 +257,6 @@ def test_what_a_client_has_parsed_is_written_too() -> None:
     [
         (AIMessage("none"), '{"a": 1}', None),
         (text(a=1, b=1), '{"a": 1, "b": 2, "c": 0}', Even),
-        (text(city="Rome", reasoning="x"), '{"city": 5}', Trip),
         (text(city="Rome", reasoning="x"), '{"city": "Rome"}', Trip),  # the defaults would be filled in again
         (text(a=1), "text", None),
         (called("search", q="x"), '{"city": "Rome"}', Trip),

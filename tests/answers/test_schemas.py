@@ -1,12 +1,11 @@
 """Schemas of tools in any provider's format, how values are read by them, and what broken ones do: nothing."""
 
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.tools import InjectedToolArg, StructuredTool, tool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, Field
 
 from answers.messages import REFUSED_CALLS, UNKNOWN_TOOL, answer, call, vote
@@ -18,13 +17,6 @@ class search(BaseModel):
 
     q: str
     limit: int = Field(default=10, ge=1)
-
-
-class Typed(TypedDict):
-    """Look something up."""
-
-    q: str
-    limit: Annotated[int, 10, "how many"]
 
 
 def _search(q: str, limit: int = 10) -> str:
@@ -54,20 +46,16 @@ UPPER = {
     "required": ["q"],
 }
 FORMATS: dict[str, Any] = {
-    "openai": {"type": "function", "function": {"name": "search", "parameters": PARAMETERS}},
-    "openai strict": {"type": "function", "function": {"name": "search", "parameters": PARAMETERS, "strict": True}},
+    "openai": {"type": "function", "function": {"name": "search", "parameters": PARAMETERS, "strict": True}},
     "responses": {"type": "function", "name": "search", "parameters": PARAMETERS},
-    "legacy function": {"name": "search", "description": "x", "parameters": PARAMETERS},
     "anthropic": {"name": "search", "input_schema": PARAMETERS, "cache_control": {"type": "ephemeral"}},
-    "anthropic custom": {"type": "custom", "name": "search", "input_schema": PARAMETERS},
     "bedrock": {"toolSpec": {"name": "search", "inputSchema": {"json": PARAMETERS}}},
     "gemini": {"function_declarations": [{"name": "search", "parameters": UPPER}]},
     "gemini camel": {"functionDeclarations": [{"name": "search", "parameters": UPPER}]},
     "json schema": {"title": "search", **PARAMETERS},
     "class": search,
     "tool": searching,
-    "structured tool": StructuredTool.from_function(_search, name="search"),
-    "converted": convert_to_openai_tool(searching),
+    "function": StructuredTool.from_function(_search, name="search"),
 }
 
 
@@ -83,10 +71,8 @@ def test_every_format_says_the_same(given: Any) -> None:
     ] * 2
 
 
-def test_functions_and_typed_dictionaries() -> None:
-    assert schemas_of([_search])["_search"]["properties"]["limit"]["default"] == 10
-    assert set(schemas_of([Typed])["Typed"]["properties"]) == {"q", "limit"}
-    assert schemas_of(search).keys() == {"search"}  # one alone
+def test_one_alone_and_none() -> None:
+    assert schemas_of(search).keys() == {"search"}
     assert schemas_of([]) == {}
 
 
@@ -112,17 +98,11 @@ def test_names_of_arguments_are_no_words_of_the_schema() -> None:
     ("given", "name"),
     [
         ({"type": "web_search"}, "*"),
-        ({"type": "mcp", "server_label": "x", "server_url": "y"}, "*"),
         ({"type": "namespace", "name": "crm", "tools": []}, "*"),
         ({"google_search": {}}, "*"),
         ({"type": "web_search_20250305", "name": "web_search"}, "web_search"),
-        ({"type": "bash_20250124", "name": "bash"}, "bash"),
-        ({"type": "custom", "name": "code", "format": {"type": "text"}}, "code"),
         ({"name": "plain"}, "plain"),
         (5, "*"),
-        (None, "*"),
-        ("search", "*"),
-        ({}, "*"),
     ],
 )
 def test_tools_of_the_providers_own_take_everything(given: Any, name: str) -> None:
@@ -137,7 +117,6 @@ def test_beside_a_tool_without_a_name_no_call_is_of_an_unknown_one() -> None:
 
 LENIENT = ToolVotes(check_schema=False)
 BROKEN: list[Any] = [
-    {"type": "OBJECT"},
     {"type": 5},
     {"properties": 5},
     {"properties": {"x": 5}},
@@ -147,21 +126,17 @@ BROKEN: list[Any] = [
     {"$ref": "#"},
     {"properties": {"x": {"pattern": "("}}},
     {"anyOf": 5},
-    {"allOf": 5},
-    {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]},
     {"allOf": [{"$ref": "#"}, {"$ref": "#"}]},
     {"enum": 5},
-    {"$schema": "https://example.invalid/none", "type": "object"},
     {"properties": {"x": {"default": object}}},
     {"items": {"items": 5}},
-    {"properties": {"x": {"type": ["integer", 5]}}},
 ]
 
 
 @pytest.mark.parametrize("schema", BROKEN, ids=str)
-@pytest.mark.parametrize("args", [{"x": "5"}, {"x": {"x": [1]}}, {}])
-def test_a_broken_schema_refuses_nothing(schema: Any, args: dict[str, Any]) -> None:
-    assert vote(call("f", **args), schemas={"f": schema}).answer is not None
+def test_a_broken_schema_refuses_nothing(schema: Any) -> None:
+    for args in ({"x": "5"}, {"x": {"x": [1]}}, {}):
+        assert vote(call("f", **args), schemas={"f": schema}).answer is not None
 
 
 def test_a_schema_without_end_refuses_nothing_however_deep_the_stack_is() -> None:
@@ -188,17 +163,13 @@ def test_without_jsonschema_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) 
     [
         ("5", {"anyOf": [{"type": "integer"}, {"type": "string"}]}, "5"),  # it is one as it is
         ("5", {"anyOf": [{"type": "null"}, {"type": "integer"}]}, 5),
-        ("5", {"oneOf": [{"type": "integer"}, {"type": "boolean"}]}, 5),
         ("5", {"type": ["integer", "null"]}, 5),
         ("5", {"type": ["string", "integer"]}, "5"),
         ("5", {"allOf": [{"type": "integer"}], "default": 1}, 5),
         ("5", {"$ref": "#/$defs/n"}, 5),
         ("5", {"const": "5", "type": "integer"}, 5),
         ("a", {"anyOf": [{"enum": ["a", "b"]}, {"type": "integer"}]}, "a"),
-        (None, {"type": "integer"}, None),
         ("x", {"type": "integer"}, "x"),
-        ("x", True, "x"),
-        ("x", {}, "x"),
         ([["1"]], {"items": {"items": {"type": "number"}}}, [[1.0]]),
         (10**400, {"type": "number"}, 10**400),
         (
@@ -242,7 +213,7 @@ some_schemas = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.dictionaries(words, some_schemas, max_size=4), json_values)
 def test_no_schema_is_an_error(schema: Any, value: Any) -> None:
     vote(call("f", x=value), schemas={"f": schema})

@@ -65,16 +65,20 @@ def test_what_is_found_does_not_depend_on_installed_extras(monkeypatch: pytest.M
     assert {kind: list(wrong) for kind in KINDS if (wrong := missed(kind))} == KNOWN_MISSES
 
 
-@pytest.mark.parametrize("row", lines("votes.jsonl"), ids=lambda row: row["about"])
-def test_the_vote_of_a_message(row: dict[str, Any]) -> None:
-    fields = {key: value for key, value in row.items() if key not in ("about", "spec", "vote")}
-    message, expected = AIMessage(**fields), Vote(**row["vote"])
-    assert vote_of(message, extractor(row["spec"])) == expected
-    assert expected.answer is None or normalize(expected.answer) == expected.answer or row["spec"] == "message"
-    if expected.why_none in ("a refusal", "stopped by a content filter"):
-        assert vote_of(message, extractor(lambda text: "5")).why_none == expected.why_none
-    if row["about"] == "reasoning":
-        assert vote_of(message, extractor(lambda seen: "5" if "5" in seen else "6")).answer == "6"
+VOTES = lines("votes.jsonl")
+
+
+@pytest.mark.parametrize("about", dict.fromkeys(row["about"] for row in VOTES))
+def test_the_votes_of_messages(about: str) -> None:
+    for row in (row for row in VOTES if row["about"] == about):
+        fields = {key: value for key, value in row.items() if key not in ("about", "spec", "vote")}
+        message, expected = AIMessage(**fields), Vote(**row["vote"])
+        assert vote_of(message, extractor(row["spec"])) == expected, row
+        assert expected.answer is None or normalize(expected.answer) == expected.answer or row["spec"] == "message"
+        if expected.why_none in ("a refusal", "stopped by a content filter"):
+            assert vote_of(message, extractor(lambda text: "5")).why_none == expected.why_none, row
+        if about == "reasoning":
+            assert vote_of(message, extractor(lambda seen: "5" if "5" in seen else "6")).answer == "6", row
 
 
 def test_chunks_of_a_stream_add_up_to_the_same_vote() -> None:
@@ -96,17 +100,16 @@ def test_functions_and_json_go_before_calls_where_they_find_an_answer(spec: Any)
 # Bounds
 
 SPECS = ["auto", "boxed", "number", "choice", "json:answer", "text"]
-SIZE = 40_000
-SECONDS = 2.0  # of this thread's processor time; the slowest measured takes 0.15
+SIZE = 20_000
+SECONDS = 1.0  # of this thread's processor time; the slowest measured takes 0.08
 
 # What is repeated makes a regular expression without a bound take its time: nested, overlapping, almost matching.
 REPEATED = [
-    *("\\text{", "\\boxed{", "{", "}", "$", "(", "[", '"', "1", "1,", "1 ", "1.", "9/", "1:", "-", "\\", "`", "_"),
-    *("the answer is ", "answer: ", "Answer:\n", "is the answer. ", "####", " (", "<think>", "</think>", "<answer>"),
-    *('{"answer":', '{"answer":[', '"answer": "', '{"answer": {', "{'answer': 1}", "**", "*", "\n", " ", "(A) ", "A "),
-    *("\\frac{", "\\frac{1}{", "½", "\\,", "é", "İ", "答案是", ",", "1'", "=1=", "12:34 ", "10^", "x10^", "(see "),
-    *("<|channel|>", "<|channel|>final<|message|>", "note: ", "Therefore, ", "it is ", "1/1 ", "x = ", "^{", "? "),
-    *("(A) is ", "is the correct ", "let me know\n", "1.000", "1 000 ", "a 1 b ", "because ", "1, ", "answer a "),
+    *("\\text{", "\\boxed{", "{", "$", "(", "[", '"', "1", "1,", "1 ", "1.", "9/", "1:", "-", "\\", "`", "_"),
+    *("the answer is ", "Answer:\n", "is the answer. ", "####", " (", "<think>", "</think>", "<answer>", "(see "),
+    *('{"answer":', '{"answer":[', '"answer": "', "{'answer': 1}", "**", "\n", " ", "(A) ", "A ", "is the correct "),
+    *("\\frac{", "\\frac{1}{", "½", "İ", "答案是", "1'", "=1=", "12:34 ", "10^", "x10^", "^{", "? ", "because "),
+    *("<|channel|>", "<|channel|>final<|message|>", "note: ", "it is ", "let me know\n", "1 000 ", "answer a "),
 ]
 
 
@@ -120,10 +123,9 @@ def _processor_time(text: str, spec: str, *, cut_off: bool) -> float:
 @pytest.mark.parametrize("spec", SPECS)
 def test_time_is_bounded_whatever_is_repeated(spec: str) -> None:
     slow = {
-        (piece, text[:1], cut_off): seconds
+        (piece, cut_off): seconds
         for piece in REPEATED
-        for text in (piece * (SIZE // len(piece)), f"7 {piece * (SIZE // len(piece))} 7")
-        for cut_off in (False, True)
+        for text, cut_off in ((piece * (SIZE // len(piece)), True), (f"7 {piece * (SIZE // len(piece))} 7", False))
         if (seconds := _processor_time(text, spec, cut_off=cut_off)) > SECONDS
     }
     assert slow == {}
@@ -161,14 +163,14 @@ PIECES = st.sampled_from(
 WILD = st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=14).map("".join))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=120)
 @given(WILD)
 def test_normalizing_twice_changes_nothing_of_anything(text: str) -> None:
     assert normalize(normalize(text)) == normalize(text)
     normalize(text).encode()  # half a surrogate pair could be written to no file
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=120)
 @given(WILD, st.booleans())
 def test_no_text_makes_an_extractor_raise_and_answers_are_canonical(text: str, cut_off: bool) -> None:
     for spec in SPECS:
