@@ -7,6 +7,7 @@ time, and after the first table of ``docs/measured.md`` changed.
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -109,6 +110,7 @@ STEPS: Final = {"runnable": "1", "sampling": "2", "models": "3", "answers": "4",
 """The way of a sample through the packages."""
 
 
+@cache
 def imported() -> dict[str, set[str]]:
     """Return the packages that each package imports; one of a distribution beside the core counts as a whole."""
     found: dict[str, set[str]] = {name: set() for name in BOXES}

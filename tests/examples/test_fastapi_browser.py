@@ -1,13 +1,11 @@
 """The page of the example with FastAPI in a real browser: Chromium, or Chrome, driven by selenium."""
 
-import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from chromium import chromium, in_a_browser
-from fastapi_app import EASY, Served, gated, served
+from fastapi_app import EASY, Served, served
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
 from runnable.fakes import Reply, Scripted, saying
 
@@ -53,11 +51,6 @@ class Page:
         WebDriverWait(self.browser, 20).until(lambda _: text in self.find(css).text)
         return str(self.find(css).text)
 
-    def shoot(self, name: str) -> None:
-        """A picture for people, where they ask for pictures."""
-        if folder := os.environ.get("SCREENSHOTS"):
-            self.browser.save_screenshot(Path(folder) / f"{name}.png")
-
 
 def test_a_reader_sees_each_sample_the_evidence_and_why_it_stopped(page: Any) -> None:
     with ChatLlamaCpp(seed=1) as model:
@@ -71,25 +64,6 @@ def test_a_reader_sees_each_sample_the_evidence_and_why_it_stopped(page: Any) ->
             assert "% are wanted" in shown.find("#chance").text
             shown.find("#samples summary").click()
             assert "boxed" in shown.find("#samples p").text
-            shown.shoot("decided")
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (360, "dark"), (1200, "dark"), (1200, "light")])
-def test_it_can_be_read_on_a_phone_and_in_the_dark(page: Any, browser: Any, width: int, scheme: str) -> None:
-    answers = ["8", "an answer that is as long as a sentence and has no end to it", "9", "9", *map(str, range(20, 32))]
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-    with served(ReASCRunnable(confidence=0.95, model=saying(*map(Reply, answers)), answer="text")) as app:
-        shown = page(app)
-        shown.ask(EASY)
-        shown.wait("#status", "the evidence is not sufficient")
-        wide = browser.execute_script("return document.documentElement.scrollWidth")
-        dark = browser.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(13, 17, 23)"
-        assert wide <= width and dark == (scheme == "dark")
-        shown.shoot(f"{width}-{scheme}")
-    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_samples_are_shown_before_the_decision_and_a_closed_tab_cuts_off_the_rest(page: Any, browser: Any) -> None:
@@ -131,14 +105,3 @@ def test_a_fault_is_told_and_an_empty_question_cannot_be_asked(page: Any) -> Non
         shown.find("#question").clear()
         shown.find("#question").send_keys("  ")
         assert not shown.find("[type=submit]").is_enabled()
-
-
-def test_many_ask_at_once(page: Any) -> None:
-    model = gated()
-    with served(ReASCRunnable(confidence=0.95, model=model), at_once=1) as app, app.asking("the first one"):
-        app.wait_until(lambda: model.log.live > 0)
-        shown = page(app)
-        shown.ask(EASY)
-        shown.wait("#status", "Waiting for others")
-        model.script("", 0).opens.set()
-        shown.wait("#status", "the evidence is sufficient")

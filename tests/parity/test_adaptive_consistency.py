@@ -29,7 +29,7 @@ def drawn(seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(12))
 def test_asc_stops_where_theirs_does(package: ModuleType, seed: int, confidence: float) -> None:
     answers = drawn(seed)
     criterion = package.BetaStoppingCriteria(confidence)
@@ -43,9 +43,9 @@ def test_asc_stops_where_theirs_does(package: ModuleType, seed: int, confidence:
     assert ours.posterior == pytest.approx(verdicts[ours.samples - 1]["prob"], abs=1e-7)
 
 
-@pytest.mark.parametrize("second", range(0, 20, 3))
-@pytest.mark.parametrize("ahead", range(1, 12, 2))
-def test_posterior_equals_their_integral(package: ModuleType, ahead: int, second: int) -> None:
-    first = second + ahead
-    theirs = package.BetaStoppingCriteria().should_stop(["a"] * first + ["b"] * second)["prob"]
-    assert posterior({"a": float(first), "b": float(second)}) == pytest.approx(theirs, abs=1e-7)
+def test_posterior_equals_their_integral(package: ModuleType) -> None:
+    criterion = package.BetaStoppingCriteria()
+    for second in range(0, 20, 3):
+        for first in range(second + 1, second + 12, 2):
+            theirs = criterion.should_stop(["a"] * first + ["b"] * second)["prob"]
+            assert posterior({"a": float(first), "b": float(second)}) == pytest.approx(theirs, abs=1e-7)

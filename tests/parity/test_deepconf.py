@@ -15,8 +15,8 @@ from langchain_reasc.method.confidence import group_means, response_score
 from langchain_reasc.method.evidence import evidence_by_answer, leader
 from langchain_reasc.method.token_signals import signals_from_alternatives
 
-LENGTHS = [1, 5, 31, 32, 33, 130, 700]
-WINDOWS = [1, 8, 32, 128]
+LENGTHS = [1, 31, 32, 33, 700]
+WINDOWS = [1, 32, 128]
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +36,10 @@ def confidences(tokens: int, seed: int) -> list[float]:
     return np.random.default_rng([tokens, seed]).gamma(9.0, 1.5, tokens).tolist()
 
 
-@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("tokens", LENGTHS)
-def test_response_scores(deepconf: ModuleType, tokens: int, window: int, seed: int) -> None:
-    trace = {"confs": confidences(tokens, seed)}
+def test_response_scores(deepconf: ModuleType, tokens: int, window: int) -> None:
+    trace = {"confs": confidences(tokens, seed=window)}
     theirs = {
         "bottom_group": deepconf.calculate_bottom_window_confidence(trace, window_size=window, bottom_percent=0.1),
         "lowest_group": deepconf.calculate_bottom_window_confidence(trace, window_size=window, bottom_percent=-1),
@@ -70,7 +69,7 @@ def test_token_confidence(deepconf: ModuleType, k: int) -> None:
     np.testing.assert_allclose(ours, deepconf.compute_confidence(returned), atol=6e-4)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_weighted_majority(deepconf: ModuleType, seed: int) -> None:
     rng = np.random.default_rng(seed)
     answers = rng.choice(np.array(["1", "2", "3", None], dtype=object), 12).tolist()
