@@ -1,6 +1,5 @@
 """Every provider's shape gives the same numbers, whole or merged from a stream; of these the signals are made."""
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -32,16 +31,15 @@ def one_of(node: Any, at: int) -> Any:
     return {name: one_of(value, at) for name, value in node.items()} if isinstance(node, dict) else node
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_shape_gives_the_same_numbers(shape: str, streamed: bool) -> None:
-    if streamed and shape in ("OpenAI chat, as objects", "ChatOllama"):
-        pytest.skip("LangChain merges no objects")
-    whole = AIMessage(TEXT, response_metadata=SHAPES[shape])
-    found = token_logprobs_of(add_ai_message_chunks(*in_chunks(SHAPES[shape])) if streamed else whole)
-    assert found.chosen.tolist() == list(CHOSEN)
-    assert found.alternatives.tolist() == [list(row) for row in RANKED]
-    assert (found.k, found.notices, found.withheld) == (2, (), {})
+def test_every_shape_gives_the_same_numbers(shape: str) -> None:
+    messages = [AIMessage(TEXT, response_metadata=SHAPES[shape])]
+    if shape not in ("OpenAI chat, as objects", "ChatOllama"):  # LangChain merges no objects
+        messages.append(add_ai_message_chunks(*in_chunks(SHAPES[shape])))
+    for found in map(token_logprobs_of, messages):
+        assert found.chosen.tolist() == list(CHOSEN)
+        assert found.alternatives.tolist() == [list(row) for row in RANKED]
+        assert (found.k, found.notices, found.withheld) == (2, (), {})
     assert count_tokens(SHAPES[shape]) == 3
 
 
@@ -67,7 +65,7 @@ def test_the_chosen_token_listed_twice_counts_once() -> None:
     assert logprobs_of({"content": [{**same_text[0], "top_logprobs": same_text}]}, "7").k == 4
 
 
-@pytest.mark.parametrize("odd", [10**400, -(10**400), [1], [[]], range(3)])
+@pytest.mark.parametrize("odd", [10**400, [[]], range(3)])
 def test_values_that_cannot_be_compared_are_no_numbers(odd: Any) -> None:
     content = entries()
     content[1]["logprob"] = content[1]["top_logprobs"][0]["logprob"] = odd
@@ -76,43 +74,27 @@ def test_values_that_cannot_be_compared_are_no_numbers(odd: Any) -> None:
         logprobs_of({"content": content})
 
 
-@pytest.mark.parametrize(
-    ("texts", "raw", "spells"),
-    [
-        (["▁It", "▁is", "▁7"], None, True),
-        (["\ufffd"] * 7, None, True),
-        (["", "", " 7"], [[73, 116], [32, 105, 115], [32, 55]], True),
-        (["It", " is"], None, False),
-        (["", "", " 7"], None, False),
-    ],
-)
-def test_tokens_must_spell_the_response(texts: list[str], raw: Any, spells: bool) -> None:
-    given = raw or [None] * len(texts)
-    content = [{"token": text, "logprob": -0.5, "bytes": one} for text, one in zip(texts, given, strict=True)]
-    if spells:
-        assert len(logprobs_of({"content": content}).chosen) == len(texts)
-    else:
-        with pytest.raises(LogprobsUnavailable, match="says nothing of the rest"):
-            logprobs_of({"content": content})
+def test_bytes_say_what_tokens_spell_whose_text_is_empty() -> None:
+    raw = [[73, 116], [32, 105, 115], [32, 55]]
+    content = [{"token": "", "logprob": -0.5, "bytes": one} for one in raw]
+    assert len(logprobs_of({"content": content}).chosen) == 3
+    with pytest.raises(LogprobsUnavailable, match="says nothing of the rest"):
+        logprobs_of({"content": [{**one, "bytes": None} for one in content]})
 
 
 MISSING: list[dict[str, Any]] = [
     {},
-    {"logprobs": None},
     {"logprobs": {}},
-    {"logprobs": []},
-    {"logprobs": {"content": None}},
     {"logprobs": {"content": [], "refusal": None}},
     {"logprobs": {"tokens": [], "token_logprobs": []}},
     {"token_signals": {}},
-    {"token_signals": None},
 ]
 
 
 @pytest.mark.parametrize(
     ("metadata", "says"),
     [
-        *[pytest.param(metadata, "logprobs=True, top_logprobs=20", id=json.dumps(metadata)) for metadata in MISSING],
+        *[(metadata, "logprobs=True, top_logprobs=20") for metadata in MISSING],
         ({"avg_logprobs": -0.3}, "avg_logprobs.*ChatVertexAI: logprobs=5"),
         ({"logprobs": -0.25}, r"shape that no reader knows \(float\).*register_reader"),
         ({"logprobs": {"steps": [1]}}, r"shape that no reader knows \(a dict of steps\).*register_reader"),
@@ -121,7 +103,7 @@ MISSING: list[dict[str, Any]] = [
                 {**message(*sound(2)).response_metadata, "token_signals": recorded},
                 "token_signals are no lists of numbers",
             )
-            for recorded in ([1.0], 7, {"top_k": ["high"]}, {"top_k": [[1.0], [1.0, 2.0]]})
+            for recorded in (7, {"top_k": ["high"]})
         ],
     ],
 )
@@ -174,7 +156,7 @@ def test_recorded_signals_are_taken_as_they_are_and_first() -> None:
     assert found.provenance("top_k")["vocabulary_size"] == 1500
 
 
-@pytest.mark.parametrize("info", [None, {}, {"top_k": None}, {"top_k": True, "vocabulary_size": "large"}, "20"])
+@pytest.mark.parametrize("info", [None, {"top_k": True, "vocabulary_size": "large"}, "20"])
 def test_what_a_backend_does_not_say_is_unknown(info: Any) -> None:
     found = read_signals(message(token_signals={"top_k": [1.0]}, token_signals_info=info))
     assert (found.k, found.vocabulary_size) == ({}, None)

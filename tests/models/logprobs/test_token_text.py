@@ -20,6 +20,7 @@ ANSWER = Measure("token_logprob", "answer_span")
 PARIS = {"name": "weather", "args": {"city": "Paris", "days": 3}, "id": "1"}
 PLAIN = '{"name": "weather", "arguments": {"city": "Paris", "days": 3}}'
 ROME = {**PARIS, "args": {"city": "Rome", "days": 3}}
+OTHER = '{"days":3,\n"city": "\\u0050aris"}'
 ARGUMENTS = ('{"city": "Paris", "days": 3}', '{"city": "Rome", "days": 3}')
 
 
@@ -42,26 +43,14 @@ def spelled(pieces: list[bytes], *calls: dict[str, Any]) -> list[str] | None:
     return [run for run in shown.decode(errors="replace").split("\0") if run]
 
 
-def escaped(arguments: str) -> str:
-    return f'{{"name": "weather", "parameters": {arguments}}}'
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         (PLAIN, None),
-        (f"<tool_call>\n{PLAIN}\n</tool_call>", None),
         (f"I look up the weather in Paris for 3 days. [TOOL_CALLS] [{PLAIN}]", None),
-        (escaped(pretty := '{\n    "city": "Paris",\n    "days": 3\n}'), pretty),
-        (escaped('{"days":3,"city":"Paris"}'), '{"days":3,"city":"Paris"}'),
-        (escaped(unicode := r'{"city": "\u0050aris", "days": 3}'), unicode),
+        ('{"name": "weather", "parameters": ' + OTHER + "}", OTHER),
         (f"functions.weather:0<|tool_call_argument_begin|>{ARGUMENTS[0]}<|tool_call_end|>", None),  # Kimi
         (f"<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{ARGUMENTS[0]}", None),  # Harmony
-        (f"[TOOL_CALLS]weather[ARGS]{ARGUMENTS[0]}", None),  # Mistral
-        (
-            f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n{ARGUMENTS[0]}\n```<｜tool▁call▁end｜>",
-            None,
-        ),  # DeepSeek
     ],
 )
 def test_the_name_and_the_arguments_of_a_call_are_read_alone(text: str, expected: str | None) -> None:
@@ -72,16 +61,12 @@ def test_the_name_and_the_arguments_of_a_call_are_read_alone(text: str, expected
     "text",
     [
         'weather(city="Paris", days=3)',
-        "<function=weather><parameter=city>Paris</parameter><parameter=days>3</parameter></function>",
         r'{"name": "weather", "arguments": "{\"city\": \"Paris\", \"days\": 3}"}',
-        '{"name": "weather", "arguments": {"city": "Paris", "days": "3"}}',
         '{"name": "weather", "arguments": {"city": "Paris", "days": true}}',
         '{"name": "weathers", "arguments": {"city": "Paris", "days": 3}}',
         '{"name": "weather", "arguments": {"city": "Paris", "days": 3',
         "weather" + " then" * 20 + '{"city": "Paris", "days": 3}',
-        "It is sunny in Paris.",
         "{" * 5_000 + '"weather"',  # odd texts take no time
-        "weather{" * 2000,
         '{"weather": ' * 2000 + "{}",
     ],
 )
@@ -95,12 +80,8 @@ def test_several_calls() -> None:
     assert spelled(both, PARIS, PARIS) is None, "one of them is not there"
     assert spelled(both, ROME, PARIS) is None, "they were written in another order"
     assert spelled(both) is None, "nothing was called"
-    assert len(spelled(cut(PLAIN + PLAIN), PARIS, PARIS) or []) == 4
     ping = {"name": "ping", "args": {}, "id": "1"}
     assert spelled(cut('<tool_call>{"name": "ping", "arguments": {}}'), ping) == ["ping", "{}"]
-    nested = {"name": "plot", "args": {"at": {"x": {}, "y": [1, {"z": None}]}, "on": True}, "id": "1"}
-    text = json.dumps({"name": "plot", "arguments": nested["args"]})
-    assert spelled(cut(text), nested) == ["plot", json.dumps(nested["args"])]
 
 
 def test_a_draft_in_the_reasoning_is_not_read() -> None:
@@ -109,7 +90,7 @@ def test_a_draft_in_the_reasoning_is_not_read() -> None:
     assert reading.signals["token_logprob"].max() < -len(thought) / 1000
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("size", [1, 3])
 def test_tokens_are_bytes(size: int) -> None:
     call = {"name": "weather", "args": {"city": "Zürich 🌦", "days": 3}, "id": "1"}
     text = "Grüße: " + json.dumps({"name": "weather", "arguments": call["args"]}, ensure_ascii=False) + " ✓"
@@ -157,9 +138,7 @@ def read(message: AIMessage, spec: str = "auto") -> SignalReading:
     ("pieces", "spec", "answer", "step"),
     [
         (["So", " 12", ".", " The", " answer", " is", " \\", "boxed", "{", "12", "}", "."], "auto", (9, 10), (0, 9)),
-        (["5+7=1", "2. Answer", ": ", "12", "."], "auto", (3, 4), (0, 3)),
         (["The answer is", " 1", "2", " apples"], "auto", (1, 3), (0, 2)),
-        (["It is \\boxed{1", "2}"], "boxed", (0, 2), (0, 1)),
         (["答案是", *cut("北京", 2)[:1], *(b"\x97\xe4\xba", b"\xac"), "。"], "auto", (1, 4), (0, 1)),
         (["<think>", "12?", " no, 12", "</think>", "#### ", "12"], "auto", (5, 6), (1, 5)),
     ],
@@ -177,7 +156,6 @@ def test_the_tokens_that_spell_any_part(
     ("text", "pieces", "answer"),
     [
         ("12", [" 12"], (0, 1)),  # a leading space that the server took off
-        ("12", ["12", "<|im_end|>"], (0, 1)),
         ("12", ["12", "\n\nQ:"], (0, 1)),  # a stop string that was cut off
         # reasoning that a parser took out
         ("It is 12.", ["<think>", "It is 12.", "</think>", "\n\n", "It is ", "12", "."], (5, 6)),
@@ -221,10 +199,7 @@ def test_spans_in_every_shape_of_a_server(name: str) -> None:
     "held",
     [
         None,
-        "12",
-        {"text": "It is 12"},
         {"text": "It is 12", "sizes": [6]},
-        {"text": "It is 12", "sizes": ["6", "2"]},
         {"text": "\ufffd 12", "sizes": [6, 2]},
         {"text": "", "sizes": []},
     ],
@@ -247,34 +222,22 @@ def test_a_call_is_its_own_span() -> None:
     assert read(served("", "call f with a as 1", calls=[call])).spans == Spans()
 
 
-def test_a_stated_confidence_stands_beside_them() -> None:
-    message = served("It is 12", "It is ", "12", "\nConfidence: ", "80%")
-    message.response_metadata["verbalized_confidence"] = 0.8
-    reading = read(message)
-    assert reading.spans.answer_span == (1, 2)
-    assert (reading.score(ANSWER), reading.score(Measure("verbalized", "mean"))) == (-2.0, 0.8)
-
-
 # Lengths -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("message", "lengths"),
     [
-        (served("So 12.", "So", " 12", "."), [2, 3, 1]),
         (in_process("So 12.", b"So", b" 12", b".", b""), [2, 3, 1, 0]),
         # a character over several tokens counts for the one in which it begins
         (served("a😀", "a", "😀".encode()[:2], "😀".encode()[2:]), [1, 1, 0]),
         (in_process("né", b"n\xc3", b"\xa9"), [2, 0]),
         # what is no part of the text has no length: reasoning, and a stop string, which is cut off the text
-        (in_process("2", b"<think>", b"2", b"</think>", b"2", spelled="<think>2</think>2"), [0, 0, 0, 1]),
         (in_process("It is 7", b"It is 7\n", b"\nQ:", spelled="It is 7"), [7, 0]),
         (AIMessage("12"), None),
-        (AIMessage("12", response_metadata={"logprobs": {"vibes": 1}}), None),
         (AIMessage("12", response_metadata={"token_signals": {"token_logprob": [-1.0]}}), None),
         (AIMessage("12", response_metadata={"logprobs": {"content": [{"token": "12"}, {"token": None}]}}), None),
         (served("twelve", "1", "2"), None),
-        (served("", "1"), None),
         (AIMessage("", tool_calls=[PARIS]), None),
     ],
 )
@@ -282,8 +245,8 @@ def test_the_length_of_each_token(message: AIMessage, lengths: list[int] | None)
     assert token_lengths(message) == lengths
 
 
-@settings(max_examples=40)
-@given(st.text(min_size=1), st.lists(st.integers(min_value=0)), st.text(), st.text())
+@settings(max_examples=25)
+@given(st.text(min_size=1), st.lists(st.integers(0, 10**6)), st.text(), st.text())
 def test_lengths_are_those_of_the_text_however_it_is_cut(text: str, cuts: list[int], before: str, after: str) -> None:
     whole = (before + text + after).encode(errors="replace")
     places = sorted(cut % (len(whole) + 1) for cut in cuts)
