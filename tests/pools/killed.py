@@ -14,14 +14,7 @@ __all__ = ["QUESTIONS", "die_while_writing", "record"]
 QUESTIONS = 16
 
 
-def record(
-    path: Path,
-    samples: int,
-    concurrency: int = 1,
-    answer: str = "boxed",
-    label: str = "6",
-    told: Connection | None = None,
-) -> None:
+def record(path: Path, samples: int, concurrency: int = 1, told: Connection | None = None) -> None:
     """Record, and tell how many questions are done once they are, in the end None."""
 
     def tell(done: int | None, _: int = 0) -> None:
@@ -30,9 +23,9 @@ def record(
 
     # It takes as long as it takes to write what it said, so that kills come during either.
     model = Guesser(hears=lambda text, seed: time.sleep(0.001))
-    questions = labelled(QUESTIONS, label)
     tell(-1)
-    record_pool(model, questions, path, samples=samples, answer=answer, concurrency=concurrency, on_question=tell)
+    options = {"samples": samples, "concurrency": concurrency, "answer": "boxed"}
+    record_pool(model, labelled(QUESTIONS), path, on_question=tell, **options)
     tell(None)
 
 

@@ -169,9 +169,7 @@ def test_at_least_one_question_and_one_sample(tmp_path: Path, name: str) -> None
     ("change", "says"),
     [
         ({"model": Guesser(name_="other")}, "model 'guesser', now it is 'other'"),
-        ({"system": "Be brief."}, "now it is"),
         ({"model": Guesser(seed=1)}, "seed 0, now it is 1"),
-        ({"model": Guesser(max_tokens=40)}, "max_tokens None, now it is 40"),
         (
             {"template": Template([HumanMessage("Q: {question}")])},
             "template None, now it is [['human', 'Q: {question}']]",

@@ -38,25 +38,19 @@ def _aged(path: Path, *, extraction_version: int | None) -> None:
 
 def test_corrected_labels_count_and_nothing_is_drawn(tmp_path: Path) -> None:
     path, said = tmp_path / "p.sqlite", []
-    before = record_pool(Guesser(), QUESTIONS, path, samples=8)
+    spelled = [replace(one, reference="6.0") for one in QUESTIONS]  # which is no other label
+    before = record_pool(Guesser(), spelled, path, samples=8)
     assert before.signals is not None
     signals = repr([before.signals.of(one.id) for one in before.questions])
     pool = record_pool(spent(), OTHERS, path, samples=8, on_notice=said.append)
     assert said == [f"2 labels have changed since {path} was recorded; its responses are graded anew"]
     for held, then, asked in zip(pool.questions, before.questions, OTHERS, strict=True):
-        assert held.reference == asked.reference
+        assert held.reference in (asked.reference, "6.0")
         assert [one.correct for one in held.responses] == [one.answer == asked.reference for one in then.responses]
     assert read_pool(path) == pool and pool.signals is not None
     assert repr([pool.signals.of(one.id) for one in pool.questions]) == signals
     said.clear()
     record_pool(spent(), OTHERS, path, samples=8, on_notice=said.append)
-    assert said == []
-
-
-def test_another_spelling_of_a_label_is_no_other_label(tmp_path: Path) -> None:
-    path, said = tmp_path / "p.sqlite", []
-    record_pool(Guesser(), [replace(one, reference="6.0") for one in QUESTIONS], path, samples=1)
-    record_pool(spent(), QUESTIONS, path, samples=1, on_notice=said.append)
     assert said == []
 
 
@@ -70,7 +64,7 @@ def test_another_extractor_looks_again_in_the_stored_text(tmp_path: Path) -> Non
     assert record_pool(spent(), QUESTIONS, path, samples=3, answer="boxed").questions == boxed.questions
 
 
-@pytest.mark.parametrize("version", [1, EXTRACTION_VERSION + 1, None])
+@pytest.mark.parametrize("version", [1, None])
 def test_answers_found_by_another_version_are_found_again_before_more_are_recorded(
     tmp_path: Path, version: int | None
 ) -> None:
@@ -149,16 +143,12 @@ BROKEN = {"name": "add", "args": "{", "id": "c2", "error": None, "type": "invali
 @pytest.mark.parametrize(
     "message",
     [
-        AIMessage("The answer is 6.", response_metadata={"finish_reason": "stop"}),
         AIMessage("<think>5?</think>The answer is 6.", response_metadata={"finish_reason": "length"}),
         AIMessage("<think>5? 6", response_metadata={"stop_reason": "max_tokens"}),
-        AIMessage("so 4 + ", response_metadata={"done_reason": "length"}),
         AIMessage([{"type": "thinking", "thinking": "5"}, {"type": "text", "text": "The answer is 6."}]),
         AIMessage("", tool_calls=[CALL], response_metadata={"finish_reason": "tool_calls"}),
         AIMessage("", invalid_tool_calls=[BROKEN]),
         AIMessage([{"type": "text", "text": "6? "}, {"type": "refusal", "refusal": "I will not say 7."}]),
-        AIMessage("", additional_kwargs={"refusal": "I will not say 7."}),
-        AIMessage("6", response_metadata={"finish_reason": "content_filter"}),
         AIMessage("6", response_metadata={"finish_reason": "stop", "native_finish_reason": "MAX_TOKENS"}),
         AIMessage("6", response_metadata={"status": "incomplete", "incomplete_details": {"reason": "max_tokens"}}),
         AIMessage("6", response_metadata={"finishReason": Ended.EARLY}),
