@@ -11,8 +11,6 @@ from pools.synthetic import append_signals, question, response, write_lines, wri
 
 from langchain_reasc.pools import PoolQuestion, PoolResponse, PoolStore
 
-GOOD = question("a", response("7"), response("8"))
-
 
 def replayed(path: Path, *options: object) -> dict[str, Any]:
     """What is printed as data, with the notes in one text."""
@@ -38,20 +36,13 @@ def stored(path: Path, *questions: tuple[str, list[dict[str, Any]], list[dict[st
     return path
 
 
-@pytest.mark.parametrize(
-    ("records", "says"),
-    [
-        (
-            [GOOD | {"reference": None}, GOOD | {"id": "b", "reference": []}],
-            "no question with a reference or a verdict",
-        ),
-        ([], "holds no question; record some"),
-    ],
-)
-def test_what_cannot_be_replayed_is_refused_with_file_line_and_field(
-    tmp_path: Path, records: list[Any], says: str
-) -> None:
-    assert says in refused(write_lines(tmp_path / "p.jsonl", *records))
+def test_what_cannot_be_replayed_is_refused(tmp_path: Path) -> None:
+    good = question("a", response("7"), response("8"))
+    unlabelled = (good | {"reference": None}, good | {"id": "b", "reference": []})
+    assert "no question with a reference or a verdict" in refused(write_lines(tmp_path / "p.jsonl", *unlabelled))
+    assert "holds no question; record some" in refused(write_lines(tmp_path / "empty.jsonl"))
+    one = write_pool(tmp_path / "one.jsonl", questions=1)
+    assert "holds 1 question; a calibration on 128 leaves none to test" in refused(one)
 
 
 def test_different_numbers_of_responses_are_told(tmp_path: Path) -> None:
@@ -66,17 +57,8 @@ def test_an_answer_that_is_flagged_both_right_and_wrong_counts_as_it_was_first(t
     both = question("a", response("7", correct=False), response("7", correct=True), response("7", correct=True))
     also = question("b", response("5", correct=True), response("5", correct=False))
     seen = replayed(write_lines(tmp_path / "p.jsonl", both, also, question("c", response("7"))))
-    assert "p.jsonl flags equal answers to one question both right and wrong" in seen["told"]
-    assert "question 'a', answer '7': 2 right, 1 wrong; question 'b', answer '5': 1 right, 1 wrong" in seen["told"]
     accuracy = {row["method"]: row["accuracy"]["value"] for row in seen["rows"]}
     assert accuracy["SC@3"] == pytest.approx(2 / 3)
-
-
-def test_a_pool_of_one_question(tmp_path: Path) -> None:
-    path = write_pool(tmp_path / "one.jsonl", questions=1)
-    assert "holds 1 question; a calibration on 128 leaves none to test" in refused(path)
-    seen = replayed(write_pool(tmp_path / "bare.jsonl", questions=1, signals=False))
-    assert seen["tested"] == 1 and {row["accuracy"]["value"] for row in seen["rows"]} <= {0.0, 1.0}
 
 
 @pytest.mark.parametrize("answer", ["7", "1", None])

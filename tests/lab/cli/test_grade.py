@@ -1,39 +1,28 @@
 """``reasc grade``: what it prints, what it writes, and how it fails."""
 
-import asyncio
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from backends.openai.fake_server import Fake, serving
-from cli.interrupted import interrupted
 from cli.test_commands import reasc
 from pools.synthetic import question, response, write_lines
-from servers.exchange import Exchange
 
 from langchain_reasc.pools import read_pool
 
 
-@dataclass
 class Judging(Fake):
     """A server whose model says Correct where the answer that it is shown names Oslo."""
-
-    seconds: float = 0.0
-
-    async def __call__(self, exchange: Exchange) -> None:
-        await asyncio.sleep(self.seconds)
-        await super().__call__(exchange)
 
     def said(self, request: dict[str, Any], at: int) -> list[Sequence[str]]:
         shown = re.search(r"<given_answer>\n(.*?)\n</given_answer>", request["messages"][-1]["content"], re.S)
         return [["Correct" if shown and "oslo" in shown[1] else "Incorrect", "."]]
 
 
-def a_pool(folder: Path, *, copies: int = 1, name: str = "p") -> Path:
+def a_pool(folder: Path, *, copies: int = 1) -> Path:
     """A pool of which the exact grader says that a third of its responses are right."""
     lines = [
         question(f"q{n}", *map(response, ("oslo", "the city of oslo", "bergen")), reference="Oslo")
@@ -41,7 +30,7 @@ def a_pool(folder: Path, *, copies: int = 1, name: str = "p") -> Path:
         for n in range(copies)
     ]
     lines.append(question("length", response("12.1"), response("12"), response(None), reference="12.1 km"))
-    return write_lines(folder / f"{name}.jsonl", *lines)
+    return write_lines(folder / "p.jsonl", *lines)
 
 
 def right(pool: Path) -> list[list[bool | None]]:
@@ -54,10 +43,13 @@ def test_it_grades_and_says_what_changed(tmp_path: Path) -> None:
     assert re.search(r"before, by exact +16\.7 ", shown.stdout)
     assert re.search(r"after, by numeric\(0\.05\) +50\.0 ", shown.stdout)
     assert re.search(r"difference +\+33\.3 ", shown.stdout)
-    assert "2 of 6 verdicts changed, in 1 question: 2 became right, 0 became wrong" in shown.stdout
-    assert "length: 12, given once, is right now (accepted: 12.1 km)" in shown.stdout
-    assert re.search(r"right by numeric\(0\.05\) +1 +2\n", shown.stdout)
-    assert "Agreement with exact: 60.0 % [" in shown.stdout and "Cohen's kappa: 0.286 [" in shown.stdout
+    for said in (
+        "2 of 6 verdicts changed, in 1 question: 2 became right, 0 became wrong",
+        "length: 12, given once, is right now (accepted: 12.1 km)",
+        "Agreement with exact: 60.0 % [",
+        "Cohen's kappa: 0.286 [",
+    ):
+        assert said in shown.stdout
     assert "could not decide whether 2 of 5 answers" in shown.stderr and f"the verdicts are in {pool}" in shown.stderr
     assert right(pool) == [[True, False, False], [True, True, False]]
     assert read_pool(pool).metadata["grader"] == "numeric(0.05)"
@@ -65,26 +57,22 @@ def test_it_grades_and_says_what_changed(tmp_path: Path) -> None:
     assert "No verdict changed." in again.stdout and "before, by numeric(0.05)" in again.stdout
 
 
-def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_prints_data_and_writes_nothing(tmp_path: Path) -> None:
     pool = a_pool(tmp_path)
     before = pool.read_bytes()
-    shown = reasc("grade", pool, "--grader", "alias", "--dry-run")
+    shown = reasc("grade", pool, "--grader", "numeric", "--tolerance", 0.05, "--json", "--dry-run")
     assert "nothing was written" in shown.stderr and pool.read_bytes() == before
-
-
-def test_it_prints_data(tmp_path: Path) -> None:
-    data = json.loads(reasc("grade", a_pool(tmp_path), "--grader", "numeric", "--tolerance", 0.05, "--json").stdout)
+    data = json.loads(shown.stdout)
     assert (data["grader_before"], data["grader"]) == ("exact", "numeric(0.05)")
-    assert (data["responses"], data["answers"]) == (6, 5)
-    assert data["changed_responses"] == 2 and data["changes"][0]["references"] == ["12.1 km"]
+    assert (data["responses"], data["answers"], data["changed_responses"]) == (6, 5, 2)
+    assert data["changes"][0]["references"] == ["12.1 km"]
     assert data["agreement_with_exact"]["second_only"] == 2 and data["judge"] is None
     assert data["accuracy"]["low"] <= data["accuracy"]["value"] == 0.5 <= data["accuracy"]["high"]
 
 
-def test_a_pool_without_any_answer_is_data_too(tmp_path: Path) -> None:
+def test_a_pool_without_any_answer(tmp_path: Path) -> None:
     pool = write_lines(tmp_path / "p.jsonl", question("a", response(None), response(None)))
-    shown = reasc("grade", pool, "--grader", "alias", "--dry-run", "--json").stdout
-    data = json.loads(shown, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    data = json.loads(reasc("grade", pool, "--grader", "alias", "--dry-run", "--json").stdout)
     assert data["accuracy"]["value"] == 0 and data["agreement_with_exact"] is None
     assert "No response has an answer." in reasc("grade", pool, "--grader", "alias", "--dry-run").stdout
 
@@ -100,14 +88,10 @@ def test_labels_may_come_from_a_file(tmp_path: Path) -> None:
 
 
 def test_a_pool_without_labels_gets_them(tmp_path: Path) -> None:
-    lines = write_lines(
-        tmp_path / "p.jsonl",
-        question("a", response("5"), response("6")) | {"reference": None},
-        question("b", response("5")) | {"reference": None},
-    )
-    pool, labels = lines, write_lines(tmp_path / "l.jsonl", {"id": "a", "question": "?", "answer": "5"})
-    refused = reasc("grade", pool, "--grader", "exact", code=1)
-    assert "no question with a reference" in refused.stderr
+    unlabelled = (question("a", response("5"), response("6")), question("b", response("5")))
+    pool = write_lines(tmp_path / "p.jsonl", *(one | {"reference": None} for one in unlabelled))
+    labels = write_lines(tmp_path / "l.jsonl", {"id": "a", "question": "?", "answer": "5"})
+    assert "no question with a reference" in reasc("grade", pool, "--grader", "exact", code=1).stderr
     shown = reasc("grade", pool, "--grader", "exact", "--data", labels)
     assert "1 questions had no right answer before" in shown.stderr and "1 became right" in shown.stdout
     assert "1 of 2 questions" in shown.stderr  # the other one is left out still
@@ -128,10 +112,7 @@ def test_a_judge_is_asked_once_and_billed(tmp_path: Path) -> None:
         shown = judged(server, pool, "--json")
         assert len(server.requests) == paid
     assert "asked 0 times" in shown.stderr and "5 verdicts were there already" in shown.stderr
-    assert json.loads(shown.stdout)["judge"] == {
-        **{"calls": 0, "reused": 5, "estimated": False},
-        **{"input_tokens": 0, "output_tokens": 0},
-    }
+    assert json.loads(shown.stdout)["judge"]["reused"] == 5
     assert right(pool) == [[True, True, False], [False, False, False]]
     assert read_pool(pool).metadata["grader"] == "judge(tiny)"
 
@@ -142,9 +123,7 @@ def test_a_prompt_of_ones_own(tmp_path: Path) -> None:
     with serving(Judging(seed="none")) as server:
         judged(server, pool, "--judge-prompt", prompt)
         sent = {request["messages"][-1]["content"] for request in server.requests}
-        assert "Which town is 0?|- oslo|<given_answer>\nbergen\n</given_answer>" in {
-            one.replace("Oslo", "oslo") for one in sent
-        }
+        assert "Which town is 0?|- Oslo|<given_answer>\nbergen\n</given_answer>" in sent
         prompt.write_text("Is it?", encoding="utf-8")
         refused = judged(server, pool, "--judge-prompt", prompt, code=1)
     assert "lacks {references} and {answer}" in refused.stderr
@@ -163,20 +142,6 @@ def test_a_judge_who_talks_nonsense_or_is_gone_changes_nothing(tmp_path: Path) -
     assert right(pool) == before
 
 
-@pytest.mark.slow  # a process of its own; tests/pools interrupts one in this process
-def test_an_interrupted_judge_goes_on_where_he_was(tmp_path: Path) -> None:
-    pool, kept = a_pool(tmp_path, copies=12), tmp_path / "p.judged.jsonl"
-    with serving(Judging(seed="none", seconds=0.05)) as server:
-        command = f"--grader judge --url {server.url} --model tiny --concurrency 2".split()
-        said = interrupted("grade", pool, *command, begun=lambda: kept.exists() and kept.read_bytes().count(b"\n") > 3)
-        assert "judge(tiny) was asked" in said and right(pool)[0] == [True, False, False]
-        held = kept.read_bytes().count(b"\n")
-        assert 4 <= held < 38
-        shown = judged(server, pool)
-    assert f"{held} verdicts were there already" in shown.stderr
-    assert right(pool)[:12] == [[True, True, False]] * 12
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -193,7 +158,3 @@ def test_an_error_is_one_line_and_code_1(tmp_path: Path, arguments: tuple[str, .
     result = reasc("grade", pool, *arguments, code=1)
     assert result.stderr.splitlines()[-1].startswith("error: ") and says in result.stderr
     assert result.stdout == "" and "grader" not in read_pool(pool).metadata
-
-
-def test_no_time_at_all_is_wrong_usage(tmp_path: Path) -> None:
-    reasc("grade", a_pool(tmp_path), "--grader", "judge", "--model", "a.gguf", "--timeout", "0", code=2)

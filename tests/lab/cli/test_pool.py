@@ -7,7 +7,7 @@ import pytest
 from cli.test_commands import reasc
 from pools.synthetic import Guesser, labelled, question, response, write_lines, write_pool
 
-from langchain_reasc.pools import read_pool, record_pool
+from langchain_reasc.pools import record_pool
 
 QUESTIONS = labelled(4)
 
@@ -18,25 +18,11 @@ def pool(tmp_path: Path) -> Path:
     return tmp_path / "pool.sqlite"
 
 
-def test_show_in_a_terminal_of_80_columns(pool: Path) -> None:
-    lines = reasc("pool", "show", pool).stdout.splitlines()
-    read = read_pool(pool)
-    right = sum(one.correct is True for held in read.questions for one in held.responses) / 12
-    assert lines[:2] == ["Questions  4, with 3 responses each", "Model      guesser, seed 0"]
-    assert f"Answers    {right:.1%} of the responses right, 0 without one, 0 cut off, found by auto" in lines
-    assert "Signals    self_certainty, token_logprob" in lines
-    assert any(line.startswith("Time       a response took ") for line in lines)
-    assert "Held       12 responses" in lines and "Prompts    48 tokens" in lines
-    assert max(map(len, lines)) <= 80 and len(lines) <= 12
-
-
-def test_show_as_data(pool: Path) -> None:
+def test_show_counts_the_cost_with_prices(pool: Path) -> None:
     prices = pool.with_name("prices.json")
     prices.write_text('{"currency": "EUR", "models": {"guesser": {"input": 1000000, "output": 0}}}')
-    told = json.loads(reasc("pool", "show", pool, "--json", "--prices", prices).stdout)
-    assert (told["questions"], told["responses"], told["model"]) == (4, 12, "guesser")
-    assert (told["bill"]["prompt"], told["cost"], told["currency"]) == (48, 48.0, "EUR")
-    assert told["metadata"]["seed"] == 0 and told["signals"] == ["self_certainty", "token_logprob"]
+    data = json.loads(reasc("pool", "show", pool, "--json", "--prices", prices).stdout)
+    assert (data["bill"]["prompt"], data["cost"], data["currency"]) == (48, 48.0, "EUR")
 
 
 def test_show_what_others_made(tmp_path: Path) -> None:
@@ -49,22 +35,18 @@ def test_show_what_others_made(tmp_path: Path) -> None:
     assert "Questions  2, with 1 to 2 responses each" in shown
     assert "Answers    not graded, 1 without one, 1 cut off" in shown
     assert "3 responses came without usage" in shown and "Model" not in shown
-
-
-def test_half_of_the_responses_without_signals(tmp_path: Path) -> None:
-    path = write_pool(tmp_path / "p.jsonl", questions=2, samples=2)
-    write_lines(path.with_name("q.jsonl"), question("x", response("7"), response("7")))
-    reasc("pool", "merge", path, path.with_name("q.jsonl"), "--out", tmp_path / "both.sqlite")
+    signalled = write_pool(tmp_path / "signalled.sqlite", questions=2, samples=2)
+    write_lines(tmp_path / "q.jsonl", question("x", response("7"), response("7")))
+    reasc("pool", "merge", signalled, tmp_path / "q.jsonl", "--out", tmp_path / "both.sqlite")
     assert "2 responses have none" in reasc("pool", "show", tmp_path / "both.sqlite").stdout
 
 
 def test_merge_says_what_it_did(pool: Path) -> None:
     other, out = pool.with_name("other.sqlite"), pool.with_name("out.sqlite")
     record_pool(Guesser(seed=5), QUESTIONS[:2], other, samples=1)
-    told = reasc("pool", "merge", pool, other, "--out", out).stderr
-    assert "out.sqlite has 4 questions with 14 responses; of 2 that both hold the responses are put together" in told
-    assert "note: its questions have from 3 to 4 responses each" in told
-    assert "there is something at" in reasc("pool", "merge", pool, other, "--out", out, code=1).stderr
+    said = reasc("pool", "merge", pool, other, "--out", out).stderr
+    assert "out.sqlite has 4 questions with 14 responses; of 2 that both hold the responses are put together" in said
+    assert "note: its questions have from 3 to 4 responses each" in said
 
 
 def test_a_pool_goes_on_recording_after_it_is_imported(tmp_path: Path) -> None:
@@ -81,12 +63,8 @@ def test_a_pool_goes_on_recording_after_it_is_imported(tmp_path: Path) -> None:
     ("arguments", "code", "says"),
     [
         (("show", "none.sqlite"), 1, "no pool at none.sqlite"),
-        (("show",), 2, "Missing argument"),
-        (("merge", "a", "b"), 2, "Missing option '--out'"),
         (("export", "none.sqlite", "out.xlsx"), 2, "it ends in .parquet or .jsonl, or is a folder"),
-        (("export", "none.sqlite", "out.jsonl"), 1, "no pool at none.sqlite"),
         (("import", "a.parquet", "out.jsonl"), 2, "name it .sqlite"),
-        (("import", "a.parquet", "out.sqlite"), 1, "a.parquet cannot be read as a pool"),
         (("import", "none.jsonl", "out.sqlite"), 1, "no pool at none.jsonl"),
     ],
 )
@@ -101,8 +79,4 @@ def test_what_is_wrong_is_said(
 
 def test_an_empty_pool(tmp_path: Path) -> None:
     (tmp_path / "empty.sqlite").touch()
-    (tmp_path / "empty.jsonl").touch()
     assert "holds no question" in reasc("pool", "show", tmp_path / "empty.sqlite", code=1).stderr
-    imported = ("pool", "import", tmp_path / "empty.jsonl", tmp_path / "o.sqlite")
-    assert "holds no question" in reasc(*imported, code=1).stderr
-    assert not (tmp_path / "o.sqlite").exists()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_reasc_lab.pools.costs import Bill, Estimate, Price, estimate, money, read_prices
+from langchain_reasc_lab.pools.costs import Bill, Estimate, Price, duration, estimate, money, read_prices
 from pools.synthetic import Guesser
 
 from langchain_reasc.data import LabelledQuestion, Template
@@ -70,16 +70,21 @@ def said(usage: Any, **metadata: Any) -> AIMessage:
     return AIMessage("twelve chars", usage_metadata=usage, response_metadata=metadata)
 
 
-def test_without_usage_tokens_are_estimated_and_that_is_told() -> None:
-    assert drawn(said(plain(100, 5)), said(None)) == Bill(2, 200, 5 + 3, without_usage=1)
-    assert drawn(said(None)) == Bill(1, 0, 3, without_usage=1)
-    assert drawn(said(plain(100, 0))) == Bill(1, 0, 3, without_usage=1), "a text of no token"
+RETRIED = said(plain(10, 5), failed_attempts=[{"error": "gone", "received_tokens": 7}])
 
 
-def test_what_failed_counts_as_far_as_it_came() -> None:
-    retried = said(plain(10, 5), failed_attempts=[{"error": "gone", "received_tokens": 7}])
-    again = said(plain(10, 5))
-    assert drawn(retried, ConnectionError("gone"), again) == Bill(2, 20, 5 + 7 + 5, failed=2, lost=7)
+@pytest.mark.parametrize(
+    ("replies", "bill"),
+    [
+        ([said(plain(100, 5)), said(None)], Bill(2, 200, 5 + 3, without_usage=1)),
+        ([said(plain(100, 0))], Bill(1, 0, 3, without_usage=1)),  # a text of no token
+        ([RETRIED, ConnectionError("gone"), said(plain(10, 5))], Bill(2, 20, 5 + 7 + 5, failed=2, lost=7)),
+    ],
+)
+def test_tokens_without_usage_are_estimated_and_failed_ones_count(
+    replies: list[AIMessage | Exception], bill: Bill
+) -> None:
+    assert drawn(*replies) == bill
 
 
 QUESTIONS = [LabelledQuestion(f"q{at}", "x" * 40, "6") for at in range(10)]
@@ -145,21 +150,11 @@ def test_the_interval_is_over_questions() -> None:
     assert estimated(recorded=recorded(40, 180, 200)).spread is None
 
 
-TOML = """
-currency = "EUR"
-
-[models."a-model"]
-input = 1
-output = 2.5
-cached = 0.1
-"""
-JSON = '{"currency": "EUR", "models": {"a-model": {"input": 1, "output": 2.5, "cached": 0.1}}}'
-
-
 def test_both_kinds_of_file(tmp_path: Path) -> None:
-    (tmp_path / "p.toml").write_text(TOML)
-    (tmp_path / "p.json").write_text(JSON)
-    one, other = read_prices(tmp_path / "p.toml"), read_prices(tmp_path / "p.json")
+    toml, json = tmp_path / "p.toml", tmp_path / "p.json"
+    toml.write_text('currency = "EUR"\n[models."a-model"]\ninput = 1\noutput = 2.5\ncached = 0.1\n')
+    json.write_text('{"currency": "EUR", "models": {"a-model": {"input": 1, "output": 2.5, "cached": 0.1}}}')
+    one, other = read_prices(toml), read_prices(json)
     assert one == other and one.currency == "EUR"
     assert (one.of("a-model").output, one.of("a-model").cached, one.of("a-model").reasoning) == (2.5, 0.1, None)
 
@@ -168,20 +163,10 @@ def test_both_kinds_of_file(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ('{"currency": "EUR", "models": {"m": {"inptu": 1, "output": 2}}}', "models.m.inptu is unknown; did you mean"),
-        ('{"currency": "EUR", "models": {"m": {"input": 1}}}', "models.m.output is missing"),
         ('{"models": {"m": {"input": 1, "output": 2}}}', "currency is missing"),
         ('{"currency": "EUR", "models": {}}', "models is empty"),
         ('{"currency": "EUR", "models": {"m": {"input": -1, "output": 2}}}', "models.m.input: Input should be greater"),
-        (
-            '{"currency": "EUR", "models": {"m": {"input": "1", "output": 2}}}',
-            "models.m.input: Input should be a valid",
-        ),
-        (
-            '{"currency": "EUR", "models": {"m": {"input": NaN, "output": 2}}}',
-            "models.m.input: Input should be a finite",
-        ),
-        ('{"currency": "EUR", "model": {}, "models": {"m": {"input": 1, "output": 2}}}', "did you mean 'models'?"),
-        ("[]", "the file: Input should be a valid dictionary"),
+        ('{"currency": "EUR", "models": {"m": {"input": NaN, "output": 2}}}', "models.m.input: Input should be a fin"),
         ('{"currency": ', "is not valid JSON"),
     ],
 )
@@ -204,7 +189,14 @@ def test_no_file_and_no_toml(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("amount", "shown"),
-    [(0, "0.00 USD"), (1234.567, "1,234.57 USD"), (0.5, "0.50 USD"), (0.0123, "0.012 USD"), (4.2e-7, "0.00000042 USD")],
+    [(0, "0.00 USD"), (1234.567, "1,234.57 USD"), (0.5, "0.50 USD"), (4.2e-7, "0.00000042 USD")],
 )
 def test_small_amounts_are_shown(amount: float, shown: str) -> None:
     assert money(amount, "USD") == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.0283, "28 ms"), (1.04, "1.0 s"), (59.97, "1 min 0 s"), (3599.7, "1 h 0 min")]
+)
+def test_times_are_shown(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown

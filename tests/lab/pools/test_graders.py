@@ -5,15 +5,13 @@ import string
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_reasc_lab.pools.graders import GRADERS, Alias, Choice, Exact, Grader, Mathematical, Numeric
-from langchain_reasc_lab.pools.grading import grade_pool
-from pools.synthetic import question, response, write_lines
 
 from langchain_reasc.answers import EXTRACTION_VERSION, extractor, mathematics, normalize
 from langchain_reasc.exceptions import ConfigurationError, MissingExtraError
-from langchain_reasc.pools import label_normalizer, read_pool
+from langchain_reasc.pools import label_normalizer
 
 CALLS = extractor("auto").label(json.dumps([{"name": "refund", "args": {"order": 7, "city": "Oslo"}}]))
 HUGE = "so " * 200_000
@@ -74,12 +72,7 @@ def test_exact_spells_labels_as_what_found_the_answers() -> None:
     assert told(Exact(label_normalizer(units)), "18", "18 dollars") is True
     formulas = {"extraction_version": EXTRACTION_VERSION, "answer": "math"}
     assert told(Exact(label_normalizer(formulas)), "sqrt(2)/2", r"\frac{1}{\sqrt{2}}") is True
-    for nothing_said in (
-        {},
-        {"answer": "auto"},
-        {"extraction_version": EXTRACTION_VERSION, "answer": {"function": "f"}},
-    ):
-        assert label_normalizer(nothing_said) is normalize
+    assert label_normalizer({"answer": "auto"}) is normalize  # of an unknown version
 
 
 def test_a_tolerance_that_is_given_holds_for_whole_numbers_too() -> None:
@@ -117,10 +110,6 @@ def test_a_formula_that_would_take_for_ever_is_wrong_after_a_moment(monkeypatch:
     assert told(by, r"\frac{5}{\sqrt{5}}", r"\sqrt{5}") is True
 
 
-def test_graders_have_names() -> None:
-    assert {name: GRADERS[name]().name for name in GRADERS} == {name: name for name in GRADERS}
-
-
 def test_math_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langchain_reasc.answers.mathematics.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"\.\[math\]"):
@@ -137,17 +126,3 @@ def test_whatever_stands_there_equals_itself(name: str, text: str) -> None:
 @given(st.sampled_from(sorted(GRADERS.keys() - {"math"})), st.text(min_size=1), st.lists(st.text(), min_size=1))
 def test_no_text_makes_a_grader_raise(name: str, answer: str, references: list[str]) -> None:
     assert told(GRADERS[name](), answer, *references) in (True, False, None)
-
-
-@settings(max_examples=25)
-@given(st.lists(st.lists(st.sampled_from([None, "7", "7.00001", "8", "seven"]), min_size=1, max_size=5), min_size=1))
-def test_equal_answers_are_right_together(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[list[str | None]]
-) -> None:
-    path = tmp_path_factory.mktemp("pool") / "p.jsonl"
-    pool = read_pool(write_lines(path, *(question(f"q{n}", *map(response, row)) for n, row in enumerate(rows))))
-    for by in (Exact(), Numeric(0.001), Alias()):
-        verdicts = grade_pool(pool, by).verdicts
-        for held in pool.questions:
-            told = {(one.answer, verdict) for one, verdict in zip(held.responses, verdicts[held.id], strict=True)}
-            assert len(told) == len({answer for answer, _ in told}) and (None, True) not in told

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,9 +40,8 @@ def failing(answer: str) -> bool:
 
 
 def a_pool(folder: Path) -> Pool:
-    first = question(
-        "a", response("7.5", text="so 7.5"), response("7.50001", text="it is"), response(None), response("7.5")
-    )
+    texts = response("7.5", text="so 7.5"), response("7.50001", text="it is")
+    first = question("a", *texts, response(None), response("7.5"))
     second = question("b", response("9", text="nine"), response("", text=""), response(CALL), reference="9")
     path = write_lines(
         folder / "p.jsonl",
@@ -84,9 +82,8 @@ def test_what_cannot_be_told_counts_as_wrong_and_is_said(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("concurrency", [1, 3])
 def test_one_that_fails_costs_only_itself(tmp_path: Path, concurrency: int) -> None:
-    grading = grade_pool(
-        a_pool(tmp_path), Says(lambda answer: failing(answer) if answer == "9" else True), concurrency=concurrency
-    )
+    by = Says(lambda answer: failing(answer) if answer == "9" else True)
+    grading = grade_pool(a_pool(tmp_path), by, concurrency=concurrency)
     assert grading.verdicts["b"] == (None, False, True) and grading.undecided == 1
     assert grading.notice is not None and "1 failed, the first with ConnectionError('gone')" in grading.notice
 
@@ -103,25 +100,30 @@ def test_a_judge_who_is_gone_grades_nothing(tmp_path: Path, concurrency: int) ->
 
 def test_one_that_is_slow_is_waited_for_no_longer(tmp_path: Path) -> None:
     gone_on = threading.Event()
-    by = Says(lambda answer: gone_on.wait(10) if answer == "9" else True)
-    start = time.monotonic()
-    grading = grade_pool(a_pool(tmp_path), by, seconds=0.2)
-    gone_on.set()
-    assert time.monotonic() - start < 9
+
+    def verdict(answer: str) -> bool:
+        if answer == CALL:  # the last one ends the slow one, whose verdict comes too late
+            gone_on.set()
+        return answer != "9" or not gone_on.wait(10)
+
+    grading = grade_pool(a_pool(tmp_path), Says(verdict), seconds=0.2)
     assert grading.verdicts["b"] == (None, False, True) and isinstance(grading.failures[0], TimeoutError)
 
 
 def test_several_are_graded_at_once_and_the_result_is_the_same(tmp_path: Path) -> None:
     pool, moves = a_pool(tmp_path), []
-    together = threading.Barrier(4, timeout=5)
+    together, running, most = threading.Barrier(2, timeout=5), set[int](), [0]
 
     def verdict(answer: str) -> bool:
+        running.add(threading.get_ident())
+        most.append(len(running))
         together.wait()
+        running.discard(threading.get_ident())
         return answer == "7.5"
 
-    grading = grade_pool(pool, Says(verdict), concurrency=4, on_answer=lambda done, total: moves.append((done, total)))
+    grading = grade_pool(pool, Says(verdict), concurrency=2, on_answer=lambda done, total: moves.append((done, total)))
     assert grading == grade_pool(pool, Says(lambda answer: answer == "7.5"))
-    assert moves == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert moves == [(1, 4), (2, 4), (3, 4), (4, 4)] and max(most) == 2
 
 
 def test_a_pool_without_any_answer_is_all_wrong_and_a_grader_who_can_tell_nothing_an_error(tmp_path: Path) -> None:
@@ -145,13 +147,6 @@ def test_verdicts_are_written_and_read_again(tmp_path: Path) -> None:
     assert again.metadata == pool.metadata | {"grader": "numeric(0.001)"}
     write_verdicts(again, grade_pool(again, Exact()))
     assert flags(read_pool(pool.path)) == flags(pool)
-
-
-def test_a_pool_that_says_nothing_of_itself_names_its_grader_too(tmp_path: Path) -> None:
-    pool = read_pool(write_lines(tmp_path / "p.jsonl", question("a", response("7"))))
-    write_verdicts(pool, grade_pool(pool, Says(lambda answer: False)))
-    again = read_pool(pool.path)
-    assert again.metadata == {"grader": "says"} and flags(again) == {"a": [False]}
 
 
 def test_a_pool_that_has_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Pools as JSON Lines: what is imported, what is tolerated, what is refused, and the signals beside them."""
 
 import gzip
-import json
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,6 @@ def test_the_line_a_kill_cut_off_is_left_out_and_reported(tmp_path: Path, end: b
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
-        (["", " "], "holds no question"),
         ([{"metadata": {}}], "holds no question"),
         ([{"metadata": 3}, GOOD], "line 1: metadata must be a JSON object, got 3"),
         (["{not json", GOOD], "line 1 is not valid JSON"),
@@ -57,19 +55,12 @@ def test_the_line_a_kill_cut_off_is_left_out_and_reported(tmp_path: Path, end: b
         ([{"id": "a", "question": "1 + 1?", "answer": "2"}], "responses is missing; `reasc record` makes a pool of"),
         ([GOOD, "[1, 2]"], "line 2: a question is a JSON object"),
         ([GOOD, GOOD], "line 2: id 'a' appears a second time"),
-        ([GOOD | {"id": None}], "line 1: id: Input should be a valid string, got None"),
-        ([{k: v for k, v in GOOD.items() if k != "id"}], "line 1: id is missing"),
         ([{k: v for k, v in GOOD.items() if k != "reference"}], "line 1: reference is missing"),
         ([question("a")], "line 1: responses is empty"),
         ([question("a", {"completion_tokens": 3})], "responses[0].answer is missing; write null"),
-        ([question("a", {"answer": "7"})], "responses[0].completion_tokens is missing"),
         ([question("a", response("7"), response("7", -1))], "responses[1].completion_tokens: Input should be greater"),
-        ([question("a", response("7", score="high"))], "responses[0].score: Input should be a valid number"),
         ([question("a", response("7", score=float("nan")))], "responses[0].score: Input should be a finite number"),
-        ([question("a", response("7", correct="perhaps"))], "responses[0].correct: Input should be a valid boolean"),
-        ([GOOD, json.dumps(GOOD)[:-9], GOOD], "line 2 is not valid JSON: Invalid control"),
         ([question("a", response("7", 10**30))], "line 1: responses[0].completion_tokens: "),
-        ([question("a", response("7", seconds="long"))], "line 1: responses[0].seconds: "),
         ([GOOD | {"id": "half \ud83d"}], r"line 1: id 'half \ud83d' has half a character in it"),
         (["[" * 100_000], "line 1 is not JSON that can be read: it is nested more than 100 levels deep"),
         (['{"id": ' + "1" * 5000 + "}"], "line 1 is not JSON that can be read: it holds an integer of thousands"),
@@ -84,22 +75,6 @@ def test_malformed_lines_are_refused_with_line_and_field(tmp_path: Path, lines: 
         imported(path)
     assert says in str(refused.value) and "p.jsonl" in str(refused.value)
     assert [one.name for one in tmp_path.iterdir()] == ["p.jsonl"]
-
-
-def drawn(rng: np.random.Generator) -> list[dict[str, np.ndarray]]:
-    """Signals of two responses."""
-    return [{name: rng.normal(size=size) for name in ("top_k", "neg_entropy")} for size in (4, 2)]
-
-
-def test_signals_come_back_per_response_and_one_without_any_has_none(tmp_path: Path) -> None:
-    path, written = tmp_path / "p.signals.gz", drawn(np.random.default_rng(0))
-    append_signals(path, "q0", [written[0], {}, written[1]])
-    [(_, [first, without, last])] = signals_in(path)
-    assert without == {}
-    for held, expected in zip((first, last), written, strict=True):
-        assert list(held) == ["top_k", "neg_entropy"]
-        for name, values in expected.items():
-            np.testing.assert_array_equal(held[name], values.astype(np.float32))
 
 
 def test_a_cut_at_any_byte_loses_only_what_follows(tmp_path: Path) -> None:
@@ -126,11 +101,10 @@ def test_a_cut_at_any_byte_loses_only_what_follows(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_line_of_signals_is_refused(tmp_path: Path, line: bytes, says: str) -> None:
-    path, rng = tmp_path / "p.signals.gz", np.random.default_rng(0)
-    for number in range(3):
-        append_signals(path, f"q{number}", drawn(rng))
+    path = tmp_path / "p.signals.gz"
+    append_signals(path, "q", [{"top_k": np.random.default_rng(0).normal(size=20)}])
     whole = path.read_bytes()
-    path.write_bytes(gzip.compress(line) if line else whole[:40] + bytes([whole[40] ^ 0xFF]) + whole[41:])
+    path.write_bytes(gzip.compress(line) if line else whole[:-8] + bytes(4) + whole[-4:])
     with pytest.raises(PoolError, match=says):
         list(signals_in(path))
 
@@ -145,11 +119,3 @@ def test_signals_beside_another_pool_are_refused(tmp_path: Path) -> None:
     json_lines(path, question("a", response("7"), response("7")), question("b", response("7")))
     with pytest.raises(PoolError, match="no token signals for question 'b'"):
         imported(path)
-
-
-def test_of_two_members_with_one_id_the_later_counts(tmp_path: Path) -> None:
-    path = json_lines(tmp_path / "p.jsonl", question("a", response("7")))
-    append_signals(signals_path(path), "a", [{"top_k": [1.0]}])
-    append_signals(signals_path(path), "a", [{"top_k": [2.0]}])
-    signals = imported(path)[0].signals
-    assert signals is not None and signals.of("a")[0]["top_k"].tolist() == [2.0]

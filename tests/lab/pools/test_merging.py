@@ -7,7 +7,7 @@ import pytest
 from langchain_reasc_lab.pools.merging import Merged, merge_pools
 from pools.synthetic import Guesser, content, labelled, question, response, write_lines
 
-from langchain_reasc.exceptions import ConfigurationError, PoolError
+from langchain_reasc.exceptions import PoolError
 from langchain_reasc.pools import Pool, read_pool, record_pool
 
 QUESTIONS = labelled(4)
@@ -109,14 +109,6 @@ def test_one_id_for_two_questions_or_two_labels(tmp_path: Path) -> None:
     c = lines(tmp_path / "d.jsonl", response("5"), input="How many?", reference="8")
     with pytest.raises(PoolError, match=r"differ in the accepted answers of 'q'"):
         merge_pools(a, c, tmp_path / "c.sqlite")
-
-
-def test_nothing_is_written_over(tmp_path: Path) -> None:
-    a = recorded(tmp_path / "a.sqlite", slice(1))
-    before = a.read_bytes()
-    with pytest.raises(ConfigurationError, match=r"there is something at .*a\.sqlite already"):
-        merge_pools(a, a, a)
-    assert a.read_bytes() == before
 
 
 def test_samples_that_failed_add_up(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pools.synthetic import Guesser, content, labelled
 
 from langchain_reasc.cli.models import ModelOptions
 from langchain_reasc.data import Template
-from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError
+from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.pools import QuestionSampler, read_pool, record_pool
 
 pytestmark = [
@@ -53,12 +53,6 @@ def deadly(text: str, seed: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def short(text: str, seed: int) -> None:
-    """Finds one question too long."""
-    if text == "question 1":
-        raise ContextOverflowError("5,000 tokens")
-
-
 def broken(name: str) -> Guesser:
     raise ConfigurationError(f"the environment variable {name} is not set")
 
@@ -88,18 +82,6 @@ def test_a_killed_worker_costs_nothing_that_was_written(tmp_path: Path) -> None:
     assert content(pool) == content(record_pool(Guesser(), QUESTIONS, tmp_path / "alone.sqlite", samples=2))
 
 
-def test_a_failing_question_costs_none_that_was_in_flight(tmp_path: Path) -> None:
-    path = tmp_path / "p.sqlite"
-    # Question 1 is in flight when question 0 has failed.
-    model = Guesser(fails_on="question 0", hears=partial(slow, slowest="question 1"))
-    with pytest.raises(SamplingError, match=r"2 of 2 samples of question 'q0' failed.*run the same command") as failed:
-        record_pool(model, QUESTIONS, path, samples=2, workers=ON_TWO)
-    assert isinstance(failed.value.failures[0], ConnectionError)
-    held = {question.id for question in read_pool(path).questions}
-    assert "q1" in held and len(held) < 30, "nothing new is begun after a failure"
-    assert len(record_pool(Guesser(), QUESTIONS, path, samples=2, workers=ON_TWO).questions) == 40
-
-
 def test_a_question_that_kills_its_worker_ends_the_run_and_leaves_what_there_is(tmp_path: Path) -> None:
     path = tmp_path / "p.sqlite"
     with pytest.raises(SamplingError, match=r"the workers on Ray ended: .*run the same command again"):
@@ -108,14 +90,6 @@ def test_a_question_that_kills_its_worker_ends_the_run_and_leaves_what_there_is(
     assert before and "q3" not in before
     after = content(record_pool(Guesser(), QUESTIONS, path, samples=1, workers=ON_TWO))
     assert len(after) == 40 and {id: after[id] for id in before} == before
-
-
-def test_a_question_that_is_too_long_is_left_out(tmp_path: Path) -> None:
-    said: list[str] = []
-    on_ray: Any = {"workers": ON_TWO, "on_notice": said.append}
-    pool = record_pool(Guesser(hears=short), QUESTIONS[:4], tmp_path / "p.sqlite", samples=2, **on_ray)
-    assert {question.id for question in pool.questions} == {"q0", "q2", "q3"}
-    assert "question 'q1'" in said[0] and "1 of 4 questions do not fit" in said[1]
 
 
 def test_a_model_that_cannot_be_sent_is_made_by_each_worker(tmp_path: Path) -> None:
@@ -164,3 +138,15 @@ def test_nothing_more_is_asked_after_an_interruption(tmp_path: Path) -> None:
     asked = log.read_text()
     time.sleep(2)
     assert log.read_text() == asked and 10 <= asked.count("\n") < 60
+
+
+def test_a_failing_question_costs_none_that_was_in_flight(tmp_path: Path) -> None:
+    path = tmp_path / "p.sqlite"
+    # Question 1 is in flight when question 0 has failed.
+    model = Guesser(fails_on="question 0", hears=partial(slow, slowest="question 1"))
+    with pytest.raises(SamplingError, match=r"2 of 2 samples of question 'q0' failed.*run the same command") as failed:
+        record_pool(model, QUESTIONS, path, samples=2, workers=ON_TWO)
+    assert isinstance(failed.value.failures[0], ConnectionError)
+    held = {question.id for question in read_pool(path).questions}
+    assert "q1" in held and len(held) < 30, "nothing new is begun after a failure"
+    assert len(record_pool(Guesser(), QUESTIONS, path, samples=2, workers=ON_TWO).questions) == 40

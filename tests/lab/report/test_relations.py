@@ -17,7 +17,6 @@ from langchain_reasc_lab.replay import (
 from langchain_reasc_lab.report import Study
 from langchain_reasc_lab.report.sensitivity import P_TARGETS, SCALES
 
-from lab.report.paper_checks import combined
 from lab.report.studies import cell, made, row, synthetic
 from langchain_reasc.exceptions import PoolError
 
@@ -77,7 +76,8 @@ def test_the_two_stages_add_up_to_the_whole(studied: Study) -> None:
         accepted, right = row(gate, name)[:2]
         share, of_the_rest = row(left, calibration, "ReASC (weighs them)")[:2]
         assert cell(accepted) + cell(share) == pytest.approx(100)
-        whole = combined(cell(accepted) / 100, cell(right) if right is not None else 0.0, cell(of_the_rest))
+        accepted_right = cell(accepted) * (cell(right) if right is not None else 0.0)
+        whole = (accepted_right + cell(share) * cell(of_the_rest)) / 100
         assert whole == pytest.approx(cell(row(made("main", studied), name)[0]))
 
 
