@@ -2,11 +2,9 @@
 
 import csv
 import json
-import os
 import re
 import sqlite3
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -76,11 +74,9 @@ def test_a_pool_that_cannot_tell_something_leaves_a_sentence(pools: list[Path], 
     ("arguments", "says"),
     [
         (("nope.jsonl",), "no pool at nope.jsonl"),
-        ((".",), "."),
         (("{one}", "{one}"), "again; name each pool once"),
         (("{one}", "--only", "histgram"), "did you mean 'histogram'?"),
         (("{one}", "--signal", "vibes"), "unknown signal 'vibes'"),
-        (("{one}", "--signal", "top_k", "--only", "histogram"), "'top_k'"),
         (("{one}", "--calibration-size", "300", "--only", "acceptance"), "300"),
     ],
 )
@@ -97,17 +93,6 @@ def test_without_jinja2_the_extra_is_named_before_anything_is_computed(
     done = reasc("report", "nope.jsonl", "--out", tmp_path / "r.html", code=1)
     assert 'pip install ".[lab]"' in done.stderr
     assert reasc("report", pools[0], *TABLE).stdout, "a terminal needs no jinja2"
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
-def test_a_pipe_is_written_to_and_not_replaced(pools: list[Path], tmp_path: Path) -> None:
-    pipe, held = tmp_path / "pipe", []
-    os.mkfifo(pipe)
-    reader = threading.Thread(target=lambda: held.append(pipe.read_text(encoding="utf-8")))
-    reader.start()
-    reasc("report", pools[0], *TABLE, "--json", pipe)
-    reader.join(timeout=20)
-    assert json.loads(held[0])["parts"] and pipe.is_fifo()
 
 
 def test_ctrl_c_leaves_the_file_as_it_was(pools: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,19 +163,14 @@ def test_a_pool_is_calibrated_on_the_one_beside_it_as_in_the_demo(tmp_path: Path
     shown = reasc("replay", test, "--json")
     assert json.loads(shown.stdout)["rows"][-1]["tokens"]["value"] == expected[-1].tokens.value
     assert "24 others in" in reasc("replay", test).stdout
-    data, _ = main_table(test, "--shuffles", 2, *SAID[-4:])
-    assert (
-        "40 questions tested, calibrated on the first responses to 24 others" in data["parts"][0]["table"]["notes"][0]
-    )
 
 
 def test_a_number_of_questions_calibrates_on_the_pool_itself(tmp_path: Path) -> None:
     test = calibrated(tmp_path)
     data, _ = main_table(test, "--calibration-size", 16, *SAID[-4:])
     assert data["pools"][0]["calibration_pool"] is None and data["settings"]["shuffles"] == 10
-    assert (
-        "24 questions tested, calibrated on the first responses to 16 others;" in data["parts"][0]["table"]["notes"][0]
-    )
+    note = data["parts"][0]["table"]["notes"][0]
+    assert "24 questions tested, calibrated on the first responses to 16 others;" in note
     assert "--calibration-size 16" in data["parts"][0]["command"]
     both = ("--calibration-size", 16, "--calibration-pool", tmp_path / "calibration-pool.sqlite")
     assert "leave out one of them" in reasc("report", test, *both, code=1).stderr

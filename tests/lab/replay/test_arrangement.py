@@ -111,14 +111,6 @@ def test_asc_at_equal_cost_comes_as_near_as_any_confidence_can(tmp_path: Path) -
         assert abs(spent(found) - tokens) <= min(abs(cost - tokens) for cost in costs)
 
 
-def test_where_nothing_votes_asc_costs_the_whole_budget_at_any_confidence(tmp_path: Path) -> None:
-    pool = read_pool(write_lines(tmp_path / "p.jsonl", question("q", *[response(None)] * 3)))
-    [split] = splits(pool, 0, shuffles=0, seed=0)
-    arrangement = Arrangement(RecordedPool(pool, PoolScores(pool)), split, split.tested, 16)
-    assert 0.5 < arrangement.asc_confidence(5) < 1
-    assert arrangement.outcome(asc_at_once(MethodSettings()))[0, :3].tolist() == [0, 3, 30]
-
-
 @pytest.mark.parametrize("score", SCORES)
 def test_scores_of_all_are_those_of_each_to_the_last_bit(tmp_path: Path, score: str) -> None:
     rng = np.random.default_rng(5)

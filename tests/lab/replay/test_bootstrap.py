@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.replay import Bootstrap, exact, ratio
+from langchain_reasc_lab.replay import Bootstrap
 from scipy.stats import beta
 
 
@@ -42,12 +42,6 @@ def test_a_share_among_some_questions() -> None:
     assert (estimate.low, estimate.high) == (0, 1)  # resamples in which none was accepted say nothing
 
 
-def test_questions_that_were_not_tested_do_not_count() -> None:
-    drawn = _columns(right=[[1.0, np.nan, 0.0], [1.0, 1.0, np.nan]])
-    assert drawn.questions == 3
-    assert drawn.mean("right") == 0.75  # of two tested in each shuffle, one and then both
-
-
 def test_a_question_counts_as_often_in_the_interval_as_in_the_value() -> None:
     rng = np.random.default_rng(0)
     right = rng.random(200) < 0.5
@@ -57,12 +51,3 @@ def test_a_question_counts_as_often_in_the_interval_as_in_the_value() -> None:
     assert estimate.value == pytest.approx(np.nanmean(cells)) and estimate.value > 0.7  # of which half are right
     assert estimate.low < estimate.value < estimate.high
     assert estimate.high - estimate.value == pytest.approx(estimate.value - estimate.low, rel=0.5)
-
-
-def test_exact_intervals() -> None:
-    found = exact(7, 10)
-    assert (found.low, found.high) == pytest.approx((beta.ppf(0.025, 7, 4), beta.ppf(0.975, 8, 3)))
-
-
-def test_nothing_by_nothing_is_no_number() -> None:
-    assert np.isnan(ratio(np.zeros(1), np.zeros(1))).all()

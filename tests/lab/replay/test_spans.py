@@ -74,14 +74,6 @@ def test_answers_that_are_found_again_have_no_spans(tmp_path: Path) -> None:
     assert "which tokens" not in said[-1], "there were none to lose"
 
 
-def test_other_rules_in_a_pool_that_is_only_read(tmp_path: Path) -> None:
-    path = tmp_path / "p.sqlite"
-    record_pool(Spelling(), QUESTIONS[:2], path, samples=3)
-    PoolStore.open(path).set_about({"extraction_version": 1})
-    pool = read_pool(path)
-    assert all(one.spans == (None, None) for question in pool.questions for one in question.responses)
-
-
 def test_spans_beyond_the_tokens_are_no_score(tmp_path: Path) -> None:
     path = tmp_path / "p.sqlite"
     record_pool(Spelling(), QUESTIONS[:2], path, samples=3)

@@ -62,15 +62,6 @@ def test_the_first_questions_are_asks_and_audits_come_after(arrangement: Arrange
     assert streamed.calibration is not None and streamed.calibration.method == "consensus"
 
 
-def test_fewer_questions_than_a_warm_up_are_plain_asc(arrangement: Arrangement, tmp_path: Path) -> None:
-    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=20))
-    [split] = splits(pool, 0, shuffles=0, seed=0)
-    few = Arrangement(RecordedPool(pool, PoolScores(pool)), split, split.tested, 16)
-    streamed = run(few, MEASURES)
-    assert streamed.calibration is None and not streamed.audited.any()
-    assert streamed.decisions == few.decisions(Method("ASC", ASC() | Cap(16)))
-
-
 def test_recorded_scores_are_a_measure_to_learn_from(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     drawn = [[response(str(a), 10, score=float(a + rng.normal())) for a in rng.integers(0, 3, 16)] for _ in range(60)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.replay import wall_clock, wave_numbers
+from langchain_reasc_lab.replay import wall_clock
 from pydantic import Field
 from runnable.conftest import AsyncRunner, Runner
 from runnable.fakes import Reply, Scripted, calibration
@@ -61,16 +61,6 @@ def test_waves_launches_latency_and_tokens_by_hand(name: str) -> None:
         assert one(times, needed, concurrency, **options) == expected
 
 
-def test_questions_are_apart() -> None:
-    clock = wall_clock([[1, 2], [5, 1]], [[1, 2], [5, 1]], [1, 2], concurrency=2, alone=[True, False])
-    assert clock.waves.tolist() == [1, 1]
-    assert clock.latency.tolist() == [1, 5]
-    assert clock.tokens.tolist() == [1, 6]
-    numbers = wave_numbers(6, 2, [True, False])
-    assert numbers.tolist() == [[0, 1, 1, 2, 2, 3], [0, 0, 1, 1, 2, 2]], "one begins alone"
-    assert wall_clock(np.empty((0, 3)), np.empty((0, 3)), [], concurrency=4).waves.size == 0
-
-
 def test_what_cannot_be() -> None:
     with pytest.raises(ConfigurationError, match="concurrency is 1 sample at once or more, got 0"):
         one([1, 2], 1, 0)
@@ -106,8 +96,9 @@ class Sleeping(Scripted):
         return [held.get(index, tick * tokens) for index, tokens in enumerate(TIMES.tolist())]
 
 
-@pytest.mark.parametrize("runner", [Runner(), AsyncRunner()], ids=["sync", "async"])
-@pytest.mark.parametrize(("concurrency", "alone"), [(1, False), (4, False), (4, True)])
+@pytest.mark.parametrize(
+    ("runner", "concurrency", "alone"), [(Runner(), 1, False), (AsyncRunner(), 4, False), (Runner(), 4, True)]
+)
 def test_a_live_run_takes_as_long(runner: Any, concurrency: int, alone: bool) -> None:
     """Of the eighth response, which takes 40 ticks, neither the time nor most tokens are spent."""
     replies = [Reply("so " * (n - 4) + f"the answer is {a}") for n, a in zip(TIMES.tolist(), ANSWERS, strict=True)]

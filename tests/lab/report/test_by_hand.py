@@ -174,15 +174,3 @@ def test_a_mapping_that_the_scores_cannot_have_says_so(tmp_path: Path) -> None:
     assert row(table, "offline", "mean: S / μ") == (None, None, None, None)
     assert any("mean: S / μ by the offline calibration cannot be had: weight='mean'" in note for note in table.notes)
     assert cell(row(table, "offline", "sigmoid: 1 / (1 + exp(-λz))")[0]) > 0
-
-
-def test_the_cost_of_a_calibration_is_that_of_its_first_responses(tmp_path: Path) -> None:
-    lines = [
-        question(f"q{n}", *[response("7" if (n + at) % 3 else "1", 10 + n, score=float((n + at) % 3)) for at in (0, 1)])
-        for n in range(32)
-    ]
-    path = write_lines(tmp_path / "p.jsonl", *lines)
-    assert row(made("calibration_size", study(path, "recorded", size=4)), 16)[-1] == sum(10 + n for n in range(16))
-    fewer = write_lines(tmp_path / "fewer.jsonl", *lines[:31])
-    with pytest.raises(PoolError, match="fewer holds 31 questions; the smallest calibration is on 16"):
-        made("calibration_size", study(fewer, "recorded", size=8))

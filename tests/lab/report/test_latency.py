@@ -63,11 +63,6 @@ def test_where_times_come_from(
     assert says in notes("latency", one)
 
 
-def test_empty_responses_take_their_recorded_time(tmp_path: Path) -> None:
-    path = timed(tmp_path / "p.jsonl", [4, None], tokens=0)
-    assert by_method(rows_of("latency", study(path, None)))["SC@16", 1]["Latency"] == 4
-
-
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pool(tmp_path_factory.mktemp("pool") / "pool.jsonl", 60, 16)
@@ -115,15 +110,3 @@ def test_a_pool_without_scores_has_the_rows_that_count(tmp_path: Path) -> None:
     assert [row["Method"] for row in rows_of("batched", study(path, None))] == ["ASC", "ESC (w=4)"]
     assert "There are no rows of ReASC" in notes("batched", study(path, None))
     assert rows_of("batched", study(path, None))[0]["TFLOPs"] is None
-
-
-def test_too_few_questions_to_test(tmp_path: Path) -> None:
-    path = write_pool(tmp_path / "p.jsonl", 5)
-    assert not [row for row in rows_of("latency", study(path)) if row["Method"].startswith("ReASC")]
-    assert "p holds 5 questions; a calibration on 10 leaves none to test" in notes("batched", study(path))
-
-
-def test_questions_of_one_response_without_an_answer(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "p.jsonl", *(question(f"q{n}", response(None, 0, cut_off=True)) for n in range(3)))
-    rows = rows_of("latency", study(path, None))
-    assert all((row["Waves"], row["Latency"], row["Tokens"]) == (1, 0, 0) for row in rows)

@@ -131,8 +131,3 @@ def test_without_scripts_and_in_print_it_is_whole_and_light(page: Any, path: Pat
     page.get(path.as_uri())
     assert column(page, 2)[0] == "pass@1" and heading(page, 2).text == "Method"
     page.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
-
-
-def test_texts_of_models_are_texts(page: Any) -> None:
-    assert "<script>alert" in page.find_element("id", "part-main").text
-    assert page.execute_script("return document.scripts.length") == 1

@@ -1,7 +1,6 @@
 """Tables of one pool agree with each other, and with ``reasc replay``."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from langchain_reasc_lab.replay import (
@@ -112,20 +111,3 @@ def test_tasks_have_a_row_for_each_pool_and_method_of_the_paper(studied: Study, 
     assert all(isinstance(one[2], Estimate) for one in table.rows)
     with pytest.raises(PoolError, match="the main comparison has the methods on this one"):
         made("tasks", studied)
-
-
-def test_calibrations_are_made_once_for_all_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from langchain_reasc_lab.replay import methods
-    from langchain_reasc_lab.report import study
-
-    calls = []
-
-    def counted(*given: Any, **options: Any) -> Any:
-        calls.append(given)
-        return methods.calibrated_on(*given, **options)
-
-    monkeypatch.setattr(study, "calibrated_on", counted)
-    studied = synthetic(tmp_path / "p.jsonl", 24, shuffles=2)
-    for name in ("main", "ablation", "controls", "scale"):
-        made(name, studied)
-    assert len(calls) == 2

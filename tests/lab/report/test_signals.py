@@ -46,11 +46,6 @@ def test_every_score_of_every_signal_has_a_row(pool: Path) -> None:
     assert best["Signal"] == "token_logprob"  # 0.5 against a noise of 0.8, not 0.2 against one of 0.3 in each token
 
 
-def test_the_window_of_nobody_asked_for_is_one_that_responses_fill(pool: Path) -> None:
-    assert "Groups are of 8 tokens" in notes("separation", study(pool))
-    assert "Groups are of 32 tokens" in notes("separation", study(pool, "auto"))  # of 20 to 59 tokens
-
-
 def test_windows_go_one_beyond_the_longest_response(pool: Path) -> None:
     rows = [row for row in rows_of("window", study(pool)) if row["Signal"] == "token_logprob"]
     assert [row["Window"] for row in rows] == [8, 16, 32, 64]
@@ -80,14 +75,6 @@ def test_components_find_what_there_is(tmp_path: Path) -> None:
         assert ("BIC prefers one component" in told) == (lowest == 1)
 
 
-def test_a_posterior_that_falls_is_told(tmp_path: Path) -> None:
-    """The lower component is the wider: it wins again far above both means."""
-    rng = np.random.default_rng(0)
-    scores = np.concatenate((rng.normal(0, 3, 200), rng.normal(1.5, 0.2, 200)))
-    told = notes("components", first_scores(tmp_path / "p.jsonl", scores))
-    assert "the mixture's posterior is not monotone: " in told
-
-
 def test_bins_by_hand(tmp_path: Path) -> None:
     """Ten responses at 0, 1, ... 9, of which those from 5 on are right; each bin of either kind has two."""
     path = scored(tmp_path / "p.jsonl", *([("7" if at >= 5 else "8", [float(at)])] for at in range(10)))
@@ -100,34 +87,11 @@ def test_bins_by_hand(tmp_path: Path) -> None:
     assert "does not rise from bin to bin" in notes("bins", study(path, Measure("self_certainty", "mean")))
 
 
-def test_ties_leave_bins_empty_and_lose_nobody(tmp_path: Path) -> None:
-    levels = [1.0] * 8 + [2.0, 3.0]
-    path = scored(tmp_path / "p.jsonl", *([("7" if at % 2 else "8", [level])] for at, level in enumerate(levels)))
-    rows = rows_of("bins", study(path, Measure("self_certainty", "mean")))
-    for kind in ("quantile", "equal width"):
-        of_kind = [row for row in rows if row["Bins"] == kind]
-        assert sum(row["Responses"] for row in of_kind) == 10
-        assert [row["Accuracy %"] is None for row in of_kind] == [row["Responses"] == 0 for row in of_kind]
-        assert any(row["Responses"] == 0 for row in of_kind)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_pool_without_signals_or_scores(tmp_path: Path, name: str) -> None:
     path = write_lines(tmp_path / "p.jsonl", *(question(f"q{n}", response("7"), response("8")) for n in range(20)))
     with pytest.raises(PoolError, match=r"neither token signals nor recorded scores|no token signals"):
         rows_of(name, study(path, None))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_pool_with_scores_alone(tmp_path: Path, name: str) -> None:
-    path = write_pool(tmp_path / "p.jsonl", signals=False, scores=True)
-    if name == "window":
-        with pytest.raises(PoolError, match="no token signals, without which"):
-            rows_of(name, study(path, "recorded"))
-        return
-    rows = rows_of(name, study(path, "recorded"))
-    assert rows and all(row.get("Signal", "recorded") == "recorded" for row in rows)
-    assert name != "bins" or "by recorded, accuracy" in notes(name, study(path, "recorded"))
 
 
 @pytest.mark.parametrize(("answer", "what"), [("7", "right"), ("8", "wrong"), (None, "wrong")])
@@ -139,33 +103,12 @@ def test_a_pool_of_one_kind(tmp_path: Path, name: str, answer: str | None, what:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_one_question(tmp_path: Path, name: str) -> None:
-    path = scored(tmp_path / "p.jsonl", [("7", [3.0, 4.0]), ("8", [1.0, 2.0])])
-    if name == "components":
-        with pytest.raises(PoolError, match="no first responses"):
-            rows_of(name, study(path))
-    else:
-        for row in rows_of(name, study(path)):
-            assert "AUROC" not in row or (row["AUROC"].low, row["AUROC"].high) == (0, 1)
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_signals_that_are_no_numbers_and_empty_responses_are_left_out(tmp_path: Path, name: str) -> None:
     rng = np.random.default_rng(1)
     rows = [[("7", rng.normal(1, 1, 9)), ("8", rng.normal(0, 1, 9)), ("8", []), ("7", [np.nan] * 3)] for _ in range(30)]
     told = rows_of(name, study(scored(tmp_path / "p.jsonl", *rows, cut_off=True)))
     assert all(row["Responses"] <= 60 for row in told if "Responses" in row)
     assert all(np.isfinite(row["AUROC"].value) for row in told if row.get("AUROC"))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_scores_that_are_all_alike(tmp_path: Path, name: str) -> None:
-    path = scored(tmp_path / "p.jsonl", *([("7", [1.0] * 9), ("8", [1.0] * 9)] for _ in range(20)))
-    if name in ("components", "bins"):
-        with pytest.raises(PoolError, match=r"all its scores|no first responses"):
-            rows_of(name, study(path))
-    else:
-        assert all(row["AUROC"].value == 0.5 for row in rows_of(name, study(path)))
 
 
 def test_one_pool_that_tells_nothing_does_not_take_the_others_rows(tmp_path: Path, pool: Path) -> None:

@@ -47,7 +47,6 @@ def led(first: str, others: str, count: int) -> Lines:
             ],
         ),
         (agreeing(40), None, "40 questions cannot tell whether Finite horizon (0.97) is as accurate as all 16", []),
-        (agreeing(3), None, "3 questions cannot tell methods apart: Finite horizon (0.97) answers 100.0 %", []),
         (agreeing(1), None, "1 question cannot tell methods apart", ["Record 30 or more."]),
         (
             [*calibrating(), *led("1", "7", 40)],

@@ -13,7 +13,7 @@ from langchain_reasc_lab.rules import CISC, DeepConfFilter, DistriVoting, LAggre
 from method import by_hand
 from scipy.integrate import quad
 
-from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError, LogprobsUnavailable
+from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method import Cap, Response, StoppingRule, decide
 
 responses = partial(by_hand.responses, score=1.0)
@@ -108,13 +108,6 @@ def test_l_aggregated_does_not_stop_on_what_no_prior_allows() -> None:
     assert LAggregated(((1.0,),))([]).posterior == 0.0
 
 
-def test_l_aggregated_learns_from_counts() -> None:
-    rule = LAggregated.of_counts([(1, 3), (0, 0), (2,)], threshold=0.9)
-    assert (rule.priors, rule.threshold) == (((0.75, 0.25), (1.0,)), 0.9)
-    with pytest.raises(CalibrationDataError, match="no question has an answer"):
-        LAggregated.of_counts([(), (0,)])
-
-
 @pytest.mark.parametrize("priors", [(), ((),), ((0.2, 0.8),), ((0.5, 0.4),), ((1.2, -0.2),), ((math.nan,),)])
 def test_l_aggregated_needs_distributions(priors: tuple[tuple[float, ...], ...]) -> None:
     with pytest.raises(ConfigurationError, match="from the largest to the smallest"):
@@ -150,26 +143,11 @@ def test_distrivoting_leaves_out_what_the_low_scores_say() -> None:
     assert DistriVoting(intervals=1)(given).answer == "e"
 
 
-def test_distrivoting_asks_the_low_scores_with_negative_weights() -> None:
-    """Of the low ones the lowest, e, weighs most; without e only d is left above."""
-    low, high = [1.3, 1.28, 1.26, 1.0], [9.0, 9.01, 9.5, 9.51, 9.52]
-    decision = DistriVoting(intervals=2)(responses("xxxe" + "eeddd", [*low, *high]))
-    assert decision.evidence.keys() == {"d"}
-
-
 def test_distrivoting_keeps_an_answer_of_both_parts() -> None:
     """Both parts say a, so that none is left out, and the evidence is the mean of the three high scores of a."""
     low, high = [1.0, 1.1, 1.2], [9.0, 9.2, 9.4, 9.4]
     decision = DistriVoting(intervals=1)(responses("aaa" + "aaac", [*low, *high]))
     assert decision.evidence == {"a": pytest.approx(9.2)}
-
-
-def test_distrivoting_votes_by_intervals() -> None:
-    """All scores of one component: three intervals say a, b and b, whose means 1 and 2 + 3 decide."""
-    rule = DistriVoting(intervals=3)
-    evidence = rule._hierarchical([("a", 1.0), ("a", 1.0), ("a", 1.0), ("b", 2.0), ("a", 2.9), ("b", 3.1)])
-    assert evidence == {"a": pytest.approx(1.0), "b": pytest.approx(2.0 + 3.1)}
-    assert rule._hierarchical([]) == {}
 
 
 @pytest.mark.parametrize("rule", [CISC(), DeepConfFilter(), DistriVoting()], ids=lambda rule: rule.name)
