@@ -124,9 +124,8 @@ def test_a_terminal_of_any_width_shows_every_column(made: Report, width: int, en
 @pytest.mark.parametrize("form", ["page", "markdown", "terminal", "file"])
 def test_what_holds_of_two_tables_is_said_once(made: Report, form: str) -> None:
     column, note = Column("Cost", ".1f", "What it costs.", best="low"), "A note to both."
-    tables = {
-        name: Table([column], [[1.0], [2.0]], notes) for name, notes in (("one", [note, "Its own."]), ("two", [note]))
-    }
+    notes = {"one": [note, "Its own."], "two": [note]}
+    tables = {name: Table([column], [[1.0], [2.0]], own) for name, own in notes.items()}
     entries = (Entry(name, name.title(), "", "table", print) for name in tables)
     both = Report(made.studies, [Made(entry, tables[entry.name], [], [], 0) for entry in entries])
     if form in ("page", "markdown"):
