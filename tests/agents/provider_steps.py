@@ -156,6 +156,18 @@ class OpenAI:
         return {**head, "choices": [{"index": 0, **choice}], **ended}
 
 
+class Mistral(OpenAI):
+    """https://docs.mistral.ai/capabilities/reasoning: what is thought is a part of the content."""
+
+    thinking: ClassVar[dict[str, Any]] = {"type": "thinking", "thinking": [{"type": "text", "text": "two cities"}]}
+
+    def message(self) -> dict[str, Any]:
+        return super().message() | {"content": [self.thinking, {"type": "text", "text": "Now the tools."}]}
+
+    def deltas(self) -> list[dict[str, Any]]:
+        return [{"content": [self.thinking]}, *super().deltas()[1:]]
+
+
 class Responses(responses_wire.Responses):
     """https://platform.openai.com/docs/guides/reasoning: encrypted thoughts, and a search on the server."""
 

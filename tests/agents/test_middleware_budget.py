@@ -4,12 +4,10 @@ import time
 from typing import Any
 
 import pytest
-from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
-from langgraph.types import Command
 from runnable.fakes import Reply, Scripted, saying
 from runnable.judges import PARIS, city, judging
 
@@ -98,21 +96,6 @@ def test_time_bounds_what_is_launched_and_cuts_no_response_off(agents: Any) -> N
     assert 1 <= first <= 2
     assert set(rest) == {1}
     assert state["messages"][1].response_metadata["reasc"]["reason"] == "budget"
-
-
-def test_it_survives_an_interruption_and_a_new_agent_object(agents: Any) -> None:
-    saver, model = InMemorySaver(), acting({ASKED: [weather("Rome"), *[weather("Paris")] * 6], "": [weather("Oslo")]})
-
-    def agent() -> Any:
-        person = HumanInTheLoopMiddleware({"get_weather": True})
-        return agent_of(model, ReASCMiddleware(max_run_samples=8, **BY_ASC), person, checkpointer=saver)
-
-    agents.ask(agent(), config=THREAD)
-    approved = Command(resume={"decisions": [{"type": "approve"}]})
-    state = agents.ask(agent(), approved, THREAD)
-    assert samples_of(state) == [7, 1]
-    assert samples_of(agents.ask(agent(), approved, THREAD)) == [7, 1, 1]
-    assert samples_of(agents.ask(agent(), config=THREAD))[-1] == 7  # another run
 
 
 def test_what_a_failed_step_has_cost_counts_when_it_is_made_again(agents: Any) -> None:

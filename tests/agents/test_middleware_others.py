@@ -1,4 +1,4 @@
-"""Beside LangChain's own middleware, in either order, after failures, and with a calibration."""
+"""Beside LangChain's own middleware, in either order, and with a calibration."""
 
 import itertools
 import threading
@@ -6,14 +6,10 @@ from typing import Any
 
 import pytest
 from langchain.agents.middleware import (
-    AgentMiddleware,
     HumanInTheLoopMiddleware,
-    ModelCallLimitMiddleware,
     ModelFallbackMiddleware,
     ModelRetryMiddleware,
-    PIIMiddleware,
 )
-from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededError
 from langchain_core.messages import SystemMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -114,26 +110,6 @@ def test_a_person_decides_on_the_winner_and_nothing_is_paid_again(
     assert spent_on(state) == billed(model)
 
 
-def test_a_step_is_one_call_to_a_limit_of_calls(agents: Agents) -> None:
-    limit = ModelCallLimitMiddleware(run_limit=2, thread_limit=3, exit_behavior="error")
-    agent = agent_of(acting(), *ordered(False, limit), checkpointer=InMemorySaver())
-    agents.ask(agent, config=THREAD)
-    assert agent.get_state(THREAD).values["thread_model_call_count"] == 2
-    with pytest.raises(ModelCallLimitExceededError):
-        agents.ask(agent, config=THREAD)
-
-
-def test_what_is_personal_is_redacted_before_the_vote_and_in_the_winner(agents: Agents) -> None:
-    asked = "what is the weather at [REDACTED_EMAIL]?"
-    model = acting({asked: [weather("Paris")], "": ["ask bob@example.com"]})
-    pii = PIIMiddleware("email", apply_to_input=True, apply_to_output=True)
-    question = "what is the weather at ann@example.com?"
-    state = agents.ask(agent_of(model, *ordered(True, pii)), question)
-    assert {question for question, _ in model.log.calls} == {asked, "sunny in Paris"}
-    assert state["messages"][-1].text == "ask [REDACTED_EMAIL]"
-    assert samples_of(state) == [4, 1]
-
-
 BRIEF = "be brief"
 
 
@@ -157,47 +133,3 @@ def test_a_calibration_holds_for_the_agents_tools_and_system_message(agents: Age
     with pytest.raises(FingerprintMismatch, match="model"):
         agents.ask(agent_of(model.model_copy(update={"model_name": "another"}), middleware, system_prompt=BRIEF))
     assert model.log.calls == []
-
-
-def test_a_checkpoint_goes_on_with_the_calibration_of_whoever_takes_it_up(agents: Agents) -> None:
-    model, saver = acting({ASKED: [weather("Paris", logprob=-3)], "": [weather("Oslo", logprob=-3)]}), InMemorySaver()
-
-    def agent(measured: Calibration) -> Any:
-        person = HumanInTheLoopMiddleware({"get_weather": True})
-        votes = ReASCMiddleware(calibration=measured, **ONE_BY_ONE)
-        return agent_of(model, votes, person, checkpointer=saver, system_prompt=BRIEF)
-
-    first, fits = measured_on(get_weather, gate=2), measured_on(get_weather, gate=4)
-    agents.ask(agent(first), config=THREAD)
-    approved = Command(resume={"decisions": [{"type": "approve"}]})
-    with pytest.raises(FingerprintMismatch, match="system"):
-        agents.ask(agent(measured_on(get_weather, system="be long")), approved, THREAD)
-    state = agents.ask(agent(fits), None, THREAD)
-    told = [message.response_metadata["reasc"] for message in state["messages"] if message.type == "ai"]
-    assert [(account["reason"], account["launched"]) for account in told] == [("gate", 1), ("evidence", 1)]
-    assert [message.content for message in state["messages"] if message.type == "tool"] == ["sunny in Paris"]
-
-
-def test_a_middleware_inside_that_fails_after_a_vote(agents: Agents) -> None:
-    class Breaks(AgentMiddleware):
-        broken = True
-
-        def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            return self.checked(handler(request))
-
-        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-            return self.checked(await handler(request))
-
-        def checked(self, response: Any) -> Any:
-            if self.broken:
-                self.broken = False
-                raise RuntimeError("checked and found wanting")
-            return response
-
-    middleware = ReASCMiddleware(max_run_samples=9, **BY_ASC), Breaks()
-    model = two_cities()
-    agent = agent_of(model, *middleware, checkpointer=InMemorySaver())
-    with pytest.raises(RuntimeError, match="found wanting"):
-        agents.ask(agent, config=THREAD)
-    assert samples_of(agents.ask(agent, None, THREAD)) == [2, 1]  # of nine, seven had been spent
-    assert agent.get_state(THREAD).values["reasc_spent"]["samples"] == 7 + 2 + 1

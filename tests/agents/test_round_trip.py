@@ -47,6 +47,7 @@ PROVIDERS: dict[str, tuple[Any, Callable[[str], Any]]] = {
         steps.Gemini(),
         chat("langchain_google_genai.ChatGoogleGenerativeAI", base="", model="gemini-2.5-flash", max_retries=1),
     ),
+    "Mistral, blocks": (steps.Mistral(), chat("langchain_mistralai.ChatMistralAI", output_version="v1")),
     "OpenAI": (steps.OpenAI(), chat("langchain_openai.ChatOpenAI")),
     "OpenAI, blocks": (steps.OpenAI(), chat("langchain_openai.ChatOpenAI", output_version="v1")),
     **{

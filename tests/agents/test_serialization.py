@@ -1,7 +1,6 @@
 """A ChatReASC that is written down and read again, by LangChain's serialization and by pickle."""
 
 import json
-import pickle
 from typing import Any
 
 import pytest
@@ -67,12 +66,3 @@ def test_a_function_is_said_to_be_beyond_it() -> None:
     chat: Any = ChatReASC(model=model(), answer=lambda text: text)
     with pytest.raises(NotImplementedError):
         read_again(chat)
-
-
-def test_pickling_keeps_the_options() -> None:
-    pytest.importorskip("langchain_reasc_openai")
-    from langchain_reasc_openai import ChatOpenAICompatible
-
-    inside = ChatOpenAICompatible(base_url="http://127.0.0.1:9", model="tiny", preset="vllm")
-    again = pickle.loads(pickle.dumps(ChatReASC(model=inside, max_samples=5, tags=["mine"])))
-    assert (again.max_samples, again.tags, again.model_name) == (5, ["mine"], "tiny")

@@ -54,12 +54,6 @@ async def awords(chat: ChatReASC) -> AsyncIterator[str]:
         yield chunk.text
 
 
-async def awords_of_events(chat: ChatReASC) -> AsyncIterator[str]:
-    async for event in chat.astream_events("q", version="v2"):
-        if event["event"] == "on_chat_model_stream":
-            yield event["data"]["chunk"].text
-
-
 async def awords_of_agent(chat: ChatReASC) -> AsyncIterator[str]:
     async for chunk, _ in agent_of(chat, tools=()).astream(INPUT, stream_mode="messages"):
         yield chunk.text
@@ -74,7 +68,6 @@ WAYS: dict[str, Callable[[ChatReASC], Any]] = {
     "stream": lambda chat: words_of_chunks(chat.stream("q")),
     "stream_events v3": lambda chat: words_of_events(iter(chat.stream_events("q", version="v3"))),
     "astream": awords,
-    "astream_events v2": awords_of_events,
     "agent, messages, async": awords_of_agent,
     "middleware with read_only": lambda chat: through_middleware(chat, read_only=["search"]),
     "middleware with a budget": lambda chat: through_middleware(chat, max_run_tokens=1000),

@@ -94,20 +94,6 @@ def test_an_object_is_checked_by_the_tool_that_was_bound_too() -> None:
     assert with_answer(called("f", a="1"), '{"a": 2, "b": 7}', ObjectVotes()) is not None
 
 
-@pytest.mark.parametrize(
-    ("schema", "name"),
-    [
-        (Trip, "Trip"),
-        (TRIP, "Trip"),
-        ({"type": "json_schema", "json_schema": {"name": "trip", "schema": {"title": "T"}}}, "trip"),
-        ({"type": "object", "properties": {"name": {"type": "string"}}}, None),
-        (None, None),
-    ],
-)
-def test_the_name_of_a_schema(schema: Any, name: str | None) -> None:
-    assert ObjectVotes(schema=schema).name == name
-
-
 def test_numbers_within_the_tolerance_are_the_same() -> None:
     votes = ObjectVotes(tolerance={"price": 1, "a.b": 0.5})
     assert votes.same('{"price": 1}', '{"price": 2}') and not votes.same('{"price": 1}', '{"price": 3}')

@@ -126,6 +126,7 @@ BROKEN: list[Any] = [
     {"$ref": "#"},
     {"properties": {"x": {"pattern": "("}}},
     {"anyOf": 5},
+    {"allOf": 5},
     {"allOf": [{"$ref": "#"}, {"$ref": "#"}]},
     {"enum": 5},
     {"properties": {"x": {"default": object}}},
