@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
-from pools.synthetic import write_lines
 from runnable.fakes import calibration
 
 from cli.test_commands import reasc
@@ -28,7 +27,6 @@ EASY = "Emma has 27 old and 14 new cups. How many more does Emma need to have 60
     [
         (EASY, ("--calibration", "none"), "decided: ", 0),
         (EASY, (), "accepted by the gate: the first response was confident enough; in calibration 90% or more", 0),
-        (QUESTION, (), "undecided: the budget is spent, and only ", 3),
         (
             QUESTION,
             ("--rule", "fixed_budget", "--max-samples", 2),
@@ -110,32 +108,12 @@ def test_a_model_is_asked_for_its_confidence_where_the_calibration_was_made_so(t
     assert "the response states no confidence, although it was asked for a line" in refused.stderr
 
 
-def test_a_template_stands_around_the_question(tmp_path: Path) -> None:
+def test_a_template_stands_around_the_question() -> None:
     asked = ("--seed", 1, "--max-samples", 1, "--calibration", "none", "--json")
     half, rest = EASY[:40], EASY[40:]
     put = reasc("ask", half, *asked, "--template", "{question}" + rest, code=3)
     whole = reasc("ask", EASY, *asked, code=3)  # one response decides nothing
     assert json.loads(put.stdout)["text"] == json.loads(whole.stdout)["text"]
-    out = tmp_path / "p.sqlite"
-    record = ("record", TEST, "--out", out, "--limit", 1, "--samples", 1)
-    reasc(*record, "--template", "{question} Think.")
-    assert read_pool(out).metadata["template"] == [["human", "{question} Think."]]
-    assert "template" in reasc(*record, code=1).stderr
-
-
-def test_corrected_labels_and_another_extractor_need_no_new_samples(tmp_path: Path) -> None:
-    data, out = tmp_path / "q.jsonl", tmp_path / "c.json"
-    lines = [json.loads(line) for line in TEST.read_text(encoding="utf-8").splitlines()[:8]]
-    calibrate = ("calibrate", data, "--signal", "token_logprob", "--score", "mean", "--samples", 1, "--out", out)
-    write_lines(data, *({**line, "answer": "none"} for line in lines))
-    wrong = reasc(*calibrate, "--answer", "regex:(Steps)")
-    assert "none of the 8 first responses is right" in wrong.stderr
-    assert "of 8 responses have no answer (0 of them were cut off); --answer says where it is" in wrong.stderr
-    write_lines(data, *lines)
-    right = reasc(*calibrate)
-    assert "8 labels have changed" in right.stderr and "looked for again in the stored text" in right.stderr
-    assert right.stdout == reasc(*calibrate[:-1], tmp_path / "fresh.json").stdout
-    assert 0 < load_calibration(out).accuracy == load_calibration(tmp_path / "fresh.json").accuracy  # type: ignore[operator]
 
 
 def test_a_calibration_made_here_serves_here_and_nowhere_else(tmp_path: Path) -> None:

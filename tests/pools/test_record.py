@@ -114,19 +114,6 @@ def test_a_failing_model_keeps_what_was_complete(tmp_path: Path) -> None:
     assert [len(one.responses) for one in record_pool(Guesser(), QUESTIONS, path, samples=3).questions] == [3] * 4
 
 
-def test_several_questions_at_once_make_the_same_pool(tmp_path: Path) -> None:
-    at_once: list[int] = []
-    begun = threading.Barrier(3, timeout=30)
-
-    def waits(text: str, seed: int) -> None:
-        if text != "question 3":
-            at_once.append(begun.wait())
-
-    one = record_pool(Guesser(), QUESTIONS, tmp_path / "one.sqlite", samples=1)
-    three = record_pool(Guesser(hears=waits), QUESTIONS, tmp_path / "three.sqlite", samples=1, concurrency=3)
-    assert content(three) == content(one) and sorted(at_once) == [0, 1, 2]
-
-
 def test_a_failing_question_costs_none_that_was_in_flight_beside_it(tmp_path: Path) -> None:
     path, asked, beside = tmp_path / "p.sqlite", [], threading.Event()
 

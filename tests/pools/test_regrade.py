@@ -171,12 +171,6 @@ def test_a_vote_is_the_same_when_it_is_read_from_the_pool(message: AIMessage) ->
         assert again.additional_kwargs == message.additional_kwargs and again.content == message.content
 
 
-def test_what_is_no_text_keeps_its_spelling(tmp_path: Path) -> None:
-    line = question("a", response('[{"args": {"a": "X"}, "name": "add"}]'), response("7"))
-    path = write_lines(tmp_path / "p.jsonl", {"metadata": {"extraction_version": EXTRACTION_VERSION}}, line)
-    assert '"X"' in str(read_pool(path).questions[0].responses[0].answer)
-
-
 def test_the_gate_does_not_accept_a_recorded_response_that_was_cut_off(tmp_path: Path) -> None:
     line = question("a", response("7", score=9.0, cut_off=True), response("7", score=9.0))
     [[cut_off, whole]] = PoolScores(read_pool(write_lines(tmp_path / "p.jsonl", line))).responses("recorded")

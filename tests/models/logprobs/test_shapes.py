@@ -9,7 +9,15 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
 
 from langchain_reasc.exceptions import LogprobsUnavailable
-from langchain_reasc.models import Token, TokenLogprobs, count_tokens, read_signals, register_reader, token_logprobs_of
+from langchain_reasc.models import (
+    Token,
+    TokenLogprobs,
+    count_tokens,
+    read_signals,
+    register_reader,
+    token_lengths,
+    token_logprobs_of,
+)
 
 from .payloads import CHOSEN, RANKED, SHAPES, TEXT, TOKENS, arrays, entries, message, sound
 
@@ -40,7 +48,7 @@ def test_every_shape_gives_the_same_numbers(shape: str) -> None:
         assert found.chosen.tolist() == list(CHOSEN)
         assert found.alternatives.tolist() == [list(row) for row in RANKED]
         assert (found.k, found.notices, found.withheld) == (2, (), {})
-    assert count_tokens(SHAPES[shape]) == 3
+    assert count_tokens(SHAPES[shape]) == 3 and token_lengths(messages[0]) == [2, 3, 2]
 
 
 def test_chunks_without_logprobs_among_the_others_are_missed() -> None:
