@@ -40,6 +40,7 @@ READ: dict[str, tuple[str, Callable[[str], str], Callable[[Path], object]]] = {
     "questions": ("q.json", lambda text: f"[{within({'answer': '7'}, 'question', text)}]", read_questions),
     "an answer": ("q.jsonl", lambda text: within({"question": "?"}, "answer", text), read_questions),
     "prices": ("p.json", lambda text: within({"currency": "USD"}, "models", text), read_prices),
+    "prices as TOML": ("p.toml", lambda text: f"currency = {text}", read_prices),
     "a template": (
         "t.json",
         lambda text: f'[["human", "{{question}}"], {text}]',

@@ -102,6 +102,7 @@ def test_empty_lines_and_spaces_in_a_header_say_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "says"),
     [
+        ("q.json", " \n", "q.json holds no question"),
         ("q.json", "[]", "q.json holds no question"),
         ("q.csv", "", "q.csv holds no question"),
         ("q.csv", TABLE + "grün?,1\n", r"q.csv, line 3 is not UTF-8 .*Latin-1.*save it as UTF-8"),

@@ -190,6 +190,7 @@ def test_tokens_that_are_left_out_of_the_signals_do_not_count() -> None:
     [
         None,
         {"text": "It is 12", "sizes": [6]},
+        {"text": "It is 12", "sizes": ["6", "2"]},
         {"text": "\ufffd 12", "sizes": [6, 2]},
         {"text": "", "sizes": []},
     ],
@@ -224,6 +225,7 @@ def test_a_call_is_its_own_span() -> None:
         (in_process("né", b"n\xc3", b"\xa9"), [2, 0]),
         # what is no part of the text has no length: reasoning, and a stop string, which is cut off the text
         (in_process("It is 7", b"It is 7\n", b"\nQ:", spelled="It is 7"), [7, 0]),
+        (AIMessage("12", response_metadata={"logprobs": {"vibes": 1}}), None),
         (AIMessage("12"), None),
         (AIMessage("12", response_metadata={"token_signals": {"token_logprob": [-1.0]}}), None),
         (AIMessage("12", response_metadata={"logprobs": {"content": [{"token": "12"}, {"token": None}]}}), None),
