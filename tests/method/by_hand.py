@@ -1,16 +1,24 @@
 """Responses spelled in letters, and what decisions come to, for rules that are worked out by hand."""
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 from langchain_reasc.method import Cap, Decision, Response, StoppingRule, decide
 
 
 def responses(
-    answers: str, scores: Sequence[float | None] | None = None, *, score: float | None = None
+    answers: str, scores: Sequence[float | None] | None = None, *, score: float | None = None, kind: str | None = None
 ) -> list[Response]:
     """One letter per response; "-" is a response without an answer. The score is that of all where none are given."""
     given = [score] * len(answers) if scores is None else scores
-    return [Response(None if a == "-" else a, s) for a, s in zip(answers, given, strict=True)]
+    return [Response(None if a == "-" else a, s, kind=kind) for a, s in zip(answers, given, strict=True)]
+
+
+def having(score: float | None = None, kind: str | None = None, **fields: Any) -> Response:
+    """A response whose answer is an object with these fields."""
+    spelled = {name: json.dumps(value) for name, value in fields.items()}
+    return Response(json.dumps(fields, sort_keys=True), score, kind=kind, fields=spelled)
 
 
 def outcome(decision: Decision) -> tuple[bool, str | None, str | None, int]:

@@ -1,9 +1,16 @@
-"""The agreement rule: it stops when the whole budget would hardly answer otherwise, with votes counted or weighed."""
+"""The agreement rule, votes counted or weighed; and its prior: likelihoods, and looking ahead to every continuation."""
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from langchain_reasc.exceptions import LogprobsUnavailable
+from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method import (
+    LARGEST_HORIZON,
     Agreement,
     BayesianVote,
     Cap,
@@ -13,10 +20,13 @@ from langchain_reasc.method import (
     Response,
     Standardizer,
     decide,
+    default_components,
+    likelihoods,
+    stays,
     stays_ahead,
 )
 
-from .by_hand import responses
+from .by_hand import outcome, responses
 
 PRIOR = Prior.uniform()
 COUNTED = Agreement(PRIOR)
@@ -24,77 +34,68 @@ VOTE = BayesianVote(LogisticOdds(Standardizer(0.0, 1.0), 1.0, 0.0), 0.98, altern
 WEIGHED = Agreement(PRIOR, vote=VOTE)
 
 
-def scored(*pairs: tuple[str | None, float]) -> list[Response]:
-    return [Response(answer, score) for answer, score in pairs]
-
-
 def test_it_stops_when_the_leader_hardly_changes() -> None:
-    decision = COUNTED(responses("aaaa"))
-    assert decision.posterior == pytest.approx(PRIOR.leader_stays([4], 16))
-    sure = Agreement(PRIOR, 0.9)
-    ended = decide(sure, responses("aaaaaaaaaaaaaaaa"))
-    assert (ended.stop, ended.answer, ended.reason) == (True, "a", "agreement")
-    assert ended.samples == next(n for n in range(1, 17) if PRIOR.leader_stays([n], 16) >= 0.9)
-    assert ended.evidence == {"a": ended.samples}
+    assert COUNTED(responses("aaaa")).posterior == pytest.approx(PRIOR.leader_stays([4], 16))
+    enough = next(n for n in range(1, 17) if PRIOR.leader_stays([n], 16) >= 0.9)
+    ended = decide(Agreement(PRIOR, 0.9), responses("a" * 16))
+    assert outcome(ended) == (True, "a", "agreement", enough) and ended.evidence == {"a": enough}
+    assert outcome(decide(Agreement(PRIOR, 0.6, budget=4) | Cap(4), responses("aaaa")))[3] < 4
 
 
-def test_a_response_without_an_answer_uses_a_call() -> None:
-    assert COUNTED(responses("aa-")).posterior == pytest.approx(PRIOR.leader_stays([2], 15))
-    spent = Agreement(PRIOR, budget=4)(responses("--a-"))
-    assert not spent.stop and spent.posterior == Cap(4)(responses("a")).posterior  # a spent budget is no agreement
-    assert Agreement(PRIOR, budget=5)(responses("--a-")).posterior == pytest.approx(PRIOR.leader_stays([1], 2))
+@pytest.mark.parametrize(
+    ("budget", "answers", "posterior"),
+    [
+        (16, "aa-", PRIOR.leader_stays([2], 15)),  # a response without an answer uses a call
+        (5, "--a-", PRIOR.leader_stays([1], 2)),
+        (4, "--a-", Cap(4)(responses("a")).posterior),  # a spent budget is no agreement
+        (40, "aaaa", PRIOR.leader_stays([4], 24)),  # of a larger budget, so much is looked ahead to,
+        (40, "a" * 13 + "b" * 11, stays_ahead(13, 11, 16)),  # and then the two leading answers decide
+        (40, "a" * 20 + "b" * 12, stays_ahead(20, 12, 8)),
+    ],
+)
+def test_the_posterior_by_hand(budget: int, answers: str, posterior: float) -> None:
+    decision = Agreement(PRIOR, budget=budget)(responses(answers))
+    assert decision.posterior == pytest.approx(posterior)
+    assert decision.stop == (posterior >= 0.97 and budget > len(answers))
 
 
 def test_with_the_budget_spent_a_tie_is_not_decided() -> None:
     rule = Agreement(PRIOR, budget=4)
     assert not rule(responses("abab")).stop
-    ended = decide(rule | Cap(4), responses("abab"))
-    assert (ended.answer, ended.reason) == ("a", "budget")
+    assert outcome(decide(rule | Cap(4), responses("abab"))) == (True, "a", "budget", 4)
     assert rule(responses("ababb")).answer == "b"  # more than the budget, as when several run at once
-
-
-def test_a_larger_budget_than_is_looked_ahead_to() -> None:
-    rule = Agreement(PRIOR, budget=40)
-    assert rule(responses("aaaa")).posterior == pytest.approx(PRIOR.leader_stays([4], 24))
-    for split in ("a" * 13 + "b" * 11, "a" * 16 + "b" * 15):  # of which the 24th answer decides nothing
-        decision = rule(responses(split))
-        assert not decision.stop
-        assert decision.posterior == stays_ahead(split.count("a"), split.count("b"), 40 - len(split))
-    assert rule(responses("a" * 20 + "b" * 12)).posterior == stays_ahead(20, 12, 8)
-    assert rule(responses("a" * 20 + "b" * 2)).stop and not rule(responses("a" * 21 + "b" * 19)).stop
 
 
 def test_a_first_response_decides_where_answers_always_agree_but_not_when_cut_off() -> None:
     always = Agreement(Prior((Component(0.0, 1e-4),), (1.0,)))
-    assert always(responses("a")).reason == "agreement"
+    assert always([Response("a")]).stop
     assert not always([Response("a", cut_off=True)]).stop
     assert always([Response("a", cut_off=True), Response("a")]).stop
-    weighed = Agreement(always.prior, vote=VOTE)
-    assert not weighed([Response("a", 9.0, cut_off=True)]).stop
-    assert weighed([Response("a", 9.0)]).reason == "evidence"
 
 
 def test_only_a_vote_reads_scores_and_may_take_the_first_alone() -> None:
     assert (COUNTED.reads_scores, COUNTED.may_accept_first) == (False, False)
     assert (WEIGHED.reads_scores, WEIGHED.may_accept_first) == (True, True)
     assert COUNTED.weights(responses("ab")) == [1.0, 1.0]
-    assert WEIGHED.weights(scored(("a", 3.0), ("b", -9.0), (None, 1.0))) == [3.0, 0.5, 0.0]
+    assert WEIGHED.weights(responses("ab-", [3.0, -9.0, 1.0])) == [3.0, 0.5, 0.0]
 
 
-def test_weighted_votes_lead_and_counts_stop_only_the_same_leader() -> None:
-    against = scored(("a", 0.0), ("a", 0.0), ("a", 0.0), ("a", 0.0), ("a", 0.0), ("b", 3.0))
-    decision = Agreement(PRIOR, 0.6, vote=VOTE)(against)
-    assert COUNTED(against).answer == "a" and COUNTED(against).posterior > 0.6
-    assert (decision.answer, decision.stop) == ("b", False)
-    agreeing = scored(("a", 0.0), ("a", 0.0), ("a", 0.0))
-    decision = Agreement(PRIOR, 0.6, vote=VOTE)(agreeing)
-    assert (decision.answer, decision.reason) == ("a", "agreement")
-    assert decision.evidence == {"a": 1.5} and decision.posterior == COUNTED(agreeing).posterior
-
-
-def test_sufficient_votes_stop_whatever_the_counts_say() -> None:
-    decision = decide(WEIGHED, scored(("a", 0.0), ("b", 8.0)))
-    assert (decision.answer, decision.reason, decision.samples) == ("b", "evidence", 2)
+@pytest.mark.parametrize(
+    ("answers", "scores", "expected", "evidence"),
+    [
+        ("aaaaab", [0.0] * 5 + [3.0], (False, "b", None, 6), {"a": 2.5, "b": 3.0}),  # counts have another leader
+        ("aaa", [0.0] * 3, (True, "a", "agreement", 3), {"a": 1.5}),
+        ("ab", [0.0, 8.0], (True, "b", "evidence", 2), {"a": 0.5, "b": 8.0}),  # whatever the counts say
+    ],
+)
+def test_weighted_votes_lead_and_counts_stop_only_the_same_leader(
+    answers: str, scores: list[float], expected: tuple[object, ...], evidence: dict[str, float]
+) -> None:
+    given = responses(answers, scores)
+    decision = Agreement(PRIOR, 0.6, vote=VOTE)(given)
+    assert (outcome(decision), decision.evidence) == (expected, evidence)
+    if decision.reason == "agreement":
+        assert decision.posterior == COUNTED(given).posterior
 
 
 def test_a_missing_score_is_an_error_or_an_average_one() -> None:
@@ -105,8 +106,86 @@ def test_a_missing_score_is_an_error_or_an_average_one() -> None:
     assert lenient(responses("a")).evidence == {"a": 0.5}
 
 
-def test_kinds_are_voted_on_first() -> None:
-    calls = [Response(f"search {n}", kind="search") for n in range(6)]
-    decision = decide(Agreement(PRIOR, 0.8), calls)
-    assert decision.parts["kind"].reason == "agreement" and decision.parts["kind"].answer == "search"
-    assert not decision.stop and not decision.parts["answer"].stop
+PROCESSES = (Component(0.0, 1.0), Component(0.6, 0.3), Component(-1.0, 2.0), Component(-0.2, 0.6))
+
+
+def predicted(component: Component, counts: Sequence[int], answer: int | None) -> float:
+    """P(the next answer is the one of this place; None: a new one | counts), of Pitman and Yor."""
+    discount, concentration = component
+    whole = sum(counts) + concentration
+    if answer is not None:
+        return (counts[answer] - discount) / whole
+    return max(0.0, concentration + len(counts) * discount) / whole
+
+
+def continuations(component: Component, counts: list[int], horizon: int) -> Iterator[tuple[float, list[int]]]:
+    """Every way in which answers go on to the horizon, with its probability."""
+    if sum(counts) == horizon:
+        yield 1.0, counts
+        return
+    for at in [*range(len(counts)), None]:
+        after = [*counts, 1] if at is None else [count + (place == at) for place, count in enumerate(counts)]
+        for probability, end in continuations(component, after, horizon):
+            yield predicted(component, counts, at) * probability, end
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=6))
+def test_a_likelihood_is_the_product_of_predictions_in_any_order(history: list[int]) -> None:
+    expected = np.ones(len(PROCESSES))
+    seen: Counter[int] = Counter()
+    for answer in history:
+        at = list(seen).index(answer) if answer in seen else None
+        expected *= [predicted(one, list(seen.values()), at) if seen else 1.0 for one in PROCESSES]
+        seen[answer] += 1
+    for counts in (list(seen.values()), list(seen.values())[::-1]):
+        assert likelihoods([counts], PROCESSES)[0] == pytest.approx(expected)
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=3), st.integers(0, 3))
+def test_looking_ahead_is_the_sum_over_all_continuations(counts: list[int], more: int) -> None:
+    def leads(end: list[int]) -> float:
+        return 0.0 if end[0] < max(end) else 1 / end.count(max(end))
+
+    horizon = sum(counts) + more
+    expected = [sum(p * leads(end) for p, end in continuations(one, counts, horizon)) for one in PROCESSES]
+    assert stays(counts, horizon, PROCESSES) == pytest.approx(np.array(expected))
+
+
+@pytest.mark.parametrize(
+    ("counts", "horizon", "low", "high"),
+    [
+        ([2, 2, 2], 6, 1 / 3, 1 / 3),
+        ([2, 1], 3, 1, 1),
+        ([1, 2], 3, 0, 0),
+        ([3, 3, 1], 12, 0.35, 0.49),
+        ([4], 24, 0.5, 1),
+    ],
+)
+def test_answers_that_are_equal_in_the_end_share_the_lead(
+    counts: list[int], horizon: int, low: float, high: float
+) -> None:
+    assert low - 1e-9 <= PRIOR.leader_stays(counts, horizon) <= high + 1e-9
+    others = [counts[0], *counts[:0:-1]]
+    assert PRIOR.leader_stays(others, horizon) == PRIOR.leader_stays(counts, horizon)
+
+
+def test_counts_weigh_the_components_by_how_likely_they_are_under_each() -> None:
+    prior = Prior((Component(0.0, 1.0), Component(-1.0, 2.0)), (0.25, 0.75))
+    likely = 0.25 * (1 / 2 * 1 / 3) * 2, 0.75 * (1 / 3 * 1 / 2) * 2  # of 2 : 1 answers, up to what is common
+    assert prior.posterior([2, 1]) == pytest.approx(np.array(likely) / sum(likely))
+    assert prior.posterior([2, 1, 1]).tolist() == [1.0, 0.0]  # two answers are all that the second allows
+    two = Prior((Component(-1.0, 2.0), Component(-0.2, 0.4)), (0.25, 0.75))
+    assert two.posterior([2, 1, 1]).tolist() == [0.25, 0.75]  # neither allows it, so nothing is learned
+    for counts in ([200], [150, 50, 1], [1] * 200):
+        assert PRIOR.posterior(counts).sum() == pytest.approx(1.0)
+
+
+def test_what_is_no_prior_and_no_horizon() -> None:
+    for weights in ((1.0,), (0.5, 0.6), (1.5, -0.5)):
+        with pytest.raises(ConfigurationError):
+            Prior(PROCESSES[:2], weights)
+    with pytest.raises(ConfigurationError, match="between 1 and 24 answers, got 25"):
+        PRIOR.leader_stays([4], LARGEST_HORIZON + 1)
+    components = default_components()
+    assert len(set(components)) == len(components)
+    assert all(one.discount < 1 and one.concentration > -one.discount for one in components)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.hopeless_calls import OTHERS, SHARES, cost, samples
+from benchmarks.hopeless_calls import cost, samples
 from langchain_reasc import ASC, ESC, Cap, FiniteHorizon, Response, decide
 from langchain_reasc.method import Hopeless, chance_of_agreement
 
@@ -27,7 +27,7 @@ def decided(*calls: tuple[str, str], rule: Any = RULE) -> Any:
     return decide(Hopeless(rule, json.loads, 16), mails(*calls))
 
 
-@pytest.mark.parametrize("rule", [RULE, ASC() | Cap(16), ESC() | Cap(16)], ids=["horizon", "ASC", "ESC"])
+@pytest.mark.parametrize("rule", [RULE, ASC() | Cap(16), ESC() | Cap(16)], ids=str)
 def test_it_stops_once_the_rest_is_decided(rule: Any) -> None:
     decision = decided(*(("ann", draft(at)) for at in range(16)), rule=rule)
     assert (decision.stop, decision.reason, decision.hopeless) == (True, "hopeless", ("body",))
@@ -75,13 +75,12 @@ def test_the_chance_of_agreement() -> None:
     assert chance_of_agreement(near, 14) == pytest.approx(chance_of_agreement(["Ann", "Eve"], 14))
 
 
-@pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize("others", OTHERS)
+@pytest.mark.parametrize(("share", "others"), [(0.3, 16), (0.3, 2), (0.5, 16), (0.9, 4)])
 def test_where_words_agree_it_is_hardly_ever_fooled(share: float, others: int) -> None:
     """The null: with three in ten at worst, 16 others beside; see ``python -m benchmarks.hopeless_calls``."""
-    found = cost(share, others, words=1, questions=100)
-    assert found.stopped <= (0.05 if (share, others) == (0.3, 16) else 0.01)
-    assert found.without - found.right <= (0.02 if (share, others) == (0.3, 16) else 0.0)
+    found, hardest = cost(share, others, words=1, questions=100), (share, others) == (0.3, 16)
+    assert found.stopped <= (0.05 if hardest else 0.01)
+    assert found.without - found.right <= (0.02 if hardest else 0.0)
 
 
 @pytest.mark.parametrize(("words", "most"), [(1, 9), (10, 8), (40, 5), (400, 5)])

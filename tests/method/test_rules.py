@@ -1,6 +1,5 @@
 """All rules by name, and what holds for every one of them."""
 
-import random
 from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import (
     ASC,
     ESC,
+    WEIGHTS,
     Agreement,
     BayesianVote,
     Cap,
@@ -40,15 +40,29 @@ NEEDED: dict[str, dict[str, object]] = {
 }
 BY_EQ_5 = {"fixed_budget", "asc", "esc", "reasc", "finite_horizon", "cannot_catch_up"}
 ALL = [rule_named(name, NEEDED.get(name)) for name in rules()]
-
-answers = st.sampled_from(["a", "b", "c", None])
-scores = st.integers(0, 20).map(lambda tenths: tenths / 10)  # few different ones, so that mixtures are fitted seldom
-some = st.lists(st.builds(Response, answers, scores), max_size=8)
-every_rule = pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.name)
 COMPOSED = [ReASC(Standardizer(0.5, 0.3), gate=1.5) | ESC(2), ASC(0.8) & ESC(3), (ASC(0.9) | ESC(2)) & Cap(4)]
 AGREEMENT = [Agreement(Prior.uniform(), 0.9, 8, vote) for vote in (None, rule_named("bayesian_vote", LOGISTIC))]
+
+tenths = st.integers(0, 20).map(lambda tenths: tenths / 10)  # few different ones, so that mixtures are fitted seldom
+some = st.lists(st.builds(Response, st.sampled_from(["a", "b", "c", None]), tenths), max_size=8)
+of_kinds = st.lists(
+    st.builds(Response, st.sampled_from(["a", "b", None]), tenths, st.booleans(), st.sampled_from(["search", None])),
+    max_size=8,
+)
+every_rule = pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.name)
 any_rule = pytest.mark.parametrize("rule", [*ALL, *COMPOSED, *AGREEMENT], ids=lambda rule: f"{rule!s:.60}")
 quickly = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def rule_and_scores() -> tuple[st.SearchStrategy[StoppingRule], st.SearchStrategy[float]]:
+    """Rules of any parameters, composed too, and scores for them."""
+    scores, confidences = st.floats(-5, 5, allow_nan=False), st.floats(0.55, 0.99)
+    by = st.builds(Standardizer, mean=st.floats(0.1, 2), std=st.floats(0.2, 3), scale=st.floats(0.1, 2))
+    reasc = st.builds(ReASC, by, st.none() | scores, st.sampled_from(sorted(WEIGHTS)), confidences)
+    budgets, windows = st.builds(Cap, st.integers(1, 20)), st.builds(ESC, st.integers(1, 5))
+    simple: st.SearchStrategy[StoppingRule] = st.one_of(budgets, st.builds(ASC, confidences), windows, reasc)
+    either, both = st.builds(lambda a, b: a | b, simple, simple), st.builds(lambda a, b: a & b, simple, simple)
+    return st.one_of(simple, either, both), scores
 
 
 def test_names_are_those_of_accounts() -> None:
@@ -59,12 +73,24 @@ def test_names_are_those_of_accounts() -> None:
     assert all(rule.name == name for name, rule in zip(rules(), ALL, strict=True))
 
 
-def test_a_rule_is_made_by_name() -> None:
-    assert rule_named("asc") == ASC()
-    assert rule_named("finite_horizon", {"phi": 0.9, "budget": 8}) == FiniteHorizon(0.9, 8)
-    given = {"mean": 1.0, "std": 2.0, "scale": 0.5, "gate": None, "on_missing_confidence": "count"}
-    assert rule_named("reasc", given) == ReASC(Standardizer(1.0, 2.0, 0.5), on_missing_confidence="count")
-    assert rule_named("bayesian_vote", LOGISTIC) == BayesianVote(LogisticOdds(Standardizer(1.0, 0.5), 2.0, 0.5))
+@pytest.mark.parametrize(
+    ("name", "parameters", "expected"),
+    [
+        ("asc", None, ASC()),
+        ("finite_horizon", {"phi": 0.9, "budget": 8}, FiniteHorizon(0.9, 8)),
+        (
+            "reasc",
+            {"mean": 1.0, "std": 2.0, "scale": 0.5, "gate": None, "on_missing_confidence": "count"},
+            ReASC(Standardizer(1.0, 2.0, 0.5), on_missing_confidence="count"),
+        ),
+        ("bayesian_vote", LOGISTIC, BayesianVote(LogisticOdds(Standardizer(1.0, 0.5), 2.0, 0.5))),
+    ],
+)
+def test_a_rule_is_made_by_name_and_is_a_value(name: str, parameters: Any, expected: StoppingRule) -> None:
+    made = rule_named(name, parameters)
+    assert made == expected and hash(made) == hash(expected)
+    with pytest.raises(FrozenInstanceError):
+        made.budget = 3  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -73,24 +99,14 @@ def test_a_rule_is_made_by_name() -> None:
         ("ascii", {}, "no stopping rule is called 'ascii'; there are fixed_budget, asc, esc, "),
         ("asc", {"gate": 1.0, "phi": 1}, "the rule asc has no parameter 'gate', 'phi'; it has confidence"),
         ("reasc", {"statistics": 1.0}, "no parameter 'statistics'; it has mean, std, scale, gate, weight, "),
-        ("reasc", {"mean": 1.0}, "the rule reasc needs the parameter 'std'"),
         ("bayesian_vote", {}, "needs the parameter 'intercept', 'mean', 'slope', 'std'"),
         ("finite_horizon", {"phi": "high"}, "the rule finite_horizon cannot have phi='high': "),
         ("finite_horizon", {"phi": 2.0}, "phi is a probability above 0.5 and below 1, got 2.0"),
-        ("cannot_catch_up", {"budget": None}, "a whole number of at least 1 sample, got None"),
     ],
 )
 def test_what_is_wrong_is_named(name: str, parameters: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         rule_named(name, parameters)
-
-
-@every_rule
-def test_rules_are_values(rule: StoppingRule) -> None:
-    assert rule == rule_named(rule.name, NEEDED.get(rule.name))
-    assert hash(rule) == hash(rule_named(rule.name, NEEDED.get(rule.name)))
-    with pytest.raises(FrozenInstanceError):
-        rule.budget = 3  # type: ignore[attr-defined]
 
 
 @every_rule
@@ -106,70 +122,56 @@ def test_without_answers_nothing_is_decided(rule: StoppingRule) -> None:
 
 @any_rule
 @quickly
-@given(given=some.filter(bool), later=some)
-def test_later_responses_never_change_an_earlier_stop(
-    rule: StoppingRule, given: list[Response], later: list[Response]
+@given(given=some.filter(bool), later=some, mixed=of_kinds.filter(bool), names=st.permutations("abc"))
+def test_a_decision_depends_on_what_was_seen_by_then_and_not_on_names(
+    rule: StoppingRule, given: list[Response], later: list[Response], mixed: list[Response], names: list[str]
 ) -> None:
     check_that_a_stop_stands(rule, given, later)
-    assert 0.0 <= decide(rule, given).posterior <= 1.0
-
-
-@any_rule
-@quickly
-@given(given=some)
-def test_no_rule_stops_before_its_earliest(rule: StoppingRule, given: list[Response]) -> None:
+    check_that_a_stop_stands(rule, mixed, later)
     early = given[: rule.earliest - 1]
     assert not any(rule(early[:n]).stop for n in range(len(early) + 1))
     assert rule.may_accept_first <= (rule.earliest == 1)
-
-
-@any_rule
-@quickly
-@given(given=some, names=st.permutations("abc"))
-def test_answers_are_only_names(rule: StoppingRule, given: list[Response], names: list[str]) -> None:
     renamed: dict[str | None, Any] = {**dict(zip("abc", names, strict=True)), None: None}
     decision = decide(rule, given)
     other = decide(rule, [replace(one, answer=renamed[one.answer]) for one in given])
     assert (other.stop, other.samples, other.answer) == (decision.stop, decision.samples, renamed[decision.answer])
-    assert other.posterior == decision.posterior
+    assert other.posterior == decision.posterior and 0.0 <= decision.posterior <= 1.0
 
 
 @every_rule
 @quickly
-@given(given=some, chance=st.randoms(use_true_random=False))
-def test_who_reads_no_scores_decides_alike_without(
-    rule: StoppingRule, given: list[Response], chance: random.Random
+@given(given=some, one=st.sampled_from(ALL), score=tenths)
+def test_what_a_rule_says_of_itself_holds_and_rules_compose(
+    rule: StoppingRule, given: list[Response], one: StoppingRule, score: float
 ) -> None:
     if not rule.reads_scores:
         assert decide(rule, [replace(one, score=None) for one in given]) == decide(rule, given)
-
-
-@every_rule
-@quickly
-@given(score=scores)
-def test_who_may_not_accept_the_first_does_not(rule: StoppingRule, score: float) -> None:
     if not rule.may_accept_first and not isinstance(rule, Cap | ReASC):
         assert not rule([Response("a", score)]).stop
-
-
-@every_rule
-@quickly
-@given(given=some)
-def test_one_kind_for_all_decides_as_none_does(rule: StoppingRule, given: list[Response]) -> None:
     of_a_kind = [replace(one, kind="search") for one in given]
     if isinstance(rule, CGES):  # how certain it is depends on how many kinds, or answers, there are to choose from
         assert decide_by_kind(rule, of_a_kind).answer == rule(given).answer
     else:
         assert replace(decide(rule, of_a_kind), parts={}) == decide(rule, given)
-
-
-@every_rule
-@quickly
-@given(given=some, one=st.sampled_from(ALL))
-def test_rules_compose(rule: StoppingRule, given: list[Response], one: StoppingRule) -> None:
-    left, right = rule(given), one(given)
-    either, both = (rule | one)(given), (rule & one)(given)
-    assert either.stop == (left.stop or right.stop)
-    assert both.stop == (left.stop and right.stop)
+    left, right, either, both = rule(given), one(given), (rule | one)(given), (rule & one)(given)
+    assert (either.stop, both.stop) == (left.stop or right.stop, left.stop and right.stop)
     assert either.answer == both.answer == left.answer
     assert either.evidence == both.evidence == left.evidence
+
+
+@given(some, st.floats(0.55, 0.99))
+def test_count_weights_are_asc(given: list[Response], confidence: float) -> None:
+    counting = ReASC(Standardizer(0.0, 1.0), weight="count", confidence=confidence)
+    assert decide(counting, given) == decide(ASC(confidence), given)
+
+
+@any_rule
+@quickly
+@given(given=some)
+def test_a_response_without_answer_never_votes_and_a_tie_goes_to_the_first(
+    rule: StoppingRule, given: list[Response]
+) -> None:
+    before, after = rule(given), rule([*given, Response(None, 1.0)])
+    assert after.evidence == before.evidence and None not in after.evidence
+    tied = [answer for answer, weight in before.evidence.items() if weight == max(before.evidence.values())]
+    assert before.answer == next(iter(tied), None) or before.reason == "window"
