@@ -10,12 +10,12 @@ from langchain_reasc.calibration import ConsensusLearner, Observed, OnlineState
 from langchain_reasc.method.confidence import Measure
 
 MEASURES = [TOP_K, Measure("top_k", "bottom_group", 8), Measure("neg_entropy", "mean")]
+WRONG = Observed((0, 1, 2), np.zeros((3, 3)), decided=3, answer=0)
 
 
 def question(at: int, length: int = 3) -> Observed:
     """Every third disagrees; the second measure says what the first does, and the third nothing."""
-    rng = np.random.default_rng(at)
-    scores = rng.normal(size=length)
+    scores = np.random.default_rng(at).normal(size=length)
     answers = (0, 1, 0) if at % 3 == 0 else (0, 0, 0)
     return Observed(answers[:length], np.stack([scores, scores, np.full(length, np.nan)]))
 
@@ -32,10 +32,11 @@ def observe(one: ConsensusLearner, questions: range) -> list[bool]:
 
 def test_it_refits_as_the_number_grows_and_keeps_the_last(fits: Any) -> None:
     one = ConsensusLearner(MEASURES)
-    assert not any(observe(one, range(700)))
+    assert not any(observe(one, range(540)))
     sizes = [len(questions) for questions, *_ in fits]
-    assert sizes[:4] == [32, 40, 50, 63] and sizes[-1] == 512
-    assert len(one.state().questions) == 512 and one.seen == 700
+    assert sizes[:4] == [32, 40, 50, 63] and sizes[-1] <= 512
+    assert len(one.state().questions) == 512 and one.seen == 540
+    assert [[one.counted for one in questions].count(False) for questions, *_ in fits[:2]] == [0, 8]
 
 
 def test_a_state_is_all_of_it(fits: Any) -> None:
@@ -51,23 +52,11 @@ def test_a_state_is_all_of_it(fits: Any) -> None:
 def test_an_alarm_forgets_all_but_that_there_was_one(fits: Any) -> None:
     one = ConsensusLearner(MEASURES)
     observe(one, range(40))
-    wrong = Observed((0, 1, 2), np.zeros((3, 3)), decided=3, answer=0)
-    told = [one.observe(replace(wrong, counted=False)) for _ in range(40)]
-    assert told.index(True) < 20
-    assert (one.alarms, one.calibration, told.count(True)) == (1, None, 1)
-    assert one.seen == 39 - told.index(True)
-
-
-def test_it_is_told_apart_which_questions_were_counted(fits: Any) -> None:
-    observe(ConsensusLearner(MEASURES), range(40))
-    assert [[one.counted for one in questions].count(False) for questions, *_ in fits] == [0, 8]
-
-
-def test_questions_that_were_counted_raise_no_alarm(fits: Any) -> None:
-    one = ConsensusLearner(MEASURES)
-    observe(one, range(40))
-    wrong = Observed((0, 1, 2), np.zeros((3, 3)), decided=3, answer=0)
-    assert not any(one.observe(wrong) for _ in range(40))
+    assert not any(one.observe(WRONG) for _ in range(40))  # votes were counted, which shows no drift
+    alarms = [one.observe(replace(WRONG, counted=False)) for _ in range(40)]
+    assert alarms.index(True) < 20
+    assert (one.alarms, one.calibration, alarms.count(True)) == (1, None, 1)
+    assert one.seen == 39 - alarms.index(True)
 
 
 def test_it_calibrates_no_sooner_after_a_failure(fits: Any) -> None:
