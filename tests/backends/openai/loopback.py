@@ -34,10 +34,6 @@ def pool_of(*urls: str, **fields: Any) -> Iterator[ChatOpenAICompatible]:
         assert eventually(lambda: not any(status.in_flight for status in model.status()))
 
 
-PROMPTS = [f"question {at}" for at in range(12)]
-"""So many that each of two servers gets some: which gets which depends on the ports."""
-
-
 @contextmanager
 def serving(step: Any) -> Iterator[str]:
     """A server whose every request is answered by a step; gives its base URL."""
@@ -87,6 +83,15 @@ def cut_after(words: int) -> Any:
         await exchange.begin()
         for _ in range(words):
             await exchange.token("half ")
+
+    return step
+
+
+def by_seed(*steps: Any) -> Any:
+    """Answers the sample with seed i with step i."""
+
+    async def step(exchange: Exchange) -> None:
+        await steps[exchange.body["seed"]](exchange)
 
     return step
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from servers.exchange import Exchange
 
 @dataclass
 class Worker:
-    """Streams words at a pace. ``tells`` names its way to tell of its work: vllm, sglang, slots, slots and metrics."""
+    """Streams words at a pace. ``tells`` names its way to tell of its work: vllm, late, slots, slots and metrics."""
 
     tells: str | None = None
     goes_on: bool = False
@@ -39,9 +39,11 @@ class Worker:
         if self.tells == "slots and metrics":
             done = self.generated if not self.running else 0
             return f"llamacpp:tokens_predicted_total {done}\nllamacpp:requests_processing {running}\n"
-        names = {"vllm": "vllm:num_requests_running", "sglang": "sglang:num_running_reqs"}
-        text = f'# TYPE x gauge\n{names[self.tells]}{{engine="0",model_name="a"}} {running}.0\n'
-        return text + (f'vllm:generation_tokens_total{{engine="0"}} {self.generated}\n' if self.tells == "vllm" else "")
+        if self.tells == "late":
+            return "sglang:num_running_reqs 0.0\n"
+        labels = '{engine="0",model_name="a"}'
+        running_line = f"# TYPE x gauge\nvllm:num_requests_running{labels} {running}.0\n"
+        return f"{running_line}vllm:generation_tokens_total{labels} {self.generated}\n"
 
     async def get(self, exchange: Exchange) -> None:
         if (text := self.page(exchange.path)) is None:
@@ -49,17 +51,15 @@ class Worker:
         await exchange.reply(200, text)
 
     async def __call__(self, exchange: Exchange) -> None:
-        tokens, streams = exchange.body["max_tokens"], exchange.body.get("stream")
+        tokens = exchange.body["max_tokens"]
         self.asked.append(tokens)
         self.running += 1
         try:
-            await self.work(min(tokens, self.ends_after), exchange, heard=streams)
+            await self.work(min(tokens, self.ends_after), exchange)
         finally:
             self.running -= 1
-        if not streams:
-            await exchange.reply(200, {"choices": [{"message": {"content": "word"}}]})
 
-    async def work(self, tokens: int, exchange: Exchange, *, heard: bool) -> None:
+    async def work(self, tokens: int, exchange: Exchange) -> None:
         due = time.monotonic()
         for _ in range(tokens):
             due += self.pace
@@ -68,7 +68,7 @@ class Worker:
             self.generated += 1
             if exchange.gone.is_set() and not self.goes_on:
                 return
-            if heard and not exchange.gone.is_set():
+            if not exchange.gone.is_set():
                 with suppress(OSError):
                     await exchange.token("word ")
 
@@ -101,27 +101,29 @@ def test_a_server_that_tells_of_its_work_is_seen_to_stop(tells: str) -> None:
     assert worker.generated < 300 and sum(worker.asked) <= 512
 
 
-@pytest.mark.parametrize("tells", ["vllm", "slots", "slots and metrics"])
-@pytest.mark.parametrize("pace", [0.0005, 0.002])  # it is over, or not, while it is watched
-def test_a_server_that_goes_on_is_seen_to(tells: str, pace: float) -> None:
-    stops, notice = asked(Worker(tells, goes_on=True, pace=pace))
-    if tells == "slots" and pace < 0.001:
-        assert stops is None and "generates too fast" in notice  # nothing tells how much it generated
-    else:
-        assert stops is False and "saves time and no tokens" in notice
+NOT_KNOWN = "whether the server stops when a stream is closed is not known: "
+GOES_ON = "saves time and no tokens"
 
 
-def test_a_number_of_running_requests_that_stays_up_is_not_believed() -> None:
-    assert asked(Worker("vllm", stale=True)) == (True, "")  # vllm-project/vllm#22545
-    stops, notice = asked(Worker("slots", stale=True))
-    assert stops is None and "busy with other requests" in notice
-
-
-def test_a_number_that_comes_late_tells_nothing() -> None:
-    worker = Worker("sglang")
-    worker.page = lambda path: "sglang:num_running_reqs 0.0\n" if path == "/metrics" else None  # type: ignore[method-assign]
-    stops, notice = asked(worker)
-    assert stops is None and "comes late" in notice
+@pytest.mark.parametrize(
+    ("worker", "stops", "notice"),
+    [
+        (Worker("vllm", goes_on=True), False, GOES_ON),
+        (Worker("slots", goes_on=True), False, GOES_ON),
+        (Worker("slots and metrics", goes_on=True, pace=0.0005), False, GOES_ON),  # it is over while it is watched
+        (Worker("slots", goes_on=True, pace=0.0005), None, "generates too fast"),  # and tells no tokens
+        (Worker("vllm", stale=True), True, ""),  # its number is known to stay up: vllm-project/vllm#22545
+        (Worker("slots", stale=True), None, "busy with other requests"),
+        (Worker("late"), None, "comes late"),
+        (Worker(), None, "tells nothing of its work"),
+        (Worker("vllm", ends_after=3), None, "ended by itself"),
+    ],
+)
+def test_what_is_seen_or_not_is_said(worker: Worker, stops: bool | None, notice: str) -> None:
+    found, said = asked(worker)
+    assert found is stops
+    assert (notice in said) if notice else said == ""
+    assert said.startswith(NOT_KNOWN) is (stops is None)
 
 
 def test_others_that_are_served_make_it_unknown() -> None:
@@ -130,22 +132,8 @@ def test_others_that_are_served_make_it_unknown() -> None:
     assert stops is None and "busy with other requests" in notice
 
 
-@pytest.mark.parametrize(
-    ("worker", "why"),
-    [
-        (Worker(), "tells nothing of its work"),
-        (Worker("vllm", ends_after=3), "ended by itself"),
-    ],
-)
-def test_what_cannot_be_told_is_said_with_the_reason(worker: Worker, why: str) -> None:
-    stops, notice = asked(worker)
-    assert stops is None and notice.startswith("whether the server stops when a stream is closed is not known: ")
-    assert why in notice
-
-
-def test_a_server_that_is_gone_is_an_error_of_this_library() -> None:
+def test_a_server_that_is_gone_makes_it_unknown() -> None:
     with serving(Worker()) as server:
         pass
-    with nullcontext(Server(server.url)) as gone:
-        stops, notice = stops_when_cut_off(gone, lambda tokens, **more: {}, {})
+    stops, notice = stops_when_cut_off(Server(server.url), body, {})
     assert stops is None and "no server at" in notice

@@ -45,26 +45,17 @@ ERRORS = [
     (status(404), Fault.REFUSED, core.ModelNotFoundError),
     (status(408), Fault.ONCE, core.ModelTimeoutError),
     (status(409, openai.ConflictError), Fault.ONCE, core.ModelAPIError),
-    (status(413), Fault.REQUEST, core.ModelInvalidRequestError),
-    (status(422, openai.UnprocessableEntityError), Fault.REQUEST, core.ModelInvalidRequestError),
     (status(425), Fault.BUSY, core.ModelRateLimitError),
     (status(429, openai.RateLimitError), Fault.BUSY, core.ModelRateLimitError),
     (status(500, openai.InternalServerError), Fault.ONCE, core.ModelAPIError),
-    (status(501), Fault.ONCE, core.ModelAPIError),
-    (status(502), Fault.DOWN, core.ModelAPIError),
     (status(503, openai.InternalServerError), Fault.DOWN, core.ModelAPIError),
-    (status(504), Fault.DOWN, core.ModelAPIError),
     (openai.APIError("overloaded", REQUEST, body={"code": 503}), Fault.DOWN, core.ModelAPIError),
-    (openai.APIError("bad grammar", REQUEST, body={"code": 400}), Fault.REQUEST, core.ModelInvalidRequestError),
     (openai.APIError("out of memory", REQUEST, body={"code": "cuda"}), Fault.ONCE, core.ModelAPIError),
     (openai.APIConnectionError(request=REQUEST), Fault.DOWN, core.ModelConnectionError),
     (openai.APITimeoutError(REQUEST), Fault.DOWN, core.ModelTimeoutError),
     (tls(ssl.SSLCertVerificationError("self-signed")), Fault.REFUSED, core.ModelPermissionDeniedError),
-    (tls(ssl.SSLError("wrong version number")), Fault.REFUSED, core.ModelPermissionDeniedError),
     (tls(ssl.SSLEOFError("the server went away")), Fault.DOWN, core.ModelConnectionError),
-    (tls(ssl.SSLWantReadError("no answer to the handshake yet")), Fault.DOWN, core.ModelConnectionError),
     (TimeoutError("silent for 5 s"), Fault.DOWN, core.ModelTimeoutError),
-    (ConnectionResetError(104, "reset by peer"), Fault.DOWN, core.ModelConnectionError),
     (httpx.RemoteProtocolError("cut", request=REQUEST), Fault.DOWN, core.ModelConnectionError),
     (json.JSONDecodeError("no JSON", "{", 1), Fault.ONCE, core.ModelAPIError),
     (KeyError("choices"), Fault.REQUEST, core.ModelInvalidRequestError),
@@ -87,18 +78,23 @@ def test_an_error_keeps_its_class_and_gets_a_kind(error: Exception, fault: Fault
     assert type(again) is type(found) and str(again) == str(error) and again.is_retryable is retryable
 
 
-@pytest.mark.parametrize("error", [SamplingError("cut"), ServerError("HTTP 400"), ModelClosedError("closed")], ids=repr)
-def test_ours_stay_as_they_are(error: Exception) -> None:
-    before = error.is_retryable  # type: ignore[attr-defined]
-    assert classified(error) is error and error.is_retryable is before  # type: ignore[attr-defined]
+class Classified(openai.InternalServerError, core.ModelAPIError):
+    """An error that langchain-openai has given a kind."""
 
 
-def test_an_error_that_has_a_kind_stays_but_for_what_we_know_better() -> None:
-    class Classified(openai.InternalServerError, core.ModelAPIError):
-        pass
-
-    error = Classified("no", response=httpx.Response(501, request=REQUEST), body=None)
-    assert classified(error) is error and error.is_retryable
+@pytest.mark.parametrize(
+    "error",
+    [
+        SamplingError("cut"),
+        ServerError("HTTP 400"),
+        ModelClosedError("closed"),
+        Classified("no", response=httpx.Response(501, request=REQUEST), body=None),
+    ],
+    ids=repr,
+)
+def test_errors_that_have_a_kind_stay_as_they_are(error: Any) -> None:
+    before = error.is_retryable
+    assert classified(error) is error and error.is_retryable is (isinstance(error, Classified) or before)
 
 
 def test_an_error_that_nothing_can_be_derived_from_keeps_its_name_and_words() -> None:
@@ -112,7 +108,9 @@ def test_an_error_that_nothing_can_be_derived_from_keeps_its_name_and_words() ->
 
 
 @pytest.mark.parametrize(("code", "kind"), [(404, core.ModelNotFoundError), (500, core.ModelAPIError)])
-def test_calls_raise_them(face: Face, code: int, kind: type[core.ModelError]) -> None:
+def test_calls_raise_them_and_a_run_is_as_hopeful_as_its_samples(
+    face: Face, code: int, kind: type[core.ModelError]
+) -> None:
     with serving(vllm(status=code)) as fake, model_of(fake, max_retries=0) as model:
         for call in (face.invoke, face.stream):
             with pytest.raises(openai.APIStatusError) as raised:
@@ -120,46 +118,36 @@ def test_calls_raise_them(face: Face, code: int, kind: type[core.ModelError]) ->
             assert isinstance(raised.value, kind) and raised.value.is_retryable is (code == 500)
         [(_, failed)] = face.sample(model, "How much is 2 + 2?", n=1)
         assert isinstance(failed.error, kind) and failed.error.is_retryable is (code == 500)
+        with pytest.raises(SamplingError) as all_failed:
+            face.solve(ReASCRunnable(model=model), "How much is 2 + 2?")
+        assert all_failed.value.is_retryable is (code == 500)
 
 
-@pytest.mark.parametrize(("code", "retryable"), [(401, False), (422, False), (429, True), (503, True)])
-def test_a_run_whose_samples_all_fail_is_as_hopeful_as_they_are(face: Face, code: int, retryable: bool) -> None:
-    with serving(vllm(status=code)) as fake, model_of(fake, max_retries=0) as model:
-        reasc = ReASCRunnable(model=model)
-        with pytest.raises(SamplingError) as raised:
-            face.solve(reasc, "How much is 2 + 2?")
-    assert raised.value.is_retryable is retryable
-
-
-def test_nobody_there_may_pass_and_a_refused_key_will_not(face: Face) -> None:
-    with serving(vllm(key="right")) as fake:
-        model = model_of(fake, preset="auto", api_key="wrong")
-        with model, pytest.raises(ServerError, match="refuses the key") as refused:
+def test_nobody_there_may_pass_and_a_refused_key_will_not(face: Face, gone: Fake) -> None:
+    def error_at(*servers: Fake) -> Any:
+        urls = [server.url for server in servers]
+        model = model_of(servers[0], base_url=urls, preset="auto", api_key="wrong")
+        with model, pytest.raises(ServerError) as raised:
             face.invoke(model, "q")
-    with model_of(fake, preset="auto") as model, pytest.raises(ServerError, match="no server at") as gone:
-        face.invoke(model, "q")
-    assert isinstance(refused.value, core.ModelAuthenticationError) and not refused.value.is_retryable
-    assert isinstance(gone.value, core.ModelConnectionError) and gone.value.is_retryable
+        return raised.value
 
-
-def test_servers_of_which_one_may_answer_later_are_worth_another_attempt(face: Face, gone: Fake) -> None:
     with serving(vllm(key="right")) as refusing:
-        model = model_of(refusing, base_url=[refusing.url, gone.url], preset="auto", api_key="wrong")
-        with model, pytest.raises(ServerError, match=r"refuses the key.*; no server at") as raised:
-            face.invoke(model, "q")
-    assert raised.value.is_retryable
+        refused, either = error_at(refusing), error_at(refusing, gone)
+    assert "refuses the key" in str(refused)
+    assert isinstance(refused, core.ModelAuthenticationError) and not refused.is_retryable
+    assert "refuses the key" in str(either) and "; no server at" in str(either)
+    assert isinstance(either, core.ModelConnectionError) and either.is_retryable, "one that answers later is enough"
 
 
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [
-        ({"retry_after": "7"}, 7),
         ({"retry_after": "0.25"}, 0.25),
         ({"retry_after_ms": "1500", "retry_after": "9"}, 1.5),
         ({"retry_after": "-3"}, 0),
-        ({"retry_after": "soon"}, None),
         ({"retry_after": "nan"}, None),
         ({"retry_after": "Wed, 99 Foo 2026 00:00:00 GMT"}, None),
+        ({"retry_after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0),
         ({}, None),
     ],
 )
@@ -167,11 +155,9 @@ def test_how_long_the_server_asks_to_be_left_alone(headers: dict[str, str], seco
     assert retry_after(status(429, **headers)) == seconds
 
 
-def test_retry_after_may_be_a_date() -> None:
-    assert retry_after(status(429, retry_after=email.utils.formatdate(time.time() + 30, usegmt=True))) == pytest.approx(
-        30, abs=2
-    )
-    assert retry_after(status(429, retry_after="Wed, 21 Oct 2015 07:28:00 GMT")) == 0
+def test_the_server_may_name_a_time_to_come_back() -> None:
+    at = email.utils.formatdate(time.time() + 30, usegmt=True)
+    assert retry_after(status(429, retry_after=at)) == pytest.approx(30, abs=2)
 
 
 def test_the_waits_double_up_to_a_bound_and_are_random() -> None:

@@ -23,24 +23,16 @@ def url() -> Iterator[str]:
         yield server.url
 
 
-def test_it_has_what_its_preset_promises(url: str) -> None:
-    found, promised = probe(url), PRESETS["llama-server"].capabilities
+def test_it_has_what_its_preset_promises_and_tells_of_its_weights(url: str) -> None:
+    found, promised = probe(url, cut_off=True), PRESETS["llama-server"].capabilities
     assert found.server == "llama-server" and found.models == ("word-problems",)
     for name in ("n", "logprobs", "top_logprobs", "streamed_logprobs", "streamed_usage", "seed", "samplers"):
         assert getattr(found, name) == getattr(promised, name), name
+    assert found.stops_when_cut_off is promised.stops_when_cut_off is True
     assert found.notices == ()
-
-
-def test_it_stops_when_a_stream_is_closed_and_that_is_seen(url: str) -> None:
-    found = probe(url, refresh=True, cut_off=True)
-    assert found.stops_when_cut_off is PRESETS["llama-server"].capabilities.stops_when_cut_off is True
-    assert found.notices == ()
-
-
-def test_it_tells_of_its_weights(url: str) -> None:
     with Server(url) as server:
-        [(model, told)] = identify(server).weights.items()
-    assert model == "word-problems" and all(name in told for name in ("n_params", "size", "n_vocab", "n_embd"))
+        [(model, weights)] = identify(server).weights.items()
+    assert model == "word-problems" and all(name in weights for name in ("n_params", "size", "n_vocab", "n_embd"))
 
 
 def test_samples_are_repeated_with_their_seeds(url: str, face: Face) -> None:
@@ -54,14 +46,13 @@ def test_samples_are_repeated_with_their_seeds(url: str, face: Face) -> None:
 
 
 def test_parameters_reach_the_sampler(url: str, face: Face) -> None:
-    with ChatOpenAICompatible(base_url=url, model="word-problems", temperature=2.0, top_k=1, max_tokens=16) as model:
-        assert len({message.content for _, message in face.sample(model, QUESTION, n=4)}) == 1  # top_k=1: the likeliest
+    model = ChatOpenAICompatible(
+        base_url=url, model="word-problems", temperature=2.0, top_k=1, max_tokens=16, top_logprobs=50
+    )
+    with model:
+        likeliest = face.sample(model, QUESTION, n=4)
+        assert len({message.content for _, message in likeliest}) == 1
         free = face.sample(model, QUESTION, n=8, top_k=0, min_p=0.0, max_tokens=64)
         assert len({message.content for _, message in free}) > 1
-
-
-@pytest.mark.parametrize("k", [5, 20, 50])
-def test_as_many_alternatives_come_back_as_are_asked_for(url: str, face: Face, k: int) -> None:
-    with ChatOpenAICompatible(base_url=url, model="word-problems", max_tokens=8, top_logprobs=k) as model:
-        for message in (face.invoke(model, QUESTION), face.sample(model, QUESTION, n=1)[0][1]):
-            assert read_signals(message).k["top_k"] == k
+        for message in (face.invoke(model, QUESTION), likeliest[0][1]):
+            assert read_signals(message).k["top_k"] == 50

@@ -19,6 +19,7 @@ from backends.openai.loopback import (
     PROMPT,
     Face,
     Script,
+    by_seed,
     cut_after,
     endless,
     eventually,
@@ -57,9 +58,8 @@ def test_every_sample_comes_once_with_its_index_seed_and_usage(face: Face) -> No
 def test_samples_come_in_the_order_they_end(face: Face) -> None:
     first_may_end = threading.Event()
 
-    async def by_seed(exchange: Exchange) -> None:
-        await exchange.begin()
-        while exchange.body["seed"] == 0 and not first_may_end.is_set():
+    async def waits(exchange: Exchange) -> None:
+        while not first_may_end.is_set():
             await exchange.token("wait ")
             await asyncio.sleep(0.01)
         await exchange.say("done")
@@ -68,7 +68,7 @@ def test_samples_come_in_the_order_they_end(face: Face) -> None:
         if pair[0] == 1:
             first_may_end.set()
 
-    with serving(by_seed) as url, pool_of(url, seed=0) as model:
+    with serving(by_seed(waits, says("done"))) as url, pool_of(url, seed=0) as model:
         assert [index for index, _ in face.sample(model, n=2, then=then)] == [1, 0]
 
 
@@ -90,10 +90,8 @@ def test_a_sample_whose_server_breaks_off_moves_and_is_paid_for_once(face: Face)
 
 
 def test_a_failed_sample_costs_only_itself_and_keeps_what_it_said(face: Face) -> None:
-    async def by_seed(exchange: Exchange) -> None:
-        await (cut_after(2) if exchange.body["seed"] == 1 else says("forty two"))(exchange)
-
-    with serving(by_seed) as url, pool_of(url, seed=0) as model:
+    whole = says("forty two")
+    with serving(by_seed(whole, cut_after(2), whole)) as url, pool_of(url, seed=0) as model:
         ended = dict(face.sample(model, n=3))
     assert ended[0].text == ended[2].text == "forty two"
     failed = ended[1]
@@ -110,31 +108,8 @@ def test_a_sample_that_failed_before_its_first_token_has_no_message(face: Face) 
     assert index == 5 and failed.message is None and isinstance(failed.error, openai.BadRequestError)
 
 
-def test_cancelled_samples_come_out_with_what_they_said(face: Face) -> None:
-    for script in (Script(endless), Script(hangs)):
-        with serving(script) as url, pool_of(url) as model:
-            ended = face.cancelled_when(model, lambda script=script: len(script.requests) == 3, n=3)  # type: ignore[misc]
-        assert sorted(index for index, _ in ended) == [0, 1, 2]
-        for _, message in ended:
-            assert isinstance(message, AIMessage) and message.usage_metadata is None
-            metadata = message.response_metadata
-            assert metadata["finish_reason"] == "cancelled"
-            assert metadata["received_tokens"] == message.text.count("on")
-
-
-def test_samples_that_were_never_sent_do_not_come_out(face: Face) -> None:
-    script = Script(refuses(429, retry_after="30"))
-    with serving(script) as url, pool_of(url, sample_timeout=0.3) as model:
-        face.sample(model, n=1)
-        assert face.cancelled_when(model, lambda: True, n=3) == []
-    assert len(script.requests) == 1
-
-
 def test_a_sample_that_takes_too_long_fails_with_what_it_said(face: Face) -> None:
-    async def by_seed(exchange: Exchange) -> None:
-        await (endless if exchange.body["seed"] else says("forty two"))(exchange)
-
-    with serving(by_seed) as url, pool_of(url, seed=0, sample_timeout=0.5) as model:
+    with serving(by_seed(says("forty two"), endless)) as url, pool_of(url, seed=0, sample_timeout=0.3) as model:
         ended = dict(face.sample(model, n=2))
     assert ended[0].text == "forty two"
     assert isinstance(ended[1], FailedSample) and "deadline" in str(ended[1].error)
@@ -143,19 +118,68 @@ def test_a_sample_that_takes_too_long_fails_with_what_it_said(face: Face) -> Non
 
 @pytest.mark.parametrize("limit", ["sample_timeout", "question_timeout"])
 def test_a_server_that_never_answers_is_given_up_in_time(face: Face, limit: str) -> None:
-    with serving(silent) as url, pool_of(url, **{limit: 0.2}) as model:
+    with serving(silent) as url, pool_of(url, **{limit: 0.1}) as model:
         begun = time.monotonic()
         ended = face.sample(model, n=2)
     assert time.monotonic() - begun < 8 and all(isinstance(failed.error, SamplingError) for _, failed in ended)
 
 
-def test_a_dropped_stream_closes_its_connections() -> None:
-    script = Script(endless)
+@pytest.mark.parametrize("step", [endless, hangs, silent], ids=["generating", "before the first token", "queued"])
+def test_cancelled_samples_come_out_at_once_and_the_server_sees_their_connections_close(face: Face, step: Any) -> None:
+    script = Script(step)
     with serving(script) as url, pool_of(url) as model:
+        ended = face.cancelled_when(model, lambda: len(script.requests) == 4, n=4)
+        decided = time.monotonic()
+        assert eventually(lambda: script.open == 0)
+        assert time.monotonic() - decided < 2
+    assert sorted(index for index, _ in ended) == [0, 1, 2, 3]
+    for _, message in ended:
+        assert isinstance(message, AIMessage) and message.usage_metadata is None
+        assert message.response_metadata["finish_reason"] == "cancelled"
+        assert message.response_metadata["received_tokens"] == message.text.count("on")
+
+
+def test_samples_that_were_never_sent_do_not_come_out(face: Face) -> None:
+    script = Script(refuses(429, retry_after="30"))
+    with serving(script) as url, pool_of(url, sample_timeout=0.1) as model:
+        face.sample(model, n=1)
+        assert face.cancelled_when(model, lambda: True, n=3) == []
+    assert len(script.requests) == 1
+
+
+def test_a_swallowed_cancellation_does_not_keep_a_sample_running(face: Face) -> None:
+    """Tokens come so fast that a cancellation and a chunk meet: before Python 3.12 `asyncio.wait_for` then loses it."""
+
+    async def flood(exchange: Exchange) -> None:
+        while not exchange.gone.is_set():
+            await exchange.token("on ")
+            await asyncio.sleep(0)
+
+    script = Script(flood)
+    with serving(script) as url, pool_of(url) as model:
+        for round in range(1, 6):
+            face.cancelled_when(model, lambda sent=4 * round: len(script.requests) == sent, n=4)  # type: ignore[misc]
+            assert eventually(lambda: script.open == 0)
+
+
+@pytest.mark.parametrize("leave", ["drop", "close the model", "interrupt"])
+def test_streams_that_are_left_close_their_connections(leave: str) -> None:
+    script = Script(endless)
+    with serving(script) as url, model_at(url) as model:
         stream = model.sample(PROMPT, n=3)
         assert eventually(lambda: script.open == 3)
-        del stream
-        gc.collect()
+        if leave == "drop":
+            del stream
+            gc.collect()
+        elif leave == "close the model":
+            model.close()
+            with pytest.raises(ModelClosedError):
+                list(stream)
+        else:
+            main: Any = threading.main_thread().ident
+            threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT)).start()
+            with pytest.raises(KeyboardInterrupt), stream:
+                list(stream)
         assert eventually(lambda: script.open == 0)
 
 
@@ -173,67 +197,9 @@ def test_cancelling_late_or_twice_or_after_the_model_was_closed_does_nothing() -
             model.sample(PROMPT, n=1)
 
 
-def test_closing_the_model_ends_the_streams_that_are_read() -> None:
-    script = Script(endless)
-    with serving(script) as url, model_at(url) as model:
-        stream = model.sample(PROMPT, n=1)
-        assert eventually(lambda: script.open == 1)
-        model.close()
-        with pytest.raises(ModelClosedError):
-            list(stream)
-
-
 def test_less_than_one_sample_is_refused() -> None:
     with pool_of("http://127.0.0.1:9/v1") as model, pytest.raises(ConfigurationError, match="n=0"):
         model.sample(PROMPT, n=0)
-
-
-@pytest.mark.parametrize("step", [endless, hangs, silent], ids=["generating", "before the first token", "queued"])
-def test_the_server_sees_the_connection_close_at_once(face: Face, step: Any) -> None:
-    closed: list[float] = []
-
-    async def watched(exchange: Exchange) -> None:
-        try:
-            await step(exchange)
-        finally:
-            closed.append(time.monotonic())
-
-    script = Script(watched)
-    with serving(script) as url, pool_of(url) as model:
-        ended = face.cancelled_when(model, lambda: len(script.requests) == 4, n=4)
-        decided = time.monotonic()
-        assert eventually(lambda: len(closed) == 4)
-    assert len(ended) == 4 and max(closed) - decided < 2
-
-
-def test_a_swallowed_cancellation_does_not_keep_a_sample_running(face: Face) -> None:
-    """Tokens come so fast that a cancellation and a chunk meet: before Python 3.12 `asyncio.wait_for` then loses it."""
-
-    async def flood(exchange: Exchange) -> None:
-        while not exchange.gone.is_set():
-            await exchange.token("on ")
-            await asyncio.sleep(0)
-
-    script = Script(flood)
-    with serving(script) as url, pool_of(url) as model:
-        for _ in range(5):
-            wanted = len(script.requests) + 4
-            face.cancelled_when(model, lambda wanted=wanted: len(script.requests) == wanted, n=4)  # type: ignore[misc]
-            assert eventually(lambda: script.open == 0)
-
-
-def test_an_interrupt_leaves_nothing_running() -> None:
-    script = Script(endless)
-    with serving(script) as url, pool_of(url) as model:
-
-        def interrupt() -> None:
-            assert eventually(lambda: script.open == 3)
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # type: ignore[arg-type]
-
-        threading.Thread(target=interrupt).start()
-        with pytest.raises(KeyboardInterrupt), model.sample(PROMPT, n=3) as stream:
-            list(stream)
-        assert eventually(lambda: script.open == 0)
 
 
 @pytest.mark.slow  # three rounds of 8 long samples; make test stops a real server in tests/servers
@@ -272,10 +238,11 @@ async def interleaved(exchange: Exchange) -> None:
 
 
 async def one_after_the_other(exchange: Exchange) -> None:
+    """They end before the next begins, and the usage is one's only, as llama-server reports it."""
     for choice in range(exchange.body.get("n", 1)):
         await exchange.token(f"choice {choice}", choice=choice)
         await end(exchange, choice)
-    await usage(exchange)
+    await usage(exchange, 1)
 
 
 def bill(ended: list[Any]) -> tuple[int, int]:
@@ -298,13 +265,13 @@ def test_the_choices_of_a_request_are_told_apart_and_billed_once(face: Face) -> 
     assert (body["n"], body["seed"], body["stream"]) == (4, 5, True)
 
 
-@pytest.mark.parametrize("step", [interleaved, one_after_the_other])
-def test_samples_are_shared_out_among_requests(face: Face, step: Any) -> None:
-    script = Script(step)
+def test_samples_are_shared_out_among_requests(face: Face) -> None:
+    script = Script(one_after_the_other)
     with serving(script) as url, pool_of(url, samples_per_request=2) as model:
         ended = face.sample(model, n=5)
-    assert sorted(index for index, _ in ended) == [0, 1, 2, 3, 4] and bill(ended)[0] == 3 * PROMPT_TOKENS
+    assert sorted(index for index, _ in ended) == [0, 1, 2, 3, 4] and bill(ended) == (3 * PROMPT_TOKENS, 5)
     assert sorted(body.get("n", 1) for body in script.requests) == [1, 2, 2]
+    assert not any("seed" in body for body in script.requests)
 
 
 def test_a_choice_comes_out_when_it_ends_and_the_rest_is_cut_off(face: Face) -> None:
@@ -312,9 +279,7 @@ def test_a_choice_comes_out_when_it_ends_and_the_rest_is_cut_off(face: Face) -> 
         for choice in range(3):
             await exchange.token("on", choice=choice)
         await end(exchange, 1)
-        while not exchange.gone.is_set():
-            await exchange.token(" on", choice=0)
-            await asyncio.sleep(0.002)
+        await endless(exchange)
 
     script = Script(endless_but_one)
     with serving(script) as url, pool_of(url, samples_per_request=3) as model:
@@ -337,47 +302,24 @@ def test_what_a_server_that_ignores_n_leaves_out_is_drawn_one_by_one(face: Face)
     assert [body["n"] for body in script.requests if "n" in body] == [4]
 
 
-@pytest.mark.parametrize("ended_first", [1, 2])
-def test_a_cut_request_is_made_again_for_the_samples_that_had_not_ended(face: Face, ended_first: int) -> None:
+def test_a_cut_request_is_made_again_for_the_samples_that_had_not_ended(face: Face) -> None:
     async def breaks(exchange: Exchange) -> None:
         for choice in range(3):
             await exchange.token("half", choice=choice)
-        for choice in range(ended_first):
-            await end(exchange, choice)
+        await end(exchange, 0)
 
     script = Script(breaks, interleaved)
     with serving(script) as url, pool_of(url, samples_per_request=3) as model:
         ended = dict(face.sample(model, n=3))
-    again = 3 - ended_first
-    texts = ["half"] * ended_first + [f"choice {at}" + " so" * (at + 1) for at in range(again)]
-    assert [ended[at].text for at in range(3)] == texts
-    assert [body.get("n", 1) for body in script.requests] == [3, again]
-    lost = [len(ended[at].response_metadata.get("failed_attempts", ())) for at in range(3)]
-    assert lost == [0] * ended_first + [1] * again
-    assert bill(list(ended.items())) == (PROMPT_TOKENS, ended_first + sum(at + 2 for at in range(again)))
-
-
-def test_a_wrong_usage_does_not_unbill_anybody(face: Face) -> None:
-    """llama-server reports the tokens of one choice only."""
-
-    async def reports_one(exchange: Exchange) -> None:
-        for choice in range(3):
-            for _ in range(4):
-                await exchange.token("so ", choice=choice)
-        for choice in range(3):
-            await end(exchange, choice)
-        await usage(exchange, 4)
-
-    with serving(reports_one) as url, pool_of(url, samples_per_request=3) as model:
-        assert bill(face.sample(model, n=3)) == (PROMPT_TOKENS, 12)
+    assert [ended[at].text for at in range(3)] == ["half", "choice 0 so", "choice 1 so so"]
+    assert [body.get("n", 1) for body in script.requests] == [3, 2]
+    assert [len(ended[at].response_metadata.get("failed_attempts", ())) for at in range(3)] == [0, 1, 1]
+    assert bill(list(ended.items())) == (PROMPT_TOKENS, 1 + 2 + 3)
 
 
 def test_a_request_weighs_as_many_responses_as_it_asks_for(face: Face) -> None:
-    with (
-        serving(interleaved) as one,
-        serving(interleaved) as two,
-        pool_of(one, two, burst=4, samples_per_request=4) as model,
-    ):
+    options: dict[str, Any] = {"burst": 4, "samples_per_request": 4}
+    with serving(interleaved) as one, serving(interleaved) as two, pool_of(one, two, **options) as model:
         servers = [message.response_metadata["server"] for _, message in face.sample(model, n=12)]
     assert {servers.count(one), servers.count(two)} == {4, 8}
 
