@@ -107,6 +107,7 @@ def test_a_model_that_is_bound_already_keeps_what_is_bound(runner: Any) -> None:
     assert runner.invoke(chat, "q").tool_calls
     assert runner.invoke(chat.bind_tools([look], tool_choice="any"), "q").tool_calls
     assert {kwargs.get("tool_choice") for kwargs in model.log.kwargs} == {None, "any"}
+    assert all("bound" in config["tags"] for config in model.log.configs)
     retried = ChatReASC(model=model.with_retry(), concurrency=1)
     assert runner.invoke(retried.bind_tools([look]), "q").tool_calls
 

@@ -66,25 +66,21 @@ def savings() -> str:
     """Draw what each method generates per question, and what 1,000 questions cost."""
     rows = measured()
     longest = max(row.tokens for row in rows.values())
-    height = 86 + 34 * len(rows)
-    lines = [*_opened(840, height, "Generated tokens per question, and what 1,000 questions cost")]
-    lines.append(
-        '<text x="18" y="30" class="name">Generated tokens per question; cost of 1,000 questions; right answers</text>'
-    )
-    lines.append(
-        f'<text x="18" y="49" class="small">512 problems, a small model trained for them; '
-        f"at ${DOLLARS_PER_MILLION} for a million generated tokens.</text>"
-    )
+    price = f"${DOLLARS_PER_MILLION} for a million generated tokens"
+    lines = [
+        _text(18, 30, "Generated tokens per question; cost of 1,000 questions; right answers", "name"),
+        _text(18, 49, f"512 problems, a small model trained for them; at {price}.", "small"),
+    ]
     for place, (name, row) in enumerate(rows.items()):
         y, width = 64 + 34 * place, round(320 * row.tokens / longest)
         color = "#1a5fb4" if name.startswith("ReASC") else "#8c959f"
-        lines.append(f'<text x="18" y="{y + 19}">{name}</text>')
-        lines.append(f'<rect x="240" y="{y + 4}" width="{width}" height="20" rx="3" fill="{color}"/>')
-        lines.append(
+        lines += [
+            _text(18, y + 19, name),
+            f'<rect x="240" y="{y + 4}" width="{width}" height="20" rx="3" fill="{color}"/>',
             f'<text x="{248 + width}" y="{y + 19}"><tspan class="name">{row.tokens:,}</tspan> tokens, '
-            f"{row.dollars}, {row.accuracy} % right</text>"
-        )
-    return "\n".join([*lines, "</svg>", ""])
+            f"{row.dollars}, {row.accuracy} % right</text>",
+        ]
+    return _svg(840, 86 + 34 * len(rows), "Generated tokens per question, and what 1,000 questions cost", lines)
 
 
 LAB, BACKEND, LLAMA_CPP, OPENAI = (f"langchain_reasc_{name}" for name in ("lab", "backend", "llama_cpp", "openai"))
@@ -143,43 +139,46 @@ def arrows() -> set[tuple[str, str]]:
 
 def packages() -> str:
     """Draw the packages, an arrow from each to those that it imports, and the way of a sample."""
-    lines = [*_opened(840, 566, "The packages, and what each imports")]
-    lines.append(
+    lines = [
         '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0L8 4L0 8z" fill="#57606a"/></marker></defs>'
-    )
+    ]
     for source, target in sorted(arrows()):
         (x, y, _), (to, down, _) = BOXES[source], BOXES[target]
-        start, end = 110 + 204 * x + 26 * _sign(to - x), 110 + 204 * to - 26 * _sign(to - x)
+        aside = 26 * ((to > x) - (to < x))
         lines.append(
-            f'<path data-from="{source}" data-to="{target}" d="M{start} {58 + 64 * y}L{end} {15 + 64 * down}" '
-            'stroke="#57606a" fill="none" marker-end="url(#head)"/>'
+            f'<path data-from="{source}" data-to="{target}" stroke="#57606a" fill="none" marker-end="url(#head)" '
+            f'd="M{110 + 204 * x + aside} {58 + 64 * y}L{110 + 204 * to - aside} {15 + 64 * down}"/>'
         )
     for name, (x, y, holds) in BOXES.items():
-        left, top = 16 + 204 * x, 16 + 64 * y
-        fill = "#eaf2fd" if name in STEPS else "#f6f8fa"
-        lines.append(
-            f'<rect x="{left}" y="{top}" width="188" height="42" rx="6" fill="{fill}" stroke="#8c959f"/>'
-            f'<text x="{left + 10}" y="{top + 18}" class="name">{name.removeprefix("langchain_reasc_")}</text>'
-            f'<text x="{left + 10}" y="{top + 34}" class="small">{escape(holds)}</text>'
-        )
-        if step := STEPS.get(name):
-            lines.append(f'<circle cx="{left + 176}" cy="{top + 12}" r="9" fill="#c64600"/>')
-            lines.append(f'<text x="{left + 176}" y="{top + 16}" class="step">{step}</text>')
-    for y, text in (
-        (532, "An arrow: imports. Those that follow from others are left out."),
-        (550, "1 to 5: a sample is launched, drawn, read, votes, and is decided on; then the loop goes on or stops."),
-    ):
-        lines.append(f'<text x="18" y="{y}" class="small">{text}</text>')
-    return "\n".join([*lines, "</svg>", ""])
+        left, top, step = 16 + 204 * x, 16 + 64 * y, STEPS.get(name)
+        fill = "#eaf2fd" if step else "#f6f8fa"
+        lines += [
+            f'<rect x="{left}" y="{top}" width="188" height="42" rx="6" fill="{fill}" stroke="#8c959f"/>',
+            _text(left + 10, top + 18, name.removeprefix("langchain_reasc_"), "name"),
+            _text(left + 10, top + 34, holds, "small"),
+        ]
+        if step:
+            circle = f'<circle cx="{left + 176}" cy="{top + 12}" r="9" fill="#c64600"/>'
+            lines += [circle, _text(left + 176, top + 16, step, "step")]
+    way = "1 to 5: a sample is launched, drawn, read, votes, and is decided on; then the loop goes on or stops."
+    lines += [
+        _text(18, 532, "An arrow: imports. Those that follow from others are left out.", "small"),
+        _text(18, 550, way, "small"),
+    ]
+    return _svg(840, 566, "The packages, and what each imports", lines)
 
 
-def _opened(width: int, height: int, title: str) -> Iterator[str]:
+def _svg(width: int, height: int, title: str, lines: list[str]) -> str:
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-    yield f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
-    yield f"<title>{title}</title>"
-    yield STYLE
-    yield f'<rect x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="8" fill="#fff" stroke="#d0d7de"/>'
+    frame = f'<rect x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="8" fill="#fff" stroke="#d0d7de"/>'
+    opened = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">\n<title>{title}</title>'
+    return "\n".join([opened, STYLE, frame, *lines, "</svg>", ""])
+
+
+def _text(x: int, y: int, text: str, kind: str = "") -> str:
+    marked = f' class="{kind}"' if kind else ""
+    return f'<text x="{x}" y="{y}"{marked}>{escape(text)}</text>'
 
 
 def _modules(tree: ast.Module) -> Iterator[str]:
@@ -188,10 +187,6 @@ def _modules(tree: ast.Module) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-
-
-def _sign(number: int) -> int:
-    return (number > 0) - (number < 0)
 
 
 if __name__ == "__main__":

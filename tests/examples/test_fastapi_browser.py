@@ -7,7 +7,7 @@ import pytest
 from chromium import chromium, in_a_browser
 from fastapi_app import EASY, Served, served
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
-from runnable.fakes import Reply, Scripted, saying
+from runnable.fakes import Reply, saying
 
 from langchain_reasc import ReASCRunnable
 
@@ -80,28 +80,3 @@ def test_samples_are_shown_before_the_decision_and_a_closed_tab_cuts_off_the_res
         browser.switch_to.window(kept)
         app.wait_until(lambda: first.log.live == 0)
         assert len(first.log.calls) == 2
-
-
-def test_stop_cuts_off_the_samples_and_the_next_question_is_answered(page: Any) -> None:
-    model = Scripted(script=lambda question, index: Reply(endless=question != EASY))
-    with served(ReASCRunnable(confidence=0.95, model=model, concurrency=1)) as app:
-        shown = page(app)
-        shown.ask("one that never ends")
-        app.wait_until(lambda: model.log.live == 1)
-        shown.find("#stop").click()
-        shown.wait("#status", "Stopped")
-        app.wait_until(lambda: model.log.live == 0)
-        shown.ask(EASY)
-        assert shown.wait("#status", "42, after 4 of 4 samples")
-
-
-def test_a_fault_is_told_and_an_empty_question_cannot_be_asked(page: Any) -> None:
-    model = saying(Reply(error=RuntimeError("the key sk-123 is wrong")))
-    with served(ReASCRunnable(confidence=0.95, model=model)) as app:
-        shown = page(app)
-        shown.ask(EASY)
-        told = shown.wait("#status", "the model failed")
-        assert "SamplingError" in told and "sk-123" not in told
-        shown.find("#question").clear()
-        shown.find("#question").send_keys("  ")
-        assert not shown.find("[type=submit]").is_enabled()

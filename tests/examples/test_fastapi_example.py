@@ -1,7 +1,5 @@
 """The example with FastAPI streams a decision sample by sample, and pays for no reader who has gone."""
 
-import asyncio
-import json
 from importlib.util import find_spec
 
 import pytest
@@ -10,32 +8,11 @@ if not find_spec("fastapi") or not find_spec("uvicorn"):
     pytest.skip("fastapi and uvicorn are not installed", allow_module_level=True)
 
 import httpx
-from fastapi_app import EASY, Served, example, gated, served
+from fastapi_app import EASY, example, gated, served
 from langchain_core.language_models import FakeListChatModel
-from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
 from runnable.fakes import Reply, Scripted, saying
 
 from langchain_reasc import ReASCRunnable
-
-HELD_OUT = embedded_model_path().with_name("test.jsonl")
-
-
-def test_many_readers_at_once_see_decisions_of_the_shipped_model() -> None:
-    questions = [json.loads(line)["question"] for line in HELD_OUT.read_text().splitlines()[4:10]]
-
-    async def asked(app: Served) -> list[httpx.Response]:
-        async with httpx.AsyncClient(timeout=60) as client:
-            posts = (client.post(f"{app.url}/answers", json={"question": question}) for question in questions)
-            return await asyncio.gather(*posts)
-
-    with ChatLlamaCpp(seed=1) as model:
-        own = embedded_model_path().with_name("calibration.json")
-        with served(ReASCRunnable(confidence=0.95, model=model, calibration=own), at_once=2) as app:
-            answers = asyncio.run(asked(app))
-    for answer in answers:
-        names = [line.removeprefix("event: ") for line in answer.text.splitlines() if line.startswith("event: ")]
-        samples = [name for name in names if name == "sample"]
-        assert names in (["waiting", *samples, "decided"], [*samples, "decided"]) and samples
 
 
 def test_a_sample_is_told_before_the_next_has_ended() -> None:
