@@ -1,20 +1,21 @@
-"""calibration="online": it counts votes until it has learned, says when it decides, and takes nothing for granted."""
+"""calibration="online": it counts votes until it has learned, audits what it decides then, and forgets what fails."""
 
 import copy
 import pickle
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from sampling.test_parallel import parallel
 
 from langchain_reasc import ChatReASC, Integration, Measure, ReASCRunnable, register_integration
-from langchain_reasc.calibration import ConsensusCalibrator, MixtureCalibrator, Observed, consensus
+from langchain_reasc.calibration import ConsensusCalibrator, MixtureCalibrator, consensus
+from langchain_reasc.calibration import online as learning_online
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 
 from . import fakes
-from .fakes import TOP_K, Reply, Scripted, calibration
+from .fakes import TOP_K, Reply, Scripted, failing
 from .learning import MINIMUM, QUESTIONS, answered, calibrator, drawn, online
 
 COUNTING = "counting votes (ASC)"
@@ -39,29 +40,17 @@ def test_it_counts_until_it_has_learned_and_then_says_so(runner: Any, fits: Any,
     assert hard["samples"] > 1
 
 
-def test_it_goes_on_learning_as_the_number_of_questions_grows(runner: Any, fits: Any) -> None:
-    answered(runner, online(max_samples=2), [f"q{i}" for i in range(63)])
-    assert [len(fit.questions) for fit in fits] == [32, 40, 50, 63]
-
-
+@pytest.mark.sync_only
 def test_what_is_learned_from_are_answers_as_numbers_and_scores(runner: Any, fits: Any) -> None:
     replies = [Reply("it is 7", -2.0), Reply("no idea", -9.0), Reply("it is 5", logprob=None), Reply("it is 7", -1.0)]
-    reasc = online(lambda question, index: replies[index % 4], measure=TOP_K, max_samples=4)
-    answered(runner, reasc)
+    answered(runner, online(lambda question, index: replies[index % 4], measure=TOP_K))
     for observed in fits[0].questions:
         assert observed.answers == (0, None, 1, 0)
         np.testing.assert_allclose(observed.scores, [[2.0, np.nan, np.nan, 1.0]], rtol=1e-6)
         assert observed.right == ()
-
-
-def test_a_batch_is_answered_as_it_comes(runner: Any, fits: Any) -> None:
-    reasc = online(concurrency=1)
-    accounts = runner.accounts(reasc, QUESTIONS, {"max_concurrency": 1})
-    firsts = [at for at, (_, index) in enumerate(reasc.model.log.calls) if index == 0]  # type: ignore[attr-defined]
-    assert firsts != list(range(MINIMUM))  # not all before any decision
-    assert calibrator(reasc).wait(10)
-    assert {account["method"] for account in accounts} == {"asc"}
-    assert runner.account(reasc, "q100")["method"] == "reasc"
+    answered(runner, online(measure=Measure("token_logprob", "mean"), max_samples=1))
+    answered(runner, online(max_samples=1))
+    assert [fit.questions[0].scores.shape[0] > 1 for fit in fits] == [False, False, True], "a measure is the only one"
 
 
 def test_all_that_is_made_of_one_learns_together(runner: Any, fits: Any) -> None:
@@ -70,115 +59,95 @@ def test_all_that_is_made_of_one_learns_together(runner: Any, fits: Any) -> None
     reasc.confidence = 0.9
     for at in range(MINIMUM - 4):
         runner.invoke(copies[at % 3], f"q{at}")
-    runner.batch(copies[1], ["q90", "q91", "q92", "q93"])
+    accounts = runner.accounts(copies[1], ["q90", "q91", "q92", "q93"], {"max_concurrency": 1})
+    assert {account["method"] for account in accounts} == {"asc"}, "a batch is answered as it comes"
     assert calibrator(reasc).wait(10)
     assert reasc.learned is not None is not copies[2].learned
     assert reasc.model_copy(update={"model": Scripted(script=drawn)}).learned is None
     assert pickle.loads(pickle.dumps(online(None, model=Scripted(script=None, log=None)))).calibration == "online"
 
 
+class Mute(Scripted):
+    """Of a class that is known to return no logprobs."""
+
+
 def test_it_needs_no_logprobs(runner: Any) -> None:
-    reasc = online(without_logprobs, max_samples=6)
-    answered(runner, reasc, [f"q{i}" for i in range(MINIMUM)])
+    register_integration(f"{Mute.__module__}.Mute")(lambda model: Integration(no_logprobs="its maker says so"))
+    reasc = online(model=Mute(script=without_logprobs), max_samples=6)
+    accounts = answered(runner, reasc, [*QUESTIONS, "q100"])
+    assert "Mute: no confidence: its maker says so" in accounts[0]["notices"]
     assert reasc.learned is not None and reasc.learned.measure is None
-    [account] = answered(runner, reasc, ["q100"])
-    assert account["notices"][0].startswith("learned from 32 questions without labels, of answers alone")
-    assert (account["answer"], account["without_confidence"]) == ("1", 0)
+    assert accounts[-1]["notices"][1].startswith("learned from 32 questions without labels, of answers alone")
+    assert (accounts[-1]["answer"], accounts[-1]["without_confidence"]) == ("1", 0)
 
 
-def test_logprobs_that_stay_away_later_cost_no_answer(runner: Any, fits: Any) -> None:
-    def script(question: str, index: int) -> Reply:
-        return without_logprobs(question, index) if question.startswith("x") else drawn(question, index)
-
-    reasc = online(script)
-    answered(runner, reasc)
-    [account] = answered(runner, reasc, ["x100"])
-    assert (account["answer"], account["method"], account["without_confidence"]) == ("1", "reasc", account["samples"])
-    assert "carry no confidence and count as one vote each" in account["notices"][1]
-
-
-def test_scores_of_another_make_are_neither_mixed_nor_refused(runner: Any, monkeypatch: Any) -> None:
-    def made(questions: Sequence[Observed], measures: Any, **options: Any) -> Any:
-        assert options["made_of"] == {"top_k": {"top_k": 1, "vocabulary_size": None}}
-        return calibration(n=len(questions), gate=2.0, top_k=1)
-
-    monkeypatch.setattr(consensus, "calibrate_consensus", made)
-    reasc = online(measure=TOP_K)
-    answered(runner, reasc)
-    monkeypatch.setattr(fakes, "openai_token", _of_three)
-    [account] = answered(runner, reasc, ["q100"])
-    assert account["answer"] == "1" and "top_k" in account["notices"][1]
-    assert np.isnan(np.array(calibrator(reasc).state().questions[-1].scores, dtype=float)).all()
-
-
-def _of_three(token: str, logprob: float, k: int = 3) -> dict[str, Any]:
+def of_three(token: str, logprob: float, k: int = 3) -> dict[str, Any]:
     """A token with three alternatives in place of one."""
     others = [{"token": token + "'" * at, "logprob": logprob - at, "bytes": None} for at in range(k)]
     return {"token": token, "logprob": logprob, "bytes": None, "top_logprobs": others}
 
 
-def test_a_measure_is_the_only_candidate(runner: Any, fits: Any) -> None:
-    chosen = Measure("token_logprob", "mean")
-    answered(runner, online(measure=chosen))
-    assert {observed.scores.shape[0] for observed in fits[0].questions} == {1}
-    answered(runner, online(max_samples=1))
-    assert fits[1].questions[0].scores.shape[0] > 1
+@pytest.mark.parametrize("later", [None, of_three], ids=["stay away", "have another k"])
+def test_logprobs_that_change_later_cost_no_answer(runner: Any, fits: Any, monkeypatch: Any, later: Any) -> None:
+    reasc = online(
+        lambda question, index: (drawn if later or question != "q100" else without_logprobs)(question, index),
+        measure=TOP_K,
+    )
+    answered(runner, reasc)
+    assert fits[0].options["made_of"] == {"top_k": {"top_k": 1, "vocabulary_size": None}}
+    if later:
+        monkeypatch.setattr(fakes, "openai_token", later)
+        assert reasc.learned is not None
+        monkeypatch.setitem(reasc.learned.__dict__, "top_k", 1)
+    [account] = answered(runner, reasc, ["q100"])
+    assert (account["answer"], account["method"], account["without_confidence"]) == ("1", "reasc", account["samples"])
+    assert "carry no confidence and count as one vote each" in account["notices"][1]
+    assert np.isnan(np.array(calibrator(reasc).state().questions[-1].scores, dtype=float)).all()
 
 
-def test_questions_from_which_nothing_can_be_learned_are_counted(runner: Any, monkeypatch: Any) -> None:
-    def refuse(questions: Any, measures: Any, **options: Any) -> Any:
-        raise CalibrationDataError("all the same")
+@pytest.mark.parametrize("error", [CalibrationDataError("all the same"), ZeroDivisionError()])
+def test_a_failure_in_learning_costs_no_answer(runner: Any, monkeypatch: Any, logged: Any, error: Exception) -> None:
+    def fail(*_: Any, **options: Any) -> Any:
+        raise error
 
-    monkeypatch.setattr(consensus, "calibrate_consensus", refuse)
-    reasc = online()
-    account = answered(runner, reasc, [*QUESTIONS, "q100"])[-1]
-    assert account["notices"] == [f"nothing could be learned from 32 questions yet: {COUNTING}"]
+    monkeypatch.setattr(consensus, "calibrate_consensus", fail)
+    account = answered(runner, online(max_samples=2), [*QUESTIONS, "q100"])[-1]
+    assert account["answer"] is not None
+    if isinstance(error, CalibrationDataError):
+        assert account["notices"] == [f"nothing could be learned from 32 questions yet: {COUNTING}"]
+    else:
+        assert ("ERROR", "a question could not be learned from") in logged()
 
 
+@pytest.mark.sync_only
 def test_learning_holds_no_caller_up_and_remembers_a_bounded_number(runner: Any, monkeypatch: Any) -> None:
-    go_on = threading.Event()
-    monkeypatch.setattr("langchain_reasc.calibration.online.observed", lambda *_, **options: go_on.wait(10))
+    go_on, observed = threading.Event(), learning_online.observed
+    monkeypatch.setattr(learning_online, "observed", lambda *_, **given: go_on.wait(10) and observed(*_, **given))
     reasc = online(max_samples=1)
     for at in range(70):
         runner.invoke(reasc, f"q{at}")
     assert not calibrator(reasc).wait(0)
-    assert len(calibrator(reasc)._waiting) == 64
     go_on.set()
     assert calibrator(reasc).wait(10)
+    assert calibrator(reasc).state().seen in (64, 65)
 
 
-def test_a_failure_in_learning_is_logged_and_costs_no_answer(runner: Any, monkeypatch: Any, logged: Any) -> None:
-    monkeypatch.setattr(consensus, "calibrate_consensus", lambda *_, **options: 1 / 0)
-    reasc = online(max_samples=2)
-    assert answered(runner, reasc, [*QUESTIONS, "q100"])[-1]["answer"] is not None
-    assert ("ERROR", "a question could not be learned from") in logged()
-
-
+@pytest.mark.sync_only
 def test_no_thread_to_learn_in_costs_no_answer(runner: Any, monkeypatch: Any, caplog: Any) -> None:
     def refuse(*_: Any) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("langchain_reasc.calibration.online.start_daemon", refuse)
-    reasc = online()
-    assert answered(runner, reasc, ["q0"])[0]["answer"] == "1"
+    monkeypatch.setattr(learning_online, "start_daemon", refuse)
+    assert answered(runner, online(), ["q0"])[0]["answer"] == "1"
     assert "a question could not be learned from: can't start new thread" in caplog.text
-
-
-def test_why_no_measure_is_trusted_is_told(runner: Any) -> None:
-    account = answered(runner, online(lambda question, index: Reply("it is 1", -1.0)), [*QUESTIONS, "q100"])[-1]
-    assert account["method"] == "agreement"
-    [said] = account["notices"]
-    assert said.startswith("learned from 32 questions without labels, of answers alone (")
 
 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
         ({"calibration": None, "online_state": "state.json"}, "online_state='state.json' goes with"),
-        ({"calibration": "mixture", "online_state": "state.json"}, "online_state='state.json' goes with"),
         ({"calibrator": MixtureCalibrator(measure=TOP_K)}, "goes with calibration='mixture'"),
         ({"calibration": "mixture", "calibrator": ConsensusCalibrator()}, "goes with calibration='online'"),
-        ({"audit": 1.5}, "audit"),
     ],
 )
 def test_options_that_do_not_go_together(options: dict[str, Any], why: str) -> None:
@@ -186,18 +155,8 @@ def test_options_that_do_not_go_together(options: dict[str, Any], why: str) -> N
         online(**options)
 
 
-class Mute(Scripted):
-    """Of a class that is known to return no logprobs."""
-
-
-def test_a_model_known_to_give_no_logprobs_is_not_refused(runner: Any) -> None:
-    register_integration(f"{Mute.__module__}.Mute")(lambda model: Integration(no_logprobs="its maker says so"))
-    reasc = ReASCRunnable(model=Mute(script=without_logprobs), calibration="online")
-    [account] = answered(runner, reasc, ["q2"])
-    assert account["answer"] == "1" and "Mute: no confidence: its maker says so" in account["notices"]
-
-
-def test_objects_voted_on_by_field_are_learned_from_as_wholes(runner: Any, fits: Any) -> None:
+@pytest.mark.sync_only
+def test_objects_are_learned_from_as_wholes(runner: Any, fits: Any) -> None:
     texts = ['{"a": 1, "b": 2}', '{"a": 1, "b": 3}', '{"a": 4, "b": 2}', '{"a": 1, "b": 2}']
     reasc = online(lambda question, index: Reply(texts[index % 4], -1.5), answer="json", audit=1, max_samples=8)
     answered(runner, reasc, [*QUESTIONS, "q100"])
@@ -205,21 +164,88 @@ def test_objects_voted_on_by_field_are_learned_from_as_wholes(runner: Any, fits:
     assert calibrator(reasc).state().alarms == 0
 
 
-@pytest.mark.parametrize("text", ["no idea", ""])
-def test_responses_without_an_answer_are_no_trouble(runner: Any, text: str) -> None:
-    reasc = online(lambda question, index: Reply(text, -1.5), max_samples=3)
-    accounts = answered(runner, reasc, [*QUESTIONS, "q100"])
-    assert {account["answer"] for account in accounts} == {None}
+@pytest.mark.sync_only
+def test_responses_without_an_answer_are_no_trouble(runner: Any) -> None:
+    reasc = online(lambda question, index: Reply("no idea", -1.5), max_samples=3)
+    assert {account["answer"] for account in answered(runner, reasc, [*QUESTIONS, "q100"])} == {None}
     assert all(set(one.answers) == {None} for one in calibrator(reasc).state().questions)
 
 
-def test_one_response_to_each_question_is_no_trouble(runner: Any) -> None:
-    reasc = online(max_samples=1)
-    assert {account["samples"] for account in answered(runner, reasc, [*QUESTIONS, "q100"])} == {1}
-
-
-def test_a_question_given_back_as_it_is_teaches_nothing(runner: Any, fits: Any) -> None:
+def test_a_question_given_back_as_it_is_teaches_nothing(runner: Any) -> None:
     chat = ChatReASC(model=Scripted(script=drawn), calibration="online")
     runner.invoke(chat, "q0")
     assert calibrator(chat).wait(10)
     assert calibrator(chat).state().seen == 0
+
+
+@pytest.mark.parametrize(
+    ("audit", "second", "says"),
+    [
+        (0.0, Reply(), ()),
+        (1.0, Reply("it is 1", -3.0), ": it agrees with it"),
+        (1.0, Reply("no idea"), ": it does not agree with it"),
+        (1.0, Reply("", error=ConnectionError("down")), ", and came to nothing"),
+    ],
+)
+def test_an_audit_is_paid_for_named_and_decides_nothing(
+    runner: Any, fits: Any, audit: float, second: Reply, says: Any
+) -> None:
+    reasc = online(lambda q, index: second if (q, index) == ("q100", 1) else drawn(q, index), audit=audit)
+    answered(runner, reasc)
+    result = runner.solve(reasc, "q100")
+    account = result.message.response_metadata["reasc"]
+    assert (account["answer"], account["samples"], account["launched"]) == ("1", 1, 1 + audit)
+    assert [response.used for response in result.responses] == [True, False][: 1 + int(audit)]
+    assert result.usage.bill["output_tokens"] == sum(one.output_tokens for one in result.responses)
+    assert result.notices[1:] == (
+        (f"one more response was paid for to audit this answer{says}", *result.notices[2:]) if audit else ()
+    )
+    assert len(result.failures) == len(result.notices[2:]) == (second.error is not None)
+    assert calibrator(reasc).wait(10)
+    learned = {"": (0,), "it is 1": (0, 0), "no idea": (0, None)}["" if second.error or not audit else second.text]
+    assert calibrator(reasc).state().questions[-1].answers == learned
+
+
+@pytest.mark.parametrize("limit", [{"max_samples": 1}, {"token_budget": 1}])
+def test_an_audit_keeps_to_the_limits_of_a_question(runner: Any, fits: Any, limit: dict[str, Any]) -> None:
+    reasc = online(audit=1, **limit)
+    answered(runner, reasc)
+    assert runner.account(reasc, "q100")["launched"] == 1
+
+
+def test_which_questions_are_audited_is_settled_by_their_number_and_the_seed() -> None:
+    def audited(seed: int) -> list[bool]:
+        one = ConsensusCalibrator(seed=seed)
+        return [one.audits(0.05) for _ in range(2000)]
+
+    assert audited(1) == audited(1) != audited(2)
+    assert 60 < sum(audited(1)) < 140
+
+
+@pytest.mark.parametrize("audit", [0, 1])
+def test_responses_that_agree_otherwise_than_was_learned_begin_it_anew(
+    runner: Any, fits: Any, logged: Any, audit: int
+) -> None:
+    """Seen by the votes that decide, or, where the first response does, by audits alone."""
+
+    def script(question: str, index: int) -> Reply:
+        return Reply(f"it is {index if question.startswith('x') else 1}", -3.0 if audit else -1.5)
+
+    reasc = online(script, audit=audit, max_samples=8 if audit else 4)
+    answered(runner, reasc)
+    after = answered(runner, reasc, [f"x{i}" for i in range(20)])
+    methods = [account["method"] for account in after]
+    switched = methods.index("asc")
+    assert 3 <= switched and set(methods[switched:]) == {"asc"}
+    forgotten = "responses agree with one another otherwise than was learned, so that was forgotten: counting votes"
+    assert after[switched]["notices"][0] == f"{forgotten} (ASC) and learning again (0 of 32 questions seen)"
+    assert ("WARNING", after[switched]["notices"][0]) in logged()
+
+
+def test_an_audit_takes_the_place_of_no_sample_that_was_paid_for(runner: Any, fits: Any) -> None:
+    """The gate takes no first response without logprobs; of the six then in flight three decide, and one never came."""
+    reasc = online(model=parallel(loses=[4]), audit=1, max_samples=16, concurrency=6, on_missing_confidence="count")
+    answered(runner, reasc)
+    result = runner.solve(reasc, "q100")
+    assert result.decision.samples == 4
+    assert [response.index for response in result.responses] == [0, 1, 2, 3, 5, 6, 7]
