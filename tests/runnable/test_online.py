@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from sampling.test_parallel import parallel
 
-from langchain_reasc import ChatReASC, Integration, Measure, ReASCRunnable, register_integration
+from langchain_reasc import ChatReASC, Integration, Measure, register_integration
 from langchain_reasc.calibration import ConsensusCalibrator, MixtureCalibrator, consensus
 from langchain_reasc.calibration import online as learning_online
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 
 from . import fakes
-from .fakes import TOP_K, Reply, Scripted, failing
+from .fakes import TOP_K, Reply, Scripted
 from .learning import MINIMUM, QUESTIONS, answered, calibrator, drawn, online
 
 COUNTING = "counting votes (ASC)"
@@ -236,7 +236,7 @@ def test_responses_that_agree_otherwise_than_was_learned_begin_it_anew(
     after = answered(runner, reasc, [f"x{i}" for i in range(20)])
     methods = [account["method"] for account in after]
     switched = methods.index("asc")
-    assert 3 <= switched and set(methods[switched:]) == {"asc"}
+    assert switched >= 3 and set(methods[switched:]) == {"asc"}
     forgotten = "responses agree with one another otherwise than was learned, so that was forgotten: counting votes"
     assert after[switched]["notices"][0] == f"{forgotten} (ASC) and learning again (0 of 32 questions seen)"
     assert ("WARNING", after[switched]["notices"][0]) in logged()
