@@ -165,7 +165,7 @@ def told(made: Any) -> Any:
 
 
 def test_with_a_pool_nothing_that_was_paid_for_is_lost(tmp_path: Any) -> None:
-    """After Ctrl-C; in whatever order it was filled, the calibration is that of a call without one, or of the command."""
+    """After Ctrl-C, in whatever order it is filled: the calibration is that without a pool, and of the command."""
     path = tmp_path / "calibration-pool.sqlite"
     options: dict[str, Any] = {"pool": path, "samples": 2, "concurrency": 1}
 
