@@ -24,20 +24,13 @@ def with_one(value: float) -> Callable[[np.random.Generator, int], np.ndarray]:
 
 KINDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "random": lambda rng, v: rng.normal(0, 3, (3, v)),
-    "peaked": with_one(40.0),
     "one at +100": with_one(100.0),
-    "one at +10,000": with_one(1e4),
     "one at -10,000": with_one(-1e4),
     "one at +900, the others equal": lambda rng, v: np.where(np.arange(v) == v // 2, 900.3, np.full((3, v), 0.1)),
-    "flat": lambda rng, v: np.full((3, v), 7.25),
     "flat and not representable": lambda rng, v: np.full((3, v), 39.9),
     "flat far below": lambda rng, v: np.full((3, v), -100.1),
-    "extreme": lambda rng, v: rng.normal(0, 80, (3, v)),
     "at ±10,000": lambda rng, v: rng.choice([-1e4, 1e4], (3, v)),
-    "within ±10,000": lambda rng, v: rng.uniform(-1e4, 1e4, (3, v)),
-    "offset of -100": lambda rng, v: rng.normal(-100, 4, (3, v)),
     "offset of +5,000": lambda rng, v: rng.normal(5e3, 4, (3, v)),
-    "just calm": lambda rng, v: rng.uniform(-80, 40, (3, v)),
     "calm and wild rows": lambda rng, v: rng.normal(0, 3, (3, v)) + np.array([[0], [300], [-60]]),
 }
 
@@ -55,24 +48,6 @@ def reference(logits: np.ndarray, chosen: np.ndarray, k: int) -> dict[str, np.nd
     }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("vocabulary", [32, 33, 259, 800, 1024, 4999, 32_000, 151_936, 256_000])
-def test_signals_equal_the_float64_reference(kind: str, vocabulary: int) -> None:
-    check_against_reference(KINDS[kind](np.random.default_rng(vocabulary), vocabulary).astype(np.float32))
-
-
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    vocabulary=st.integers(K, 20_000),
-    scale=st.floats(0, 1e4),
-    offset=st.floats(-5e3, 5e3),
-)
-@settings(max_examples=200, deadline=None)
-def test_signals_of_any_scale_and_offset(seed: int, vocabulary: int, scale: float, offset: float) -> None:
-    rng = np.random.default_rng(seed)
-    check_against_reference((rng.standard_normal((3, vocabulary)) * scale + offset).astype(np.float32))
-
-
 def check_against_reference(logits: np.ndarray) -> None:
     """Within 1e-4, or 1e-6 of the value where that is more: a float32 near 1e3 can say no less than 6e-5."""
     before = logits.copy()
@@ -87,20 +62,21 @@ def check_against_reference(logits: np.ndarray) -> None:
     np.testing.assert_array_equal(logits, before, "the model's logits were modified")
 
 
-@pytest.mark.parametrize("k", [1, 5, 20, 64])
-@pytest.mark.parametrize("vocabulary", [32 * 8 * 64, 32 * 8 * 64 + 17, 151_936])
-@pytest.mark.parametrize("where", ["anywhere", "one block", "last tokens", "ties"])
-def test_top_k_by_blocks_equals_a_full_sort(k: int, vocabulary: int, where: str) -> None:
-    logits = np.random.default_rng(k).normal(0, 2, (2, vocabulary)).astype(np.float32)
-    if where == "one block":
-        logits[:, 64:96] += 30
-    elif where == "last tokens":
-        logits[:, -17:] += 30
-    elif where == "ties":
-        logits = np.round(logits)
-    chosen = np.zeros(2, dtype=int)
-    found = signals_from_logits(logits, chosen, signals=["top_k"], k=k)["top_k"]
-    np.testing.assert_allclose(found, reference(logits, chosen, k)["top_k"], atol=1e-4)
+@pytest.mark.parametrize("vocabulary", [32, 259, 4999, 151_936])
+def test_signals_equal_the_float64_reference(vocabulary: int) -> None:
+    for made in KINDS.values():
+        check_against_reference(made(np.random.default_rng(vocabulary), vocabulary).astype(np.float32))
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    vocabulary=st.integers(K, 20_000),
+    scale=st.floats(0, 1e4),
+    offset=st.floats(-5e3, 5e3),
+)
+def test_signals_of_any_scale_and_offset(seed: int, vocabulary: int, scale: float, offset: float) -> None:
+    rng = np.random.default_rng(seed)
+    check_against_reference((rng.standard_normal((3, vocabulary)) * scale + offset).astype(np.float32))
 
 
 @pytest.mark.parametrize("vocabulary", [40, 32_000])
@@ -115,8 +91,7 @@ def test_scratch_changes_nothing_but_the_allocation(vocabulary: int) -> None:
             np.testing.assert_array_equal(reused[name], fresh[name], name)
 
 
-@pytest.mark.parametrize("offset", [0, -100], ids=["calm", "shifted"])
-@pytest.mark.parametrize(("rows", "vocabulary", "share"), [(8, 151_936, 8), (163, 800, 4)])
+@pytest.mark.parametrize(("rows", "vocabulary", "share", "offset"), [(8, 151_936, 8, -100), (163, 800, 4, 0)])
 def test_scratch_spares_the_allocation_of_a_vocabulary(rows: int, vocabulary: int, share: int, offset: int) -> None:
     logits = (np.random.default_rng(2).normal(0, 3, (rows, vocabulary)) + offset).astype(np.float32)
     scratch, chosen = np.empty_like(logits), np.zeros(rows, dtype=int)
@@ -150,24 +125,22 @@ def test_a_rows_signals_do_not_depend_on_the_rows_beside_it() -> None:
             assert alone[name][0] == together[name][row], name
 
 
-@pytest.mark.parametrize("signals", [["token_logprob"], ["top_k", "neg_entropy"], []])
-def test_only_the_signals_asked_for(signals: list[str]) -> None:
-    assert list(signals_from_logits(np.zeros((1, 64), np.float32), np.array([3]), signals=signals)) == signals
+def test_only_the_signals_asked_for() -> None:
+    for signals in (["token_logprob"], ["top_k", "neg_entropy"], []):
+        found = signals_from_logits(np.zeros((1, 64), np.float32), np.array([3]), signals=signals)
+        assert list(found) == signals
 
 
-@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("whole_row", [True, False])
 @pytest.mark.parametrize("signal", SIGNALS)
-@pytest.mark.parametrize("vocabulary", [64, 32_005])
-def test_broken_logits_are_refused_without_a_warning(
-    broken: float, whole_row: bool, signal: str, vocabulary: int
-) -> None:
+@pytest.mark.parametrize(
+    ("broken", "where", "vocabulary"),
+    [(np.nan, 62, 64), (np.nan, 32_003, 32_005), (np.inf, 32_003, 32_005), (-np.inf, slice(None), 64)],
+)
+def test_broken_logits_are_refused_without_a_warning(broken: float, where: slice, vocabulary: int, signal: str) -> None:
     """NumPy's own complaints would only repeat the error; what one impossible token breaks is tested below."""
-    if broken == -np.inf and not whole_row:
-        return
     logits = np.zeros((2, vocabulary), np.float32)
-    logits[0, slice(None) if whole_row else vocabulary - 2] = broken
-    with warnings.catch_warnings(), pytest.raises(ConfidenceError, match=signal if whole_row else f"{signal}.*not fin"):
+    logits[0, where] = broken
+    with warnings.catch_warnings(), pytest.raises(ConfidenceError, match=f"{signal}.*not fin"):
         warnings.simplefilter("error")
         signals_from_logits(logits, np.array([1, 1]), signals=[signal])
 
@@ -189,15 +162,17 @@ def test_masked_tokens_break_what_reads_the_whole_vocabulary_and_nothing_else(vo
         np.testing.assert_allclose(found[name], expected[name], atol=1e-4)
 
 
-@pytest.mark.parametrize("k", [0, -1, 33])
-def test_k_outside_the_vocabulary(k: int) -> None:
-    with pytest.raises(ConfigurationError, match=f"between 1 and 32.*k={k}"):
-        signals_from_logits(np.zeros((1, 32), np.float32), np.array([0]), signals=["top_k"], k=k)
-
-
-def test_an_unknown_signal_is_named() -> None:
-    with pytest.raises(ConfigurationError, match=r"'certainty'.*self_certainty"):
-        signals_from_logits(np.zeros((1, 32), np.float32), np.array([0]), signals=["certainty"])
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"signals": ["top_k"], "k": 0}, "between 1 and 32.*k=0"),
+        ({"signals": ["top_k"], "k": 33}, "between 1 and 32.*k=33"),
+        ({"signals": ["certainty"]}, r"'certainty'.*self_certainty"),
+    ],
+)
+def test_a_wrong_k_or_signal_is_refused(wrong: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        signals_from_logits(np.zeros((1, 32), np.float32), np.array([0]), **wrong)  # type: ignore[arg-type]
 
 
 def test_alternatives_of_the_whole_vocabulary_equal_the_logits() -> None:
@@ -220,11 +195,11 @@ def check_against_a_full_sort(row: np.ndarray, k: int) -> None:
     np.testing.assert_array_equal(row, untouched)
 
 
-@pytest.mark.parametrize("vocabulary", [1, 32, 33, 259, 800, 9_999, 10_000, 32_000, 151_936, 256_000])
-@pytest.mark.parametrize("k", [1, 2, 20, 40, 1000])
+@pytest.mark.parametrize("vocabulary", [1, 800, 9_999, 10_000, 151_936])
+@pytest.mark.parametrize("k", [1, 20, 1000])
 def test_finds_what_a_full_sort_finds(vocabulary: int, k: int) -> None:
     rng = np.random.default_rng(vocabulary + k)
-    for scale in (0.001, 3, 1e4):
+    for scale in (0.001, 1e4):
         check_against_a_full_sort((rng.standard_normal(vocabulary) * scale).astype(np.float32), k)
 
 
@@ -234,6 +209,7 @@ def test_finds_what_a_full_sort_finds(vocabulary: int, k: int) -> None:
     k=st.integers(1, 300),
     levels=st.sampled_from([1, 2, 5, 50, 5000]),
 )
+@settings(max_examples=60)
 def test_equal_logits_come_in_the_order_of_their_ids(seed: int, vocabulary: int, k: int, levels: int) -> None:
     rng = np.random.default_rng(seed)
     check_against_a_full_sort(rng.integers(-levels, levels, vocabulary).astype(np.float32), k)
@@ -253,7 +229,7 @@ def test_masked_logits_come_last(vocabulary: int) -> None:
     check_against_a_full_sort(row, 10)
 
 
-@pytest.mark.parametrize("broken", [1, 30, 32_005])
+@pytest.mark.parametrize("broken", [1, 32_005])
 def test_ids_are_valid_even_where_logits_are_nan(broken: int) -> None:
     row = np.random.default_rng(0).standard_normal(32_005).astype(np.float32)
     row[:broken] = np.nan
