@@ -44,12 +44,19 @@ class Equivalence:
         between: given the question and how to ask a model, what compares its answers. Made anew for each question, it
             may remember what it has seen of them.
         timeout: seconds that a comparison may take; None for any time.
+
+    Raises:
+        ConfigurationError: a timeout that is no time.
     """
 
     name: str
     kind: Literal["same", "embeddings", "judge"]
     between: Callable[[str, Ask], Same]
     timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.timeout is not None and not self.timeout > 0:
+            raise ConfigurationError(f"timeout is in seconds, above 0, got {self.timeout!r}")
 
     def __repr__(self) -> str:
         return f"Equivalence({self.name!r})"

@@ -292,8 +292,6 @@ def free_text(
             "free_text needs one of same=, embeddings= and judge= to tell which answers mean the same, got "
             f"{' and '.join(kinds) or 'none'}"
         )
-    if timeout is not None and not timeout > 0:
-        raise ConfigurationError(f"timeout is in seconds, above 0, got {timeout!r}")
     if prompt is not None and judge is None:
         raise ConfigurationError("prompt= is what a judge is asked, and goes with judge=")
     if same is not None:

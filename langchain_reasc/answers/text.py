@@ -127,13 +127,11 @@ def statements(text: str, *, cut_off: bool = False) -> Iterator[tuple[str, bool]
         behind = text[at + len(cue) : at + len(cue) + _REACH]
         heading = _HEADING.match(behind) if _is_heading(text, at) else None
         if link := heading or _LINK.match(behind):
-            said = _rest_of_sentence(behind, link.end(), cut_off)
-            if said is not None and "\n" in link[0]:  # "Answer:" may head a long solution, or a list
-                said = said.removeprefix("- ") if len(said) <= 40 and len(said.split()) <= 4 else None
-            if said is not None:
-                yield said, cue in _CUES_OF_DECIMAL_COMMAS
-        elif (before := _subject_before(text, at)) is not None:
-            yield before, False
+            said, comma_decimal = _rest_of_sentence(link, cut_off), cue in _CUES_OF_DECIMAL_COMMAS
+        else:
+            said, comma_decimal = _subject_before(text, at), False
+        if said is not None:
+            yield said, comma_decimal
 
 
 def _subject_before(text: str, at: int) -> str | None:
@@ -171,13 +169,19 @@ def _is_heading(text: str, at: int) -> bool:
     return at - start < 60 and _BEFORE_HEADING.fullmatch(text, start, at) is not None
 
 
-def _rest_of_sentence(behind: str, start: int, cut_off: bool) -> str | None:
-    """Return the rest of a sentence from there; None for a question, and for one that was cut off."""
-    sentence = _SENTENCE.match(behind, start)
+def _rest_of_sentence(link: re.Match[str], cut_off: bool) -> str | None:
+    """Return the rest of a sentence behind its link; None for a question, and for one that was cut off.
+
+    On a line below its cue, it counts only where it is short: "Answer:" may head a long solution, or a list.
+    """
+    sentence = _SENTENCE.match(link.string, link.end())
     if sentence is None or (end := sentence["end"]).startswith("?"):
         return None
-    ended = end == "\n" or (end != "" and sentence.end() < len(behind))
-    return sentence["said"] if ended or not cut_off else None
+    ended = end == "\n" or (end != "" and sentence.end() < len(link.string))
+    said = sentence["said"]
+    if "\n" in link[0]:
+        said = said.removeprefix("- ") if len(said) <= 40 and len(said.split()) <= 4 else None
+    return said if ended or not cut_off else None
 
 
 # What of a statement is the answer

@@ -71,17 +71,21 @@ def _vote_of(message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: 
     cut_off = ending == "cut off"
     if extract.reads_message:
         return _vote(extract(message), cut_off)
-    if why_none := REFUSAL if is_refusal(message) else _NO_VOTE.get(ending):
+    if why_none := _why_refused(message, ending):
         return Vote(None, why_none=why_none)
     malformed = ending == "malformed call" or bool(message.invalid_tool_calls)
-    vote = _vote(None, cut_off, INVALID_CALLS)
-    if extract.over_tool_calls or not (malformed or message.tool_calls):
+    calls = malformed or bool(message.tool_calls)
+    if extract.over_tool_calls or not calls:
         vote = _vote_of_text(without_reasoning(_spoken_text(message)), extract, cut_off)
-    if vote.answer is None and malformed:
+        if vote.answer is not None or not calls:
+            return vote
+    if malformed:
         return Vote(None, cut_off, INVALID_CALLS)
-    if vote.answer is None and message.tool_calls:
-        return _vote_of_calls(message, extract, tools, schemas, cut_off)
-    return vote
+    return _vote_of_calls(message, extract, tools, schemas, cut_off)
+
+
+def _why_refused(message: AIMessage, ending: Ending) -> str | None:
+    return REFUSAL if is_refusal(message) else _NO_VOTE.get(ending)
 
 
 def _vote(answer: str | None, cut_off: bool, why_none: str = NO_ANSWER) -> Vote:

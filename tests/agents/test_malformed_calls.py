@@ -14,6 +14,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langchain_reasc_openai import ChatOpenAICompatible
 from pydantic import BaseModel
+from runnable.conftest import AsyncRunner, Runner
 from runnable.fakes import Reply, Scripted
 from servers.chat_wire import Calling
 from servers.fake_server import serving
@@ -137,13 +138,13 @@ def by_runnable(runner: Any, model: Any) -> AIMessage:
 
 
 FACES = [invoked, by_middleware, streamed_by_agent, by_events, streamed, by_runnable]
+RUNNERS = [Runner(), AsyncRunner()]
+CASES = [(FACES[at % 6], args, RUNNERS[at % 2]) for at, args in enumerate(MALFORMED)]
+CASES += [(ask, HALF, RUNNERS[(at + 1) % 2]) for at, ask in enumerate(FACES)]  # each face is called in both ways
 
 
-@pytest.mark.parametrize(
-    ("ask", "args"),
-    [*((FACES[at % len(FACES)], args) for at, args in enumerate(MALFORMED)), *((ask, HALF) for ask in FACES[1:])],
-)
-def test_a_malformed_call_does_not_run(runner: Any, ask: Ask, args: str) -> None:
+@pytest.mark.parametrize(("ask", "args", "runner"), CASES)
+def test_a_malformed_call_does_not_run(ask: Ask, args: str, runner: Any) -> None:
     with serving(saying(args)) as served:
         message = ask(runner, openai(served.url))
     assert ran == [] and message.tool_calls == []
@@ -154,16 +155,15 @@ def test_a_malformed_call_does_not_run(runner: Any, ask: Ask, args: str) -> None
     assert "4 of 4 responses cast no vote: invalid tool calls (4)" in account["notices"]
 
 
-@pytest.mark.parametrize("args", [HALF, "{folder: /tmp/x"])
-def test_the_message_is_the_one_that_plain_langchain_gives(runner: Any, args: str) -> None:
-    with serving(saying(args)) as served:
+def test_the_message_is_the_one_that_plain_langchain_gives(runner: Any) -> None:
+    with serving(saying(HALF)) as served:
         [plain] = runner.invoke(openai(served.url).bind_tools([remove]), "clean up").invalid_tool_calls
         [voted] = invoked(runner, openai(served.url)).invalid_tool_calls
     assert {**voted, "id": plain["id"]} == plain
 
 
-@pytest.mark.parametrize("ask", [invoked, by_events, streamed])
-def test_nor_does_one_that_stands_in_additional_kwargs_too(runner: Any, ask: Ask) -> None:
+@pytest.mark.parametrize(("ask", "runner"), [(invoked, RUNNERS[1]), (by_events, RUNNERS[0]), (streamed, RUNNERS[1])])
+def test_nor_does_one_that_stands_in_additional_kwargs_too(ask: Ask, runner: Any) -> None:
     with serving(saying(HALF)) as served:
         message = ask(runner, other("langchain_groq.ChatGroq", served.url.removesuffix("/v1")))
     assert ran == [] and message.tool_calls == []
@@ -178,9 +178,9 @@ def test_pieces_of_which_each_has_an_id_are_one_call(args: str, runs: int) -> No
     assert ran == [{"folder": "/tmp/x", "force": True}] * runs
 
 
-@pytest.mark.parametrize("ask", [by_events, streamed_by_agent])
+@pytest.mark.parametrize(("ask", "runner"), [(by_events, RUNNERS[1]), (streamed_by_agent, RUNNERS[0])])
 @pytest.mark.parametrize(("args", "runs"), [([HALF], 0), (["[1]"], 0), ([HALF, GOOD], 1)])
-def test_a_malformed_call_in_blocks_of_content_does_not_run(runner: Any, ask: Ask, args: list[str], runs: int) -> None:
+def test_a_malformed_call_in_blocks_of_content_does_not_run(ask: Ask, runner: Any, args: list[str], runs: int) -> None:
     wire = Anthropic()
     uses = [{"type": "tool_use", "id": f"toolu_{at}", "name": "remove", "input": one} for at, one in enumerate(args)]
     wire.step = [{"type": "text", "text": "I remove it."}, *uses]  # type: ignore[misc]
@@ -203,16 +203,16 @@ def test_malformed_calls_do_not_outvote_a_valid_one(runner: Any, ask: Ask, make:
 
 
 @pytest.mark.parametrize("args", ["", "{}", "null"])
-def test_no_arguments_are_the_tools_defaults_as_in_plain_langchain(runner: Any, args: str) -> None:
+def test_no_arguments_are_the_tools_defaults_as_in_plain_langchain(args: str) -> None:
     with serving(saying(args)) as served:
-        invoked(runner, openai(served.url))
+        invoked(RUNNERS[0], openai(served.url))
     assert ran == [{"folder": "/", "force": False}]
 
 
-def test_of_calls_at_once_the_malformed_one_casts_no_vote(runner: Any) -> None:
+def test_of_calls_at_once_the_malformed_one_casts_no_vote() -> None:
     both = Calling(calls=lambda at: [("remove", GOOD), ("remove", GOOD if at > 1 else HALF)])
     with serving(both) as served:
-        invoked(runner, openai(served.url))
+        invoked(RUNNERS[0], openai(served.url))
     assert len(ran) == 2
 
 
