@@ -78,6 +78,11 @@ def merged(chunks: Iterable[AIMessageChunk]) -> AIMessageChunk:
     return first
 
 
+def input_tokens(message: AIMessage) -> int:
+    assert message.usage_metadata is not None
+    return message.usage_metadata["input_tokens"]
+
+
 def output_tokens(message: AIMessage) -> int:
     assert message.usage_metadata is not None
     return message.usage_metadata["output_tokens"]

@@ -1,4 +1,4 @@
-"""Conversations as chat templates see them."""
+"""Conversations as chat templates see them, and what becomes of those that are longer than the context."""
 
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,15 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.prompts import ChatTemplate, template_messages
+from langchain_reasc_llama_cpp.prompts import ChatTemplate, newest_turns, template_messages
 from langchain_reasc_llama_cpp.tools import openai_tools
 
-from backends.llama_cpp.faces import Face
+from backends.llama_cpp.faces import input_tokens, output_tokens
 from backends.llama_cpp.tiny_gguf import CHATML
 from backends.llama_cpp.tool_models import HERMES, LLAMA, NO_SYSTEM
-from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError
+
+ADDS_BOS = {"tokenizer.ggml.add_bos_token": True}
 
 
 def weather(city: str) -> str:
@@ -127,27 +129,34 @@ def test_blocks_that_are_no_text() -> None:
         ([HumanMessage("x"), RemoveMessage(id="1")], r"message 2 \(remove\) cannot be shown"),
     ],
 )
-def test_conversations_that_make_no_sense(
-    tiny: ChatLlamaCpp, face: Face, messages: list[BaseMessage], says: str
-) -> None:
+def test_conversations_that_make_no_sense(tiny: ChatLlamaCpp, messages: list[BaseMessage], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
-        face.invoke(tiny, messages)
-    with pytest.raises(ConfigurationError, match=says):
-        face.sample(tiny, messages, n=1)
+        tiny.invoke(messages)
 
 
-def test_a_role_the_template_leaves_out_is_not_lost_silently(tiny_path: Path, face: Face) -> None:
+def test_a_role_the_template_leaves_out_is_not_lost_silently() -> None:
     chorus: list[BaseMessage] = [HumanMessage("hi"), ChatMessage("Woe!", role="chorus")]
     assert "Woe!" in prompt(CHATML, chorus)
-    with (
-        ChatLlamaCpp(model_path=tiny_path, chat_template=HERMES) as model,
-        pytest.raises(ConfigurationError, match="leaves out message 2, with the role 'chorus'"),
-    ):
-        face.invoke(model, chorus)
+    with pytest.raises(ConfigurationError, match="leaves out message 2, with the role 'chorus'"):
+        prompt(HERMES, chorus)
 
 
 def test_old_function_messages_are_results() -> None:
     assert template_messages([FunctionMessage(name="weather", content="sunny")])[0]["role"] == "tool"
+
+
+def test_a_begin_of_sequence_token_comes_once(tiny_path: Path) -> None:
+    options = {"model_path": tiny_path, "chat_template": "{{ bos_token + messages[0].content }}"}
+    with ChatLlamaCpp(**options) as model, ChatLlamaCpp(**options, kv_overrides=ADDS_BOS) as adding:
+        assert model.prompt_tokens("a") == adding.prompt_tokens("a") == [257, ord("a")]
+
+
+def test_an_empty_prompt(tiny_path: Path) -> None:
+    with (
+        ChatLlamaCpp(model_path=tiny_path, chat_template="{{ '' }}") as model,
+        pytest.raises(ConfigurationError, match="empty prompt"),
+    ):
+        model.invoke("")
 
 
 @pytest.mark.parametrize(
@@ -155,8 +164,8 @@ def test_old_function_messages_are_results() -> None:
     [
         "{{ raise_exception('roles must alternate') }}",
         "{{ messages[0].content.frob() }}",
-        "{{ messages[7].content }}",
         "{{ 1 + messages[0].content }}",
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",  # it cannot reach out of its sandbox
         "{{ nobody.knows }}",
     ],
 )
@@ -164,3 +173,73 @@ def test_old_function_messages_are_results() -> None:
 def test_a_template_that_raises(template: str, tools: Any) -> None:
     with pytest.raises(ConfigurationError, match="the chat template refuses messages with the roles"):
         prompt(template, [HumanMessage("hi")], tools)
+
+
+# Conversations longer than the context: an error, or the oldest turns go.
+
+
+def turn(number: int, *, tool: bool = False) -> list[BaseMessage]:
+    if not tool:
+        return [HumanMessage(f"question {number}"), AIMessage(f"answer {number}")]
+    call = {"name": "ping", "args": {}, "id": f"c{number}"}
+    result = ToolMessage(f"result {number}", tool_call_id=f"c{number}")
+    return [HumanMessage(f"question {number}"), AIMessage("", tool_calls=[call]), result, AIMessage("so")]
+
+
+SYSTEM = SystemMessage("Be brief.")
+TALK = [SYSTEM, *turn(1), *turn(2, tool=True), *turn(3), *turn(4, tool=True), HumanMessage("newest")]
+
+
+@pytest.mark.parametrize("room", [1, 2, 5, 6, 8, 12])
+def test_only_whole_turns_go(room: int) -> None:
+    kept = newest_turns(TALK, lambda messages: len(messages) <= room)
+    sizes = [size for size in (2, 6, 8, 12) if size <= room]  # the newest turn, the newest two, ...
+    if not sizes:
+        assert kept is None
+        return
+    assert kept == [SYSTEM, *TALK[1 - sizes[-1] :]]
+    assert isinstance(kept[1], HumanMessage)
+
+
+def test_nothing_to_keep_without_a_human_message() -> None:
+    assert newest_turns([SYSTEM, AIMessage("x")], lambda messages: True) is None
+
+
+def test_the_oldest_turns_go(endless_path: Path) -> None:
+    with ChatLlamaCpp(model_path=endless_path, n_ctx=400, on_overflow="truncate", signals=()) as model:
+        assert model.get_num_tokens_from_messages(TALK) > 400
+        message = model.invoke(TALK, max_tokens=60)
+        dropped = message.response_metadata["dropped_messages"]
+        kept = [SYSTEM, *TALK[dropped + 1 :]]
+        assert isinstance(kept[1], HumanMessage)
+        assert input_tokens(message) == model.get_num_tokens_from_messages(kept) <= 340
+        assert output_tokens(message) == 60
+        chunks = [chunk for chunk in model.stream(TALK, max_tokens=60) if chunk.response_metadata]
+        [(_, sample)] = model.sample(TALK, n=1, max_tokens=60)
+        assert [each.response_metadata["dropped_messages"] for each in (*chunks, sample)] == [dropped, dropped]
+        # Where the response needs more room, more of them go; but a quarter of the context is all it is kept.
+        longer = model.invoke(TALK, max_tokens=1000)
+        assert longer.response_metadata["dropped_messages"] >= dropped
+        assert input_tokens(longer) <= 300
+        assert "dropped_messages" not in model.invoke("hi", max_tokens=2).response_metadata
+
+
+def test_the_newest_turn_must_fit(endless_path: Path) -> None:
+    long = [*TALK[:-1], HumanMessage("x" * 330)]
+    with ChatLlamaCpp(model_path=endless_path, n_ctx=400, on_overflow="truncate", signals=()) as model:
+        message = model.invoke(long)
+        assert message.response_metadata["dropped_messages"] == len(TALK) - 2
+        assert input_tokens(message) + output_tokens(message) == 400
+        assert message.response_metadata["finish_reason"] == "length"
+        with pytest.raises(ContextOverflowError, match="the context holds 400"):
+            model.invoke([*long, AIMessage("y"), HumanMessage("x" * 400)])
+
+
+def test_by_default_nothing_goes(endless_path: Path) -> None:
+    with ChatLlamaCpp(model_path=endless_path, n_ctx=400) as model:
+        whole = model.get_num_tokens_from_messages(TALK)
+        with pytest.raises(ContextOverflowError, match=f"the prompt has {whole} tokens, but the context holds 400"):
+            model.invoke(TALK)
+        assert model.invoke(TALK, on_overflow="truncate", max_tokens=2).response_metadata["dropped_messages"]
+        with pytest.raises(ConfigurationError, match=r"on_overflow: .*'drop'"):
+            model.invoke(TALK, on_overflow="drop")

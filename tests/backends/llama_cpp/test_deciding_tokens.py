@@ -23,7 +23,7 @@ from langchain_reasc.pools import record_pool
 MEAN = Measure("token_logprob", "mean")
 
 
-@pytest.fixture(scope="module", params=["hermes", "llama", "instructed", "shipped"])
+@pytest.fixture(scope="module", params=["hermes", "llama", "shipped"])
 def model(request: pytest.FixtureRequest, tools_path: Path) -> Iterator[Any]:
     """Random models, whose tokens are bytes, and the shipped one, each held to calls by a grammar."""
     template = {"hermes": HERMES, "llama": LLAMA}.get(request.param)
@@ -62,21 +62,19 @@ def test_the_tokens_of_a_call_are_told_from_the_others(model: Any, face: Face) -
     check(merged(face.stream(model, "Will it rain?")))
 
 
-def test_several_calls(tools_path: Path, face: Face) -> None:
-    with ChatLlamaCpp(model_path=tools_path, chat_template=HERMES, max_tokens=1000) as made:
-        message = face.invoke(made.bind_tools([Weather], tool_choice="any"), "Will it rain?")
+def test_several_calls(hermes: ChatLlamaCpp) -> None:
+    message = hermes.bind_tools([Weather], tool_choice="any").invoke("Will it rain?", seed=2)
     _, kept = deciding(message)
     assert len(message.tool_calls) > 1
     assert kept.count("Weather") == kept.count('"city"') == len(message.tool_calls)
     assert "<tool_call>" not in kept
 
 
-def test_what_the_tokens_spell_is_recorded_of_any_response_with_signals(tools_path: Path, face: Face) -> None:
-    with ChatLlamaCpp(model_path=tools_path, chat_template=HERMES, max_tokens=20) as made:
-        for bound in (made, made.bind_tools([Weather]), made.bind_tools([Weather], tool_choice="any")):
-            metadata = face.invoke(bound, "hi").response_metadata
-            assert len(metadata["generated_text"]["sizes"]) == len(metadata["token_signals"]["token_logprob"]) == 20
-        assert "generated_text" not in face.invoke(made.bind_tools([Weather], signals=()), "hi").response_metadata
+def test_what_the_tokens_spell_is_recorded_of_any_response_with_signals(hermes: ChatLlamaCpp) -> None:
+    for bound in (hermes, hermes.bind_tools([Weather]), hermes.bind_tools([Weather], tool_choice="any")):
+        metadata = bound.invoke("hi", max_tokens=20).response_metadata
+        assert len(metadata["generated_text"]["sizes"]) == len(metadata["token_signals"]["token_logprob"]) == 20
+    assert "generated_text" not in hermes.invoke("hi", max_tokens=20, signals=()).response_metadata
 
 
 def test_calls_are_weighed_by_their_own_tokens(model: Any) -> None:
@@ -90,21 +88,18 @@ def test_calls_are_weighed_by_their_own_tokens(model: Any) -> None:
         assert response.score != read_signals(message).score(MEAN)
 
 
-class Heard(BaseCallbackHandler):
-    """Keeps what the model said."""
-
-    def __init__(self) -> None:
-        self.messages: list[Any] = []
-
-    def on_llm_end(self, response: Any, **kwargs: Any) -> None:
-        self.messages += [one.message for generations in response.generations for one in generations]
-
-
 def test_a_calibration_is_made_of_the_same_tokens(model: Any) -> None:
-    heard = Heard()
+    messages: list[Any] = []
+
+    class Listener(BaseCallbackHandler):
+        def on_llm_end(self, response: Any, **kwargs: Any) -> None:
+            messages.extend(one.message for generations in response.generations for one in generations)
+
     questions = [(f"Will it rain on day {at}?", "no") for at in range(3)]
-    calibration = calibrate(model, questions, samples=1, measure=MEAN, concurrency=1, config={"callbacks": [heard]})
-    scores = [read_signals(message, of_calls=True).score(MEAN) for message in heard.messages]
+    calibration = calibrate(
+        model, questions, samples=1, measure=MEAN, concurrency=1, config={"callbacks": [Listener()]}
+    )
+    scores = [read_signals(message, of_calls=True).score(MEAN) for message in messages]
     assert len(scores) == 3 and calibration.mean == pytest.approx(np.mean(scores))
 
 

@@ -1,8 +1,6 @@
 """JSON schemas as grammars: what a random model writes under one keeps to its schema."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import date
 from enum import Enum
@@ -13,9 +11,9 @@ from uuid import UUID
 import jsonschema
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.grammar import check_schema, within
 from pydantic import BaseModel, Field
 
+from backends.llama_cpp.faces import printed
 from langchain_reasc.exceptions import ConfigurationError
 
 Short = Annotated[str, Field(max_length=4)]
@@ -50,9 +48,7 @@ class Everything(BaseModel):
 SCHEMAS: dict[str, Any] = {
     "everything": Everything.model_json_schema(),
     "recursive": {"properties": {"n": Node.model_json_schema()["$defs"]["Node"]}, **Node.model_json_schema()},
-    "union": {"type": ["integer", "null"], "enum": [1, None]},
     "bounds of a union": {"type": ["string", "null"], "maxLength": 3},
-    "one allOf": {"allOf": [{"enum": ["a", "b"]}], "default": "a"},
     "counts": {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 1000},
     "nothing else": {"type": "object", "additionalProperties": False},
     "open": {
@@ -63,14 +59,10 @@ SCHEMAS: dict[str, Any] = {
     },
     "long": {"type": "string", "minLength": 3, "maxLength": 3000},
     "a number": {"type": "number"},
-    "an integer": {"type": "integer"},
     "a pattern": {"type": "string", "pattern": r"^\D[a-c]{2}\"$"},
-    "found within": {"type": "string", "pattern": "abc", "maxLength": 6},
     "many": {"type": "string", "pattern": "^a{501}$"},
     "a multiple": {"type": "integer", "multipleOf": 7, "minimum": 30, "maximum": 99},
-    "a fraction": {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
     "a tuple": {"prefixItems": [{"type": "boolean"}, {"const": None}], "items": False, "minItems": 2},
-    "a date": {"type": "string", "format": "date-time"},
     "never there": {"properties": {"a": False, "b": {"const": 1}}, "required": ["b"]},
     "one kind or the other": {
         "oneOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}],
@@ -117,16 +109,18 @@ def model(endless_path: Path) -> Iterator[ChatLlamaCpp]:
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_what_is_written_keeps_to_the_schema(model: ChatLlamaCpp, name: str) -> None:
     schema = SCHEMAS[name]
-    for seed in range(3):
+    before = json.dumps(schema)
+    for seed in range(2):
         message = model.invoke("go", response_format={"type": "json_object", "schema": schema}, seed=seed)
         if message.response_metadata["finish_reason"] == "stop":
             jsonschema.validate(json.loads(message.text), schema)
         else:
             assert name in ("open", "counts", "long"), "a bounded schema has an end"
+    assert json.dumps(schema) == before
 
 
 def test_numbers_are_finite(model: ChatLlamaCpp) -> None:
-    for seed in range(20):
+    for seed in range(10):
         message = model.invoke("go", response_format={"type": "json_object", "schema": {"type": "number"}}, seed=seed)
         assert abs(json.loads(message.text)) < 1e120
 
@@ -141,24 +135,19 @@ def test_numbers_are_finite(model: ChatLlamaCpp) -> None:
         ({"$ref": "https://example.com/schema"}, r"https://example.com/schema.*does not fetch"),
         ({"items": {"$ref": "#/$defs/x"}}, r"\(response/items\): .*#/\$defs/x.*does not exist"),
         ({"type": "integer", "minimum": 3, "maximum": 1}, r"minimum \(3\) is greater than maximum \(1\)"),
-        ({"type": "string", "minLength": 3, "maxLength": 1}, r"minLength \(3\) is greater than maxLength \(1\)"),
         ({"properties": {"a": False}, "required": ["a"]}, r"\(response/properties/a\): false: .*schema is false"),
         ({"properties": 3}, "properties must be an object"),
-        ({"enum": []}, "empty"),
         ({"$ref": "#"}, "stack level exceeded"),
         ({"$defs": {f"{i}": {"$ref": f"#/$defs/{i + 1}"} for i in range(9000)}}, "more than 5,000 parts"),
-        ({"properties": {f"p{i}": {"type": "string"} for i in range(20_000)}}, "more than 5,000 parts"),
         ({"properties": {f"p{i}": {"type": "strin" if i == 4000 else "null"} for i in range(4500)}}, "/p4000.*strin"),
         ({"$ref": "#/$defs/0", "$defs": DOUBLED}, "more than 5,000 parts"),
         ({"allOf": [{"$ref": "#"}, {"type": "object"}]}, "an allOf holds itself"),
         (nested(300), "nested more than 110 levels deep"),
         (nested(5000), "recursion"),
-        ({"default": nested(200)}, r"\(response/default/items.*nested more than 110 levels deep"),
         ({"items": {"type": "integer", "minimum": 10**400}}, r"\(response/items/minimum\): 1000.*too large"),
         ({"type": "integer", "maximum": -(10**5000)}, "4300 digits"),
         ({"type": "number", "minimum": float("nan")}, r"\(response/minimum\): NaN.*not finite"),
         ({"type": "integer", "multipleOf": 1_000_003}, r"\(response\).*multipleOf.*too many digits"),
-        ({"type": "integer", "multipleOf": 10**400}, "too large"),
         ({"allOf": [{"type": "integer", "multipleOf": 997}, {"multipleOf": 991}]}, "multipleOf.*too many digits"),
         ({"properties": {"a": {"enum": ["\ud800"]}}}, r"\(response/properties/a/enum/0\).*lone surrogate"),
         ({"properties": {"\udfff": {"type": "string"}}}, r"\(response/properties\).*'\\udfff'.*lone surrogate"),
@@ -169,18 +158,12 @@ def test_what_cannot_be_a_grammar_is_named(schema: dict[str, Any], says: str, mo
         model.invoke("go", response_format={"type": "json_object", "schema": schema})
 
 
-@pytest.mark.parametrize("way", ["tools", "response"])
-@pytest.mark.parametrize(
-    "schema", [nested(300), nested(5000), {"properties": {"\ud800": {}}}], ids=["deep", "deeper", "half"]
-)
-def test_what_cannot_be_a_grammar_is_refused_where_it_is_bound(
-    schema: dict[str, Any], way: str, model: ChatLlamaCpp
-) -> None:
-    with pytest.raises(ConfigurationError, match=r"nested|recursion|surrogate"):
-        if way == "tools":
-            model.bind_tools([{"type": "function", "function": {"name": "f", "parameters": schema}}])
-        else:
-            model.with_structured_output({"title": "it"} | schema)
+@pytest.mark.parametrize("schema", [nested(300), {"properties": {"\ud800": {}}}], ids=["deep", "half a character"])
+def test_what_cannot_be_a_grammar_is_refused_where_it_is_bound(schema: dict[str, Any], model: ChatLlamaCpp) -> None:
+    with pytest.raises(ConfigurationError, match=r"nested|surrogate"):
+        model.bind_tools([{"type": "function", "function": {"name": "f", "parameters": schema}}])
+    with pytest.raises(ConfigurationError, match=r"nested|surrogate"):
+        model.with_structured_output({"title": "it"} | schema)
 
 
 DEEP_REFERENCES = """
@@ -198,18 +181,16 @@ def deep(definitions, levels):
     return {"$ref": "#/$defs/0", "$defs": defs}
 
 def run():
-    for definitions, levels in [(50, 30), (950, 1), (2400, 1), (950, 0), (9000, 1)]:
+    for definitions, levels, way in [(50, 30, "tools"), (2400, 1, "response"), (9000, 1, "tools")]:
         schema = deep(definitions, levels)
-        tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
-        for way in ("tools", "response"):
-            try:
-                if way == "tools":
-                    model.bind_tools([tool])
-                else:
-                    model.with_structured_output(schema, include_raw=True).invoke("go")
-                print(definitions, levels, way, "works")
-            except ConfigurationError as error:
-                print(definitions, levels, way, error)
+        try:
+            if way == "tools":
+                model.bind_tools([{"type": "function", "function": {"name": "f", "parameters": schema}}])
+            else:
+                model.with_structured_output(schema, include_raw=True).invoke("go")
+            print("works")
+        except ConfigurationError as error:
+            print(error)
 
 model = ChatLlamaCpp(max_tokens=4, n_ctx=512, signals=())
 threading.stack_size(1 << 20)  # Windows' main thread has as much
@@ -220,15 +201,5 @@ thread.join()
 
 
 def test_references_however_deep_do_not_end_the_process() -> None:
-    ran = subprocess.run([sys.executable, "-c", DEEP_REFERENCES], capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    lines = ran.stdout.splitlines()
-    assert [line.endswith(" works") for line in lines] == [True] * 6 + [False] * 4, ran.stdout
-
-
-def test_a_schema_is_not_changed() -> None:
-    for schema in SCHEMAS.values():
-        before = json.dumps(schema)
-        check_schema(before, "response")
-        within(schema, "/there")
-        assert json.dumps(schema) == before
+    lines = printed(DEEP_REFERENCES).splitlines()
+    assert lines[:2] == ["works", "works"] and "more than 5,000 parts" in lines[2]

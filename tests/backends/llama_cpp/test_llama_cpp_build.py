@@ -46,13 +46,6 @@ def test_amx_is_kept_only_where_the_assembly_shows_the_store(says: str, kept: bo
     assert (LEFT_OUT not in compile_options(tmp_path, str(compiler), *X86)) is kept
 
 
-def test_elsewhere_nothing_is_asked_or_added(tmp_path: Path) -> None:
-    compiler = program(tmp_path / "c++", f"touch {tmp_path}/asked")
-    arm = ("-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64")
-    assert compile_options(tmp_path, str(compiler), *arm) == ""
-    assert not (tmp_path / "asked").exists()
-
-
 @pytest.mark.parametrize("compiler", [name for name in ("g++", "clang++", "clang++-14") if shutil.which(name)])
 def test_real_compilers(compiler: str, tmp_path: Path) -> None:
     """GCC 11.3 and 12.2 have the fault, 12.4, 13.3 and 14.2 do not, and clang never had it."""
@@ -106,7 +99,7 @@ def clone(tmp_path: Path) -> Clone:
     return Clone(tmp_path)
 
 
-def test_a_fresh_clone_builds_once(clone: Clone) -> None:
+def test_a_fresh_clone_builds_once_and_again_with_other_options(clone: Clone) -> None:
     done = clone.install()
     assert done.returncode == 0, done.stderr
     assert "compiling [2/2]" in done.stdout and "Built in" in done.stdout
@@ -114,25 +107,14 @@ def test_a_fresh_clone_builds_once(clone: Clone) -> None:
     assert "--force-reinstall" not in clone.calls and "--no-binary" not in clone.calls
     again = clone.install()
     assert (again.returncode, again.stdout, clone.calls) == (0, "", "")
-
-
-def test_what_the_user_gives_is_added_to_and_wins(clone: Clone) -> None:
     given = "-DGGML_CUDA=on -DCMAKE_C_FLAGS=\"-g -O1\" -DLLAVA_BUILD=ON '-DX=a b'"
     assert clone.install(CMAKE_ARGS=given, CFLAGS="-pipe").returncode == 0
-    assert f"CMAKE_ARGS=-DLLAVA_BUILD=OFF {given} '-DCMAKE_PROJECT_llama_cpp_INCLUDE=" in clone.calls
+    assert f"CMAKE_ARGS=-DLLAVA_BUILD=OFF {given} '-DCMAKE_PROJECT_llama_cpp_INCLUDE=" in clone.calls  # and it wins
     assert "--no-binary llama-cpp-python" in clone.calls  # a prebuilt wheel would not have these options
-
-
-def test_other_options_build_again_and_none_keep_what_is_there(clone: Clone) -> None:
-    clone.install()
-    assert clone.install(CMAKE_ARGS="-DGGML_CUDA=on").returncode == 0
     assert "--force-reinstall --no-deps llama-cpp-python" in clone.calls
-    clone.install(CMAKE_ARGS="-DGGML_CUDA=on")
-    assert clone.calls == ""
-    clone.install()
-    assert clone.calls == ""
-    clone.install(CMAKE_ARGS="-DGGML_CUDA=off")
-    assert "--force-reinstall" in clone.calls
+    for same in ({"CMAKE_ARGS": given, "CFLAGS": "-pipe"}, {}):
+        clone.install(**same)
+        assert clone.calls == ""
 
 
 def test_each_build_has_a_cache_of_its_own_which_clones_share(tmp_path: Path) -> None:
@@ -163,15 +145,12 @@ def test_a_build_that_fails_shows_its_end_and_keeps_what_is_there(clone: Clone) 
     assert clone.install(CMAKE_ARGS="-DGGML_CUDA=on").returncode == 1  # not taken for built
 
 
-def test_a_prebuilt_wheel(clone: Clone) -> None:
-    assert clone.install(LLAMA_CPP_WHEEL="some where/llama.whl").returncode == 0
+def test_a_prebuilt_wheel_and_no_cache(clone: Clone) -> None:
+    clone.install(LLAMA_CPP_WHEEL="some where/llama.whl")
     assert clone.calls.startswith("-m pip --disable-pip-version-check install --quiet some where/llama.whl\n")
     clone.install(LLAMA_CPP_WHEEL="some where/llama.whl")
     assert clone.calls == ""
-
-
-def test_whoever_wants_no_cache_gets_none(clone: Clone) -> None:
-    clone.install(PIP_NO_CACHE_DIR="1")
+    clone.install(PIP_NO_CACHE_DIR="1", CMAKE_ARGS="-DGGML_CUDA=on")
     assert clone.calls.index("--cache-dir") < clone.calls.index("--no-cache-dir")
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
-from backends.llama_cpp.faces import Face
 from backends.llama_cpp.tiny_gguf import finished, write_tiny_model
 from langchain_reasc.exceptions import ModelFileError
 
@@ -51,53 +50,29 @@ def adapter(tmp_path: Path) -> Path:
     return write_adapter(tmp_path / "adapter.gguf")
 
 
-def certainty(face: Face, path: Path, lora: Any) -> list[float]:
-    """Of the first token: it depends on the prompt alone."""
-    with ChatLlamaCpp(model_path=path, temperature=0, max_tokens=12, lora=lora) as model:
-        signals = face.invoke(model, "hello there").response_metadata["token_signals"]
-    return [round(values[0], 5) for values in signals.values()]
+def first_signals(path: Path, lora: Any) -> tuple[list[float], dict[str, Any]]:
+    """The signals of the first token, which depends on the prompt alone; and what a calibration knows of the model."""
+    with ChatLlamaCpp(model_path=path, temperature=0, max_tokens=2, lora=lora) as model:
+        signals = model.invoke("hello there").response_metadata["token_signals"]
+        return [round(values[0], 5) for values in signals.values()], model.calibration_fingerprint()["sampling"]
 
 
-def test_it_counts_by_its_scale(endless_path: Path, adapter: Path, face: Face) -> None:
-    plain = certainty(face, endless_path, {})
-    full = certainty(face, endless_path, adapter)
-    assert full != plain
-    assert certainty(face, endless_path, {adapter: 0.0}) == plain
-    assert certainty(face, endless_path, [str(adapter)]) == full
-    assert certainty(face, endless_path, {adapter: 0.5}) not in (plain, full)
-
-
-def test_it_changes_answers(endless_path: Path, adapter: Path, face: Face) -> None:
-    options: dict[str, Any] = {"temperature": 0, "max_tokens": 30, "n": 3}
-    with ChatLlamaCpp(model_path=endless_path) as plain, ChatLlamaCpp(model_path=endless_path, lora=adapter) as adapted:
-        texts = [[str(m.content) for _, m in face.sample(model, "hello", **options)] for model in (plain, adapted)]
-    assert texts[0] != texts[1]
-
-
-def test_two_of_them_add_up(endless_path: Path, adapter: Path, face: Face) -> None:
+def test_it_counts_by_its_scale_and_a_calibration_knows_it(endless_path: Path, adapter: Path) -> None:
     other = Path(shutil.copy(adapter, adapter.parent / "other.gguf"))
-    both = certainty(face, endless_path, {adapter: 0.25, other: 0.75})
-    assert both == pytest.approx(certainty(face, endless_path, adapter), abs=1e-3)
-
-
-def test_a_calibration_knows_it(tiny_path: Path, adapter: Path) -> None:
-    def fingerprint(lora: Any) -> Any:
-        with ChatLlamaCpp(model_path=tiny_path, lora=lora) as model:
-            return model.calibration_fingerprint()["sampling"]
-
-    assert fingerprint({adapter: 0.0}) == fingerprint({})
-    assert "lora" not in fingerprint({})
-    renamed = Path(shutil.copy(adapter, adapter.parent / "renamed.gguf"))
-    assert fingerprint(adapter) == fingerprint(renamed)
-    assert fingerprint(adapter)["lora"].endswith("*1")
-    assert fingerprint({adapter: 0.5})["lora"].endswith("*0.5")
+    plain, full = first_signals(endless_path, {}), first_signals(endless_path, adapter)
+    assert full[0] != plain[0] and "lora" not in plain[1] and full[1]["lora"].endswith("*1")
+    assert first_signals(endless_path, {adapter: 0.0}) == plain
+    assert first_signals(endless_path, [str(other)]) == full  # whatever the file is called
+    half, known = first_signals(endless_path, {adapter: 0.5})
+    assert half not in (plain[0], full[0]) and known["lora"].endswith("*0.5")
+    both, _ = first_signals(endless_path, {adapter: 0.25, other: 0.75})  # they add up
+    assert both == pytest.approx(full[0], abs=1e-3)
 
 
 @pytest.mark.parametrize(
     ("make", "says"),
     [
         (lambda path: path, "LoRA adapter: there is no model file"),
-        (lambda path: path.write_bytes(b"not a GGUF") and path, "LoRA adapter: .* is not a GGUF"),
         (lambda path: path.write_bytes(write_adapter(path).read_bytes()[:-40]) and path, "truncated"),
         (write_tiny_model, r"is not a LoRA adapter \(general.type is None"),
         (lambda path: write_adapter(path, kind="model"), r"is not a LoRA adapter \(general.type is 'model'"),

@@ -14,13 +14,13 @@ import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.native import (
     GGUFHeader,
-    bindings,
     embedded_model_path,
     library,
     read_header,
     safe_kernels,
     trial,
 )
+from langchain_reasc_llama_cpp.native.bindings import load_library
 
 from langchain_reasc.exceptions import ModelError, UnsupportedProcessorError
 
@@ -110,12 +110,6 @@ def test_this_build_and_processor_get_on() -> None:
     assert safe_kernels._run(library(), kernels) == ""
 
 
-def test_a_trial_that_works_changes_nothing(child: Child, caplog: pytest.LogCaptureFixture) -> None:
-    assert child.repacks() is True
-    assert child.runs == "all"
-    assert not caplog.records
-
-
 def test_a_child_that_dies_of_sigill_leaves_a_model_that_works(
     child: Child, quantised: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -142,32 +136,31 @@ def test_without_extra_buffers_llama_cpp_repacks_nothing(
     assert buffers and not {"CPU_REPACK", "AMX"} & {line.split()[1] for line in buffers}
 
 
-def test_the_outcome_is_remembered(child: Child) -> None:
-    child.does(all="die")
-    assert child.repacks() is child.repacks() is False
-    assert child.runs == "all plain"
-    another_process()
-    assert child.repacks() is False
-    assert child.runs == "all plain"
-    (memory,) = child.cache.iterdir()
-    memory.write_text('{"kernels": "al')
-    another_process()
-    assert child.repacks() is False
-    assert child.runs == "all plain all plain"
-
-
-def test_another_processor_or_build_is_tried_anew(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
-    child.does(all="differ")
-    assert child.repacks() is False
-    another_process()
-    monkeypatch.setattr(safe_kernels, "this_processor", lambda: safe_kernels.Processor("another", frozenset({"fpu"})))
-    assert child.repacks() is False
-    assert child.runs == "all plain all plain"
-    another_process()
-    monkeypatch.setattr(library(), "__version__", "0.0.1")
-    assert child.repacks() is False
-    assert child.runs == "all plain all plain all plain"
-    assert len(list(child.cache.iterdir())) == 3
+def test_the_outcome_is_remembered_for_this_processor_and_build(
+    child: Child, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert child.repacks() is True
+    assert (child.runs, caplog.records) == ("all", [])
+    child.does(all="differ")  # another program, which is tried for itself
+    for _ in range(2):
+        another_process()
+        assert child.repacks() is child.repacks() is False
+    runs = "all all plain"
+    assert child.runs == runs
+    for memory in child.cache.iterdir():
+        memory.write_text('{"kernels": "al')
+    changes: list[tuple[Any, str, Any]] = [
+        (safe_kernels, "_SECONDS", 30.0),  # nothing but what was remembered
+        (safe_kernels, "this_processor", lambda: safe_kernels.Processor("another", frozenset({"fpu"}))),
+        (library(), "__version__", "0.0.1"),
+    ]
+    for place, name, value in changes:
+        another_process()
+        monkeypatch.setattr(place, name, value)
+        assert child.repacks() is False
+        runs += " all plain"
+        assert child.runs == runs
+    assert len(list(child.cache.iterdir())) == 4
 
 
 def test_threads_that_load_at_once_wait_for_one_trial(child: Child, quantised: Path) -> None:
@@ -178,33 +171,26 @@ def test_threads_that_load_at_once_wait_for_one_trial(child: Child, quantised: P
 
 
 @pytest.mark.parametrize(
-    ("does", "says"),
+    ("does", "executable", "says"),
     [
-        ("be killed", "the child process ended with SIGKILL"),
-        ("fail", "RuntimeError: no such thing"),
-        ("sleep", "timed out after 0.5 seconds"),
+        ("be killed", sys.executable, "the child process ended with SIGKILL"),
+        ("fail", sys.executable, "RuntimeError: no such thing"),
+        ("sleep", sys.executable, "timed out after 0.3 seconds"),
+        ("work", "", "there is no Python"),
+        ("work", "/nowhere/python", "cannot be run"),
     ],
 )
 def test_a_trial_that_says_nothing_is_safe_and_not_remembered(
-    does: str, says: str, child: Child, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    does: str, executable: str, says: str, child: Child, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     child.does(all=does)
-    monkeypatch.setattr(safe_kernels, "_SECONDS", 0.5 if does == "sleep" else 60.0)
+    monkeypatch.setattr(safe_kernels, "_SECONDS", 0.3 if does == "sleep" else 60.0)
+    monkeypatch.setattr(sys, "executable", executable)
     assert child.repacks() is child.repacks() is False
-    assert child.runs == "all"  # not again in this process
+    assert child.runs == ("all" if executable == sys.executable and does != "work" else "")  # once in this process
     assert says in caplog.text
     assert "could not be tried" in caplog.text
     assert not child.cache.exists()
-
-
-@pytest.mark.parametrize("executable", ["", "/nowhere/python"])
-def test_where_no_child_can_be_run(
-    executable: str, child: Child, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(sys, "executable", executable)
-    assert child.repacks() is False
-    assert "could not be tried" in caplog.text
-    assert child.runs == ""
 
 
 def test_where_nothing_can_be_remembered(child: Child, caplog: pytest.LogCaptureFixture) -> None:
@@ -233,8 +219,7 @@ def test_who_needs_no_trial(child: Child, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_what_would_use_amx(quantised: Path) -> None:
-    assert read_header(embedded_model_path()).tensor_types == {0, 1}
-    assert read_header(quantised).tensor_types == {0, 2, 8}
+    assert [read_header(path).tensor_types for path in (embedded_model_path(), quantised)] == [{0, 1}, {0, 2, 8}]
     first_of_several = GGUFHeader(quantised, {"split.count": 3}, {}, frozenset())
     assert safe_kernels._would_use_amx(first_of_several)
 
@@ -249,9 +234,9 @@ def test_logits_that_are_not_finite_differ() -> None:
 @pytest.fixture
 def fresh_library() -> Iterator[None]:
     """Whoever needs llama.cpp next imports it as if for the first time."""
-    bindings.load_library.cache_clear()
+    load_library.cache_clear()
     yield
-    bindings.load_library.cache_clear()
+    load_library.cache_clear()
 
 
 @pytest.mark.usefixtures("fresh_library")

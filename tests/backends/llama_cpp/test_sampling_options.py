@@ -10,7 +10,6 @@ import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.sampling import DEFAULTS, SamplingFields, SamplingParameters
 
-from backends.llama_cpp.faces import Face
 from backends.llama_cpp.tiny_gguf import write_tiny_model
 from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError
@@ -31,27 +30,25 @@ def sampling(model: ChatLlamaCpp, **options: Any) -> dict[str, Any]:
     return found
 
 
-def test_everything_at_once(endless: ChatLlamaCpp, face: Face) -> None:
+def test_everything_at_once(endless: ChatLlamaCpp) -> None:
     options = {"max_tokens": 40, "seed": 5, **EVERYTHING}
-    first = face.invoke(endless, "hello", **options)
-    assert first.content == face.invoke(endless, "hello", **options).content
-    assert first.content != face.invoke(endless, "hello", max_tokens=40, seed=5).content
+    first = endless.invoke("hello", **options)
+    assert first.content == endless.invoke("hello", **options).content
+    assert first.content != endless.invoke("hello", max_tokens=40, seed=5).content
     assert set(EVERYTHING) == set(DEFAULTS) - {"mirostat", "mirostat_tau", "mirostat_eta"}
-    assert face.invoke(endless, "hello", max_tokens=40, mirostat=2, mirostat_tau=3.0, mirostat_eta=0.2).content
+    assert endless.invoke("hello", max_tokens=40, mirostat=2, mirostat_tau=3.0, mirostat_eta=0.2).content
 
 
 def test_each_parameter_has_a_field_and_the_other_way_round() -> None:
     assert set(SamplingFields.model_fields) - {"seed"} == set(DEFAULTS)
     assert SamplingFields().sampling({}) == SamplingParameters()
-    for field in SamplingFields.model_fields.values():
-        assert field.default is None
 
 
-def test_the_models_own_options_count_and_a_calls_override_them(endless_path: Path, face: Face) -> None:
+def test_the_models_own_options_count_and_a_calls_override_them(endless_path: Path) -> None:
     with ChatLlamaCpp(model_path=endless_path, seed=2, max_tokens=20, logit_bias={65: 100.0}) as model:
-        assert face.invoke(model, "hello").content == "A" * 20
-        assert face.invoke(model, "hello", logit_bias={"66": 200.0}).content == "B" * 20
-        assert face.invoke(model.bind(logit_bias={}), "hello").content != "A" * 20
+        assert model.invoke("hello").content == "A" * 20
+        assert model.invoke("hello", logit_bias={"66": 200.0}).content == "B" * 20
+        assert model.bind(logit_bias={}).invoke("hello").content != "A" * 20
         again = pickle.loads(pickle.dumps(model))
         assert again.logit_bias == {65: 100.0}
         again.close()
@@ -75,20 +72,19 @@ def test_what_the_gguf_recommends(tmp_path: Path) -> None:
         assert "typical_p" not in sampling(model, mirostat=2)
 
 
-def test_what_the_gguf_recommends_can_be_wrong(tmp_path: Path) -> None:
+def test_what_the_gguf_recommends_can_be_wrong_and_mirostat_gives_way(tmp_path: Path) -> None:
     path = write_tiny_model(tmp_path / "wrong.gguf", metadata={"general.sampling.top_p": "high"})
-    says = r"the GGUF recommends .*top_p: .*valid number.*got 'high'; pass others"
-    with pytest.raises(ConfigurationError, match=says):
+    with pytest.raises(ConfigurationError, match=r"the GGUF recommends .*top_p: .*got 'high'; pass others"):
         ChatLlamaCpp(model_path=path)
     with ChatLlamaCpp(model_path=path, top_p=0.5) as model:
         assert sampling(model)["top_p"] == 0.5
-
-
-def test_a_recommended_mirostat_gives_way(tmp_path: Path) -> None:
-    path = write_tiny_model(tmp_path / "miro.gguf", metadata={"general.sampling.mirostat": 2})
-    with ChatLlamaCpp(model_path=path) as model:
-        assert sampling(model)["mirostat"] == 2
-        assert "mirostat" not in sampling(model, typical_p=0.5)
+    metadata = {"general.sampling.mirostat": 2}
+    assert SamplingFields().sampling(metadata).mirostat == 2
+    assert SamplingFields(typical_p=0.5).sampling(metadata).mirostat == 0
+    for name in DEFAULTS.keys() - {"logit_bias", "dry_sequence_breakers"}:
+        for nonsense in (math.nan, "much", -math.inf):
+            with pytest.raises(ConfigurationError, match=rf"the GGUF recommends .*: {name}: .*, got {nonsense!r}"):
+                SamplingFields().sampling({f"reasc.sampling.{name}": nonsense})
 
 
 def test_a_fingerprint_holds_what_has_an_effect(tiny: ChatLlamaCpp) -> None:
@@ -103,9 +99,8 @@ def test_a_fingerprint_holds_what_has_an_effect(tiny: ChatLlamaCpp) -> None:
     assert sampling(tiny, logit_bias={5: False, 3: 1.5})["logit_bias"] == "3:1.5 5:-inf"
 
 
-THEIRS = {"max_new_tokens": "max_tokens", "n_predict": "max_tokens", "repetition_penalty": "repeat_penalty"}
-THEIRS |= {"top_logprob": "top_logprobs", "mirostat_mode": "mirostat", "stop_sequences": "stop"}
-THEIRS |= {"typical": "typical_p", "dry_mutliplier": "dry_multiplier", "temprature": "temperature"}
+THEIRS = {"n_predict": "max_tokens", "repetition_penalty": "repeat_penalty", "mirostat_mode": "mirostat"}
+THEIRS |= {"stop_sequences": "stop", "temprature": "temperature"}
 
 
 @pytest.mark.parametrize(
@@ -113,72 +108,42 @@ THEIRS |= {"typical": "typical_p", "dry_mutliplier": "dry_multiplier", "tempratu
     [
         ({"temperature": -1}, "temperature: .*greater than or equal to 0, got -1"),
         ({"temperature": math.nan}, "temperature: .*finite number, got nan"),
-        ({"temperature": math.inf}, "temperature: .*finite number, got inf"),
-        ({"top_k": -3}, "top_k: .*greater than or equal to 0, got -3"),
         ({"top_k": 1.5}, "top_k: .*integer.*got 1.5"),
         ({"top_p": 0}, "top_p: .*greater than 0, got 0"),
-        ({"top_p": 1.1}, "top_p: .*less than or equal to 1, got 1.1"),
-        ({"top_p": math.nan}, "top_p: .*got nan"),
         ({"min_p": 1}, "min_p: .*less than 1, got 1"),
-        ({"min_p": math.nan}, "min_p: .*got nan"),
-        ({"typical_p": 0}, "typical_p: .*greater than 0, got 0"),
         ({"top_n_sigma": -2}, r"top_n_sigma: should be at least 0 \(0 or -1: off\), got -2"),
         ({"xtc_probability": 2}, "xtc_probability: .*less than or equal to 1, got 2"),
-        ({"xtc_threshold": -0.1}, "xtc_threshold: .*greater than or equal to 0, got -0.1"),
-        ({"dynatemp_range": -0.1}, "dynatemp_range: .*got -0.1"),
         ({"repeat_penalty": 0}, "repeat_penalty: .*greater than or equal to 0.000001, got 0"),
-        ({"repeat_penalty": 1e9}, "repeat_penalty: .*less than or equal to 1000000, got 1000000000"),
-        ({"repeat_last_n": -2}, "repeat_last_n: .*-1, got -2"),
         ({"repeat_last_n": 1 << 40}, "repeat_last_n: .*less than or equal to 1048576"),
-        ({"frequency_penalty": math.inf}, "frequency_penalty: .*got inf"),
         ({"presence_penalty": 1e7}, "presence_penalty: .*less than or equal to 1000000"),
-        ({"dry_multiplier": -1}, "dry_multiplier: .*got -1"),
         ({"dry_base": 0.5}, "dry_base: .*1, got 0.5"),
-        ({"dry_allowed_length": 0}, "dry_allowed_length: .*1, got 0"),
-        ({"dry_penalty_last_n": -5}, "dry_penalty_last_n: .*-1, got -5"),
         ({"dry_sequence_breakers": ("\n", "")}, r"dry_sequence_breakers\[1\]: should be a text of 1 to 40 bytes"),
         ({"dry_sequence_breakers": ("ü" * 21,)}, r"dry_sequence_breakers\[0\]: .*40 bytes.*got 'ü"),
         ({"mirostat": 3}, "mirostat: .*0, 1 or 2, got 3"),
-        ({"mirostat_tau": 0}, "mirostat_tau: .*greater than 0, got 0"),
-        ({"mirostat_eta": -1}, "mirostat_eta: .*got -1"),
         (
             {"mirostat": 1, "typical_p": 0.5},
             "mirostat=1 replaces .*typical_p=0.5 would count for nothing; set typical_p=1",
         ),
-        ({"mirostat": 2, "repeat_penalty": 1.1}, "mirostat=2 replaces .*repeat_penalty=1.1"),
-        ({"mirostat": 2, "dry_multiplier": 1}, "mirostat=2 replaces .*dry_multiplier"),
         ({"logit_bias": {259: 1}}, "has no token 259; its tokens are 0 to 258"),
         ({"logit_bias": {-1: 1}}, "logit_bias.-1.*greater than or equal to 0"),
         ({"logit_bias": {5: math.nan}}, "logit_bias.*got.*nan"),
-        ({"logit_bias": {5: math.inf}}, "logit_bias.*got inf"),
         ({"logit_bias": {5: -1e7}}, "logit_bias.5.: should be at least -1e.06, or minus infinity"),
         ({"logit_bias": {5: 1e7}}, "logit_bias.5.: .*less than or equal to 1000000"),
-        ({"temperature": 1e7}, "temperature: .*less than or equal to 1000000"),
         ({"logit_bias": {5: True}}, "logit_bias.*a bias is a number, or False to ban the token, got True"),
         ({"logit_bias": {"cat": 1}}, "logit_bias.cat.*integer"),
         ({"top_logprobs": 21}, "top_logprobs: .*20, got 21"),
         ({"max_tokens": 0}, "max_tokens: .*got 0"),
-        ({"max_tokens": "many"}, "max_tokens: .*'many'"),
         ({"signals": ("entropy",)}, "unknown signal 'entropy'"),
         ({"stop": ["ok", ""]}, "stop string"),
         ({"seed": -1}, "seed: .*got -1"),
         *(({theirs: 1}, f"unknown .* '{theirs}'; did you mean '{ours}'") for theirs, ours in THEIRS.items()),
     ],
 )
-def test_wrong_values(tiny: ChatLlamaCpp, tiny_path: Path, face: Face, options: dict[str, Any], says: str) -> None:
+def test_wrong_values(tiny: ChatLlamaCpp, tiny_path: Path, options: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
-        face.invoke(tiny, "hi", **options)
-    with pytest.raises(ConfigurationError, match=says):
-        face.sample(tiny, "hi", n=2, **options)
+        tiny.invoke("hi", **options)
     with pytest.raises(ConfigurationError, match=says):
         ChatLlamaCpp(model_path=tiny_path, **options)
-
-
-@pytest.mark.parametrize("name", sorted(DEFAULTS.keys() - {"logit_bias", "dry_sequence_breakers"}))
-def test_nonsense_in_a_gguf_is_refused(name: str) -> None:
-    for nonsense in (math.nan, "much", -math.inf):
-        with pytest.raises(ConfigurationError, match=rf"the GGUF recommends .*: {name}: .*, got {nonsense!r}; pass"):
-            SamplingFields().sampling({f"reasc.sampling.{name}": nonsense})
 
 
 def test_how_logprobs_are_asked_for(tiny: ChatLlamaCpp) -> None:

@@ -1,8 +1,6 @@
 """Structured output from random models, which write nothing sensible, but valid JSON."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
@@ -13,7 +11,6 @@ from langchain_reasc_llama_cpp.tools import Method, json_parser, tool_parser
 from pydantic import BaseModel, Field, field_validator
 
 from backends.llama_cpp.faces import Face, merged
-from backends.llama_cpp.tool_models import HERMES
 from langchain_reasc.exceptions import ConfigurationError
 
 
@@ -38,10 +35,8 @@ METHODS: list[Method] = ["json_schema", "function_calling"]
 
 
 @pytest.fixture(scope="module")
-def model(endless_path: Path) -> Iterator[ChatLlamaCpp]:
-    options: dict[str, Any] = {"seed": 1, "n_ctx": 4096, "max_tokens": 400, "signals": ()}
-    with ChatLlamaCpp(model_path=endless_path, chat_template=HERMES, **options) as made:
-        yield made
+def model(hermes: ChatLlamaCpp) -> ChatLlamaCpp:
+    return hermes.model_copy(update={"max_tokens": 400, "signals": ()})
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -79,40 +74,33 @@ def test_openai_ways_to_write_a_schema(model: ChatLlamaCpp, schema: Any) -> None
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_strict_asks_for_everything(model: ChatLlamaCpp, method: Method) -> None:
+def test_strict_asks_for_everything_and_the_raw_message_comes_along(model: ChatLlamaCpp, method: Method) -> None:
     class Open(BaseModel):
         """Something."""
 
         a: bool = True
         b: bool = True
 
-    for seed in range(5):
+    for seed in range(3):
         made = model.with_structured_output(Open, method=method, strict=True, seed=seed, include_raw=True).invoke("x")
         [call] = made["raw"].tool_calls or [{"args": json.loads(made["raw"].text or "{}")}]
         assert set(call["args"]) == {"a", "b"}
+        assert isinstance(made["parsed"], Open) and made["parsing_error"] is None
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_what_is_cut_off_says_so(model: ChatLlamaCpp, face: Face, method: Method) -> None:
-    for schema in (Person, SCHEMA):
-        cut = model.with_structured_output(schema, method=method, max_tokens=40 if method == "function_calling" else 9)
-        for ask in (face.invoke, face.stream):
-            with pytest.raises(OutputParserException, match="cut off at max_tokens"):
-                ask(cut, "Who?")
+@pytest.mark.parametrize("schema", [Person, SCHEMA], ids=["class", "schema"])
+@pytest.mark.parametrize(("method", "limit"), [("json_schema", 9), ("function_calling", 40)])
+def test_what_is_cut_off_says_so(model: ChatLlamaCpp, face: Face, schema: Any, method: Method, limit: int) -> None:
+    cut = model.with_structured_output(schema, method=method, max_tokens=limit)
+    for ask in (face.invoke, face.stream):
+        with pytest.raises(OutputParserException, match="cut off at max_tokens"):
+            ask(cut, "Who?")
+    raw: Any = model.with_structured_output(schema, method=method, include_raw=True, max_tokens=limit).invoke("Who?")
+    assert isinstance(raw["raw"], AIMessage) and raw["parsed"] is None
+    assert "cut off" in str(raw["parsing_error"])
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_raw_message_comes_along(model: ChatLlamaCpp, face: Face, method: Method) -> None:
-    whole: Any = face.invoke(model.with_structured_output(Person, method=method, include_raw=True), "Who?")
-    assert isinstance(whole["raw"], AIMessage)
-    assert isinstance(whole["parsed"], Person)
-    assert whole["parsing_error"] is None
-    cut: Any = face.invoke(model.with_structured_output(Person, method=method, include_raw=True, max_tokens=9), "Who?")
-    assert cut["parsed"] is None
-    assert "cut off" in str(cut["parsing_error"])
-
-
-def test_what_a_grammar_cannot_say_is_checked_by_pydantic(model: ChatLlamaCpp, face: Face) -> None:
+def test_what_a_grammar_cannot_say_is_checked_by_pydantic(model: ChatLlamaCpp) -> None:
     class Never(BaseModel):
         """Something."""
 
@@ -124,45 +112,45 @@ def test_what_a_grammar_cannot_say_is_checked_by_pydantic(model: ChatLlamaCpp, f
             raise ValueError("not like this")
 
     with pytest.raises(OutputParserException, match="not like this"):
-        face.invoke(model.with_structured_output(Never), "x")
+        model.with_structured_output(Never).invoke("x")
 
 
-def test_json_mode_gives_an_object(model: ChatLlamaCpp, face: Face) -> None:
+def test_json_mode_gives_an_object(model: ChatLlamaCpp) -> None:
     mode = model.with_structured_output(method="json_mode", include_raw=True, max_tokens=2000)
     ended = 0
     for seed in range(3):
-        made: Any = face.invoke(mode, f"Anything {seed}")
+        made: Any = mode.invoke(f"Anything {seed}")
         assert made["raw"].text.startswith("{")
         ended += isinstance(made["parsed"], dict)
         assert isinstance(made["parsed"], dict) == (made["raw"].response_metadata["finish_reason"] == "stop")
     assert ended
 
 
-def test_either_a_call_or_the_object(model: ChatLlamaCpp, face: Face) -> None:
+def test_either_a_call_or_the_object(model: ChatLlamaCpp) -> None:
     """As agents ask for it: the first token decides."""
     both = model.with_structured_output(Person, tools=[PersonDict], include_raw=True, temperature=3.0)
     seen = set()
     for seed in range(6):
-        made: Any = face.invoke(both.with_config(tags=[str(seed)]), f"Who {seed}?")
+        made: Any = both.invoke(f"Who {seed}?")
         assert made["parsing_error"] is None
         seen.add("call" if made["raw"].tool_calls else "object")
         assert isinstance(made["parsed"], Person) != bool(made["raw"].tool_calls)
     bound = model.bind_tools([PersonDict], response_format=Person)
-    message = face.invoke(bound, "Who?")
+    message = bound.invoke("Who?")
     assert message.tool_calls or Person.model_validate_json(message.text)
     forced = model.bind_tools([PersonDict], response_format=Person, tool_choice="any", parallel_tool_calls=False)
-    assert face.invoke(forced, "Who?").tool_calls
+    assert forced.invoke("Who?").tool_calls
 
 
-def test_a_grammar_of_ones_own(model: ChatLlamaCpp, face: Face) -> None:
+def test_a_grammar_of_ones_own(model: ChatLlamaCpp) -> None:
     vote = model.bind(grammar='root ::= "yes" | "no"')
-    message = face.invoke(vote, "Well?")
+    message = vote.invoke("Well?")
     assert message.text in ("yes", "no")
     assert message.response_metadata["finish_reason"] == "stop"
-    assert merged(face.stream(vote, "Well?")).text == message.text
-    texts = {sample.text for _, sample in face.sample(model, "Well?", n=4, grammar="root ::= [a-c]{2}")}
+    assert merged(vote.stream("Well?")).text == message.text
+    texts = {sample.text for _, sample in model.sample("Well?", n=4, grammar="root ::= [a-c]{2}")}
     assert all(len(text) == 2 and set(text) <= set("abc") for text in texts)
-    bounded = face.invoke(model, "Well?", response_format={"type": "text"}, max_tokens=5)
+    bounded = model.invoke("Well?", response_format={"type": "text"}, max_tokens=5)
     assert bounded.response_metadata["finish_reason"] == "length"
 
 
@@ -179,9 +167,9 @@ def test_a_grammar_of_ones_own(model: ChatLlamaCpp, face: Face) -> None:
         ({"response_format": {"type": "json_object", "schema": {"type": "strin"}}}, "strin"),
     ],
 )
-def test_wrong_formats_are_refused(model: ChatLlamaCpp, face: Face, options: dict[str, Any], says: str) -> None:
+def test_wrong_formats_are_refused(model: ChatLlamaCpp, options: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
-        face.invoke(model, "x", **options)
+        model.invoke("x", **options)
 
 
 @pytest.mark.parametrize(

@@ -35,12 +35,6 @@ def model(request: pytest.FixtureRequest, tools_path: Path) -> Iterator[ChatLlam
         yield made
 
 
-@pytest.fixture(scope="module")
-def hermes(tools_path: Path) -> Iterator[ChatLlamaCpp]:
-    with ChatLlamaCpp(model_path=tools_path, chat_template=HERMES, seed=1, max_tokens=1000) as made:
-        yield made
-
-
 def check(message: AIMessage, names: set[str], most: int = 8) -> None:
     assert message.content == ""
     assert message.invalid_tool_calls == []
@@ -56,10 +50,10 @@ def check(message: AIMessage, names: set[str], most: int = 8) -> None:
 
 
 @pytest.mark.parametrize(("parallel", "most"), [({}, 8), ({"parallel_tool_calls": False}, 1)], ids=["several", "one"])
-def test_a_model_that_must_call_does(model: ChatLlamaCpp, face: Face, parallel: dict[str, bool], most: int) -> None:
+def test_a_model_that_must_call_does(model: ChatLlamaCpp, parallel: dict[str, bool], most: int) -> None:
     bound = model.bind_tools([Weather, ping], tool_choice="any", **parallel)
     for seed in range(2):
-        check(face.invoke(bound, "Will it rain?", seed=seed), {"Weather", "ping"}, most)
+        check(bound.invoke("Will it rain?", seed=seed), {"Weather", "ping"}, most)
 
 
 @pytest.mark.parametrize("choice", ["required", True])
@@ -69,9 +63,9 @@ def test_must_has_other_names(choice: Any) -> None:
 
 
 @pytest.mark.parametrize("choice", ["Weather", {"type": "function", "function": {"name": "Weather"}}])
-def test_a_model_that_must_call_one_tool_calls_it_once(model: ChatLlamaCpp, face: Face, choice: Any) -> None:
+def test_a_model_that_must_call_one_tool_calls_it_once(model: ChatLlamaCpp, choice: Any) -> None:
     bound = model.bind_tools([ping, Weather], tool_choice=choice)
-    check(face.invoke(bound, "Will it rain?"), {"Weather"}, most=1)
+    check(bound.invoke("Will it rain?"), {"Weather"}, most=1)
 
 
 def test_calls_are_streamed(model: ChatLlamaCpp, face: Face) -> None:
@@ -88,50 +82,50 @@ def test_calls_are_streamed(model: ChatLlamaCpp, face: Face) -> None:
     assert all(piece["name"] is None and piece["id"] is None and piece["index"] == 0 for piece in pieces[1:])
 
 
-def test_samples_carry_calls(model: ChatLlamaCpp, face: Face) -> None:
-    samples = face.sample(model, "Will it rain?", n=3, tools=[Weather], tool_choice="Weather")
+def test_samples_carry_calls(model: ChatLlamaCpp) -> None:
+    samples = list(model.sample("Will it rain?", n=3, tools=[Weather], tool_choice="Weather"))
     assert len(samples) == 3
     for _, message in samples:
         check(message, {"Weather"}, most=1)
 
 
 @pytest.mark.parametrize("template", ["hermes", "llama"])
-def test_a_call_once_begun_is_valid(tools_path: Path, face: Face, template: str) -> None:
+def test_a_call_once_begun_is_valid(tools_path: Path, template: str) -> None:
     chosen = {"hermes": HERMES, "llama": LLAMA}[template]
     with ChatLlamaCpp(
         model_path=tools_path, chat_template=chosen, max_tokens=1000, logit_bias=LIKELY[template]
     ) as model:
-        message = face.invoke(model.bind_tools([Weather], parallel_tool_calls=False), "Will it rain?")
+        message = model.bind_tools([Weather], parallel_tool_calls=False).invoke("Will it rain?")
         check(message, {"Weather"}, most=1)
         # Without tools the same text is just text.
-        assert (HERMES_WORD if template == "hermes" else LLAMA_WORD) in face.invoke(model, "hi", max_tokens=9).text
+        assert (HERMES_WORD if template == "hermes" else LLAMA_WORD) in model.invoke("hi", max_tokens=9).text
 
 
-def test_marks_that_are_control_tokens_are_seen(tmp_path: Path, face: Face) -> None:
+def test_marks_that_are_control_tokens_are_seen(tmp_path: Path) -> None:
     words = ["<tool_call>", "</tool_call>"]
     path = write_tiny_model(
         tmp_path / "control.gguf", words=words, word_kind=gguf.TokenType.CONTROL, context=4096, ends=False
     )
     with ChatLlamaCpp(model_path=path, chat_template=HERMES, max_tokens=1000, logit_bias={259: 100.0}) as model:
         bound = model.bind_tools([Weather], parallel_tool_calls=False)
-        check(face.invoke(bound, "Will it rain?"), {"Weather"}, most=1)
-        check(merged(face.stream(bound, "Will it rain?")), {"Weather"}, most=1)
+        check(bound.invoke("Will it rain?"), {"Weather"}, most=1)
+        check(merged(bound.stream("Will it rain?")), {"Weather"}, most=1)
 
 
-def test_a_model_that_may_call_need_not(hermes: ChatLlamaCpp, face: Face) -> None:
+def test_a_model_that_may_call_need_not(hermes: ChatLlamaCpp) -> None:
     bound = hermes.bind_tools([Weather])
-    message = face.invoke(bound, "Will it rain?", max_tokens=20)
+    message = bound.invoke("Will it rain?", max_tokens=20)
     assert message.tool_calls == []
-    assert message.text == merged(face.stream(bound, "Will it rain?", max_tokens=20)).text != ""
+    assert message.text == merged(bound.stream("Will it rain?", max_tokens=20)).text != ""
     assert message.response_metadata["finish_reason"] == "length"
 
 
-def test_a_call_that_is_cut_off_is_invalid(hermes: ChatLlamaCpp, face: Face) -> None:
+def test_a_call_that_is_cut_off_is_invalid(hermes: ChatLlamaCpp) -> None:
     bound = hermes.bind_tools([Weather], tool_choice="Weather", max_tokens=60, logit_bias={ord("x") - 33: 5.0})
-    whole = len(face.invoke(bound, "Will it rain?").response_metadata["token_signals"]["token_logprob"])
+    whole = len(bound.invoke("Will it rain?").response_metadata["token_signals"]["token_logprob"])
     for limit in range(5, whole - 15, 7):
-        message = face.invoke(bound.bind(max_tokens=limit), "Will it rain?")
-        streamed = merged(face.stream(bound.bind(max_tokens=limit), "Will it rain?"))
+        message = bound.bind(max_tokens=limit).invoke("Will it rain?")
+        streamed = merged(bound.bind(max_tokens=limit).stream("Will it rain?"))
         assert message.tool_calls == streamed.tool_calls == []
         assert message.response_metadata["finish_reason"] == streamed.response_metadata["finish_reason"] == "length"
         if limit > len("<tool_call>"):
@@ -152,16 +146,16 @@ def test_tools_are_shown_unless_none_may_be_called(model: ChatLlamaCpp) -> None:
     assert model.bind_tools([]).invoke(messages, max_tokens=1).tool_calls == []
 
 
-def test_an_agent_goes_round(model: ChatLlamaCpp, face: Face) -> None:
+def test_an_agent_goes_round(model: ChatLlamaCpp) -> None:
     bound = model.bind_tools([ping], tool_choice="ping")
     messages: list[Any] = [HumanMessage("Is anybody there?")]
     for _ in range(2):
-        answer = face.invoke(bound, messages)
+        answer = bound.invoke(messages)
         results = [ping.invoke(call) for call in answer.tool_calls]
         assert [result.content for result in results] == ["pong"]
         messages += [answer, *results]
-    assert face.invoke(model, messages, max_tokens=5).text
-    assert face.invoke(bound, messages, max_tokens=300).tool_calls
+    assert model.invoke(messages, max_tokens=5).text
+    assert bound.invoke(messages, max_tokens=300).tool_calls
 
 
 @pytest.mark.parametrize(
@@ -177,16 +171,14 @@ def test_an_agent_goes_round(model: ChatLlamaCpp, face: Face) -> None:
         ([LOOKS_AROUND], {}, "tool 'a': .*arguments/properties/x.*look-around"),
     ],
 )
-def test_wrong_tools_are_refused(
-    hermes: ChatLlamaCpp, face: Face, tools: list[Any], options: dict[str, Any], says: str
-) -> None:
+def test_wrong_tools_are_refused(hermes: ChatLlamaCpp, tools: list[Any], options: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         hermes.bind_tools(tools, **options)
     with pytest.raises(ConfigurationError, match=says):
-        face.invoke(hermes, "hi", tools=tools, **options)
+        hermes.invoke("hi", tools=tools, **options)
 
 
-def test_two_tools_of_one_name_are_refused(hermes: ChatLlamaCpp, face: Face) -> None:
+def test_two_tools_of_one_name_are_refused(hermes: ChatLlamaCpp) -> None:
     bound = hermes.bind_tools([Weather, Weather])  # LangChain's own tests bind such
     with pytest.raises(ConfigurationError, match="two tools are called 'Weather'"):
-        face.invoke(bound, "hi")
+        bound.invoke("hi")
