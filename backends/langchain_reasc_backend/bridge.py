@@ -1,4 +1,4 @@
-"""Streams from one thread to another, or into an event loop.
+"""Streams from one thread to another, or into an event loop; and what is closed at the end of ``with``.
 
 The producer is given a :class:`Sender`, and returns how it is cancelled (:data:`Start`). The consumer has a
 :class:`Stream` or an :class:`AsyncStream`, which cancels the producer when it is closed or dropped.
@@ -7,19 +7,48 @@ The producer is given a :class:`Sender`, and returns how it is cancelled (:data:
 import asyncio
 import queue
 import weakref
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from langchain_reasc.threads import taken_from
-from langchain_reasc_backend.closing import Closing
 
-__all__ = ["AsyncStream", "End", "Sender", "Start", "Stream"]
+__all__ = ["AsyncStream", "Closing", "End", "Sender", "Start", "Stream"]
 
 S = TypeVar("S")
 T = TypeVar("T")
+
+
+class Closing(ABC):
+    """Closed at the end of ``with`` or ``async with``."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it; a second time does nothing."""
+
+    async def aclose(self) -> None:
+        """Close, as :meth:`close` does, in ``async`` code."""
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.base import LangSmithParams
-from langchain_reasc_backend.closing import Closing
+from langchain_reasc_backend.bridge import Closing
 from pydantic import ConfigDict, PrivateAttr, field_validator
 
 from langchain_reasc.complaints import Checked, check_names

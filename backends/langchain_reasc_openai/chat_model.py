@@ -12,8 +12,7 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.language_models.base import LangSmithParams
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from langchain_reasc_backend.bridge import AsyncStream, Start, Stream
-from langchain_reasc_backend.closing import Closing
+from langchain_reasc_backend.bridge import AsyncStream, Closing, Start, Stream
 from pydantic import Field, PrivateAttr, SecretStr, ValidationError
 
 from langchain_reasc.complaints import explained
@@ -25,8 +24,7 @@ from langchain_reasc_openai.connection import Connection, ServerFields, connecti
 from langchain_reasc_openai.drawing import AsyncSampleStream, Draw, Sample, SampleStream
 from langchain_reasc_openai.langchain_openai_internals import CLIENT_FIELDS, default_parameters, messages_of
 from langchain_reasc_openai.presets import Capabilities
-from langchain_reasc_openai.reading import logprobs_of
-from langchain_reasc_openai.replicas import ReplicaStatus
+from langchain_reasc_openai.replicas import ReplicaStatus, logprobs_of
 from langchain_reasc_openai.requests import SamplerFields, check_names, request_of, token_limit_in
 from langchain_reasc_openai.routing import RetryPolicy
 

@@ -203,19 +203,24 @@ class _BoundedBody(_httpx.AsyncByteStream):  # type: ignore[misc]
             raise StopAsyncIteration
         piece: bytes = await self._pieces.__anext__()
         self._size += len(piece)
-        if self._is_error and self._size > _MOST_OF_AN_ERROR:
-            self._over = True
-            return piece[: max(0, len(piece) - (self._size - _MOST_OF_AN_ERROR))]
-        if self._is_events and not self._is_error:
-            joined = self._tail + piece
-            ends = [at + len(mark) for mark in _EVENT_ENDS if (at := joined.rfind(mark)) >= 0]
-            self._size, self._tail = len(joined) - max(ends) if ends else self._size, joined[-3:]
+        if self._is_error:
+            self._over = self._size > _MOST_OF_AN_ERROR
+            return piece[: max(0, len(piece) - max(0, self._size - _MOST_OF_AN_ERROR))]
+        if self._is_events:
+            self._count_from_last_event(piece)
         limit = _LONGEST_EVENT if self._is_events else _LARGEST_REPLY
         if self._size > limit:
             self._over = True
             what = "an event" if self._is_events else "a reply"
             raise SamplingError(f"{self._server} sends {what} of more than {limit >> 20} MiB")
         return piece
+
+    def _count_from_last_event(self, piece: bytes) -> None:
+        joined = self._tail + piece
+        ends = [at + len(mark) for mark in _EVENT_ENDS if (at := joined.rfind(mark)) >= 0]
+        if ends:
+            self._size = len(joined) - max(ends)
+        self._tail = joined[-3:]
 
     async def aclose(self) -> None:
         self._over = True

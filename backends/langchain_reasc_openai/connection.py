@@ -13,12 +13,11 @@ from pydantic import Field, SecretStr
 
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, ServerBusy, ServerError, ServerUnreachable
 from langchain_reasc_openai.client import ServerClient, bounded_http_client
-from langchain_reasc_openai.identity import require_same_model
 from langchain_reasc_openai.presets import PRESETS, Capabilities, Preset, preset_named, preset_of_host
 from langchain_reasc_openai.probing import probe, remembered
 from langchain_reasc_openai.replicas import ReplicaPool
 from langchain_reasc_openai.routing import Replica, RetryPolicy
-from langchain_reasc_openai.server import Server, base_urls
+from langchain_reasc_openai.server import Server, base_urls, require_same_model
 
 __all__ = ["Connection", "ServerFields", "connection_fields", "known_preset"]
 

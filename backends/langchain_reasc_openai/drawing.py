@@ -34,8 +34,7 @@ from langchain_reasc.models.contract import (
     FailedSample,
     sample_id,
 )
-from langchain_reasc_openai.reading import finish_reason, messages_in, read, received_tokens
-from langchain_reasc_openai.replicas import ReplicaPool
+from langchain_reasc_openai.replicas import ReplicaPool, finish_reason, messages_in, read, received_tokens
 from langchain_reasc_openai.routing import Attempt
 
 __all__ = ["AsyncSampleStream", "Draw", "Sample", "SampleStream"]
@@ -209,7 +208,7 @@ class Draw:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _request(self, group: Sequence[Sample], deadline: float | None, put: Callable[[Sample], None]) -> None:
-        """Draw the samples of one request; what the server leaves out gets a request of its own."""
+        """Draw the samples of one request."""
         attempts = self.pool.attempts(self.messages, responses=len(group), rate_limiter=self.rate_limiter)
         error: Exception | None = None
         try:
@@ -222,6 +221,12 @@ class Draw:
                 sample.cancelled = not sample.over
         except Exception as failure:
             error = failure
+        self._hand_over_rest(group, error, deadline, put)
+
+    def _hand_over_rest(
+        self, group: Sequence[Sample], error: Exception | None, deadline: float | None, put: Callable[[Sample], None]
+    ) -> None:
+        """Hand over what has not come out yet; what the server left out gets a request of its own."""
         left = [sample for sample in group if not sample.over]
         for sample in left:
             sample.error = error

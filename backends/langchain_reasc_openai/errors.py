@@ -123,18 +123,20 @@ def _own_error(error: BaseException) -> ReASCError | None:
 def _meaning(error: BaseException) -> tuple[Fault, type[core.ModelError]]:
     if (own := _own_error(error)) is not None:  # what we ourselves found wrong with a reply
         return (Fault.DOWN if isinstance(own, SamplingError) else Fault.REQUEST), core.ModelError
-    if isinstance(error, openai.APIStatusError):
-        return _of_status(error.status_code)
     if any(isinstance(cause, ssl.SSLError) and not isinstance(cause, _PASSING_TLS) for cause in causes(error)):
         return Fault.REFUSED, core.ModelPermissionDeniedError
     for types, fault, kind in _OF_TYPE:
         if isinstance(error, types):
             return fault, kind
-    if isinstance(error, openai.APIError):
-        # An error inside a stream has no status of its own: vLLM, SGLang and llama-server put it in the event's `code`.
-        code: Any = error.code or (error.body.get("status") if isinstance(error.body, dict) else None)
-        return _of_status(int(code) if str(code).isdecimal() else 500)
-    return Fault.REQUEST, core.ModelInvalidRequestError
+    return _of_status(_status(error) if isinstance(error, openai.APIError) else 400)
+
+
+def _status(error: openai.APIError) -> int:
+    """Return the HTTP status; inside a stream vLLM, SGLang and llama-server put it in the event's ``code``."""
+    if isinstance(error, openai.APIStatusError):
+        return error.status_code
+    code: Any = error.code or (error.body.get("status") if isinstance(error.body, dict) else None)
+    return int(code) if str(code).isdecimal() else 500
 
 
 def _of_status(status: int) -> tuple[Fault, type[core.ModelError]]:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -13,9 +13,8 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from langchain_reasc.exceptions import ConfigurationError, ServerBusy, ServerError
 from langchain_reasc.files import write_atomically
 from langchain_reasc_openai.closed_streams import stops_when_cut_off
-from langchain_reasc_openai.identity import identify
 from langchain_reasc_openai.presets import Capabilities
-from langchain_reasc_openai.server import Answer, Server, base_url
+from langchain_reasc_openai.server import Answer, Server, base_url, identify
 
 __all__ = ["probe", "remembered"]
 
@@ -246,17 +245,13 @@ class _Questions:
         if isinstance(events, Answer):
             self.notices.append(f"no streams ({events.message}): a sample cannot be cut off")
             return {"streamed_logprobs": False, "streamed_usage": False}
-        tokens = sum(_count_logprobs(event.get("choices"))[0] for event in events)
-        usage = any(isinstance(event.get("usage"), dict) for event in events)
-        reasoning = _reasoning_has_logprobs(events) if logprobs else None
-        if logprobs and not tokens:
-            when = "" if reasoning is None else " while the model reasons"
-            self.notices.append(f"streams carry no logprobs{when}: responses are taken whole, and cannot be cut off")
-        elif reasoning is False:
-            self.notices.append("streams carry no logprobs of the reasoning: confidence is that of the answer alone")
-        if not usage:
-            self.notices.append("streams carry no token counts: tokens are estimated from the chunks")
-        return {"streamed_logprobs": tokens > 0, "streamed_usage": usage, "reasoning_logprobs": reasoning}
+        found: dict[str, bool | None] = {
+            "streamed_logprobs": any(_count_logprobs(event.get("choices"))[0] for event in events),
+            "streamed_usage": any(isinstance(event.get("usage"), dict) for event in events),
+            "reasoning_logprobs": _reasoning_has_logprobs(events) if logprobs else None,
+        }
+        self.notices += _missing_in_streams(**found, logprobs=logprobs)
+        return found
 
     def _stops(self, samplers: Mapping[str, str]) -> bool | None:
         """Whether the server stops when a stream is closed."""
@@ -295,6 +290,18 @@ class _Questions:
             for ours, (theirs, right) in _SAMPLERS.items()
         }
         return {ours: name for ours, name in found.items() if name is not None}
+
+
+def _missing_in_streams(
+    *, logprobs: bool, streamed_logprobs: bool | None, streamed_usage: bool | None, reasoning_logprobs: bool | None
+) -> Iterator[str]:
+    if logprobs and not streamed_logprobs:
+        when = "" if reasoning_logprobs is None else " while the model reasons"
+        yield f"streams carry no logprobs{when}: responses are taken whole, and cannot be cut off"
+    elif reasoning_logprobs is False:
+        yield "streams carry no logprobs of the reasoning: confidence is that of the answer alone"
+    if not streamed_usage:
+        yield "streams carry no token counts: tokens are estimated from the chunks"
 
 
 def _reasoning_has_logprobs(events: Sequence[Mapping[str, Any]]) -> bool | None:

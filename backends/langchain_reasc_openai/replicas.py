@@ -1,22 +1,26 @@
-"""Several servers of one model behind the calls of one chat model."""
+"""Several servers of one model behind the calls of one chat model, and how their streams are read."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_reasc_backend.bridge import Start
 
+from langchain_reasc.exceptions import SamplingError
+from langchain_reasc.models.chunks import ResponseBound, metadata_of, token_limit
+from langchain_reasc.models.contract import FINISH_REASON
 from langchain_reasc_openai.event_loop import LoopThread
-from langchain_reasc_openai.reading import has_content, read
 from langchain_reasc_openai.routing import Attempt, Attempts, Replica, RetryPolicy, Router, prompt_key
 
-__all__ = ["ReplicaPool", "ReplicaStatus"]
+__all__ = ["ReplicaPool", "ReplicaStatus", "finish_reason", "logprobs_of", "messages_in", "read", "received_tokens"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +117,7 @@ class ReplicaPool:
                 def take(_: int, chunk: ChatGenerationChunk) -> None:
                     nonlocal begun
                     held.append(chunk)
-                    begun = begun or has_content(chunk)
+                    begun = begun or _has_content(chunk)
                     while begun and held:
                         put(held.pop(0))
 
@@ -141,3 +145,127 @@ async def _close_all(closes: Sequence[Callable[[], Awaitable[None]]]) -> None:
     for close in closes:
         with suppress(Exception):
             await close()
+
+
+class _Response:
+    """One of the responses to a request, as far as it was read."""
+
+    def __init__(self, limit: int | None, take: Callable[[ChatGenerationChunk], None]) -> None:
+        self._bound, self._take = ResponseBound(limit), take
+        self.begun = self.ended = self.passed = False
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, or passed its limit of tokens."""
+        return self._bound.over
+
+    def receive(self, chunk: ChatGenerationChunk) -> None:
+        """Hand over a chunk; where the response goes on past its limit, its end instead of all that follows."""
+        if self.passed:
+            return
+        self._hand_over(chunk)
+        self._bound.take(chunk)
+        self.passed = self._bound.passed
+        if self.passed:
+            for last in self._bound.cut(_at_limit):
+                self._hand_over(last)
+
+    def _hand_over(self, chunk: ChatGenerationChunk) -> None:
+        self.begun = True
+        self.ended = self.ended or finish_reason(chunk) is not None
+        self._take(chunk)
+
+
+async def read(
+    attempt: Attempt,
+    messages: list[BaseMessage],
+    kwargs: Mapping[str, Any],
+    take: Callable[[int, ChatGenerationChunk], None],
+    n: int = 1,
+) -> UsageMetadata | None:
+    """Read n responses to their ends; cancelled, it closes the connection, so that the server stops generating.
+
+    Each chunk is given to ``take`` with the number of its response, from 0. A response that goes on past its limit of
+    tokens is ended there, as the server should have. A server that ignores ``n`` leaves some responses out.
+
+    Returns:
+        The usage of all together where n is above 1 and the server reported it; one response has its own.
+
+    Raises:
+        TimeoutError: the stream was silent for too long.
+        SamplingError: the stream ended without a finish reason. Without a length in the headers, nothing else tells
+            a cut connection from a response that ended.
+        Exception: what the server's client raised.
+    """
+    server, usage = attempt.replica, None
+    limit = token_limit(server.client, kwargs)
+    responses = [_Response(limit, partial(take, index)) for index in range(n)]
+    async with _silence_limit(server) as restart, aclosing(server.client.chunks(messages, kwargs, n)) as chunks:
+        async for index, chunk in chunks:
+            restart()
+            attempt.prove()
+            if index is None:
+                usage = getattr(chunk.message, "usage_metadata", None)
+            elif index < n:
+                responses[index].receive(chunk)
+            if any(response.passed for response in responses) and all(response.over for response in responses):
+                break
+    _check_ends(server, [response for response in responses if response.begun])
+    return usage
+
+
+def _check_ends(server: Replica, begun: Sequence[_Response]) -> None:
+    if not begun:
+        raise SamplingError(
+            f"{server.url} answered without a single event of a stream; is that the address of an "
+            "OpenAI-compatible API?"
+        )
+    if not all(response.ended for response in begun):
+        raise SamplingError(f"{server.url} ended the stream before the response had a finish_reason")
+
+
+@asynccontextmanager
+async def _silence_limit(server: Replica) -> AsyncIterator[Callable[[], None]]:
+    """Allow the server so many seconds of silence; calling what this yields, they begin anew."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(server.silence) as scope:
+            yield lambda: None if server.silence is None else scope.reschedule(loop.time() + server.silence)
+    except TimeoutError as error:
+        if not scope.expired():
+            raise
+        raise TimeoutError(f"{server.url} was silent for {server.silence:g} s (stream_chunk_timeout)") from error
+
+
+def _at_limit(_: object) -> ChatGenerationChunk:
+    """Return the last chunk of a response that was read no further than its limit of tokens."""
+    return ChatGenerationChunk(message=AIMessageChunk(content=""), generation_info={FINISH_REASON: "length"})
+
+
+def finish_reason(chunk: ChatGenerationChunk) -> str | None:
+    """Return why the response ended; None in the chunks before the last."""
+    return (chunk.generation_info or {}).get(FINISH_REASON) or chunk.message.response_metadata.get(FINISH_REASON)
+
+
+def logprobs_of(chunk: ChatGenerationChunk) -> Any:
+    """Return the provider's logprobs of a chunk, as langchain-openai hands them to callbacks."""
+    return (chunk.generation_info or {}).get("logprobs")
+
+
+def _has_content(chunk: ChatGenerationChunk) -> bool:
+    """Whether a chunk carries a part of the response; the first often names only the role."""
+    message, info = chunk.message, chunk.generation_info or {}
+    if message.content or message.additional_kwargs or info.keys() & {FINISH_REASON, "logprobs"}:
+        return True
+    return isinstance(message, AIMessageChunk) and bool(message.tool_call_chunks or message.usage_metadata)
+
+
+def received_tokens(chunks: Sequence[ChatGenerationChunk]) -> int:
+    """Count the tokens of a response that was cut off: those with logprobs, or else the chunks that say something."""
+    with_logprobs = sum(len((logprobs_of(chunk) or {}).get("content") or ()) for chunk in chunks)
+    return with_logprobs or sum(bool(chunk.text or chunk.message.additional_kwargs) for chunk in chunks)
+
+
+def messages_in(chunks: Sequence[ChatGenerationChunk]) -> list[BaseMessage]:
+    """Return the chunks' messages, with what was said beside them in their metadata."""
+    return [chunk.message.model_copy(update={"response_metadata": metadata_of(chunk)}) for chunk in chunks]

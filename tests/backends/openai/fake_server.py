@@ -20,7 +20,8 @@ OPENAI_FIELDS = {
 class Fake(Chat):
     """What the server has.
 
-    ``k`` None: no logprobs; ``extra`` come beside them. ``takes`` are the parameters beyond OpenAI's that it reads.
+    ``k`` None: no logprobs; -1: they are refused; ``extra`` come beside them. ``legacy``: in the shape of the older
+    completions API. ``takes`` are the parameters beyond OpenAI's that it reads.
     """
 
     words: Sequence[str] = ("So", " it", " is", " \\boxed{4}")
@@ -32,6 +33,7 @@ class Fake(Chat):
     k: int | None = 20
     refuses_k: bool = True
     extra: int = 0
+    legacy: bool = False
     n: bool = True
     streams: bool = True
     streams_logprobs: bool = True
@@ -94,7 +96,8 @@ class Fake(Chat):
                 raise Refused(f"Unrecognized request argument supplied: {name}")
             if name in self.takes and isinstance(request[name], dict):
                 raise Refused(f"{name}: Input should be a valid number")
-        if self.k is not None and self.refuses_k and request.get("top_logprobs", 0) > self.k:
+        wants = request.get("top_logprobs", 0 if request.get("logprobs") else -1)
+        if self.k is not None and self.refuses_k and wants > self.k:
             raise Refused(f"top_logprobs must be at most {self.k}")
         if not self.streams and request.get("stream"):
             raise Refused("streaming is not supported")
@@ -112,7 +115,15 @@ class Fake(Chat):
         return texts
 
     def logprobs(self, words: Sequence[str], request: Request, first: int = 0) -> Any:
-        return None if self.k is None else super().logprobs(words, request, first)
+        given = None if self.k is None else super().logprobs(words, request, first)
+        if given is None or not self.legacy:
+            return given
+        return {
+            "token_logprobs": [token["logprob"] for token in given["content"]],
+            "top_logprobs": [
+                {one["token"]: one["logprob"] for one in token["top_logprobs"]} for token in given["content"]
+            ],
+        }
 
     def ranked(self, word: str, place: int, k: int) -> list[tuple[str, float]]:
         ranked = [(word, -0.1), *((f"w{at}", -3.0 - at) for at in range(1, 1000))]

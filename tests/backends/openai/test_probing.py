@@ -72,6 +72,8 @@ def test_a_complete_server(fake: Fake) -> None:
         (vllm(extra=1, k=5), {"top_logprobs": 5}, ""),  # the chosen token beside the k likeliest is not counted
         (vllm(k=0, refuses_k=False), {"logprobs": True, "top_logprobs": 0}, "token_logprob signal"),
         (vllm(k=None), {"logprobs": False, "top_logprobs": None}, "none come back"),
+        (vllm(k=-1), {"logprobs": False, "top_logprobs": None}, "logprobs are refused"),
+        (vllm(legacy=True), {"logprobs": True, "top_logprobs": 20}, ""),
         (vllm(n=False), {"n": False}, "n=2 gives no two responses (1 came back)"),
         (vllm(streams=False), {"streamed_usage": False, "streamed_logprobs": False}, "no streams"),
         (vllm(streams_logprobs=False), {"streamed_logprobs": False}, "streams carry no logprobs"),

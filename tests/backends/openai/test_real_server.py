@@ -5,8 +5,7 @@ from importlib.resources import files
 
 import pytest
 from langchain_reasc_openai import PRESETS, ChatOpenAICompatible, probe
-from langchain_reasc_openai.identity import identify
-from langchain_reasc_openai.server import Server
+from langchain_reasc_openai.server import Server, identify
 
 from backends.openai.loopback import Face
 from langchain_reasc.models import read_signals
