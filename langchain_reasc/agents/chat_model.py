@@ -140,9 +140,7 @@ class ChatReASC(ChatModelAround):
                 yield chunk
 
     def _generate_with_cache(self, *args: Any, **kwargs: Any) -> ChatResult:
-        remember_run(
-            kwargs.get("run_manager")
-        )  # which LangChain does not hand to ``_stream``, where a handler wants one
+        remember_run(kwargs.get("run_manager"))  # LangChain does not hand it to ``_stream``
         return super()._generate_with_cache(*args, **kwargs)
 
     async def _agenerate_with_cache(self, *args: Any, **kwargs: Any) -> ChatResult:

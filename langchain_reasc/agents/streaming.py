@@ -157,16 +157,8 @@ def chunks_of(message: AIMessage) -> list[AIMessageChunk]:
 
 
 def _whole(message: AIMessage) -> AIMessageChunk:
-    names = (
-        "id",
-        "name",
-        "tool_calls",
-        "invalid_tool_calls",
-        "additional_kwargs",
-        "response_metadata",
-        "usage_metadata",
-    )
-    fields: dict[str, Any] = {name: getattr(message, name) for name in names}
+    names = "id name tool_calls invalid_tool_calls additional_kwargs response_metadata usage_metadata"
+    fields: dict[str, Any] = {name: getattr(message, name) for name in names.split()}
     chunk = AIMessageChunk(content=_distinct_blocks(message), chunk_position="last", **fields)
     for index, call in enumerate(chunk.tool_call_chunks):
         call["index"] = index
