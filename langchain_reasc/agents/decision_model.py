@@ -285,8 +285,8 @@ def _labels_of(question: "Choice | Noul | Score") -> dict[str, Any]:
         return {**question.criteria}
     if isinstance(question, Score):
         return {str(level): meaning for level, meaning in enumerate(question.criteria)}
-    said = question.criteria
-    return {YES: said.true if said else None, NO: said.false if said else None}
+    criteria = question.criteria
+    return {YES: criteria.true if criteria else None, NO: criteria.false if criteria else None}
 
 
 @contextmanager

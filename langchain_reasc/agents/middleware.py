@@ -295,12 +295,12 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownB
         with self._lock:
             latest = self._calibrators[-1] if self._calibrators else None
             voting = ChatReASC(model=model, **options | {"calibrator": latest})
-            made = voting.calibrator
-            if made is None or made is latest:
+            calibrator = voting.calibrator
+            if calibrator is None or calibrator is latest:
                 return voting
-            known = next((one for one in self._calibrators if one.learns_like(made)), made)
+            known = next((one for one in self._calibrators if one.learns_like(calibrator)), calibrator)
             self._calibrators = [*(one for one in self._calibrators if one is not known), known]
-        return voting if known is made else ChatReASC(model=model, **options | {"calibrator": known})
+        return voting if known is calibrator else ChatReASC(model=model, **options | {"calibrator": known})
 
     def _check_read_only(self, tools: Sequence[BaseTool | dict[str, Any]]) -> None:
         """Warn once of each name in ``read_only`` that is no tool of a request so far."""
@@ -370,9 +370,9 @@ def _binding_to(model: BaseChatModel, voting: ChatReASC) -> BaseChatModel:
         return voting
     if "bind_tools" in vars(model):
         raise ConfigurationError("two ReASCMiddleware around one model call would vote on votes; leave one out")
-    shown = copy(model)
-    vars(shown).update(bind=voting.bind, bind_tools=voting.bind_tools)
-    return shown
+    presented = copy(model)
+    vars(presented).update(bind=voting.bind, bind_tools=voting.bind_tools)
+    return presented
 
 
 def _spent_before(request: ModelRequest[Any]) -> Spent:

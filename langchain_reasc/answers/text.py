@@ -31,8 +31,8 @@ def explicit_answer(text: str, *, cut_off: bool = False) -> str | None:
     """
     if (marked := marked_answer(text, cut_off=cut_off)) is not None:
         return marked
-    for said, comma_decimal in statements(text, cut_off=cut_off):
-        if answer := stated_answer(said, comma_decimal=comma_decimal):
+    for statement, comma_decimal in statements(text, cut_off=cut_off):
+        if answer := stated_answer(statement, comma_decimal=comma_decimal):
             return answer
     return None
 
@@ -127,11 +127,11 @@ def statements(text: str, *, cut_off: bool = False) -> Iterator[tuple[str, bool]
         behind = text[at + len(cue) : at + len(cue) + _REACH]
         heading = _HEADING.match(behind) if _is_heading(text, at) else None
         if link := heading or _LINK.match(behind):
-            said, comma_decimal = _rest_of_sentence(link, cut_off), cue in _CUES_OF_DECIMAL_COMMAS
+            statement, comma_decimal = _rest_of_sentence(link, cut_off), cue in _CUES_OF_DECIMAL_COMMAS
         else:
-            said, comma_decimal = _subject_before(text, at), False
-        if said is not None:
-            yield said, comma_decimal
+            statement, comma_decimal = _subject_before(text, at), False
+        if statement is not None:
+            yield statement, comma_decimal
 
 
 def _subject_before(text: str, at: int) -> str | None:
@@ -178,10 +178,10 @@ def _rest_of_sentence(link: re.Match[str], cut_off: bool) -> str | None:
     if sentence is None or (end := sentence["end"]).startswith("?"):
         return None
     ended = end == "\n" or (end != "" and sentence.end() < len(link.string))
-    said = sentence["said"]
+    statement = sentence["said"]
     if "\n" in link[0]:
-        said = said.removeprefix("- ") if len(said) <= 40 and len(said.split()) <= 4 else None
-    return said if ended or not cut_off else None
+        statement = statement.removeprefix("- ") if len(statement) <= 40 and len(statement.split()) <= 4 else None
+    return statement if ended or not cut_off else None
 
 
 # What of a statement is the answer
@@ -224,18 +224,18 @@ _DOTTED_GROUPS = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?![.\d])")
 _DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d{1,9}),(?=\d{1,9}(?![\d,]))")
 
 
-def stated_answer(said: str, *, comma_decimal: bool = False) -> str | None:
+def stated_answer(statement: str, *, comma_decimal: bool = False) -> str | None:
     """Return the answer in a statement: of "about 42 apples (see step 3), because ..." the 42.
 
     Args:
-        said: what stands behind "the answer is", up to the end of the sentence.
+        statement: what stands behind "the answer is", up to the end of the sentence.
         comma_decimal: whether its language writes 3,5 for three and a half.
 
     Returns:
         Its number without the unit and the talk around it, its letter, or its few words; None where it states none
         ("The answer is found as follows").
     """
-    text = _UNCLOSED.sub("", plain_text(said)).replace("**", "").replace("__", "").strip(_FRAME)
+    text = _UNCLOSED.sub("", plain_text(statement)).replace("**", "").replace("__", "").strip(_FRAME)
     if not text or _NO_ANSWER.match(text):
         return None
     if letter := _LETTER.match(text):
@@ -396,16 +396,16 @@ class ChoiceFinder:
         one = f"[{re.escape(letters)}]"
         small = rf"((?i:{one}))(?=[\s).:\]]*\Z)"  # elsewhere a small "a" is an article
         either = rf"(?:[(\[]({one})[)\]]|({one})(?![\w'’]))"
-        said = rf"(?:[(\[]({one})[)\]]|({one}){_NO_ARTICLE}|{small})"
+        statement = rf"(?:[(\[]({one})[)\]]|({one}){_NO_ARTICLE}|{small})"
 
         def compiled(pattern: str, flags: int = re.VERBOSE) -> re.Pattern[str]:
             return re.compile(pattern, flags)
 
-        self._said = compiled(rf"\W*(?:(?i:option|choice|letter)\s+)?{said}")
+        self._stated = compiled(rf"\W*(?:(?i:option|choice|letter)\s+)?{statement}")
         self._field = compiled(rf'"(?:answer|choice|option|letter)"\s*:\s*"[(\[]?({one})\b')
         self._called = (
             compiled(rf"{either}\W{{0,3}}\s*{_RIGHT}"),
-            compiled(rf"{_CHOSEN}{said}{_WRONG}"),
+            compiled(rf"{_CHOSEN}{statement}{_WRONG}"),
             compiled(rf"\bis\s+\(?({one})\)?[^\w\n]*$", re.MULTILINE),
         )
         self._leading = compiled(rf"\W*(?:{either}|{small})(?=[).:\]]*(?:\s+\S|\W*\Z))")
@@ -425,7 +425,7 @@ class ChoiceFinder:
             return letter
         if field := last_of(self._field.finditer(text)):
             return field[1]
-        if letter := _first(self._letter_of(said) for said, _ in statements(text, cut_off=cut_off)):
+        if letter := _first(self._letter_of(statement) for statement, _ in statements(text, cut_off=cut_off)):
             return letter
         if cut_off:
             return _letter(self._alone.fullmatch(text.strip()))
@@ -441,8 +441,8 @@ class ChoiceFinder:
                 return _letter(leading)
         return _letter(last_of(self._alone.finditer(text)) or last_of(self._bracketed.finditer(text)))
 
-    def _letter_of(self, said: str) -> str | None:
-        return _letter(self._said.match(_CHOICE_MARKUP.sub("", plain_text(said)).strip(" .:_\"'")))
+    def _letter_of(self, statement: str) -> str | None:
+        return _letter(self._stated.match(_CHOICE_MARKUP.sub("", plain_text(statement)).strip(" .:_\"'")))
 
 
 def _letter(match: re.Match[str] | None) -> str | None:

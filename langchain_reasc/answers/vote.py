@@ -194,9 +194,9 @@ def places_of(message: AIMessage, extract: Extractor, vote: Vote) -> Places:
 def _place_of_answer(text: str, extract: Extractor, *, cut_off: bool) -> Place | None:
     found = spelled = _found(text, extract, cut_off=cut_off)
     if extract.objects:  # whose answer is canonical, not as it is written
-        said = without_reasoning(text) or ""
-        written = last_object(said, cut_off=cut_off)
-        spelled = written and said[written.start : written.end]
+        spoken = without_reasoning(text) or ""
+        written = last_object(spoken, cut_off=cut_off)
+        spelled = written and spoken[written.start : written.end]
     if not spelled:
         return None
     for begin, end in islice(_spellings(spelled, text), _TRIED):
@@ -207,9 +207,9 @@ def _place_of_answer(text: str, extract: Extractor, *, cut_off: bool) -> Place |
 
 
 def _found(text: str, extract: Extractor, *, cut_off: bool) -> str | None:
-    said = without_reasoning(text)
+    spoken = without_reasoning(text)
     try:
-        return None if said is None else extract.raw(said, cut_off=cut_off)
+        return None if spoken is None else extract.raw(spoken, cut_off=cut_off)
     except Exception:  # a user's function may raise over a text that no model wrote
         return None
 

@@ -27,14 +27,13 @@ class Anthropic:
 
     history = "messages"
     search: ClassVar[dict[str, Any]] = {"type": "web_search_result", "title": "Skies", "url": "https://skies.test"}
-    cited: ClassVar[dict[str, Any]] = {**search, "type": "web_search_result_location", "encrypted_index": "INDEX=="}
     step: ClassVar[list[dict[str, Any]]] = [
         {"type": "thinking", "thinking": "two cities", "signature": "SIGNATURE=="},
         {"type": "redacted_thinking", "data": "REDACTED=="},
         {"type": "text", "text": "I search first."},
         {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "skies"}},
         {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": [search | {"encrypted_content": "E=="}]},
-        {"type": "text", "text": "Now the tools.", "citations": [cited]},
+        {"type": "text", "text": "Now the tools."},
         *(
             {"type": "tool_use", "id": f"toolu_{at}", "name": "get_weather", "input": arguments}
             for at, arguments in enumerate(ARGUMENTS)
@@ -68,9 +67,8 @@ class Anthropic:
         """How a block starts, and what is added to it."""
         match block:
             case {"type": "text", "text": text}:
-                cited = [{"type": "citations_delta", "citation": one} for one in block.get("citations", ())]
                 words = [{"type": "text_delta", "text": piece} for piece in pieces(text)]
-                return {"type": "text", "text": "", **({"citations": []} if cited else {})}, cited + words
+                return {"type": "text", "text": ""}, words
             case {"type": "thinking", "thinking": thought, "signature": signature}:
                 words = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(thought)]
                 signed = {"type": "signature_delta", "signature": signature}
