@@ -82,13 +82,6 @@ def test_what_the_schema_fills_in_and_refuses(runner: Any) -> None:
     assert "1 of 5 responses cast no vote: calls that the tool's schema refuses (1)" in result.notices
 
 
-def test_a_schema_that_no_sample_satisfies(runner: Any) -> None:
-    result = solved(runner, booking({"town": "Bonn"}), max_samples=4)
-    assert (result.answer, result.decision.reason) == (None, "budget")
-    assert result.message.tool_calls, "the message is there all the same, and so is its bill"
-    assert "4 of 4 responses cast no vote: calls that the tool's schema refuses (4)" in result.notices
-
-
 TRIPS = [
     {"reasoning": "a", "city": "Bonn", "price": 10.0},
     {"reasoning": "b", "city": "Bonn", "price": 12.0},
@@ -100,17 +93,6 @@ TRIPS = [
 
 def saying_objects(*objects: Any) -> Scripted:
     return saying(*(Reply(json.dumps(one)) for one in objects))
-
-
-def test_fields_are_decided_one_by_one(runner: Any) -> None:
-    spec = json_object(by_field=True, tolerance={"price": 0.5})
-    reasc = ReASCRunnable(model=saying_objects(*TRIPS), answer=spec, concurrency=1, max_samples=5)
-    result = runner.solve(reasc, "q")
-    given = json.loads(result.message.text)
-    assert given == {"reasoning": "d", "city": "Bonn", "price": 11.0}
-    assert json.loads(result.answer) == {"city": "Bonn", "price": 11.0}
-    parts = result.message.response_metadata["reasc"]["parts"]
-    assert {name: part["answer"] for name, part in parts.items()} == {"city": '"Bonn"', "price": "11"}
 
 
 def test_an_object_that_no_response_gave_is_written_and_validated(runner: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from langchain_reasc import ChatReASC, ReASCRunnable
+from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import Calibration, Observed, SupportCurve, calibrate_consensus
 from langchain_reasc.exceptions import ConfigurationError, Undecided
 
@@ -87,13 +87,6 @@ def test_abstaining_without_a_probability_is_refused(given: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"abstain_below=0.5 needs .*p_correct.*p_agree") as raised:
         reasc("1", calibration=given, abstain_below=0.5, on_missing_confidence="count")
     assert "--" not in str(raised.value)
-
-
-def test_what_is_not_voted_on_is_not_doubted(runner: Any) -> None:
-    chat = ChatReASC(model=saying("1"), calibration=known(), abstain_below=0.9)  # a text, which is taken as it is
-    message = runner.invoke(chat, "q")
-    assert message.text == "the answer is 1"
-    assert "p_correct" not in message.response_metadata["reasc"]
 
 
 def agreeing(**fields: Any) -> Calibration:

@@ -87,15 +87,6 @@ def test_objects_are_told_of_by_their_own_option(runner: Any, by_field: bool) ->
     assert runner.solve(ReASCRunnable(model=model, **followed), "q").decision.reason == "agreement"
 
 
-def test_what_several_calls_differ_in_is_one_argument(runner: Any) -> None:
-    def reply(question: str, index: int) -> Reply:
-        calls = (("mail", {"to": to, "body": draft(index + at)}) for at, to in ((100, "bob"), (0, "ann")))
-        return Reply("", calls=tuple(calls))
-
-    result = runner.solve(ReASCRunnable(model=Scripted(script=reply).bind_tools([mail])), "q")
-    assert result.decision.hopeless == ("mail.body",) and result.decision.samples <= 8
-
-
 @pytest.mark.parametrize("on_undecided", ["raise", "abstain"])
 def test_it_is_undecided(runner: Any, on_undecided: Any) -> None:
     reasc = ReASCRunnable(model=mailing().bind_tools([mail]), on_undecided=on_undecided)

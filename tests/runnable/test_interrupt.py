@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of samples, or of a silent judge: the process ends at once, with a KeyboardInterrupt."""
+"""Calls that end early, whoever ends them: nobody waits, nothing more is paid for, and no run stays open."""
 
 import asyncio
 import gc
@@ -9,13 +9,19 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sampling.tracers import Runs
+from langchain_core.messages import AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_reasc import ReASCRunnable
+from langchain_reasc.exceptions import SampleTimeout, SamplingError
 
+from .conftest import cancelled
 from .fakes import TOP_K, Reply, Scripted
 
 posix = pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
@@ -61,15 +67,11 @@ judge = Announcing(script=lambda question, index: Reply("yes", opens=threading.E
 judged = ReASCRunnable(model=Scripted(script=lambda question, index: Reply(str(index))), answer=free_text(judge=judge))
 {call}
 """
-CALLS = {
-    "sync judge": 'judged.invoke("q")',
-    "async judge": 'asyncio.run(judged.ainvoke("q"))',
-}
 
 
 @posix
 @pytest.mark.slow
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("call", ['judged.invoke("q")', 'asyncio.run(judged.ainvoke("q"))'])
 def test_an_interrupt_ends_a_silent_judge(call: str) -> None:
     # An event loop that is just about to wait notices a signal only after its next event.
     _, code = interrupted(SCRIPT.format(call=call), after=0.3, seconds=10)
@@ -101,31 +103,6 @@ finally:
 def test_an_interrupt_ends_a_batch_of_a_model_in_this_process() -> None:
     out, _ = interrupted(LOCAL, seconds=30)
     assert int(out.split("calls ")[1].split()[0]) <= 32 * 4, "nothing more is begun"
-
-
-@posix
-def test_an_interrupt_among_first_samples_leaves_no_run_open(never: threading.Event) -> None:
-    runs = Runs()
-    model = Scripted(script=lambda question, index: Reply("it is 1", -1.0, opens=never, wait_at=1))
-    reasc = ReASCRunnable(model=model, calibration="mixture", measure=TOP_K)
-
-    def interrupt() -> None:
-        while not sum(model.log.tokens.values()):
-            time.sleep(0.001)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        threading.Thread(target=interrupt, daemon=True).start()
-        with pytest.raises(KeyboardInterrupt):
-            reasc.batch([f"q{at}" for at in range(8)], {"callbacks": [runs], "max_concurrency": 3})
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert runs.of("chain")
-    waited_until = time.monotonic() + 10  # a sample that was given up ends its run a moment later, on a busy machine
-    while runs.runs.keys() != runs.ended.keys() and time.monotonic() < waited_until:
-        time.sleep(0.01)
-    assert runs.runs.keys() == runs.ended.keys()
 
 
 LEAVING = """
@@ -187,10 +164,9 @@ def test_a_process_that_ends_waits_for_no_batch_that_nobody_reads() -> None:
     assert float(done.stdout.split("waited")[1]) < 5
 
 
-@pytest.mark.parametrize("options", [{}, {"calibration": "mixture"}])
-def test_a_batch_that_is_cancelled_leaves_no_coroutine_behind(options: dict[str, str]) -> None:
+def test_a_batch_that_is_cancelled_leaves_no_coroutine_behind() -> None:
     """Of many inputs most wait for their place when Ctrl-C comes; none of them was begun."""
-    reasc = ReASCRunnable(model=Scripted(script=lambda question, index: Reply("a", endless=True)), **options)
+    reasc = ReASCRunnable(model=Scripted(script=lambda question, index: Reply("a", endless=True)))
 
     async def interrupted_batch() -> None:
         asking = asyncio.ensure_future(reasc.abatch(["?"] * 20, {"max_concurrency": 2}))
@@ -204,3 +180,62 @@ def test_a_batch_that_is_cancelled_leaves_no_coroutine_behind(options: dict[str,
         asyncio.run(interrupted_batch())
         gc.collect()
     assert not [str(one.message) for one in warned if "never awaited" in str(one.message)]
+
+
+def test_a_failing_input_cuts_off_what_runs_beside_it(runner: Any, never: threading.Event, runs: Any) -> None:
+    def script(question: str, index: int) -> Reply:
+        return Reply("", error=ValueError("bad")) if question == "bad" else Reply("it is 1", opens=never, wait_at=1)
+
+    begun = time.monotonic()
+    with pytest.raises(SamplingError, match="bad"):
+        runner.batch(ReASCRunnable(model=Scripted(script=script)), ["slow", "bad", "slow"], {"callbacks": [runs]})
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.sync_only
+def test_the_time_of_a_question_runs_once_in_a_mixture_batch(runner: Any, never: threading.Event) -> None:
+    """The first sample takes most of it, and every other hangs."""
+
+    def script(question: str, index: int) -> Reply:
+        time.sleep(0 if index else 1.0)
+        return Reply("it is 1", -1.0 - len(question), opens=never if index else None)
+
+    options: dict[str, Any] = {"calibration": "mixture", "measure": TOP_K, "timeout": 1.5, "max_samples": 4}
+    begun = time.monotonic()
+    [account] = runner.accounts(ReASCRunnable(model=Scripted(script=script), **options), ["a"])
+    assert time.monotonic() - begun < 2.2, "the time of the first sample counts"
+    assert account["reason"] == "timeout"
+
+
+def test_cancelling_the_first_samples_of_a_batch_leaves_no_run_open(never: threading.Event, runs: Any) -> None:
+    model = Scripted(script=lambda question, index: Reply("it is 1", -1.0, opens=never, wait_at=1))
+    reasc = ReASCRunnable(model=model, concurrency=16, calibration="mixture", measure=TOP_K)
+    inputs = [f"q{at}" for at in range(16)]
+    cancelled(lambda: reasc.abatch(inputs, {"callbacks": [runs]}), lambda: sum(model.log.tokens.values()) >= 16)
+    assert len(runs.of("model")) >= 16
+    assert {runs.ended[run_id] for run_id in runs.of("model")} == {"end"}
+
+
+class Deaf(Scripted):
+    """Sample 4 goes on for half a minute, and does not hear that it is cancelled."""
+
+    async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        if self._begin(messages)[1][1] != 4:
+            async for chunk in super()._astream(messages, *args, **kwargs):
+                yield chunk
+            return
+        ends = time.monotonic() + 30
+        while time.monotonic() < ends:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.001)
+            yield ChatGenerationChunk(message=AIMessageChunk(content="and so on"))
+
+
+@pytest.mark.parametrize("timed", [False, True], ids=["decision", "time limit"])
+def test_what_does_not_hear_that_it_is_cancelled_ends_all_the_same(timed: bool) -> None:
+    options: dict[str, Any] = {"sample_timeout": 0.2, "confidence": 0.97} if timed else {}  # five agreeing answers
+    deaf = Deaf(script=lambda question, index: Reply("it is 42"))
+    result = asyncio.run(ReASCRunnable(model=deaf, concurrency=5, **options).asolve("q"))
+    assert (result.answer, result.decision.samples) == ("42", 5 if timed else 4)
+    last = result.responses[4]
+    assert isinstance(last.error, SampleTimeout) if timed else last.status == "cancelled"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from langchain_reasc import Cap, ReASCRunnable, Response, calibrate_mixture, decide
-from langchain_reasc.exceptions import LogprobsUnavailable
+from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
 
 from .fakes import TOP_K, Reply, Scripted, failing
 
@@ -49,61 +49,52 @@ def test_completion_order_and_concurrency_change_nothing(runner: Any) -> None:
         accounts = [message.response_metadata["reasc"] for message in messages]
         return [(account["answer"], account["samples"], account["evidence"]) for account in accounts]
 
-    whole = decisions(runner.batch(online(), QUESTIONS))
+    reasc = online()
+    whole = decisions(runner.batch(reasc, QUESTIONS))
+    calls = reasc.model.log.calls  # type: ignore[attr-defined]
+    assert sorted(calls[: len(QUESTIONS)]) == sorted((question, 0) for question in QUESTIONS)
+    assert len(set(calls)) == len(calls), "all first responses are drawn before any decision, and none twice"
     narrow = decisions(runner.batch(online(concurrency=1), QUESTIONS, {"max_concurrency": 3}))
     as_completed = dict(runner.batch_as_completed(online(), QUESTIONS))
     assert whole == narrow == decisions([as_completed[at] for at in range(len(QUESTIONS))])
 
 
-def test_all_first_responses_are_drawn_before_any_decision(runner: Any) -> None:
-    reasc = online()
-    runner.batch(reasc, QUESTIONS, {"max_concurrency": 4})
-    calls = reasc.model.log.calls  # type: ignore[attr-defined]
-    assert sorted(calls[: len(QUESTIONS)]) == sorted((question, 0) for question in QUESTIONS)
-    assert len(set(calls)) == len(calls)  # and none is drawn twice
-
-
-def test_a_failing_input_costs_only_itself(runner: Any) -> None:
-    model = failing(drawn, lambda question, index: question == "q3")
-    outputs = runner.batch(online(model=model), QUESTIONS, return_exceptions=True)
-    assert [at for at, output in enumerate(outputs) if isinstance(output, Exception)] == [3]
-    others = [score(question) for question in QUESTIONS if question != "q3"]
-    rule = calibrate_mixture(others, measure=TOP_K).rule() | Cap(BUDGET)
-    expected = decide(rule, [Response(answer("q0", i), score("q0", i)) for i in range(BUDGET)])
-    assert outputs[0].response_metadata["reasc"]["evidence"] == pytest.approx(expected.evidence)
-
-
 def test_scores_that_determine_nothing_fall_back_to_counting_and_say_so(runner: Any) -> None:
     model = Scripted(script=lambda question, index: Reply("it is 1", -1.0))
+    assert "gate is closed: 4 responses are too few" in runner.accounts(online(), QUESTIONS[:4])[0]["notices"][0]
     for account in runner.accounts(online(model=model), QUESTIONS[:20]):
         assert (account["method"], account["samples"]) == ("asc", 4)
         [notice] = account["notices"]
         assert "counting votes (ASC)" in notice and "all 20 scores equal" in notice
 
 
-def test_too_few_inputs_for_a_mixture_keep_the_gate_closed_and_say_so(runner: Any) -> None:
-    for account in runner.accounts(online(), QUESTIONS[:4]):
-        [notice] = account["notices"]
-        assert notice.startswith("the gate is closed: 4 responses are too few")
-
-
-def test_one_response_without_logprobs_fails_alone(runner: Any) -> None:
+def test_an_input_that_fails_or_has_no_logprobs_costs_only_itself(runner: Any) -> None:
     def script(question: str, index: int) -> Reply:
         return Reply("it is 1", logprob=None) if question == "q3" else drawn(question, index)
 
-    outputs = runner.batch(online(model=Scripted(script=script)), QUESTIONS, return_exceptions=True)
-    assert [at for at, output in enumerate(outputs) if isinstance(output, LogprobsUnavailable)] == [3]
+    model = failing(script, lambda question, index: question == "q5")
+    outputs = runner.batch(online(model=model), QUESTIONS, return_exceptions=True)
+    assert {at: type(one) for at, one in enumerate(outputs) if isinstance(one, Exception)} == {
+        3: LogprobsUnavailable,
+        5: SamplingError,
+    }
+    others = [score(question) for question in QUESTIONS if question not in ("q3", "q5")]
+    rule = calibrate_mixture(others, measure=TOP_K).rule() | Cap(BUDGET)
+    expected = decide(rule, [Response(answer("q0", i), score("q0", i)) for i in range(BUDGET)])
+    assert outputs[0].response_metadata["reasc"]["evidence"] == pytest.approx(expected.evidence)
     counting = online(model=Scripted(script=script), on_missing_confidence="count")
     account = runner.accounts(counting, QUESTIONS)[3]
     assert any("carry no confidence and count as one vote each" in notice for notice in account["notices"])
 
 
+@pytest.mark.sync_only
 def test_windows_longer_than_the_responses_are_pointed_out(runner: Any) -> None:
     measure = type(TOP_K)("top_k", "bottom_group", 128)
     for account in runner.accounts(online(measure=measure), QUESTIONS[:20]):
         assert "shorter than the window (128 tokens)" in account["notices"][0]
 
 
+@pytest.mark.sync_only
 def test_single_calls_count_votes_until_enough_was_seen_and_the_next_process_starts_warm(runner: Any) -> None:
     reasc = online()
     questions = [f"q{i}" for i in range(64)]

@@ -8,7 +8,7 @@ import pytest
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import Fingerprint
-from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
+from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models import read_signals
 
 from .chat_server import ChatServer, chat_server, scripted
@@ -45,12 +45,6 @@ def test_samples_logprobs_and_usage_arrive_whole(runner: Any) -> None:
         assert (request["stream"], request["logprobs"], request["top_logprobs"]) == (True, True, 20)
 
 
-def test_without_a_calibration_no_logprobs_are_asked_for(runner: Any) -> None:
-    with chat_server(always(Reply("it is 42"))) as served:
-        assert runner.account(ReASCRunnable(model=chat(served)), "q")["answer"] == "42"
-    assert not any(request.get("logprobs") for request in served.requests)
-
-
 def test_a_chosen_number_of_alternatives_is_kept(runner: Any) -> None:
     with chat_server(always(Reply("it is 42"))) as served:
         model = chat(served, logprobs=True, top_logprobs=5)
@@ -64,15 +58,6 @@ def test_a_seed_is_moved_on_and_bound_arguments_are_sent(runner: Any) -> None:
         runner.invoke(ReASCRunnable(model=chat(served, seed=3).bind(stop=["END"])), "q")
     assert sorted(request["seed"] for request in served.requests) == [3, 4, 5, 6]
     assert {request["stop"][0] for request in served.requests} == {"END"}
-
-
-def test_missing_logprobs_are_reported(runner: Any) -> None:
-    with chat_server(always(Reply("it is 42", logprob=None))) as served:
-        made = calibration(fingerprint=ON_GPT)
-        with pytest.raises(LogprobsUnavailable, match="top_logprobs=20"):
-            runner.invoke(ReASCRunnable(model=chat(served), calibration=made), "q")
-        reasc = ReASCRunnable(model=chat(served), calibration=made, on_missing_confidence="count")
-        assert runner.solve(reasc, "q").decision.evidence == {"42": 4.0}
 
 
 def test_the_api_key_is_sent_and_shown_nowhere(runner: Any) -> None:

@@ -39,15 +39,6 @@ def easy() -> dict[str, Any]:
 
 
 @pytest.mark.sync_only
-def test_it_stops_early_with_an_answer(runner: Any, model: Any) -> None:
-    results = [runner.solve(ReASCRunnable(model=model), problem["question"]) for problem in problems()[:5]]
-    assert all(result.answer is not None for result in results)
-    assert any(result.decision.reason == "agreement" and result.decision.samples < 16 for result in results)
-    for result in results:
-        assert result.message.usage_metadata["output_tokens"] == result.usage.output_tokens > 0
-
-
-@pytest.mark.sync_only
 def test_more_samples_at_once_change_no_decision(runner: Any, full_precision: Path) -> None:
     with backend.ChatLlamaCpp(model_path=full_precision, seed=1, type_k="f32", type_v="f32") as exact:
         for problem in problems()[:3]:

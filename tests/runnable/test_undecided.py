@@ -5,18 +5,15 @@ import pickle
 from typing import Any
 
 import pytest
-from langchain_core.exceptions import OutputParserException
-from langchain_core.messages import AIMessage
 
-from langchain_reasc import ReASCAnswerParser, ReASCRunnable
+from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import Undecided
 
-from .fakes import PROMPT_TOKENS, Reply, Scripted, saying
+from .fakes import PROMPT_TOKENS, Reply, saying
 
 pytestmark = pytest.mark.sync_only
 
 SPLIT = ("1", "2", "1", "2")
-UNANIMOUS = ("1",)
 
 
 def reasc(*answers: str, **options: Any) -> ReASCRunnable:
@@ -31,21 +28,6 @@ def test_or_an_error_that_has_all_that_was_paid_for(runner: Any) -> None:
     assert result.usage.input_tokens == 4 * PROMPT_TOKENS
     assert not raised.value.is_retryable
     assert pickle.loads(pickle.dumps(raised.value)).result.decision == result.decision
-
-
-def test_time_that_is_over_is_no_decision_either(runner: Any) -> None:
-    model = saying("1", Reply("the answer is 1", endless=True))
-    with pytest.raises(Undecided, match="is undecided: the time is over"):
-        runner.invoke(ReASCRunnable(model=model, timeout=0.3, on_undecided="raise"), "q")
-
-
-def test_in_a_batch_each_input_has_its_own(runner: Any) -> None:
-    answers = {"split": SPLIT, "clear": ("1",) * 4}
-    model = Scripted(script=lambda question, index: Reply(f"the answer is {answers[question][index]}"))
-    given = ReASCRunnable(model=model, max_samples=4, on_undecided="raise")
-    first, second = runner.batch(given, ["split", "clear"], return_exceptions=True)
-    assert isinstance(first, Undecided)
-    assert second.text == "the answer is 1"
 
 
 def test_tokens_that_are_spent_end_the_sampling(runner: Any) -> None:
@@ -67,8 +49,3 @@ def test_no_answer_anywhere_is_said_after_a_wave_and_at_the_end(runner: Any, cap
     assert any(notice.startswith("8 of 8 responses cast no vote: ") for notice in result.notices)
     [record] = caplog.records
     assert record.getMessage().startswith("4 of 4 responses cast no vote")
-
-
-def test_the_parser_says_what_it_needs() -> None:
-    with pytest.raises(OutputParserException, match="put it right behind a ReASCRunnable"):
-        ReASCAnswerParser().invoke(AIMessage("42"))
