@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from agents.acting import agent_of, get_weather
+from agents.acting import agent_of
 from langchain_core.messages import HumanMessage
-from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnableParallel
 from runnable.fakes import TIMEOUT, Reply, Scripted
 
@@ -54,10 +53,6 @@ def called(runner: Any, runnable: Any, *args: Any) -> Any:
 
 WAYS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "ChatReASC": lambda run, model, config: run.batch(chat(model), QUESTIONS, config),
-    "ChatReASC, as completed": lambda run, model, config: run.batch_as_completed(chat(model), QUESTIONS, config),
-    "ChatReASC with tools": lambda run, model, config: run.batch(
-        chat(model).bind_tools([get_weather]), QUESTIONS, config
-    ),
     "ReASCRunnable": lambda run, model, config: run.batch(ReASCRunnable(model=model, **OPTIONS), QUESTIONS, config),
     "a mixture": lambda run, model, config: run.batch(
         ReASCRunnable(
@@ -66,21 +61,12 @@ WAYS: dict[str, Callable[[Any, Any, Any], Any]] = {
         QUESTIONS,
         config,
     ),
-    "learning online": lambda run, model, config: run.batch(
-        ReASCRunnable(model=model, calibration="online", **OPTIONS), QUESTIONS, config
-    ),
     "a total": lambda run, model, config: run.batch(
         ReASCRunnable(model=model, **OPTIONS), QUESTIONS, config, total_samples=9
-    ),
-    "a chain": lambda run, model, config: run.batch(
-        ChatPromptTemplate.from_template("{q}") | chat(model), [{"q": one} for one in QUESTIONS], config
     ),
     "an agent": lambda run, model, config: run.batch(agent_of(chat(model)), STATES, config),
     "an agent's middleware": lambda run, model, config: run.batch(
         agent_of(model, ReASCMiddleware(answer="auto", **OPTIONS)), STATES, config
-    ),
-    "branches": lambda run, model, config: run.invoke(
-        RunnableParallel(a=chat(model), b=ReASCRunnable(model=model, **OPTIONS)), "q", config
     ),
     "a batch of branches": lambda run, model, config: run.batch(
         RunnableParallel(a=chat(model), b=chat(model), c=chat(model)), QUESTIONS, config
@@ -88,12 +74,12 @@ WAYS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "a function": lambda run, model, config: run.batch(
         RunnableLambda(chat(model).invoke, chat(model).ainvoke), QUESTIONS, config
     ),
-    "one input": lambda run, model, config: run.invoke(chat(model), "q", config),
 }
 
 
-@pytest.mark.parametrize("limit", [1, 3])
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize(
+    ("way", "limit"), [*((way, 3) for way in WAYS.values()), (WAYS["a total"], 1), (WAYS["a batch of branches"], 1)]
+)
 def test_so_many_calls_are_in_flight_at_most(runner: Any, way: Callable[..., Any], limit: int) -> None:
     asked = model()
     outcome = called(way, runner, asked, {"max_concurrency": limit})
@@ -133,9 +119,8 @@ def test_streams_that_are_read_in_turns_do_not_wait_for_each_other() -> None:
 
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_number_that_lets_nothing_through_is_refused(runner: Any, limit: int) -> None:
-    for face in (chat(model()), ReASCRunnable(model=model())):
-        with pytest.raises(ConfigurationError, match=f"max_concurrency={limit} lets no sample be drawn"):
-            runner.invoke(face, "q", {"max_concurrency": limit})
+    with pytest.raises(ConfigurationError, match=f"max_concurrency={limit} lets no sample be drawn"):
+        runner.invoke(chat(model()), "q", {"max_concurrency": limit})
     with pytest.raises(ConfigurationError, match="at least 1"):
         runner.batch(ReASCRunnable(model=model()), QUESTIONS, {"max_concurrency": limit})
 

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.exceptions import ModelTimeoutError
 from runnable.fakes import TIMEOUT, Reply, saying
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError
+from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.models import PreparedModel, to_messages
 from langchain_reasc.sampling import Cutoff, Wave, draw
 
@@ -73,13 +72,12 @@ def raised_from(error: Exception, cause: Exception) -> Exception:
     ("error", "says", "keeps_cause"),
     [
         (ConnectionRefusedError(111, "refused"), r"ConnectionRefusedError\(111, 'refused'\)$", False),
-        (ModelTimeoutError("slow"), r"ModelTimeoutError\('slow'\)$", False),
         (raised_from(RuntimeError("no line"), OSError("no route")), r"\('no line'\) \(OSError: no route\)$", False),
         (KeyError("a fault in the model's code"), r"KeyError", True),
         (raised_from(RuntimeError("odd"), KeyError("a")), r"RuntimeError\('odd'\) \(KeyError: 'a'\)$", True),
     ],
 )
-@pytest.mark.parametrize("call", ["invoke", "solve", "batch"])
+@pytest.mark.parametrize("call", ["solve", "batch"])
 def test_an_error_that_explains_itself_has_a_short_traceback(
     runner: Any, call: str, error: Exception, says: str, keeps_cause: bool
 ) -> None:
@@ -93,11 +91,6 @@ def test_an_error_that_explains_itself_has_a_short_traceback(
         lines = caught.value._render_traceback_()
         assert lines[-1] == f"SamplingError: {caught.value}"
         assert __file__ in lines[0] and "langchain_reasc/" not in "\n".join(lines).replace(__file__, "")
-
-
-def test_our_own_errors_come_through_as_they_are(runner: Any) -> None:
-    with pytest.raises(ContextOverflowError, match="too long"):
-        runner.invoke(ReASCRunnable(model=saying(Reply("", error=ContextOverflowError("too long")))), "q")
 
 
 def test_a_model_that_is_not_a_stream_runs_to_its_end(runner: Any) -> None:
