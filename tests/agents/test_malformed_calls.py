@@ -155,27 +155,12 @@ def test_a_malformed_call_does_not_run(ask: Ask, args: str, runner: Any) -> None
     assert "4 of 4 responses cast no vote: invalid tool calls (4)" in account["notices"]
 
 
-def test_the_message_is_the_one_that_plain_langchain_gives(runner: Any) -> None:
-    with serving(saying(HALF)) as served:
-        [plain] = runner.invoke(openai(served.url).bind_tools([remove]), "clean up").invalid_tool_calls
-        [voted] = invoked(runner, openai(served.url)).invalid_tool_calls
-    assert {**voted, "id": plain["id"]} == plain
-
-
 @pytest.mark.parametrize(("ask", "runner"), [(invoked, RUNNERS[1]), (by_events, RUNNERS[0]), (streamed, RUNNERS[1])])
 def test_nor_does_one_that_stands_in_additional_kwargs_too(ask: Ask, runner: Any) -> None:
     with serving(saying(HALF)) as served:
         message = ask(runner, other("langchain_groq.ChatGroq", served.url.removesuffix("/v1")))
     assert ran == [] and message.tool_calls == []
     assert [(call["args"] or "").removeprefix("]") for call in message.invalid_tool_calls] == [HALF]
-
-
-@pytest.mark.parametrize(("args", "runs"), [(GOOD, 1), (HALF, 0)])
-def test_pieces_of_which_each_has_an_id_are_one_call(args: str, runs: int) -> None:
-    with serving(saying(args)) as served:  # ChatMistralAI gives a new one to pieces that come without
-        model = other("langchain_mistralai.ChatMistralAI", served.url)
-        create_agent(ChatReASC(model=model, **BY_ASC), [remove]).invoke(QUESTION)  # type: ignore[arg-type]
-    assert ran == [{"folder": "/tmp/x", "force": True}] * runs
 
 
 @pytest.mark.parametrize(("ask", "runner"), [(by_events, RUNNERS[1]), (streamed_by_agent, RUNNERS[0])])
@@ -214,16 +199,6 @@ def test_of_calls_at_once_the_malformed_one_casts_no_vote() -> None:
     with serving(both) as served:
         invoked(RUNNERS[0], openai(served.url))
     assert len(ran) == 2
-
-
-@pytest.mark.parametrize("options", [{"output_version": "v1"}, {"streaming": True}, {"disable_streaming": True}])
-def test_however_the_model_gives_its_messages(runner: Any, options: dict[str, Any]) -> None:
-    with serving(saying(HALF)) as served:
-        message = invoked(runner, openai(served.url, **options))
-    assert ran == []
-    assert [call["args"] for call in message.invalid_tool_calls] == [HALF]
-    if "output_version" in options:
-        assert [block["type"] for block in message.content_blocks] == ["invalid_tool_call"]
 
 
 @pytest.mark.parametrize("face", [lambda model: model, lambda model: ChatReASC(model=model, **BY_ASC)])

@@ -1,6 +1,5 @@
-"""An agent on a model that really decodes: llama.cpp with random weights, held to calls of tools by a grammar."""
+"""ChatReASC around a model that really decodes: llama.cpp with random weights, held to calls of tools by a grammar."""
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,13 +9,9 @@ from backends.llama_cpp.tool_models import HERMES
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.tools import tool
 
-from langchain_reasc import ChatReASC, ReASCMiddleware
+from agents.acting import Tree
+from langchain_reasc import ChatReASC
 
-from .test_accounting import Tree
-
-agents = pytest.importorskip("langchain.agents")
-acting = pytest.importorskip("agents.acting")
-limits = pytest.importorskip("langchain.agents.middleware")
 backend = pytest.importorskip("langchain_reasc_llama_cpp")
 
 
@@ -52,19 +47,6 @@ def test_calls_of_tools_are_voted_on_and_share_a_prefill(runner: Any, model: Any
     assert counted == message.usage_metadata
     [root] = tree.roots
     assert (root.run_type, len(root.child_runs)) == ("llm", account["launched"])
-
-
-@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-def test_an_agent_acts_on_the_winner(model: Any, is_async: bool) -> None:
-    votes = ReASCMiddleware(max_samples=4, max_run_samples=6)
-    once = limits.ModelCallLimitMiddleware(run_limit=2, exit_behavior="end")
-    agent = agents.create_agent(model, tools=[switch], middleware=[once, acting.Overriding(tool_choice="any"), votes])
-    asked = {"messages": [("human", "Light, please.")]}
-    state = asyncio.run(agent.ainvoke(asked)) if is_async else agent.invoke(asked)
-    said = [message for message in state["messages"] if message.type == "ai" and message.tool_calls]
-    acted = [message.text for message in state["messages"] if message.type == "tool"]
-    assert acted == [switch.invoke(call["args"]) for message in said for call in message.tool_calls]
-    assert [message.response_metadata["reasc"]["launched"] for message in said] == [4, 2], "what the budget leaves"
 
 
 def test_a_text_is_streamed_token_by_token(runner: Any) -> None:

@@ -164,10 +164,3 @@ def test_in_every_providers_words(bound: dict[str, Any]) -> None:
     for face, answer in ((ReASCRunnable, "message"), (ChatReASC, "json")):
         message = face(model=model, answer=answer, **BY_ASC).bind(**bound).invoke("q")
         assert json.loads(str(message.text)) == {"grams": 2}
-
-
-def test_the_order_of_fields_and_what_is_left_out_make_no_other_vote() -> None:
-    same = ['{"grams": 2}', '{"unit": "g", "grams": 2}', '{"grams": 2, "unit": "g"}', '{"grams": 2.0}']
-    reasc = ReASCRunnable(model=acting({"q": [*map(Reply, same)]}), answer="message", **BY_ASC)
-    message = reasc.bind(**HELD["OpenAI"]).invoke("q")
-    assert len(message.response_metadata["reasc"]["evidence"]) == 1

@@ -14,7 +14,7 @@ from runnable.fakes import Reply, saying
 
 from answers.messages import answer, call, called, text, voted
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.answers import json_object, normalize, schemas_of
+from langchain_reasc.answers import json_object, schemas_of
 
 ID = "0b5c2a3e-1d4f-4a6b-8c7d-9e0f1a2b3c4d"
 NFC, NFD = (unicodedata.normalize(form, "Café Zoë") for form in ("NFC", "NFD"))
@@ -100,10 +100,3 @@ def test_decimals_are_numbers_in_a_vote_by_field(runner: Any) -> None:
     message: AIMessage = result.message
     assert bill(**message.tool_calls[0]["args"]) == bill(euros=10, day=f"{AT}Z")  # type: ignore[arg-type]
     assert result.answer == f'{{"day": "{AT}Z", "euros": 10}}'
-
-
-def test_texts_are_compared_in_one_normal_form(runner: Any) -> None:
-    assert normalize(NFD) == normalize(NFC)
-    assert normalize(NFD * 500) == normalize(NFC * 500)
-    reasc = ReASCRunnable(model=saying(*[Reply(one) for one in (NFC, NFD, NFD, NFC)]), answer="text")
-    assert runner.solve(reasc, "q").decision.samples == 4

@@ -71,11 +71,6 @@ def test_every_format_says_the_same(given: Any) -> None:
     ] * 2
 
 
-def test_one_alone_and_none() -> None:
-    assert schemas_of(search).keys() == {"search"}
-    assert schemas_of([]) == {}
-
-
 def test_googles_own_classes() -> None:
     types = pytest.importorskip("google.genai.types")
     declaration = types.FunctionDeclaration(

@@ -50,19 +50,8 @@ def missed(kind: str) -> dict[str, str | None]:
 def test_the_answers_of_a_kind(kind: str) -> None:
     wrong = missed(kind)
     assert sorted(wrong) == sorted(KNOWN_MISSES.get(kind, [])), wrong
-
-
-def test_there_are_many_endings_few_are_missed_and_answers_are_canonical() -> None:
-    assert len(ENDINGS) >= 300 and len(KINDS) >= 20
-    assert sum(map(len, KNOWN_MISSES.values())) <= 0.02 * len(ENDINGS)
-    answers = {ending["expected"] for ending in ENDINGS if ending["expected"] is not None}
-    assert {answer for answer in answers if normalize(answer) != answer} == set()
-
-
-def test_what_is_found_does_not_depend_on_installed_extras(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("math_verify", "sympy", "latex2sympy2_extended", "antlr4"):
-        monkeypatch.setitem(__import__("sys").modules, name, None)
-    assert {kind: list(wrong) for kind in KINDS if (wrong := missed(kind))} == KNOWN_MISSES
+    answers = {ending["expected"] for ending in ENDINGS if ending["kind"] == kind} - {None}
+    assert {answer: normalize(answer) for answer in answers} == {answer: answer for answer in answers}
 
 
 VOTES = lines("votes.jsonl")
