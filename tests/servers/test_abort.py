@@ -8,9 +8,8 @@ import pytest
 from benchmarks.random_gguf import Shape, write_random_model
 from langchain_reasc import ASC, ReASCRunnable
 from langchain_reasc.answers import message_extractor
-from langchain_reasc.exceptions import SampleTimeout
 
-from .conftest import Chat, each_client
+from .conftest import Chat
 from .llama_server import LlamaServer, llama_server
 
 LARGER = Shape(layers=4, width=768, heads=6, kv_heads=2, hidden=3072, vocabulary=2000, context=1024)
@@ -44,13 +43,9 @@ def slow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaServe
         yield server
 
 
-def endless(chat: Chat, server: LlamaServer, **fields: Any) -> Any:
-    return chat(server.url, model=server.name, extra_body={"ignore_eos": True}, timeout=60, **fields)
-
-
 @pytest.mark.parametrize("chat", ["ChatOpenAI"], indirect=True)  # the other's streams are not of its own making
 def test_a_decision_stops_the_server(runner: Any, chat: Chat, slow_server: LlamaServer) -> None:
-    plain = endless(chat, slow_server)
+    plain = chat(slow_server.url, model=slow_server.name, extra_body={"ignore_eos": True}, timeout=60)
     model = uneven(type(plain))(**{name: getattr(plain, name) for name in plain.model_fields_set})
     before = slow_server.generated()
     reasc = ReASCRunnable(
@@ -64,13 +59,3 @@ def test_a_decision_stops_the_server(runner: Any, chat: Chat, slow_server: Llama
     assert not result.failures
     for_nothing = slow_server.generated() - before - DECIDING * SHORT
     assert for_nothing < 0.1 * len(cut) * LONG, "these had hardly begun when the others ended"
-
-
-@each_client
-def test_a_time_limit_stops_the_server(runner: Any, chat: Chat, slow_server: LlamaServer) -> None:
-    before = slow_server.generated()
-    model = endless(chat, slow_server, max_tokens=LONG)
-    with pytest.raises(SampleTimeout):
-        runner.solve(ReASCRunnable(model=model, concurrency=4, sample_timeout=0.5), "why does it rain")
-    slow_server.wait_until_idle()
-    assert slow_server.generated() - before < 0.5 * 4 * LONG

@@ -57,6 +57,7 @@ def test_in_no_error(code: int, runner: Any, chat: Chat) -> None:
     assert len(errors) == 5 and not [error for error in errors if KEY in whole(error)]
 
 
+@pytest.mark.parametrize("chat", ["ChatOpenAICompatible"], indirect=True)
 def test_in_no_file(chat: Chat, tmp_path: Path) -> None:
     questions = [LabelledQuestion(f"q{at}", f"question {at}", "42") for at in range(3)]
     with serving(RIGHT) as served:

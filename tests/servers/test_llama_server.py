@@ -12,14 +12,14 @@ from langchain_reasc.exceptions import FingerprintMismatch
 from langchain_reasc.models import read_signals
 from langchain_reasc.pools import record_pool
 
-from .conftest import Chat, each_client
+from .conftest import WAYS, Chat, each_client
 from .llama_server import LlamaServer, brief, problems
 
 MEASURE = Measure("top_k", "bottom_group", window=8)
 CALIBRATED_ON = 28
 
 
-@each_client
+@pytest.mark.parametrize(("chat", "runner"), [("ChatOpenAICompatible", WAYS[1])], indirect=True)
 def test_calibrating_and_deciding(runner: Any, chat: Chat, real_server: LlamaServer, tmp_path: Path) -> None:
     model = chat.real(real_server)
     questions = problems("calibration", CALIBRATED_ON)
@@ -67,13 +67,3 @@ def test_every_token_that_the_server_generates_is_on_the_bill(
         # In a stream llama-server leaves out the end token.
         missing = response.output_tokens - len(read_signals(response.message).signals["top_k"])
         assert missing in (0, 1)
-
-
-@each_client
-def test_mixture_batches(runner: Any, chat: Chat, real_server: LlamaServer) -> None:
-    model = chat.real(real_server)
-    reasc = ReASCRunnable(model=model, calibration="mixture", measure=MEASURE, answer="boxed", max_samples=2)
-    inputs = [problem.input for problem in brief(6)]
-    accounts = [message.response_metadata["reasc"] for message in runner.batch(reasc, inputs, {"max_concurrency": 2})]
-    assert {account["method"] for account in accounts} == {"reasc"}
-    assert sum(account["failed"] for account in accounts) == 0

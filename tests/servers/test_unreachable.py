@@ -11,7 +11,7 @@ import pytest
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import SamplingError
 
-from .conftest import KEY, Chat, each_client, each_client_with
+from .conftest import KEY, WAYS, Chat, each_client, each_client_with
 from .exchange import Answer, Exchange
 from .fake_server import serving
 from .faults import RIGHT
@@ -92,7 +92,7 @@ def test_a_redirect_that_loses_the_request_is_a_failure(code: int, runner: Any, 
     assert not elsewhere.exchanges
 
 
-@each_client
+@pytest.mark.parametrize(("chat", "runner"), [("ChatOpenAICompatible", WAYS[0])], indirect=True)
 def test_a_redirect_in_a_circle_ends(runner: Any, chat: Chat) -> None:
     async def around(exchange: Exchange) -> None:
         await exchange.reply(307, location=f"http://{exchange.headers['host']}/v1/chat/completions")

@@ -1,7 +1,6 @@
 """Models over loopback servers that behave as a script says, and one set of names for their sync and async methods."""
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -56,7 +55,7 @@ class Script:
 
     def __init__(self, *steps: Any) -> None:
         self.steps, self.requests, self.times = steps, [], []
-        self.open, self.lock = 0, threading.Lock()
+        self.open = 0
 
     async def __call__(self, exchange: Exchange) -> None:
         step = self.steps[min(len(self.requests), len(self.steps) - 1)]
