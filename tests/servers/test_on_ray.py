@@ -4,6 +4,7 @@ import os
 import signal
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_reasc_lab.pools.ray_workers import LOCAL, RayWorkers, ray_cluster
@@ -42,13 +43,10 @@ def test_a_server_and_a_worker_die_and_the_pool_is_whole(tmp_path: Path) -> None
             base_url=[first.url, second.url], model=first.name, temperature=1.0, seed=0, max_tokens=256
         )
         with model, ray_cluster(LOCAL, cpus=2):
-            alone, pool = (
-                record_pool(model, questions, tmp_path / name, samples=SAMPLES, answer="boxed", **options)
-                for name, options in (
-                    ("alone.sqlite", {"concurrency": 4}),
-                    ("ray.sqlite", {"workers": RayWorkers(concurrency=4), "on_question": kill}),
-                )
-            )
+            drawn: dict[str, Any] = {"samples": SAMPLES, "answer": "boxed"}
+            alone = record_pool(model, questions, tmp_path / "alone.sqlite", concurrency=4, **drawn)
+            on_ray = RayWorkers(concurrency=4)
+            pool = record_pool(model, questions, tmp_path / "ray.sqlite", workers=on_ray, on_question=kill, **drawn)
     here, there = texts(alone), texts(pool)
     assert killed and {id: len(said) for id, said in there.items()} == {question.id: SAMPLES for question in questions}
     # The same seeds. What else a server computes at the time reaches its last bits, and seldom a token.
