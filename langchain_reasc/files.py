@@ -1,12 +1,20 @@
-"""Writing files so that a reader sees the old content or the new, never a part."""
+"""Files that others wrote, and their JSON, are read within bounds; our own are written whole or not at all.
+
+Bad JSON is a ValueError, a bad file an OSError.
+"""
 
 import glob
+import io
+import json
 import os
 import stat
 import time
+import tomllib
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 from uuid import uuid4
 
 try:
@@ -14,7 +22,84 @@ try:
 except ImportError:  # Windows, which removes no file that is open
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["write_atomically"]
+__all__ = ["DEEPEST", "open_file", "parse_json", "parse_toml", "read_text", "write_atomically"]
+
+DEEPEST: Final = 100
+"""Levels of lists and objects in a JSON text that is read; Python's own functions give up at some 300 of them."""
+_MOST: Final = 64 << 20
+_OPEN_ALREADY: Final = ("/dev/stdin", "/dev/fd/", "/proc/")  # as a shell names what it hands over: ``<(command)``
+
+
+def parse_json(text: str | bytes, *, strict: bool = True, parse_constant: Callable[[str], Any] | None = None) -> Any:
+    """Parse a JSON text.
+
+    Args:
+        text: the text.
+        strict: whether control characters in strings are an error.
+        parse_constant: what stands for NaN and infinities; as in :func:`json.loads`.
+
+    Raises:
+        ValueError: it is no JSON, is nested too deeply, or holds an integer of thousands of digits.
+    """
+    text = text.decode("utf-8") if isinstance(text, bytes) else text
+    value = _parsed(partial(json.loads, strict=strict, parse_constant=parse_constant), text)
+    if text.count("[") + text.count("{") > DEEPEST and _depth(value) > DEEPEST:
+        raise ValueError(_TOO_DEEP)
+    return value
+
+
+def parse_toml(text: str) -> Any:
+    """Parse a TOML text; errors as for :func:`parse_json`."""
+    return _parsed(tomllib.loads, text)
+
+
+def _parsed(parse: Callable[[str], Any], text: str) -> Any:
+    try:
+        return parse(text)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError):
+        raise
+    except ValueError:  # the interpreter's own, of a number
+        raise ValueError("it holds an integer of thousands of digits") from None
+
+
+_TOO_DEEP: Final = f"it is nested more than {DEEPEST} levels deep"
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level := [one for one in level if isinstance(one, list | dict)]:
+        depth += 1
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+    return depth
+
+
+def open_file(path: Path) -> IO[bytes]:
+    """Open a file to read its bytes.
+
+    Raises:
+        OSError: it cannot be opened, or it is a device or a pipe with a name, which may never end, or never begin.
+    """
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or str(path.absolute()).startswith(_OPEN_ALREADY)):
+        kind = "pipe" if stat.S_ISFIFO(mode) else "device"
+        raise OSError(f"it is a {kind}, not a file; write what it gives to a file first")
+    return path.open("rb")
+
+
+def read_text(path: Path, *, encoding: str = "utf-8") -> str:
+    """Read a file as text.
+
+    Raises:
+        OSError: as for :func:`open_file`, or it holds more than 64 MiB.
+        UnicodeDecodeError: it is not in this encoding.
+    """
+    with open_file(path) as file:
+        data = file.read(_MOST + 1)
+    if len(data) > _MOST:
+        raise OSError(f"it holds more than {_MOST >> 20} MiB, so it cannot be what was meant")
+    return io.TextIOWrapper(io.BytesIO(data), encoding=encoding).read()
 
 
 def write_atomically(target: Path, text: str) -> None:

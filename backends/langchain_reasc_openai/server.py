@@ -20,7 +20,7 @@ from langchain_reasc.exceptions import (
     ServerRefused,
     ServerUnreachable,
 )
-from langchain_reasc.untrusted import parse_json
+from langchain_reasc.files import parse_json
 from langchain_reasc_openai.presets import PRESETS, Preset, preset_of_host
 
 __all__ = ["Answer", "Identity", "Server", "base_url", "base_urls", "identify", "require_same_model"]

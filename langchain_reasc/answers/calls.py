@@ -18,7 +18,7 @@ from langchain_reasc.answers.json_values import (
 from langchain_reasc.answers.schemas import ANY_TOOL, Schemas, names_in, read, refuses
 from langchain_reasc.complaints import nearest
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.untrusted import parse_json
+from langchain_reasc.files import parse_json
 
 REFUSED_CALLS: Final = "calls that the tool's schema refuses"
 UNKNOWN_TOOL: Final = "calls of an unknown tool"

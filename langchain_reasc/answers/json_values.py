@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 from unicodedata import normalize
 
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.files import parse_json
 from langchain_reasc.method.fields import within
-from langchain_reasc.untrusted import parse_json
 
 # Objects in a text
 

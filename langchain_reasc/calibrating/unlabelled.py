@@ -31,6 +31,7 @@ from langchain_reasc.calibration import (
     observed,
 )
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
+from langchain_reasc.files import read_text
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
@@ -41,7 +42,6 @@ from langchain_reasc.runnable.loop import answer
 from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.setup import PreparedOptions
 from langchain_reasc.sampling import Cutoff
-from langchain_reasc.untrusted import read_text
 
 __all__ = ["Unlabelled"]
 

@@ -18,7 +18,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, V
 from langchain_reasc._version import __version__
 from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import CalibrationFileError, ConfigurationError
-from langchain_reasc.files import write_atomically
+from langchain_reasc.files import read_text, write_atomically
 from langchain_reasc.method.agreement import Agreement, Component, Prior
 from langchain_reasc.method.bayesian_vote import BayesianVote, PointOdds
 from langchain_reasc.method.confidence import SCORES, SPAN_SCORES, Measure
@@ -26,7 +26,6 @@ from langchain_reasc.method.evidence import WEIGHTS, Standardizer, check_weight
 from langchain_reasc.method.registry import rule_named
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, DEFAULT_CONFIDENCE, ReASC, StoppingRule
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
-from langchain_reasc.untrusted import read_text
 
 __all__ = [
     "AUROC",

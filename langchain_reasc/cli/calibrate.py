@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langchain_reasc.cli.calibration_lines import calibration_lines, consensus_lines
-from langchain_reasc.cli.console import ending, print_lines, progress, remark
+from langchain_reasc.cli.console import ending, print_lines, progress, record_with_progress, remark
 from langchain_reasc.cli.models import ModelOptions
 from langchain_reasc.cli.options import (
     Concurrency,
@@ -22,7 +22,6 @@ from langchain_reasc.cli.options import (
     measure_spec,
     output_file,
 )
-from langchain_reasc.cli.recording import record_with_progress
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 
 if TYPE_CHECKING:

@@ -1,19 +1,48 @@
-"""Which model a command asks: a GGUF, one from Hugging Face, the shipped one, one on servers, or a LangChain class."""
+"""Which model a command asks: a GGUF, one from Hugging Face, the shipped one, one on servers, or a LangChain class.
 
+A class is named by its path, and its arguments by what a command line can say: names, values, and where secrets are.
+"""
+
+import importlib
+import json
 import re
-from contextlib import AbstractContextManager
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
 
 from langchain_reasc.cli.console import secret_in
-from langchain_reasc.cli.model_class import import_package, make_model
 from langchain_reasc.cli.options import KeyVariable, Urls
-from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.complaints import findings, nearest
+from langchain_reasc.exceptions import ConfigurationError, ReASCError, missing_extra
+from langchain_reasc.files import parse_json, read_text
 
-__all__ = ["ModelOptions", "embedded"]
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+__all__ = ["ModelOptions", "embedded", "import_package", "read_kwargs"]
+
+_OURS: Final = {
+    "langchain_reasc_llama_cpp": ("llama-cpp", "llama-cpp-python"),
+    "langchain_reasc_openai": ("openai", "langchain-openai"),
+}
+"""Our backends -> the extra and the package that they need."""
+_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "model": ("model", "model_name", "model_id", "model_path"),
+    "temperature": ("temperature",),
+    "max_tokens": ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "num_predict"),
+    "seed": ("seed", "random_seed"),
+}
+"""Options of the commands -> the names that classes have for them."""
+_ENVIRONMENT: Final = "env:"
+_SECRET: Final = re.compile(
+    r"api_?key|(access|secret|private)_?key|(api|access|auth)_?token|secret|passw(or)?d|authorization"
+)
+_CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|-")
 
 
 @dataclass
@@ -113,3 +142,231 @@ def embedded(name: str) -> Path:
     """Return a file that comes with the shipped model: ``calibration.jsonl``, ``test.jsonl``, ``calibration.json``."""
     path: Path = import_package("langchain_reasc_llama_cpp").embedded_model_path().with_name(name)
     return path
+
+
+def make_model(
+    path: str,
+    given: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None,
+    *,
+    key_variable: str | None = None,
+    default_seed: int | None = None,
+) -> "AbstractContextManager[BaseChatModel]":
+    """Make a chat model of a class, as a context that closes it where it can be closed.
+
+    Args:
+        path: ``package.Class``.
+        given: its arguments, see :func:`read_kwargs`.
+        options: ``model``, ``temperature``, ``max_tokens``, ``seed`` and others, set under whatever name the class has
+            for them.
+        key_variable: the environment variable that holds its API key.
+        default_seed: its seed where none is given, if the class takes one.
+
+    Raises:
+        ConfigurationError: there is no such class, it is not a chat model, refuses an argument or has none of that
+            name, a secret is spelled out, or an environment variable is not set.
+        MissingExtraError: it is one of ours, and what it needs is not installed.
+    """
+    kind, kwargs = _chat_model_class(path), read_kwargs(given)
+    fields = _arguments(kind)
+    secrets = [name for name, field in kind.model_fields.items() if _is_secret(field.annotation)]
+    _check_names(kind, kwargs, fields)
+    kwargs = {name: _with_secrets(value, (name,), fields.get(name) in secrets) for name, value in kwargs.items()}
+    settled = {fields.get(name) for name in kwargs}
+    for option, value in (options or {}).items():
+        _set_option(kind, kwargs, fields, settled, option, value)
+    seed = _argument("seed", fields)
+    if default_seed is not None and seed is not None and fields[seed] not in {fields.get(name) for name in kwargs}:
+        kwargs[seed] = default_seed
+    if key_variable is not None:
+        kwargs[_key_argument(kind, fields, secrets)] = secret_in(key_variable)
+    model = _construct(kind, kwargs)
+    return model if isinstance(model, AbstractContextManager) else nullcontext(model)
+
+
+def read_kwargs(given: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of a class as ``--model-kwargs`` gives them, the later ones on top of the earlier.
+
+    Args:
+        given: each is JSON (``{"model": "gpt-4o-mini"}``), a file that holds it, or ``name=value`` with a value in JSON
+            or else a text.
+
+    Raises:
+        ConfigurationError: it is none of these, or not an object.
+    """
+    kwargs: dict[str, Any] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if one.lstrip().startswith("{"):
+            kwargs |= _object(one, "--model-kwargs")
+        elif equals and name.strip().isidentifier():
+            try:
+                kwargs[name.strip()] = parse_json(value)
+            except ValueError:
+                kwargs[name.strip()] = value
+        else:
+            try:
+                text = read_text(Path(one), encoding="utf-8-sig")
+            except (OSError, ValueError) as error:
+                raise ConfigurationError(
+                    f"--model-kwargs takes JSON, a file that holds it, or name=value; got {one[:60]!r}, of which no "
+                    f"file can be read ({getattr(error, 'strerror', None) or error})"
+                ) from None
+            kwargs |= _object(text, one)
+    return kwargs
+
+
+def _object(text: str, source: str) -> dict[str, Any]:
+    try:
+        value = parse_json(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{source} is no valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"{source} holds no JSON object of arguments but a {type(value).__name__}")
+    return value
+
+
+def _chat_model_class(path: str) -> "type[BaseChatModel]":
+    from langchain_core.language_models import BaseChatModel
+
+    module_name, _, name = path.rpartition(".")
+    if not module_name or not all(part.isidentifier() for part in path.split(".")):
+        raise ConfigurationError(
+            f"--model-class takes package.Class, such as langchain_openai.ChatOpenAI; got {path!r}"
+        )
+    if "" not in sys.path:
+        sys.path.append("")  # the current folder, as `python -m` has it, but behind everything that is installed
+    module = import_package(module_name)
+    kind = getattr(module, name, None)
+    if kind is None:
+        near = nearest(name, [*getattr(module, "__all__", ()), *dir(module)])
+        raise ConfigurationError(f"{module_name} has no {name}" + (f"; did you mean {near}?" if near else ""))
+    if not (isinstance(kind, type) and issubclass(kind, BaseChatModel)):
+        what = "is a class, but no chat model" if isinstance(kind, type) else f"is no class but a {type(kind).__name__}"
+        raise ConfigurationError(f"{path} {what}: that is derived from langchain_core's BaseChatModel")
+    return kind
+
+
+def _arguments(kind: "type[BaseChatModel]") -> dict[str, str]:
+    """Return the names of a class's arguments -> its fields."""
+    aliases = {str(field.alias): name for name, field in kind.model_fields.items() if field.alias}
+    return aliases | {name: name for name in kind.model_fields}
+
+
+def _is_secret(annotation: Any) -> bool:
+    from pydantic import SecretStr
+
+    return annotation is SecretStr or any(map(_is_secret, get_args(annotation)))
+
+
+def _check_names(kind: "type[BaseChatModel]", names: Iterable[str], known: Mapping[str, str]) -> None:
+    """Refuse arguments that the class does not know: most classes would ignore them."""
+    from langchain_core.language_models import BaseChatModel
+
+    above = BaseChatModel.mro()
+    has_own_init = any("__init__" in vars(base) for base in kind.mro() if base not in above)
+    if kind.model_config.get("extra") == "allow" or has_own_init:
+        return
+    for name in (one for one in names if one not in known):
+        near = nearest(name, known)
+        hint = f"; did you mean {near!r}?" if near else ""
+        if not near and "model_kwargs" in known:
+            hint = f'; what only its provider knows goes into "model_kwargs": {{{json.dumps(name)}: ...}}'
+        raise ConfigurationError(f"{kind.__name__} takes no {name!r}{hint}")
+
+
+def _with_secrets(value: Any, where: tuple[str, ...], is_secret: bool) -> Any:
+    """Replace each ``env:NAME`` in a value by what the environment variable holds; refuse a secret that is spelled out.
+
+    Args:
+        value: an argument, or a part of one.
+        where: the names that lead to it.
+        is_secret: whether the class takes it for a secret.
+    """
+    if isinstance(value, Mapping):
+        return {name: _with_secrets(inner, (*where, str(name)), is_secret) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_with_secrets(inner, where, is_secret) for inner in value]
+    if not isinstance(value, str) or not value:
+        return value
+    if value.startswith(_ENVIRONMENT):
+        return secret_in(value.removeprefix(_ENVIRONMENT)).get_secret_value()
+    if is_secret or _SECRET.search(_CAMEL.sub("_", where[-1]).lower()):
+        raise ConfigurationError(
+            f"{'.'.join(where)} is a secret, which a command line would show to others: put it into an environment "
+            'variable and give that, as "env:NAME"'
+        )
+    return value
+
+
+def _argument(option: str, fields: Mapping[str, str]) -> str | None:
+    """Return the name that a class has for an option of the commands."""
+    return next((name for name in _FIELDS.get(option, (option,)) if name in fields), None)
+
+
+def _set_option(
+    kind: type, kwargs: dict[str, Any], fields: Mapping[str, str], settled: set[str | None], option: str, value: Any
+) -> None:
+    flag, name = f"--{option.replace('_', '-')}", _argument(option, fields)
+    if name is None and option not in _FIELDS and "extra_body" in fields:  # what a preset sets, such as top_k
+        kwargs["extra_body"] = {option: value, **(kwargs.get("extra_body") or {})}
+        return
+    if name is None:
+        raise ConfigurationError(
+            f"{kind.__name__} has no field for {flag} (looked for {', '.join(_FIELDS.get(option, (option,)))}); leave "
+            "it out, or give what the class takes in --model-kwargs"
+        )
+    if fields[name] in settled:
+        raise ConfigurationError(f"{flag} and --model-kwargs both say what {kind.__name__}'s {name!r} is; give one")
+    kwargs[name] = value
+
+
+def _key_argument(kind: type, fields: Mapping[str, str], secrets: Sequence[str]) -> str:
+    """Return the argument that holds the class's API key."""
+    if "api_key" in fields:
+        return "api_key"
+    if len(secrets) != 1:
+        which = f"has several secrets ({', '.join(secrets)})" if secrets else "takes no API key by any known name"
+        raise ConfigurationError(f"{kind.__name__} {which}; give it in --model-kwargs, as name=env:NAME")
+    return secrets[0]
+
+
+def _construct(kind: "type[BaseChatModel]", kwargs: Mapping[str, Any]) -> "BaseChatModel":
+    from pydantic import ValidationError
+
+    try:
+        return kind(**kwargs)
+    except ReASCError:
+        raise
+    except ValidationError as error:  # without the values, among which a secret may be
+        reason = "; ".join(findings(error, values=False))
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+    raise ConfigurationError(f"{kind.__name__} cannot be made of these arguments: {reason}")
+
+
+def import_package(name: str) -> Any:
+    """Import a backend, or the module of a chat model, which may lie in the current folder.
+
+    Raises:
+        MissingExtraError: it is a backend, and what it needs is not installed.
+        ConfigurationError: there is no such module, or it fails.
+    """
+    from langchain_reasc.models.integrations import KNOWN
+
+    package = name.partition(".")[0]
+    try:
+        return importlib.import_module(name)
+    except ReASCError:
+        raise
+    except ModuleNotFoundError as error:
+        if package in _OURS:
+            raise missing_extra(*_OURS[package]) from None
+        reason = f"there is no module {error.name}, neither installed for {sys.executable} nor in this folder"
+        if error.name == package and package in {path.partition(".")[0] for path in KNOWN}:
+            reason = f"{package} is not installed. Install it with: pip install {package.replace('_', '-')}"
+        elif error.name not in (package, name):
+            reason = f"{name} needs the module {error.name}, which is not installed"
+        raise ConfigurationError(reason) from None
+    except Exception as error:
+        raise ConfigurationError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error

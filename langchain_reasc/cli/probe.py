@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langchain_reasc.cli.console import print_json, remark, secret_in, stdout
-from langchain_reasc.cli.model_class import import_package
+from langchain_reasc.cli.models import import_package
 from langchain_reasc.cli.options import AsJson, KeyVariable
 from langchain_reasc.exceptions import ServerError
 

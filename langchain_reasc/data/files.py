@@ -33,7 +33,7 @@ from typing import IO, Any, Final, cast
 
 from langchain_reasc.data.last_letters import generated_rows
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
-from langchain_reasc.untrusted import open_file, parse_json
+from langchain_reasc.files import open_file, parse_json
 
 __all__ = ["ANSWER_FIELDS", "QUESTION_FIELDS", "Row", "is_text", "rows_of", "text_rows"]
 

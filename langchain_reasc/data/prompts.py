@@ -15,7 +15,7 @@ from typing import Any, Final
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, convert_to_messages
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.untrusted import parse_json, read_text
+from langchain_reasc.files import parse_json, read_text
 
 __all__ = ["PLACEHOLDER", "PRESETS", "SAMPLING", "Preset", "Sampling", "Template", "preset_of", "sampling_of"]
 

@@ -30,21 +30,18 @@ def reported_usage(message: AIMessage | None) -> UsageMetadata | None:
 
     Details that cannot be true are left out.
     """
-    if message is None or not message.usage_metadata:
+    usage: Mapping[str, Any] = (message.usage_metadata or {}) if message else {}
+    prompt, output, total = (usage.get(name) for name in ("input_tokens", "output_tokens", "total_tokens"))
+    if message is None or not is_count(prompt) or not is_count(output):
         return None
-    usage: Any = message.usage_metadata
-    prompt, output, total = usage.get("input_tokens"), usage.get("output_tokens"), usage.get("total_tokens")
-    if not is_count(prompt) or not is_count(output) or (output == 0 and (message.text or message.tool_calls)):
+    if output == 0 and (message.text or message.tool_calls):
         return None
-    checked: Any = {**usage, "total_tokens": total if is_count(total) else prompt + output}
-    for name in ("input_token_details", "output_token_details"):
-        if name in usage:
-            checked[name] = _counts(usage[name] or {})
-    return cast(UsageMetadata, checked)
-
-
-def _counts(details: Mapping[str, Any]) -> dict[str, int]:
-    return {kind: count for kind, count in details.items() if is_count(count)}
+    details = {
+        name: {kind: count for kind, count in (usage[name] or {}).items() if is_count(count)}
+        for name in ("input_token_details", "output_token_details")
+        if name in usage
+    }
+    return cast(UsageMetadata, {**usage, "total_tokens": total if is_count(total) else prompt + output, **details})
 
 
 def is_count(value: object) -> TypeGuard[int]:

@@ -34,8 +34,8 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import PoolError
+from langchain_reasc.files import open_file, parse_json
 from langchain_reasc.method.confidence import Span, Spans
-from langchain_reasc.untrusted import open_file, parse_json
 
 __all__ = ["Message", "PoolQuestion", "PoolResponse", "PoolStore", "TokenSignals", "storable"]
 

@@ -9,8 +9,7 @@ from pools.synthetic import write_lines
 
 from cli.chat_models import Scripted, Unseeded
 from cli.test_commands import reasc
-from langchain_reasc.cli.model_class import read_kwargs
-from langchain_reasc.cli.models import ModelOptions
+from langchain_reasc.cli.models import ModelOptions, read_kwargs
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.pools import read_pool
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from langchain_reasc.exceptions import ModelFileError
-from langchain_reasc.untrusted import open_file
+from langchain_reasc.files import open_file
 
 __all__ = ["GGUFHeader", "MetadataValue", "out_of_range", "read_header"]
 

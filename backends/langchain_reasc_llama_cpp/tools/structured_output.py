@@ -17,7 +17,7 @@ from langchain_core.utils.json import parse_partial_json
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.untrusted import parse_json
+from langchain_reasc.files import parse_json
 
 __all__ = ["Method", "check_method", "json_parser", "tool_parser", "with_raw"]
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from langchain_core.messages import InvalidToolCall, ToolCall
 from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call, tool_call, tool_call_chunk
 
-from langchain_reasc.untrusted import parse_json
+from langchain_reasc.files import parse_json
 
 __all__ = ["HERMES", "HERMES_BY_INSTRUCTION", "LLAMA_JSON", "CallText", "ToolCallReader", "ToolFormat", "format_of"]
 

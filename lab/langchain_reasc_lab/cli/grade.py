@@ -12,7 +12,7 @@ from langchain_reasc.cli.console import ending, print_json, progress, remark, st
 from langchain_reasc.cli.models import ModelOptions
 from langchain_reasc.cli.options import AnswerField, AsJson, KeyVariable, MaxTokens, QuestionField, Seed, Urls, one_of
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
-from langchain_reasc.untrusted import read_text
+from langchain_reasc.files import read_text
 from langchain_reasc_lab.cli.options import PoolPath
 
 if TYPE_CHECKING:

@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from langchain_reasc.cli.console import remark
+from langchain_reasc.cli.console import record_with_progress, remark
 from langchain_reasc.cli.models import ModelOptions
 from langchain_reasc.cli.options import Concurrency, FieldOptions, PromptOptions, keep_apart, output_file
-from langchain_reasc.cli.recording import record_with_progress
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_lab.cli.options import Prices
 

@@ -31,11 +31,11 @@ from scipy.special import stdtrit
 from langchain_reasc.complaints import findings, suggestion
 from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.files import parse_json, parse_toml, read_text
 from langchain_reasc.models.integrations import integration_of
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.models.usage import is_count, tokens_of_text
 from langchain_reasc.pools import DrawnQuestion, Pool, PoolResponse, model_limit
-from langchain_reasc.untrusted import parse_json, parse_toml, read_text
 
 __all__ = ["Bill", "Estimate", "Price", "Prices", "bill_lines", "duration", "estimate", "money", "pool_bill"]
 __all__ += ["read_prices"]

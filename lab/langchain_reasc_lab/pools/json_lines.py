@@ -34,8 +34,8 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from langchain_reasc.answers import normalize
 from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import PoolError
+from langchain_reasc.files import open_file, parse_json
 from langchain_reasc.pools import Message, PoolQuestion, PoolResponse, PoolStore, storable
-from langchain_reasc.untrusted import open_file, parse_json
 from langchain_reasc_lab.pools.merging import WholeQuestion, new_path, whole_questions
 
 __all__ = ["read_json_lines", "signals_in", "signals_path", "write_json_lines"]

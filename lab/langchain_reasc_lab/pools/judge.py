@@ -23,8 +23,8 @@ from langchain_core.runnables import Runnable
 
 from langchain_reasc.answers import fill_prompt, judge_name, judge_reply
 from langchain_reasc.exceptions import ConfigurationError, PoolError
+from langchain_reasc.files import open_file, parse_json
 from langchain_reasc.models.usage import estimated_usage, is_estimated, reported_usage, tokens_of_text
-from langchain_reasc.untrusted import open_file, parse_json
 
 __all__ = ["GRADING_PROMPT", "Judge", "VerdictFile", "correctness_of"]
 

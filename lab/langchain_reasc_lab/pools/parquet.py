@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from langchain_reasc.exceptions import PoolError, missing_extra
+from langchain_reasc.files import parse_json
 from langchain_reasc.pools import Message, PoolQuestion, PoolResponse, PoolStore
-from langchain_reasc.untrusted import parse_json
 from langchain_reasc_lab.pools.merging import WholeQuestion, new_path, whole_questions
 
 __all__ = ["read_parquet", "write_folder", "write_parquet"]
