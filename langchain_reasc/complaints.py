@@ -156,10 +156,9 @@ def _finding(where: str, errors: "list[ErrorDetails]", values: bool, names: Any)
     text = _text_of(errors)
     if not where:
         return text
-    if not values or _SECRET.search(where):
-        return f"{where}: {text}"
-    value = repr(first["input"])
-    return f"{where}: {text}, got {value[:_SHOWN]}" + ("..." if len(value) > _SHOWN else "")
+    value = repr(first["input"]) if values and not _SECRET.search(where) else None
+    shown = "" if value is None else f", got {value[:_SHOWN]}" + "..." * (len(value) > _SHOWN)
+    return f"{where}: {text}{shown}"
 
 
 def _text_of(errors: "list[ErrorDetails]") -> str:

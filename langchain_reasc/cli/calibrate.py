@@ -103,7 +103,8 @@ def calibrate(
 
     if pool is not None and (asking.preset is not None or fields.format != "auto"):
         raise typer.BadParameter("--preset and --format say how questions are read and asked; a --pool's were")
-    keep_apart(out, _single_source(data, pool, unlabelled))
+    given = _single_source(data, pool, unlabelled)
+    keep_apart(out, given)
     spec, in_flight = measure_spec(signal, score, window), source.in_flight(concurrency)
     if unlabelled is not None:
         # The format is looked up only where it is needed, as a pipe can be read once.
@@ -134,7 +135,7 @@ def calibrate(
             )
         chosen = [question.id for question in found.questions]
     else:
-        recorded = read_pool(pool or Path())
+        recorded = read_pool(given)
         chosen = [question.id for question in recorded.questions[:limit]]
     among = set(chosen)
     _remark_none_right(recorded, [question for question in recorded.questions if question.id in among])

@@ -172,12 +172,9 @@ def make_model(
     secrets = [name for name, field in kind.model_fields.items() if _is_secret(field.annotation)]
     _check_names(kind, kwargs, fields)
     kwargs = {name: _with_secrets(value, (name,), fields.get(name) in secrets) for name, value in kwargs.items()}
-    settled = {fields.get(name) for name in kwargs}
-    for option, value in (options or {}).items():
-        _set_option(kind, kwargs, fields, settled, option, value)
-    seed = _argument("seed", fields)
-    if default_seed is not None and seed is not None and fields[seed] not in {fields.get(name) for name in kwargs}:
-        kwargs[seed] = default_seed
+    _set_options(kind, kwargs, fields, options or {})
+    if default_seed is not None and (seed := _argument("seed", fields)):
+        kwargs = {seed: default_seed} | kwargs if fields[seed] not in map(fields.get, kwargs) else kwargs
     if key_variable is not None:
         kwargs[_key_argument(kind, fields, secrets)] = secret_in(key_variable)
     model = _construct(kind, kwargs)
@@ -304,21 +301,22 @@ def _argument(option: str, fields: Mapping[str, str]) -> str | None:
     return next((name for name in _FIELDS.get(option, (option,)) if name in fields), None)
 
 
-def _set_option(
-    kind: type, kwargs: dict[str, Any], fields: Mapping[str, str], settled: set[str | None], option: str, value: Any
-) -> None:
-    flag, name = f"--{option.replace('_', '-')}", _argument(option, fields)
-    if name is None and option not in _FIELDS and "extra_body" in fields:  # what a preset sets, such as top_k
-        kwargs["extra_body"] = {option: value, **(kwargs.get("extra_body") or {})}
-        return
-    if name is None:
-        raise ConfigurationError(
-            f"{kind.__name__} has no field for {flag} (looked for {', '.join(_FIELDS.get(option, (option,)))}); leave "
-            "it out, or give what the class takes in --model-kwargs"
-        )
-    if fields[name] in settled:
-        raise ConfigurationError(f"{flag} and --model-kwargs both say what {kind.__name__}'s {name!r} is; give one")
-    kwargs[name] = value
+def _set_options(kind: type, kwargs: dict[str, Any], fields: Mapping[str, str], options: Mapping[str, Any]) -> None:
+    """Add options of the commands to a class's arguments, under the names that it has for them."""
+    settled = {fields.get(name) for name in kwargs}
+    for option, value in options.items():
+        flag, name = f"--{option.replace('_', '-')}", _argument(option, fields)
+        if name is None and option not in _FIELDS and "extra_body" in fields:  # what a preset sets, such as top_k
+            kwargs["extra_body"] = {option: value, **(kwargs.get("extra_body") or {})}
+        elif name is None:
+            raise ConfigurationError(
+                f"{kind.__name__} has no field for {flag} (looked for {', '.join(_FIELDS.get(option, (option,)))}); "
+                "leave it out, or give what the class takes in --model-kwargs"
+            )
+        elif fields[name] in settled:
+            raise ConfigurationError(f"{flag} and --model-kwargs both say what {kind.__name__}'s {name!r} is; give one")
+        else:
+            kwargs[name] = value
 
 
 def _key_argument(kind: type, fields: Mapping[str, str], secrets: Sequence[str]) -> str:

@@ -256,19 +256,11 @@ class PromptOptions:
             MissingExtraError: the preset finds its answers by a package that is not installed.
         """
         from langchain_reasc.answers import extractor
-        from langchain_reasc.data import PRESETS, Template, preset_of, sampling_of
+        from langchain_reasc.data import Template, sampling_of
 
         template, answer, sampling = self.template, self.answer, dict[str, Any]()
         if self.preset is not None:
-            name: str | None = self.preset
-            if name == "auto":
-                name = data.preset if data else None
-            if name is None:
-                raise ConfigurationError(
-                    "--preset auto is for data sets that are recognized, or named with --format; for other questions "
-                    f"name the preset: {', '.join(PRESETS)}"
-                )
-            preset, family = preset_of(name), sampling_of(model)
+            preset, family = self._named_preset(data), sampling_of(model)
             template, answer = template or preset.template, answer or preset.answer
             extractor(answer)
             sampling = dict(family.parameters) if family else {}
@@ -277,6 +269,17 @@ class PromptOptions:
             sampling["temperature"] = self.temperature
         prompt = (template or Template()).after(self.system)
         return Prompting(template, prompt, answer or "auto", sampling | {"max_tokens": self.max_tokens})
+
+    def _named_preset(self, data: "DataFormat | None") -> "Preset":
+        from langchain_reasc.data import PRESETS, preset_of
+
+        name = (data.preset if data else None) if self.preset == "auto" else self.preset
+        if name is None:
+            raise ConfigurationError(
+                "--preset auto is for data sets that are recognized, or named with --format; for other questions "
+                f"name the preset: {', '.join(PRESETS)}"
+            )
+        return preset_of(name)
 
     def _print_preset(self, preset: "Preset", answer: str, sampling: dict[str, Any], family: str | None) -> None:
         source = f"the paper's for {family}" if family else _UNKNOWN_FAMILY

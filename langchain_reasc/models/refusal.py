@@ -190,12 +190,17 @@ def refusal_reason(error: Exception) -> str | None:
     fields = body if isinstance(body, dict) else {}
     detail = fields.get("detail")
     if isinstance(detail, list) and detail:
-        named = [one for one in detail if isinstance(one, dict) and _LOGPROBS.search(str(one.get("loc")))]
-        text = "; ".join(f"{one.get('msg')}: {one['loc']}" for one in named)
+        text = _fields_on_logprobs(detail)
     else:
         text = _sentence_on_logprobs(error, fields.get("error", body))
     line = " ".join(text.split()).rstrip(".")
     return f"{line[:_LONGEST]}..." if len(line) > _LONGEST else line or None
+
+
+def _fields_on_logprobs(detail: list[Any]) -> str:
+    """What pydantic says of a request's fields for logprobs; empty if it found fault with others."""
+    named = [one for one in detail if isinstance(one, dict) and _LOGPROBS.search(str(one.get("loc")))]
+    return "; ".join(f"{one.get('msg')}: {one['loc']}" for one in named)
 
 
 def _sentence_on_logprobs(error: Exception, answer: Any) -> str:

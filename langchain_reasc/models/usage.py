@@ -30,18 +30,19 @@ def reported_usage(message: AIMessage | None) -> UsageMetadata | None:
 
     Details that cannot be true are left out.
     """
-    usage: Mapping[str, Any] = (message.usage_metadata or {}) if message else {}
-    prompt, output, total = (usage.get(name) for name in ("input_tokens", "output_tokens", "total_tokens"))
-    if message is None or not is_count(prompt) or not is_count(output):
+    usage: Any = message.usage_metadata if message else None
+    if message is None or not usage:
         return None
-    if output == 0 and (message.text or message.tool_calls):
+    prompt, output, total = usage.get("input_tokens"), usage.get("output_tokens"), usage.get("total_tokens")
+    if not is_count(prompt) or not is_count(output) or (output == 0 and (message.text or message.tool_calls)):
         return None
-    details = {
-        name: {kind: count for kind, count in (usage[name] or {}).items() if is_count(count)}
-        for name in ("input_token_details", "output_token_details")
-        if name in usage
-    }
-    return cast(UsageMetadata, {**usage, "total_tokens": total if is_count(total) else prompt + output, **details})
+    total = total if is_count(total) else prompt + output
+    return cast(UsageMetadata, {**usage, "total_tokens": total, **_checked_details(usage)})
+
+
+def _checked_details(usage: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    names = {"input_token_details", "output_token_details"} & usage.keys()
+    return {name: {kind: count for kind, count in (usage[name] or {}).items() if is_count(count)} for name in names}
 
 
 def is_count(value: object) -> TypeGuard[int]:

@@ -113,10 +113,9 @@ def record_pool(
     _check_positive(samples=samples, concurrency=concurrency)
     target, measure = Path(path), measure or Measure()
     prompt = (template or Template()).after(system) if isinstance(template, Template | None) else template
-    metadata = {
-        **_provenance(PreparedModel.of(model, logprobs=True), prompt, answer),
+    metadata = _provenance(PreparedModel.of(model, logprobs=True), prompt, answer) | {
         "system": system,
-        "template": [list(turn) for turn in template.fixed] if isinstance(template, Template) else None,
+        "template": list(map(list, template.fixed)) if isinstance(template, Template) else None,
         "measure": {"signal": measure.signal, "score": measure.score, "window": measure.window},
     }
     recording = Recording(_open_and_update(target, metadata, questions, on_notice), metadata, measure)
@@ -135,12 +134,14 @@ def record_pool(
                 recording.add(drawn)
                 on_drawn(drawn)
             on_question(at, len(questions))
-    if too_long and not recording.store.ids():
-        raise ContextOverflowError(f"none of the {len(questions)} questions fits the model's context: {too_long[0]}")
     if too_long:
+        if not recording.store.ids():
+            raise ContextOverflowError(
+                f"none of the {len(questions)} questions fits the model's context: {too_long[0]}"
+            )
         on_notice(f"{len(too_long)} of {len(questions)} questions do not fit the model's context and were left out")
     pool = read_pool(target)
-    _notify_unanswered(pool, {question.id for question in questions}, on_notice)
+    _notify_unanswered(pool, questions, on_notice)
     return pool
 
 
@@ -272,7 +273,8 @@ def _check_positive(**values: int) -> None:
             raise ConfigurationError(f"{name} must be 1 or more, got {value}")
 
 
-def _notify_unanswered(pool: Pool, asked: set[str], notify: Callable[[str], None]) -> None:
+def _notify_unanswered(pool: Pool, questions: Sequence[LabelledQuestion], notify: Callable[[str], None]) -> None:
+    asked = {question.id for question in questions}
     responses = [response for question in pool.questions if question.id in asked for response in question.responses]
     without = [response for response in responses if response.answer is None]
     if without:
@@ -355,13 +357,17 @@ def _update(
     if pool.metadata.get("grader"):
         notify(f"verdicts of {pool.metadata['grader']!r} in {pool.path} were dropped with them: `reasc grade` it again")
     if found is not None:
-        changed = sum(one.answer != other.answer for one, other in zip(pool.responses, found.responses, strict=True))
-        notify(
-            f"the answers in {pool.path} were found by {_in_words(pool.metadata)}, now they are by "
-            f"{_in_words(metadata)}: looked for again in the stored text, {changed} changed"
-        )
-        if any(response.spans != Spans() for response in pool.responses):
-            notify(f"which tokens of {pool.path} spell those answers is not known: record anew for a score of them")
+        _notify_found_again(pool, found, metadata, notify)
+
+
+def _notify_found_again(pool: Pool, found: Pool, metadata: Mapping[str, Any], notify: Callable[[str], None]) -> None:
+    changed = sum(one.answer != other.answer for one, other in zip(pool.responses, found.responses, strict=True))
+    notify(
+        f"the answers in {pool.path} were found by {_in_words(pool.metadata)}, now they are by "
+        f"{_in_words(metadata)}: looked for again in the stored text, {changed} changed"
+    )
+    if any(response.spans != Spans() for response in pool.responses):
+        notify(f"which tokens of {pool.path} spell those answers is not known: record anew for a score of them")
 
 
 def _changed_labels(pool: Pool, questions: Sequence[LabelledQuestion]) -> dict[str, tuple[str, ...]]:

@@ -370,11 +370,9 @@ class PoolStore:
 
     def _add_signals(self, row: int, question: str, signals: Sequence[TokenSignals]) -> None:
         """Append signals to those of a question, keeping those that all responses with any signals have."""
-        carrying = [_as_arrays(one) for one in signals if one]
+        carrying = [self._arrays(one, question) for one in signals if one]
         if not carrying:
             return
-        if any(len({values.size for values in one.values()}) > 1 for one in carrying):
-            raise PoolError(f"{self.path}: signals of question {question!r} are of different numbers of tokens")
         held = dict(self._all("SELECT name, tokens FROM signals WHERE question = ? ORDER BY rowid", row))
         names = [name for name in held or carrying[0] if all(name in one for one in carrying)]
         self._sql.execute("DELETE FROM signals WHERE question = ?", (row,))
@@ -383,6 +381,12 @@ class PoolStore:
             self._insert("signals", name, row, values)
         if not names:
             self._sql.execute("UPDATE responses SET signal_tokens = 0 WHERE question = ?", (row,))
+
+    def _arrays(self, signals: TokenSignals, question: str) -> dict[str, npt.NDArray[np.float32]]:
+        arrays = {name: np.asarray(values, dtype="<f4") for name, values in signals.items()}
+        if len({values.size for values in arrays.values()}) > 1:
+            raise PoolError(f"{self.path}: signals of question {question!r} are of different numbers of tokens")
+        return arrays
 
     def _insert(self, table: str, *values: Any) -> None:
         self._sql.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
@@ -483,10 +487,6 @@ def _json(value: Any) -> str | None:
         return None
     text = json.dumps(value, ensure_ascii=False)
     return text if storable(text) == text else json.dumps(value)
-
-
-def _as_arrays(signals: TokenSignals) -> dict[str, npt.NDArray[np.float32]]:
-    return {name: np.asarray(values, dtype="<f4") for name, values in signals.items()}
 
 
 def _tokens(signals: TokenSignals) -> int:
