@@ -60,7 +60,6 @@ def test_replay_draws_and_calls_no_method_by_a_budget_that_the_pool_does_not_hol
     [
         ("--signal vibes", "unknown signal 'vibes'"),
         ("--signal auto --window 8", "--signal auto settles score and window too"),
-        ("--signal top_k --calibration-size 2", "has no 'top_k' signal"),
         ("--calibration-size 300", "leaves none to test"),
     ],
 )

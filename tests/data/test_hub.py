@@ -29,16 +29,13 @@ print([one.references for one in read_questions("hf:someone/trivia/test")])
 print(data_format("hf:someone/trivia/test").name)
 print([one.reference for one in read_questions("hf:someone/trivia/train[1:]")])
 print([one.reference for one in read_questions("hf:someone/sums:hard")])
-for source in ("hf:someone/trivia", "hf:someone/trivia/dev", "hf:someone/sums:easy/train"):
+for source in ("hf:someone/trivia", "hf:someone/trivia/dev", "hf:someone/elsewhere/test"):
+    if "elsewhere" in source:
+        datasets.load_dataset = load
     try:
         read_questions(source)
     except Exception as error:
         print(type(error).__name__, error)
-datasets.load_dataset = load
-try:
-    read_questions("hf:someone/elsewhere/test")
-except Exception as error:
-    print(type(error).__name__, error)
 """
 
 OF_NONE = """
@@ -75,7 +72,7 @@ def test_splits_configs_and_slices(tmp_path: Path) -> None:
     write_lines(sums / "h.jsonl", {"question": "3 + 4?", "answer": "seven\n#### 7"})
     (sums / "README.md").write_text("---\nconfigs:\n- config_name: hard\n  data_files: h.jsonl\n---\n")
     with serving(NO_DATA_SET, get=NO_DATA_SET) as hub:
-        read, format, train, only, unnamed, dev, easy, elsewhere = ran(
+        read, format, train, only, unnamed, dev, elsewhere = ran(
             OF_A_FOLDER, tmp_path, home=tmp_path / "home", HF_ENDPOINT=hub.root
         )
     asked = asked_of(hub)
@@ -87,8 +84,6 @@ def test_splits_configs_and_slices(tmp_path: Path) -> None:
     assert unnamed.startswith("ConfigurationError hf:someone/trivia has the splits train, test; name one")
     assert unnamed.endswith("hf:someone/trivia/train")
     assert "cannot read hf:someone/trivia/dev from the hub" in dev
-    assert "dev" in dev.rpartition("the hub:")[2]
-    assert "cannot read hf:someone/sums:easy/train from the hub" in easy
 
 
 def test_no_file_makes_anybody_ask_the_hub(tmp_path: Path) -> None:

@@ -85,21 +85,13 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_a_recording_asks_with_its_template_and_remembers_it(tmp_path: Path) -> None:
-    asked: list[list[str]] = []
-
-    class Recorder(Guesser):
-        def _generate(self, messages, stop=None, run_manager=None, **kwargs):  # type: ignore[no-untyped-def]
-            asked.append([str(message.content) for message in messages])
-            return super()._generate(messages, stop, run_manager, **kwargs)
-
+    asked: list[str] = []
+    model = Guesser(hears=lambda text, seed: asked.append(text))
     template = Template([HumanMessage("1 + 1?"), AIMessage("2"), HumanMessage("Q: {question}")])
-    path = tmp_path / "p.sqlite"
-    pool = record_pool(
-        Recorder(), [LabelledQuestion("a", "3?", "3")], path, samples=1, system="Add.", template=template
-    )
-    assert asked == [["Add.", "1 + 1?", "2", "Q: 3?"]]
+    path, questions = tmp_path / "p.sqlite", [LabelledQuestion("a", "3?", "3")]
+    pool = record_pool(model, questions, path, samples=1, system="Add.", template=template)
+    assert (asked, pool.questions[0].input) == (["Q: 3?"], "3?")
     assert pool.metadata["template"] == [["human", "1 + 1?"], ["ai", "2"], ["human", "Q: {question}"]]
-    assert pool.questions[0].input == "3?"
 
 
 SAID = {

@@ -39,7 +39,6 @@ def test_true_usage_is_taken_as_it_is() -> None:
         False,
     )
     assert tokens(AIMessage("", usage_metadata=usage(7, 0))) == (0, False)
-    assert tokens(AIMessage(TEXT, usage_metadata=usage(0, 3))) == (3, False)  # the prompt is on another sample's
 
 
 def test_requests_made_again_are_told_with_what_was_lost() -> None:

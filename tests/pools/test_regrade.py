@@ -97,8 +97,8 @@ def test_a_pattern_that_takes_too_long_ends_soon(tmp_path: Path, monkeypatch: py
 
 
 def test_without_its_text_a_response_of_another_version_is_refused(tmp_path: Path) -> None:
-    line = question("a", response("7", text="so 7", finish_reason="stop"), response("7"))
-    path = write_lines(tmp_path / "p.jsonl", {"metadata": {"answer": "auto", "extraction_version": 1}}, line)
+    about = {"metadata": {"answer": "auto", "extraction_version": 1}}
+    path = write_lines(tmp_path / "p.sqlite", about, question("a", response("7")))
     with pytest.raises(PoolError, match=r"version 1 of the extraction rules, here is .* without its text.*Record it"):
         read_pool(path)
 
@@ -144,13 +144,11 @@ BROKEN = {"name": "add", "args": "{", "id": "c2", "error": None, "type": "invali
     "message",
     [
         AIMessage("<think>5?</think>The answer is 6.", response_metadata={"finish_reason": "length"}),
-        AIMessage("<think>5? 6", response_metadata={"stop_reason": "max_tokens"}),
         AIMessage([{"type": "thinking", "thinking": "5"}, {"type": "text", "text": "The answer is 6."}]),
         AIMessage("", tool_calls=[CALL], response_metadata={"finish_reason": "tool_calls"}),
         AIMessage("", invalid_tool_calls=[BROKEN]),
         AIMessage([{"type": "text", "text": "6? "}, {"type": "refusal", "refusal": "I will not say 7."}]),
         AIMessage("6", response_metadata={"finish_reason": "stop", "native_finish_reason": "MAX_TOKENS"}),
-        AIMessage("6", response_metadata={"status": "incomplete", "incomplete_details": {"reason": "max_tokens"}}),
         AIMessage("6", response_metadata={"finishReason": Ended.EARLY}),
         AIMessage([{"type": "text", "text": "5? ", "phase": "commentary"}, {"type": "text", "text": "6"}]),
     ],

@@ -124,21 +124,17 @@ def test_the_fingerprint_is_that_of_the_model_it_turns_out_to_be(runner: Any, se
 def test_another_provider_is_asked_in_its_own_words(served: Served) -> None:
     source = PreparedModel.of(initialised(served), logprobs=True)
     xai = source.resolved({"configurable": {"model_provider": "xai", "model": "grok-3"}})
-    assert (type(xai.model).__name__, xai.model.top_logprobs) == ("ChatXAI", 8)  # type: ignore[attr-defined]
-    assert xai.no_logprobs is None
+    assert (xai.model.top_logprobs, xai.no_logprobs) == (8, None)  # type: ignore[attr-defined]
     claude = source.resolved({"configurable": {"model_provider": "anthropic", "model": "claude-x"}})
-    assert claude.no_logprobs is not None and "ChatAnthropic returns no logprobs" in claude.no_logprobs
+    assert "ChatAnthropic returns no logprobs" in str(claude.no_logprobs)
     assert "ChatAnthropic returns no logprobs" in str(PreparedModel.of(chosen(served)).resolved({}).no_logprobs)
 
 
-def test_without_a_model_until_the_call(runner: Any, served: Served) -> None:
-    solving = reasc(chat_models.init_chat_model(base_url=served.url, model_provider="openai", api_key=KEY))
-    with pytest.raises(
-        ConfigurationError, match=r"no model under this call's config, whose 'configurable' has nothing"
-    ):
-        runner.solve(solving, "q")
-    runner.solve(solving, "q", {"configurable": {"model": "m3"}})
-    assert {request["model"] for request in served.requests} == {"m3"}
+def test_without_a_model_until_the_call(served: Served) -> None:
+    source = PreparedModel.of(chat_models.init_chat_model(base_url=served.url, model_provider="openai", api_key=KEY))
+    with pytest.raises(ConfigurationError, match=r"no model under this call's config, .* has nothing"):
+        source.resolved({})
+    assert source.resolved({"configurable": {"model": "m3"}}).fingerprint().model == "m3"
 
 
 def test_further_arguments_are_bound_before_or_after(served: Served) -> None:
@@ -175,7 +171,7 @@ def test_what_a_config_says_twice_is_made_once(served: Served) -> None:
 
 
 def test_what_is_configured_beforehand_holds_unless_the_call_says_otherwise(served: Served) -> None:
-    for model in (set_by_field(served), initialised(served), RunnableLambda(list) | set_by_field(served)):
+    for model in (initialised(served), RunnableLambda(list) | set_by_field(served)):
         source = PreparedModel.of(model.with_config(configurable={"temperature": 0.4}, tags=["mine"]))
         configs: list[Any] = [{}, {"configurable": {"temperature": 0.8}}]
         found = [source.resolved(config) for config in configs]
@@ -200,8 +196,11 @@ def test_the_callbacks_of_the_run_above_are_not_bound_to_it(served: Served) -> N
     [
         (chosen, {"which": "neither"}, r"has which: Unknown alternative: neither"),
         (initialised, {"model_provider": "nobody"}, r"has model_provider: .*nobody"),
-        (initialised, {"temperature": "hot"}, r"has temperature: temperature: Input should be a valid number"),
-        (initialised, {"api_key": {"sk": "secret-3"}, "temperature": "hot"}, r"has api_key, temperature: "),
+        (
+            initialised,
+            {"api_key": {"sk": "secret-3"}, "temperature": "hot"},
+            r"has api_key, temperature: .*Input should be a valid number",
+        ),
     ],
 )
 def test_a_config_without_a_model_is_explained_without_its_secrets(

@@ -47,7 +47,7 @@ def openai_at(url: str) -> Callable[..., Any]:
 
 @pytest.mark.parametrize(
     ("name", "way"),
-    [*((name, "stream") for name in CHOSEN), ("use_responses_api", "invoke"), ("not streamed", "invoke")],
+    [*((name, "stream") for name in CHOSEN), ("not streamed", "invoke")],
 )
 def test_votes_are_counted_and_the_chat_model_gives_the_message(runner: Any, name: str, way: str) -> None:
     with serving(Responses()) as served:
@@ -81,14 +81,6 @@ def test_an_agent_calls_its_tool(runner: Any, face: str) -> None:
     _, asked, answered, said = state["messages"]
     assert asked.tool_calls[0]["args"] == {"city": "Paris"} and asked.response_metadata["reasc"]["launched"] > 1
     assert (answered.content, said.text) == ("sunny in Paris", "the answer is 42")
-
-
-def test_a_built_in_tool_that_is_bound_around_the_chat_model(runner: Any) -> None:
-    with serving(Responses()) as served:
-        reasc = ChatReASC(model=openai_at(served.url)(), answer="number", on_missing_confidence="count", **MADE)
-        message = runner.invoke(reasc.bind_tools([WEB_SEARCH, weather], strict=True), "q")
-        assert {request["tools"][0]["type"] for request in served.requests} == {"web_search"}
-    assert message.response_metadata["reasc"]["answer"] == "42"
 
 
 def test_structured_output(runner: Any) -> None:
