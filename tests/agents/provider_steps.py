@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from servers import responses_wire
-from servers.chat_wire import DONE, PROMPT_TOKENS
+from servers.chat_wire import PROMPT_TOKENS, Calling, words_of
 from servers.exchange import Exchange
 
 ARGUMENTS = [{"city": "Paris"}, {"city": "Zürich"}]
+CALLS = [("get_weather", json.dumps(arguments)) for arguments in ARGUMENTS]
+NOW = "Now the tools."
 OUTPUT_TOKENS = 5
 
 
@@ -33,7 +35,7 @@ class Anthropic:
         {"type": "text", "text": "I search first."},
         {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "skies"}},
         {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": [search | {"encrypted_content": "E=="}]},
-        {"type": "text", "text": "Now the tools."},
+        {"type": "text", "text": NOW},
         *(
             {"type": "tool_use", "id": f"toolu_{at}", "name": "get_weather", "input": arguments}
             for at, arguments in enumerate(ARGUMENTS)
@@ -88,7 +90,7 @@ class Gemini:
     ]
     step: ClassVar[list[list[dict[str, Any]]]] = [
         [{"text": "two cities", "thought": True}],
-        [{"text": "Now the tools."}],
+        [{"text": NOW}],
         [calls[0] | {"thoughtSignature": "U0lH"}, calls[1]],
     ]
 
@@ -108,62 +110,44 @@ class Gemini:
         return {"candidates": [candidate | {"finishReason": "STOP"}], "usageMetadata": usage | total}
 
 
-class OpenAI:
+class OpenAI(Calling):
     """The chat API, and what those who copy it say of their reasoning beside it: see the fields of ``thought``."""
 
     history = "messages"
-    calls: ClassVar[list[dict[str, Any]]] = [
-        {
-            "index": at,
-            "id": f"call-{at}-id",
-            "type": "function",
-            "function": {"name": "get_weather", "arguments": json.dumps(arguments)},
-        }
-        for at, arguments in enumerate(ARGUMENTS)
-    ]
+    text: Any = NOW
 
     def __init__(self, **thought: Any) -> None:
+        super().__init__(words_of("it is sunny"), calls=lambda at: CALLS)
         self.thought = thought
 
-    async def __call__(self, exchange: Exchange) -> None:
-        calling = len(exchange.body["messages"]) == 1
-        if exchange.body.get("stream"):
-            await exchange.stream([*self.events(calling), DONE])
-        else:
-            message = self.message() if calling else {"content": "it is sunny"}
-            choice = {"message": {"role": "assistant"} | message, "finish_reason": "stop"}
-            await exchange.reply(200, self.document("chat.completion", choice))
+    def called(self, request: dict[str, Any], at: int) -> list[dict[str, Any]]:
+        return super().called(request, 0)  # with the same ids in every sample
 
-    def message(self) -> dict[str, Any]:
-        return {"content": "Now the tools.", "tool_calls": self.calls, **self.thought}
+    def whole(self, request: dict[str, Any], at: int = 0) -> Any:
+        document = super().whole(request, at)
+        if self.called(request, at):
+            document["choices"][0]["message"] |= {**self.thought, "content": self.text}
+        return document
 
-    def events(self, calling: bool) -> Iterator[Any]:
-        deltas = self.deltas() if calling else [{"content": "it is sunny"}]
-        for delta in [{"role": "assistant", "content": ""}, *deltas]:
-            yield self.document("chat.completion.chunk", {"delta": delta, "finish_reason": None})
-        yield self.document("chat.completion.chunk", {"delta": {"content": ""}, "finish_reason": "stop"})
-
-    def deltas(self) -> list[dict[str, Any]]:
-        words = [{"content": piece} for piece in pieces("Now the tools.")]
-        return [self.thought, *words, {"content": "", "tool_calls": self.calls}]
-
-    def document(self, kind: str, choice: dict[str, Any]) -> dict[str, Any]:
-        usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": OUTPUT_TOKENS, "total_tokens": 12}
-        ended = {"usage": usage} if choice["finish_reason"] else {}
-        head = {"id": "1", "object": kind, "created": 1, "model": "m", "system_fingerprint": None}
-        return {**head, "choices": [{"index": 0, **choice}], **ended}
+    def events(self, request: dict[str, Any], at: int = 0) -> Iterator[Any]:
+        if not (called := self.called(request, at)):
+            yield from super().events(request, at)
+            return
+        words = [{"content": piece} for piece in pieces(NOW)]
+        for fields in (self.thought, *words, {"content": "", "tool_calls": called}):
+            yield self.delta(**fields)
+        last = {"index": 0, "delta": {"content": ""}, "finish_reason": "tool_calls"}
+        yield self.chunk(choices=[last], usage=self.usage([self.words]))
 
 
 class Mistral(OpenAI):
     """https://docs.mistral.ai/capabilities/reasoning: what is thought is a part of the content."""
 
     thinking: ClassVar[dict[str, Any]] = {"type": "thinking", "thinking": [{"type": "text", "text": "two cities"}]}
+    text: ClassVar[list[Any]] = [thinking, {"type": "text", "text": NOW}]
 
-    def message(self) -> dict[str, Any]:
-        return super().message() | {"content": [self.thinking, {"type": "text", "text": "Now the tools."}]}
-
-    def deltas(self) -> list[dict[str, Any]]:
-        return [{"content": [self.thinking]}, *super().deltas()[1:]]
+    def __init__(self) -> None:
+        super().__init__(content=[self.thinking])
 
 
 class Responses(responses_wire.Responses):
@@ -184,7 +168,7 @@ class Responses(responses_wire.Responses):
     }
 
     def __init__(self) -> None:
-        super().__init__(pieces("Now the tools."), lambda at: [("get_weather", json.dumps(one)) for one in ARGUMENTS])
+        super().__init__(pieces(NOW), lambda at: CALLS)
 
     def items(self, request: dict[str, Any], at: int) -> list[dict[str, Any]]:
         [*calls] = super().items(request, 0)  # with the same ids in every sample
