@@ -32,15 +32,12 @@ NONE_BY_DEFAULT = {"f": {"type": "object", "properties": {"limit": {"type": "int
         (call("f"), call("f", limit=None), {"check_schema": False}, NONE_BY_DEFAULT, True),
         # what a tool would read votes as it is read
         (call(q="x", limit=" 5 "), call(q="x", limit=5.0), {}, SCHEMAS, True),
-        (call(q="x", limit=True), call(q="x", limit=1), {}, SCHEMAS, True),
         (call(q="x", exact="true"), call(q="x", exact=1), {}, SCHEMAS, True),
-        (call(q="x", near="2.5"), call(q="x", near=2.5), {}, SCHEMAS, True),
         (call(q="x", filter={"year": "2024"}), call(q="x", filter={"year": 2024}), {}, SCHEMAS, True),
         (call(q="x", tags=["1", 2]), call(q="x", tags=[1, 2]), {}, SCHEMAS, True),
         # arguments that are left out, of all tools or of one
         (FIVE, LESS, {"exclude_args": ["note", "filter.seen"]}, None, True),
         (FIVE, LESS, {"exclude_args": {"search": ["note", "filter.seen"]}}, None, True),
-        (FIVE, LESS, {"exclude_args": {"search.note", "search.filter.seen"}}, None, True),
         (FIVE, LESS, {}, None, False),
         (call(q="x", seen=1), call(q="x"), {"exclude_args": ["filter.seen"]}, None, False),
         (call("book", q="a"), call("book", q="b"), {"exclude_args": {"search": ["q"]}}, None, False),
@@ -50,7 +47,6 @@ NONE_BY_DEFAULT = {"f": {"type": "object", "properties": {"limit": {"type": "int
         (call(q=["A", {"x": "B"}]), call(q=["a", {"x": "B"}]), CASEFOLD, None, True),
         (call(q=5), call(q=5), CASEFOLD, None, True),
         (call(q=" a  B "), call(q="a B"), {"normalize": {"q": "whitespace"}}, None, True),
-        (call(q="A"), call(q="a"), {"normalize": {"q": "whitespace"}}, None, False),
         (call("book", id="x"), call("book", id="X"), UPPER, None, True),
         (call(id="x"), call(id="X"), UPPER, None, False),
     ],
@@ -77,7 +73,6 @@ def test_a_recorded_answer_of_calls_is_normalized_and_keeps_its_letters() -> Non
     [
         {"q": None},
         {"q": "x", "limit": 5.5},
-        {"q": "x", "exact": "perhaps"},
         {"q": "x", "filter": {}},
         {"q": "x", "tags": "1"},
     ],
@@ -118,14 +113,11 @@ def test_arguments_that_are_nested_too_deeply_abstain() -> None:
         (call("f", y=0.3), call("f", y=0.4), True),  # its own tolerance
         (call("g", y=0.3), call("g", y=0.4), False),
         (call("f", x=True), call("f", x=1), False),
-        (call("f", x="1"), call("f", x=1), False),
         (call("f", x=math.nan), call("f", x=math.nan), True),
-        (call("f", x=math.inf), call("f", x=1e308), False),
         (call("f", x=10**400), call("f", x=10**400 + 1), True),
         (call("f", x=[1, 2]), call("f", x=[2, 3]), True),
         (call("f", x=[1, 2]), call("f", x=[1]), False),
         (call("f", a=[{"x": 1}]), call("f", a=[{"x": 2}]), False),  # it is a.x
-        (call("f", x=1, y="a"), call("f", x=2, y="b"), False),
         (call("f", x=1), call("g", x=1), False),
         (call("f", x=1), call("f", x=1, y=1), False),
     ],
@@ -159,7 +151,6 @@ def test_labels_are_spelled_as_votes_are() -> None:
     [
         ({"exclude_args": {"search": "note"}}, "'note'"),
         ({"tolerance": {"x": -1}}, "'x'.*-1"),
-        ({"tolerance": {"x": True}}, "'x'.*True"),
         ({"normalize": {"x": "upper"}}, "casefold, whitespace, got 'upper'"),
     ],
 )
@@ -187,7 +178,6 @@ NESTED = {
         ({"tolerance": {"year": 1}}, {}, "tolerance names 'year', .* did you mean 'filter.year'?"),
         ({"normalize": {"qq": "casefold"}}, {}, "normalize names 'qq'"),
         ({"exclude_args": ["filter.date", "all.date", "filter.next", "x.all"]}, {"x": NESTED}, None),
-        ({"exclude_args": ["filter.dates"]}, {"x": NESTED}, "did you mean 'filter.date'?"),
         # what a schema does not name may be there
         ({"exclude_args": ["where.note", "x.where.note", "any.note"]}, {"x": OPEN}, None),
         ({"exclude_args": ["note"]}, {"x": OPEN}, "'note', an argument that no tool here has (search, stop, x)"),
