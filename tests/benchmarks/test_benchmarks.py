@@ -15,7 +15,7 @@ from benchmarks import bare_loop, peers
 from benchmarks.__main__ import main
 from benchmarks.random_gguf import Shape, make_vocabulary, random_blocks, write_random_model
 from benchmarks.settings import Settings
-from benchmarks.table import Goal, Row, Spread, interleaved, ratios, render
+from benchmarks.table import Goal, Row, Spread, render
 
 ROOT = Path(__file__).parents[2]
 SMALL = Shape(layers=1, width=64, heads=4, kv_heads=2, hidden=128, vocabulary=1500, context=512)
@@ -29,15 +29,6 @@ def test_a_random_model_chats_to_its_limit(tmp_path: Path, quantization: str) ->
         assert model.get_num_tokens("why does it rain") == 9  # the letters are merged in pairs
         assert [answer.response_metadata["finish_reason"] for answer in answers] == ["length"] * 4
         assert len({answer.content for answer in answers}) == 4
-
-
-def test_the_same_seed_writes_the_same_file(tmp_path: Path) -> None:
-    shape = Shape(layers=1, width=32, heads=2, kv_heads=1, hidden=32, vocabulary=300, context=64)
-    first, second, other = (
-        write_random_model(tmp_path / f"{name}.gguf", shape=shape, seed=seed).read_bytes()
-        for name, seed in (("a", 7), ("b", 7), ("c", 8))
-    )
-    assert first == second != other
 
 
 @pytest.mark.parametrize("kind", ["F16", "Q8_0", "Q4_0"])
@@ -59,18 +50,6 @@ def test_every_token_of_the_vocabulary_is_made_of_earlier_ones() -> None:
         known.add(token)
     assert len(known) == vocabulary.ordinary
     assert len(vocabulary.tokens) == len(vocabulary.kinds) == len(set(vocabulary.tokens)) == 151_936
-
-
-def test_everyone_has_a_turn_in_each_round_and_one_to_warm_up() -> None:
-    order: list[str] = []
-
-    def turn(name: str, figure: float) -> float:
-        order.append(name)
-        return figure
-
-    figures = interleaved({"a": lambda: turn("a", 6.0), "b": lambda: turn("b", 3.0)}, rounds=2)
-    assert order == ["a", "b", "b", "a", "a", "b"]
-    assert ratios(figures["a"], figures["b"]) == Spread(2.0, 2.0, 2.0)
 
 
 def test_the_table_says_what_is_met() -> None:

@@ -1,6 +1,7 @@
 """What configurations lose on simulated pools: ``decide`` on each question, and a seeded 25 of the 1,000 pools."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from langchain_reasc_lab.simulation.pools import Responses, kind_of, simulated_p
 from langchain_reasc_lab.simulation.signals import SIGNAL_KINDS
 
 from benchmarks.configurations import CONFIGURATIONS, as_asc_left_it, decisions
-from benchmarks.simulated_pools import Losses, Outcome, compared, losses_by, main, run, verdict
+from benchmarks.simulated_pools import MEAN_LOSS, Outcome, compared, main, run, verdict
 from langchain_reasc.method import ASC, Cap, Decision, FiniteHorizon, StoppingRule, decide
 
 HORIZON = "Finite horizon (.97)"
@@ -22,7 +23,7 @@ def _one_by_one(rule: StoppingRule, responses: Responses, measure: int = 0) -> l
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_every_configuration_decides_as_one_by_one(name: str) -> None:
-    for index in (0, 3, 8, 9, 12, 21, 30):  # all kinds of signals but those that learn nothing, and temperature 0
+    for index in (3, 9, 21):
         pool = simulated_pool(index, questions=100, seed=5)
         rule, measure = CONFIGURATIONS[name](pool.warm_up)
         samples, answers = decisions(rule, pool.tested, measure)
@@ -71,34 +72,31 @@ def test_a_verdict_is_on_the_mean_of_every_kind_and_on_the_share_of_all_pools() 
     assert not held and "above 1 point in 9.1% of pools" in told  # gains elsewhere do not make up for these
 
 
-def test_losses_are_summed_up() -> None:
-    losses = Losses.over("some", [_outcome(float(loss)) for loss in range(5)])
-    assert (losses.pools, losses.mean, losses.above, losses.tokens) == (5, 2.0, 0.6, 0.9)
-    assert losses.high == pytest.approx(3.8)
-    groups = [losses_by(attribute, [_outcome(0.0)])[0].kind for attribute in ("answers", "signal", "warm_up")]
-    assert groups == ["Dirichlet", "signal: none", "warm-up: 16"]
+DEFAULTS = [HORIZON, "Agreement (counts)", "ReASC (online)"]
 
 
-def test_no_default_loses_more_than_it_may_on_a_seeded_25() -> None:
-    defaults = [HORIZON, "Agreement (counts)", "ReASC (online)"]
-    outcomes = [found for pool in run(25, questions=3000, configurations=defaults) for found in pool]
+def test_no_default_loses_on_average_over_all_kinds_of_answers() -> None:
+    outcomes = [found for pool in run(10, questions=1000, configurations=DEFAULTS) for found in pool]
     assert {outcome.answers for outcome in outcomes} == set(ANSWERS)
-    for name in defaults:
-        held, told = verdict(name, [outcome for outcome in outcomes if outcome.configuration == name])
-        assert held, told
+    for name in DEFAULTS:
+        losses = [outcome.loss for outcome in outcomes if outcome.configuration == name]
+        assert np.mean(losses) <= MEAN_LOSS, name
+
+
+@pytest.mark.slow  # as many questions as it takes to bound the loss of each kind
+def test_no_default_loses_more_than_it_may_on_a_seeded_25() -> None:
+    outcomes = [found for pool in run(25, questions=3000, configurations=DEFAULTS) for found in pool]
+    for name in DEFAULTS:
+        held, line = verdict(name, [outcome for outcome in outcomes if outcome.configuration == name])
+        assert held, line
 
 
 def test_pools_of_a_kind_are_those_of_a_whole_run() -> None:
-    options = {"questions": 50, "configurations": [HORIZON]}
-    some = [one for found in run(3, kinds=["hopeless", "inverted"], **options) for one in found]
+    options: Any = {"questions": 50, "configurations": [HORIZON]}
+    some = [one for found in run(3, jobs=2, kinds=["hopeless", "inverted"], **options) for one in found]
     every = {one.pool: one for found in run(30, **options) for one in found}
     assert len(some) == 3 and all(one == every[one.pool] for one in some)
     assert all(one.answers == "hopeless" or one.signal == "inverted" for one in some)
-
-
-def test_processes_find_what_one_finds() -> None:
-    options = {"questions": 50, "configurations": [HORIZON]}
-    assert list(run(4, jobs=2, **options)) == list(run(4, jobs=1, **options))
 
 
 def test_the_command_prints_tables_for_80_columns_and_verdicts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,19 +109,3 @@ def test_the_command_prints_tables_for_80_columns_and_verdicts(capsys: pytest.Ca
     assert main(["--pools", "1", *options, "--json"]) == 0
     (outcome,) = json.loads(capsys.readouterr().out)
     assert outcome["configuration"] == HORIZON and outcome["answers"] == kind_of(0).answers
-
-
-def test_help_names_every_kind_and_configuration(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    told = " ".join(capsys.readouterr().out.split())
-    assert all(name in told for name in (*ANSWERS, *SIGNAL_KINDS, *CONFIGURATIONS))
-
-
-@pytest.mark.parametrize(
-    ("given", "told"), [(["--pools", "0"], "at least 1"), (["--kinds", "x"], "invalid choice: 'x'")]
-)
-def test_what_cannot_be_run_is_refused(given: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(given)
-    assert told in capsys.readouterr().err
