@@ -7,7 +7,7 @@ from langchain_reasc_lab.replay import read_pool
 from pools.synthetic import write_pool
 from runnable.fakes import Reply, Scripted
 
-from benchmarks.total_budget import CAPPED, NARROW, ROUNDS, UNIFORM, at_equal_cost, shared
+from benchmarks.total_budget import CAPPED, NARROW, ROUNDS, UNIFORM, at_equal_cost, main, shared
 from langchain_reasc import ReASCRunnable, Response
 from langchain_reasc.calibrating import PoolScores
 
@@ -47,3 +47,9 @@ def test_no_more_is_spent_than_there_is() -> None:
         spent = [one.samples for one in shared(questions, total, together=1)]
         assert sum(spent) <= total and min(spent) >= 1
     assert shared([], 0) == []
+
+
+def test_the_table_is_printed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(path), "--shuffles", "1"]) == 0
+    told = capsys.readouterr().out
+    assert "60 questions" in told and told.count("\n|") == 6

@@ -123,22 +123,17 @@ def test_a_prompt_of_ones_own(tmp_path: Path) -> None:
     with serving(Judging(seed="none")) as server:
         judged(server, pool, "--judge-prompt", prompt)
         sent = {request["messages"][-1]["content"] for request in server.requests}
-        assert "Which town is 0?|- Oslo|<given_answer>\nbergen\n</given_answer>" in sent
-        prompt.write_text("Is it?", encoding="utf-8")
-        refused = judged(server, pool, "--judge-prompt", prompt, code=1)
-    assert "lacks {references} and {answer}" in refused.stderr
+    assert "Which town is 0?|- Oslo|<given_answer>\nbergen\n</given_answer>" in sent
     assert re.fullmatch(r"judge\(tiny, prompt [0-9a-f]{8}\)", read_pool(pool).metadata["grader"])
 
 
-def test_a_judge_who_talks_nonsense_or_is_gone_changes_nothing(tmp_path: Path) -> None:
+def test_a_judge_who_talks_nonsense_changes_nothing(tmp_path: Path) -> None:
     pool = a_pool(tmp_path, copies=3)
     before = right(pool)
     with serving(Fake(words=("Who", " knows?"))) as server:
         refused = judged(server, pool, code=1)
     assert "could not decide whether any of the 11 answers" in refused.stderr and "Who knows?" not in refused.stdout
     assert "that was no verdict ends" in refused.stderr
-    gone = judged(server, pool, code=1)
-    assert "failed 5 times in a row" in gone.stderr and "Traceback" not in gone.stderr
     assert right(pool) == before
 
 

@@ -95,16 +95,6 @@ def test_without_jinja2_the_extra_is_named_before_anything_is_computed(
     assert reasc("report", pools[0], *TABLE).stdout, "a terminal needs no jinja2"
 
 
-def test_ctrl_c_leaves_the_file_as_it_was(pools: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    (tmp_path / "r.html").write_text("before")
-    monkeypatch.setattr("langchain_reasc_lab.report.make_report", interrupted)
-    assert "interrupted" in reasc("report", pools[0], "--out", tmp_path / "r.html", code=130).stderr
-    assert (tmp_path / "r.html").read_text() == "before"
-
-
 def test_markdown_shows_pictures_that_stand_alone(tmp_path: Path) -> None:
     from xml.etree import ElementTree
 

@@ -10,7 +10,6 @@ import pytest
 from langchain_reasc_lab.pools.graders import Alias, Exact, Numeric
 from langchain_reasc_lab.pools.grading import check_writable, grade_pool, labels_from, write_verdicts
 from langchain_reasc_lab.pools.judge import Judge, VerdictFile
-from langchain_reasc_llama_cpp import ChatLlamaCpp
 from pools.synthetic import question, response, write_lines
 from runnable.fakes import Reply, Scripted
 
@@ -159,19 +158,6 @@ def test_a_pool_that_has_changed_meanwhile_is_left_alone(tmp_path: Path) -> None
     assert "grader" not in store.about()
 
 
-def test_a_kill_while_verdicts_are_written_leaves_the_old_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = a_pool(tmp_path)
-    grading = grade_pool(pool, Says(lambda answer: answer == "9"))
-
-    def interrupted(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(PoolStore, "set_about", interrupted)  # the last thing that is written
-    with pytest.raises(KeyboardInterrupt):
-        write_verdicts(pool, grading)
-    assert flags(read_pool(pool.path)) == flags(pool)
-
-
 def test_what_cannot_be_written_is_refused_before_anything_is_graded(tmp_path: Path) -> None:
     old = write_lines(
         tmp_path / "old.jsonl",
@@ -225,13 +211,3 @@ def test_a_judge_who_is_interrupted_goes_on_where_he_was(tmp_path: Path) -> None
     grading = grade_pool(pool, Judge(rest, kept=VerdictFile(kept)))
     assert len(rest.log.calls) == 2
     assert dict(grading.verdicts) == {"a": (True, False, False, True), "b": (True, False, True)}
-
-
-def test_a_real_model_judges(tmp_path: Path) -> None:
-    pool = a_pool(tmp_path)
-    with ChatLlamaCpp(temperature=0) as model:
-        judge = Judge(model.bind(grammar='root ::= "Correct" | "Incorrect"'), kept=VerdictFile.beside(pool.path))
-        grading = grade_pool(pool, judge, concurrency=2, seconds=60)
-    assert judge.calls == 4 and judge.bill["input_tokens"] > 1000 and not judge.estimated
-    assert grading.undecided == 0 and grading.grader == "judge(word_problems.gguf)"
-    assert len((tmp_path / "p.judged.jsonl").read_text(encoding="utf-8").splitlines()) == 4

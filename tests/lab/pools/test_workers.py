@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from cli.test_commands import reasc
 from langchain_reasc_lab.pools.ray_workers import RayWorkers, ray_cluster
@@ -45,18 +44,6 @@ def test_what_is_asked_of_servers() -> None:
     copy = again(QuestionSampler(model, Template(), 4)).model
     names = ("base_urls", "model_name", "preset", "top_k", "seed", "retry", "openai_api_key")
     assert [getattr(copy, name) for name in names] == [getattr(model, name) for name in names]
-
-
-def test_what_is_answered() -> None:
-    answered = QuestionSampler(Guesser(), Template(), 3)(PendingQuestion(QUESTION, held=1))
-    assert isinstance(answered, DrawnQuestion) and len(answered.responses) == 2
-    copy = again(answered)
-    assert copy.question == QUESTION
-    for one, other in zip(copy.responses, answered.responses, strict=True):
-        assert (one.response, one.message, one.info) == (other.response, other.message, other.info)
-        assert one.reading.spans == other.reading.spans and one.reading.signals.keys() == other.reading.signals.keys()
-        for name, values in other.reading.signals.items():
-            np.testing.assert_array_equal(one.reading.signals[name], values)
 
 
 @pytest.fixture

@@ -38,15 +38,6 @@ def test_calibration_errors_by_hand() -> None:
     assert risk.ece_quantile == pytest.approx((0.45 + 0.05) / 2)  # equal ones stay in one bin
 
 
-def test_bins_with_equally_many_questions_see_what_equal_widths_average_away() -> None:
-    p = np.linspace(0.901, 0.999, 20)  # all in one bin of width .1
-    right = (np.arange(20) >= 1).astype(float)  # 95 % of them
-    risk = risk_of(p[None], right[None])
-    assert risk is not None
-    assert risk.ece_width == pytest.approx(0.0, abs=1e-9)
-    assert risk.ece_quantile > 0.05
-
-
 def test_a_risk_coverage_curve_by_hand() -> None:
     risk = risk_of(arrays([0.9, 0.8, 0.3, NAN]), arrays([1, 0, 0, NAN]))
     assert risk is not None

@@ -85,41 +85,20 @@ def test_the_heaviest_answer_is_right_as_often_as_recorded() -> None:
     [
         ("none", 0.5, 0.5),
         ("weak", 0.53, 0.62),
-        ("medium", 0.65, 0.8),
         ("strong", 0.88, 0.95),
         ("skewed", 0.7, 0.9),
         ("inverted", 0.2, 0.4),
         ("over-confident", 0.5, 0.93),
         ("of agreement", 0.6, 0.9),
         ("between questions", 0.65, 0.85),
-        ("within questions", 0.65, 0.85),
     ],
 )
 def test_a_signal_separates_as_it_is_asked_to(signal: str, low: float, high: float) -> None:
-    for seed in range(3):
-        found = _of("Dirichlet", signal, seed=seed, measures=4)
-        auroc = _auroc(found.scores[0], found.correct)
-        assert low - 0.03 < auroc < high + 0.03
-        assert _auroc(found.scores[1], found.correct) == pytest.approx(0.5, abs=0.03)  # every second one is noise
-        related = _auroc(found.scores[2], found.correct)
-        assert abs(related - 0.5) < abs(auroc - 0.5) + 0.03
-
-
-def test_a_signal_of_agreement_prefers_the_majority_right_or_wrong() -> None:
-    found = _of("two modes", "of agreement")
-    majority = np.array([np.bincount(row, minlength=16).argmax() for row in found.answers])
-    wrong = found.right != majority
-    of_majority = found.answers[wrong] == majority[wrong, None]
-    assert _auroc(found.scores[0][wrong], of_majority) > 0.6
-
-
-def test_over_confidence_is_where_questions_are_hard() -> None:
-    found = _of("two answers, hard", "over-confident", questions=5000)
-    scores, correct = found.scores[0], found.correct
-    sure, rate = np.where(correct, scores, np.nan), correct.mean(axis=1)
-    mixed = (rate > 0.1) & (rate < 0.9)
-    gap = np.nanmean(sure[mixed], axis=1) - np.nanmean(np.where(correct, np.nan, scores)[mixed], axis=1)
-    assert 0.05 < (gap < -np.median(np.abs(gap)) / 2).mean() < 0.4  # there wrong responses look right
+    found = _of("Dirichlet", signal, measures=4)
+    auroc = _auroc(found.scores[0], found.correct)
+    assert low - 0.03 < auroc < high + 0.03
+    assert _auroc(found.scores[1], found.correct) == pytest.approx(0.5, abs=0.03)  # every second one is noise
+    assert abs(_auroc(found.scores[2], found.correct) - 0.5) < abs(auroc - 0.5) + 0.03
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -76,7 +76,6 @@ def test_a_row(hand: Study, name: str, begin: tuple[str, ...], expected: dict[st
         ("main", ("pass@1",), 0, 0, 100),
         ("intervals", (OFFLINE,), 0, 0, 100),
         ("stage1", (OFFLINE,), 2, 100 * exact(2, 2).low, 100),  # of the two questions that were accepted
-        ("stage1", (OFFLINE,), 3, -100, 0),
         ("stage2", ("offline", "ASC (counts votes)"), 1, 0, 100 * exact(0, 1).high),
         # They never differed here, which three questions do not say of others.
         ("controls", (OFFLINE, "Best of 4 by score"), 2, -100 * exact(0, 3).high, 100 * exact(0, 3).high),

@@ -4,7 +4,7 @@ import html
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from langchain_reasc_lab.report import (
 from langchain_reasc_lab.report.figures import tradeoff
 from pools.synthetic import append_signals, question, response, write_lines
 
-from lab.report.studies import SETTINGS, weighed
+from lab.report.studies import SETTINGS, pool, weighed
 from lab.report.test_rendering import parsed
 from langchain_reasc.exceptions import MissingExtraError, ReASCError
 from langchain_reasc.method.confidence import Measure
@@ -128,32 +128,10 @@ def test_without_matplotlib_the_extra_is_named(two: tuple[Study, ...], monkeypat
     assert "matplotlib is not installed" in made.parts[0].problems[0]
 
 
-@pytest.mark.parametrize("name", [*DRAWN, "scale_plot", "calibration_size_plot"])
-def test_what_is_drawn_is_in_its_frame_labelled_and_named_inside_the_picture(
-    two: tuple[Study, ...], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: list[Any] = []
-
-    def keep(draw: Callable[[], Any], name: str, title: str) -> str:
-        drawn.append(draw())
-        return "<svg></svg>"
-
-    for module in ("figures", "signal_figures"):
-        monkeypatch.setattr(f"langchain_reasc_lab.report.{module}.svg", keep)
-    figures(name, two[0])
-    assert drawn or name == "tokens"
-    for figure in drawn:
-        figure.draw_without_rendering()
-        shared = [getattr(figure, f"_sup{axis}label", None) for axis in "xy"]
-        for axes in (one for one in figure.axes if one.axison):
-            low, high = sorted(axes.get_ylim())
-            for line in axes.lines:
-                ys = [y for y in map(float, line.get_ydata()) if y == y]
-                assert all(low <= y <= high for y in ys)
-            below = [one for one in axes.figure.axes if one.axison and one.get_xlabel()]
-            assert below or shared[0], "the x axis has a label, of its own or at the bottom"
-            assert axes.get_ylabel() or shared[1] or axes.get_yticklabels()
-        for legend in figure.legends:
-            box, canvas = legend.get_window_extent(), figure.bbox
-            assert box.x0 >= 0 and box.x1 <= canvas.x1 and box.y0 >= 0 and box.y1 <= canvas.y1
-        assert not [axes for axes in figure.axes if axes.get_legend()], "beside the axes there is no room on a phone"
+def test_acceptance_is_drawn_against_sizes_where_they_differ(tmp_path: Path) -> None:
+    studies = []
+    for name, model in (("a", "x-1B"), ("b", "x-7B")):
+        told = {"fingerprint": {"model": model}}
+        studies.append(weighed(pool(tmp_path, name, 30, metadata=told), name))
+    [sized] = figures("acceptance", *studies)
+    assert "parameters (billions)" in sized.html and "(7 billion parameters)" in sized.text

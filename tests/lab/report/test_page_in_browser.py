@@ -1,6 +1,5 @@
 """The report's page in a real browser: Chromium, or Chrome, driven by selenium."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,28 +11,6 @@ from langchain_reasc_lab.report import Made, chosen_entries, make_report, report
 from lab.report.studies import pool, report, weighed
 
 pytestmark = in_a_browser
-CONTRAST = """
-const channel = (value) => (value /= 255) <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
-const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
-const behind = (element) => {
-  let layers = [];
-  for (let one = element; one; one = one.parentElement) {
-    const [r, g, b, a = 1] = parts(getComputedStyle(one).backgroundColor);
-    layers.push([r, g, b, a]);
-    if (a === 1) break;
-  }
-  const over = (under, [r, g, b, a]) => [r, g, b].map((one, at) => a * one + (1 - a) * under[at]);
-  return layers.reverse().reduce(over, [255, 255, 255]);
-};
-const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
-const ratio = (element) => {
-  const [one, other] = [parts(getComputedStyle(element).color).slice(0, 3), behind(element)].map(light);
-  return (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
-};
-const seen = [...document.querySelectorAll("main *, nav *, header *")].filter(
-  (one) => [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim()) && !one.closest("svg"));
-return seen.map((one) => [ratio(one), one.tagName + "." + one.className]).sort((a, b) => a[0] - b[0])[0];
-"""
 
 
 @pytest.fixture(scope="module")
@@ -87,21 +64,7 @@ def test_a_table_is_sorted_by_click_by_value(page: Any) -> None:
     assert column(page, 2)[0] == "ReASC", "72.54 before 72.46"
 
 
-def test_a_table_is_sorted_by_keyboard(page: Any) -> None:
-    from selenium.webdriver.common.keys import Keys
-
-    button = heading(page, 2).find_element("tag name", "button")
-    page.execute_script("arguments[0].focus()", button)
-    for key, order in ((Keys.ENTER, "ascending"), (Keys.SPACE, "descending")):
-        page.switch_to.active_element.send_keys(key)
-        assert heading(page, 2).get_attribute("aria-sort") == order
-    assert column(page, 2)[0] == "ReASC"
-    page.switch_to.active_element.send_keys(Keys.TAB)
-    assert page.switch_to.active_element.text.startswith("Accuracy"), "the next heading is the next stop"
-
-
-@pytest.mark.parametrize("width", [320, 360, 1200])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(320, "light"), (1200, "dark")])
 def test_it_can_be_read_on_a_phone_and_in_the_dark(page: Any, width: int, scheme: str) -> None:
     metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
     page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
@@ -112,10 +75,6 @@ def test_it_can_be_read_on_a_phone_and_in_the_dark(page: Any, width: int, scheme
     script = "return getComputedStyle(document.body).backgroundColor"
     for now in (scheme, "dark" if scheme == "light" else "light"):
         assert page.execute_script(script) == backgrounds[now]
-        ratio, where = page.execute_script(CONTRAST)
-        assert ratio >= 4.5, f"{where} can hardly be read"
-        if folder := os.environ.get("SCREENSHOTS"):
-            page.save_screenshot(Path(folder) / f"report-{width}-{scheme}-{now}.png")
         page.find_element("css selector", "#tools button").click()
     page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 

@@ -115,3 +115,21 @@ def test_one_pool_that_tells_nothing_does_not_take_the_others_rows(tmp_path: Pat
     bare = write_lines(tmp_path / "p.jsonl", question("q", response("7"), response("8")))
     assert {row["Pool"] for row in rows_of("separation", study(bare, None), study(pool))} == {"pool"}
     assert "no row, because" in notes("separation", study(bare, None), study(pool))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scores_that_are_all_alike(tmp_path: Path, name: str) -> None:
+    path = scored(tmp_path / "p.jsonl", *([("7", [1.0] * 9), ("8", [1.0] * 9)] for _ in range(20)))
+    if name in ("components", "bins"):
+        with pytest.raises(PoolError, match=r"all its scores|no first responses"):
+            rows_of(name, study(path))
+    else:
+        assert all(row["AUROC"].value == 0.5 for row in rows_of(name, study(path)))
+
+
+def test_a_posterior_that_falls_is_told(tmp_path: Path) -> None:
+    """The lower component is the wider: it wins again far above both means."""
+    rng = np.random.default_rng(0)
+    scores = np.concatenate((rng.normal(0, 3, 200), rng.normal(1.5, 0.2, 200)))
+    told = notes("components", first_scores(tmp_path / "p.jsonl", scores))
+    assert "the mixture's posterior is not monotone: " in told
