@@ -90,7 +90,7 @@ Start = Callable[[Sender[S]], Callable[[], object]]
 """Begins to send, and returns what asks for an end, from any thread. What had begun may still be sent before it."""
 
 
-class _Reading(Closing, Generic[T]):
+class _Reader(Closing, Generic[T]):
     """The part that both reading ends share."""
 
     _sender: Sender[Any] | None = None  # until it has begun
@@ -123,7 +123,7 @@ class _Reading(Closing, Generic[T]):
         if self._over:  # since a moment ago, by another thread
             self.close()
 
-    def _converted(self, item: Any, stop: type[Exception]) -> T:
+    def _item(self, item: Any, stop: type[Exception]) -> T:
         """Return what is made of an item, or raise at the end; the item is None where the stream was over already."""
         if not (self._over or isinstance(item, End)):
             return self._out(item)
@@ -135,7 +135,7 @@ class _Reading(Closing, Generic[T]):
         raise error or stop
 
 
-class Stream(_Reading[T]):
+class Stream(_Reader[T]):
     """A stream read from any thread. Closing, leaving ``with`` or dropping it cancels the producer.
 
     Samples of one prompt come as ``(index, message)`` in the order they end.
@@ -166,10 +166,10 @@ class Stream(_Reading[T]):
         Raises:
             Exception: what the sender ended with, once.
         """
-        return self._converted(None if self._over else taken_from(self._queue), StopIteration)
+        return self._item(None if self._over else taken_from(self._queue), StopIteration)
 
 
-class AsyncStream(_Reading[T]):
+class AsyncStream(_Reader[T]):
     """:class:`Stream` for ``async for`` and ``async with``. It begins with the iteration."""
 
     def __init__(self, prepare: Callable[[], Awaitable[Start[S]]], out: Callable[[S], T] = _unchanged) -> None:
@@ -190,8 +190,8 @@ class AsyncStream(_Reading[T]):
             Exception: what preparing raised or the sender ended with, once.
         """
         if self._sender is None:
-            await self._prepared()
-        return self._converted(None if self._over else await self._queue.get(), StopAsyncIteration)
+            await self._prepare_once()
+        return self._item(None if self._over else await self._queue.get(), StopAsyncIteration)
 
     def cancel(self) -> None:
         super().cancel()
@@ -199,7 +199,7 @@ class AsyncStream(_Reading[T]):
             with suppress(RuntimeError):  # the loop has ended
                 self._preparing.get_loop().call_soon_threadsafe(self._preparing.cancel)
 
-    async def _prepared(self) -> None:
+    async def _prepare_once(self) -> None:
         async with self._beginning:
             if self._sender is None and not self._over:
                 self._preparing = asyncio.ensure_future(self._prepare())

@@ -32,11 +32,11 @@ Integers = npt.NDArray[np.integer[Any]]
 
 CHUNK: Final = 1 << 17
 """Logits worked on at a time: with a small vocabulary numpy costs per call, with a large one per byte out of cache."""
-_CALM: Final = 40.0  # up to here exp neither overflows nor vanishes
+_UNSHIFTED: Final = 40.0  # logits up to here are not shifted: their exp neither overflows nor vanishes
 _PIECE: Final = 128  # values summed in float32, to within 1e-6 of the largest; the pieces' sums are summed in float64
 _SHIFTED: Final = 1 << 14  # values shifted at a time where there is no scratch for all
 _FOLDS: Final = 64  # about sqrt(V / k), which balances the two partitions
-_WORTHWHILE: Final = 10_000  # logits; of fewer, one partition of all is faster than looking for the columns that matter
+_FOLDED_FROM: Final = 10_000  # logits; fewer are partitioned as a whole, which is faster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +177,7 @@ def row_statistics(logits: Floats, which: WhichStatistics, *, scratch: Floats | 
         work = scratch[: len(rows), :vocabulary]
         top, ids = _top(rows, work, which) if which.top else (None, None)
         parts.append(RowStatistics(*_moments(rows, work, which, top), top, ids))
-    return parts[0] if len(parts) == 1 else _joined(parts)
+    return parts[0] if len(parts) == 1 else _concatenated(parts)
 
 
 def _moments(
@@ -192,10 +192,10 @@ def _moments(
     mean = _sums(rows) / vocabulary if which.mean else None
     with np.errstate(over="ignore"):
         total = _sums(np.exp(rows, out=work))
-    if ((total <= math.exp(_CALM)) & (total >= vocabulary * math.exp(-_CALM))).all():
+    if ((total <= math.exp(_UNSHIFTED)) & (total >= vocabulary * math.exp(-_UNSHIFTED))).all():
         return np.log(total), mean, _dots(work, rows) / total if which.expected else None
     peak = rows.max(axis=1) if top is None else top[:, 0]
-    shift = peak * ~(np.abs(peak) <= _CALM)  # NaN stays NaN
+    shift = peak * ~(np.abs(peak) <= _UNSHIFTED)  # NaN stays NaN
     np.subtract(rows, shift[:, None], out=work)
     mean = _sums(work) / rows.shape[1] + shift if which.mean else None
     total = _sums(np.exp(work, out=work))
@@ -246,7 +246,7 @@ def _shifted_dot(weights: Floats, row: Floats, shift: np.floating[Any]) -> float
 def _top(rows: Floats, work: Floats, which: WhichStatistics) -> tuple[Floats, Integers | None]:
     """Return the k largest logits of each row and, where asked, their ids."""
     (n, vocabulary), k = rows.shape, which.top
-    if vocabulary >= _WORTHWHILE:
+    if vocabulary >= _FOLDED_FROM:
         return _top_by_row(rows, k)
     np.copyto(work, rows)
     work.partition(vocabulary - k, axis=1)
@@ -266,7 +266,7 @@ def _top_by_row(rows: Floats, k: int) -> tuple[Floats, Integers]:
     return np.array([logits for _, logits in found]), np.array([ids for ids, _ in found])
 
 
-def _joined(parts: list[RowStatistics]) -> RowStatistics:
+def _concatenated(parts: list[RowStatistics]) -> RowStatistics:
     columns: list[list[Any]] = [[getattr(part, each.name) for part in parts] for each in fields(RowStatistics)]
     joined: list[Any] = [None if column[0] is None else np.concatenate(column) for column in columns]
     return RowStatistics(*joined)
@@ -292,16 +292,16 @@ def top_candidates(row: Floats, k: int) -> tuple[npt.NDArray[np.intp], Floats]:
     if k < 1:
         raise ConfigurationError(f"at least 1 candidate must be asked for, got k={k}")
     columns = row.size // _FOLDS
-    if row.size < _WORTHWHILE or k >= columns:
-        ids = _reach(row, _kth_largest(row, min(k, row.size)))
+    if row.size < _FOLDED_FROM or k >= columns:
+        ids = _places_at_least(row, _kth_largest(row, min(k, row.size)))
     else:
         folded = row.size - row.size % _FOLDS
         maxima = row[:folded].reshape(_FOLDS, columns).max(axis=0)
         bound = _kth_largest(maxima, k)
-        looked_at = (np.arange(0, folded, columns)[:, None] + _reach(maxima, bound)).ravel()
-        ids = looked_at[_reach(row[looked_at], bound)]
+        looked_at = (np.arange(0, folded, columns)[:, None] + _places_at_least(maxima, bound)).ravel()
+        ids = looked_at[_places_at_least(row[looked_at], bound)]
         if folded < row.size:
-            ids = np.concatenate((ids, folded + _reach(row[folded:], bound)))
+            ids = np.concatenate((ids, folded + _places_at_least(row[folded:], bound)))
     logits = row[ids]
     order = (-logits).argsort(kind="stable")[:k]  # ids ascend, so a stable sort keeps equals in their order
     return ids[order], logits[order]
@@ -314,6 +314,6 @@ def _kth_largest(values: Floats, k: int) -> np.floating[Any]:
     return kth
 
 
-def _reach(values: Floats, bound: np.floating[Any]) -> npt.NDArray[np.intp]:
+def _places_at_least(values: Floats, bound: np.floating[Any]) -> npt.NDArray[np.intp]:
     """Return where values are at least the bound, or NaN, which ``partition`` takes for the largest."""
     return (~(values < bound)).nonzero()[0]

@@ -192,7 +192,7 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
             ConfigurationError: an option is wrong, or one the server does not know.
             ServerError: no server can be reached.
         """
-        draw = self._draw(self._connection.usable(self), messages, n, first, stop, overrides)
+        draw = self._draw(self._connection.capabilities_for_request(self), messages, n, first, stop, overrides)
         return SampleStream(draw.start, Sample.outcome)
 
     def asample(
@@ -207,7 +207,7 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
         """Draw as :meth:`sample` does, for ``async for``; requests are made when iteration begins."""
 
         async def begin() -> Start[Sample]:
-            return self._draw(await self._usable(), messages, n, first, stop, overrides).start
+            return self._draw(await self._capabilities_for_request(), messages, n, first, stop, overrides).start
 
         return AsyncSampleStream(begin, Sample.outcome)
 
@@ -246,7 +246,7 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
     def _generate(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
-        request = self._request(self._connection.usable(self), kwargs, stop)
+        request = self._request(self._connection.capabilities_for_request(self), kwargs, stop)
         future = self._connection.pool(self).generate(messages, request, self.rate_limiter)
         try:
             next(as_they_end([future]))
@@ -257,7 +257,7 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
     async def _agenerate(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
-        request = self._request(await self._usable(), kwargs, stop)
+        request = self._request(await self._capabilities_for_request(), kwargs, stop)
         return await asyncio.wrap_future(self._connection.pool(self).generate(messages, request, self.rate_limiter))
 
     def _stream(
@@ -267,7 +267,7 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        request = self._streamed_request(self._connection.usable(self), kwargs, stop)
+        request = self._streamed_request(self._connection.capabilities_for_request(self), kwargs, stop)
         with Stream[ChatGenerationChunk](
             self._connection.pool(self).stream(messages, request, self.rate_limiter)
         ) as chunks:
@@ -284,7 +284,7 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         async def begin() -> Start[ChatGenerationChunk]:
-            request = self._streamed_request(await self._usable(), kwargs, stop)
+            request = self._streamed_request(await self._capabilities_for_request(), kwargs, stop)
             return self._connection.pool(self).stream(messages, request, self.rate_limiter)
 
         async with AsyncStream[ChatGenerationChunk](begin) as chunks:
@@ -316,10 +316,10 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
             rate_limiter=self.rate_limiter,
         )
 
-    async def _usable(self) -> Capabilities:
+    async def _capabilities_for_request(self) -> Capabilities:
         if (cached := self._connection.cached(self)) is not None:
             return cached
-        probing = DaemonExecutor(1, "reasc-probe").submit(self._connection.usable, self)
+        probing = DaemonExecutor(1, "reasc-probe").submit(self._connection.capabilities_for_request, self)
         return await asyncio.wrap_future(probing)  # unlike asyncio.to_thread, it holds no loop that ends
 
     def _request(self, server: Capabilities, overrides: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:

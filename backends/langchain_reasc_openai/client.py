@@ -60,7 +60,7 @@ class ServerClient(AdaptedChatOpenAI):
             async for chunk in chunks:
                 yield chunk if n > 1 else (0, chunk)
 
-    def tells_choices_apart(self, kwargs: Mapping[str, Any]) -> bool:
+    def can_stream_choices(self, kwargs: Mapping[str, Any]) -> bool:
         """Whether :meth:`chunks` can have n above 1: structured output takes another way through langchain-openai."""
         return "response_format" not in {**self.model_kwargs, **kwargs}
 

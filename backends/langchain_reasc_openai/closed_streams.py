@@ -82,7 +82,7 @@ def stops_when_cut_off(
 
 
 def _stops(server: Server, request: Mapping[str, Any]) -> bool:
-    before = _idle(server)
+    before = _work_when_idle(server)
     with server.stream(request) as events:
         if isinstance(events, Answer):
             raise _NotKnown(f"a stream of {_TOKENS} tokens is refused ({events.message})")
@@ -116,7 +116,7 @@ def _stops(server: Server, request: Mapping[str, Any]) -> bool:
     raise _NotKnown("it generates too fast to see it")
 
 
-def _idle(server: Server) -> _Work:
+def _work_when_idle(server: Server) -> _Work:
     """Return what the server tells when it has nothing to do."""
     first = _work_of(server)
     if (idle := _wait_for(server, lambda work: work.running == 0, seconds=_WATCHED / 2)) is not None:

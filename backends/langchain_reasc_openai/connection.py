@@ -127,7 +127,7 @@ class Connection:
             self._same_model = True
         return found
 
-    def usable(self, model: ServerFields) -> Capabilities:
+    def capabilities_for_request(self, model: ServerFields) -> Capabilities:
         """Return :meth:`capabilities`; where the servers are only busy, what one may try on any server."""
         try:
             return self.capabilities(model)
@@ -144,7 +144,7 @@ def _first_to_answer(model: ServerFields) -> Capabilities:
     failures: list[ServerError] = []
     for url in model.base_urls:
         try:
-            return probe(url, model=model.model_name, cache=model.probe_cache, **_asking(model, _PATIENCE))
+            return probe(url, model=model.model_name, cache=model.probe_cache, **_question_options(model, _PATIENCE))
         except ServerError as error:
             failures.append(error)
     kinds = {type(failure) for failure in failures}
@@ -154,11 +154,11 @@ def _first_to_answer(model: ServerFields) -> Capabilities:
 
 def _require_same_model(model: ServerFields) -> None:
     with ExitStack() as stack:
-        servers = (Server(url, **_asking(model, _PATIENCE_WITH_ALL)) for url in model.base_urls)
+        servers = (Server(url, **_question_options(model, _PATIENCE_WITH_ALL)) for url in model.base_urls)
         require_same_model([stack.enter_context(server) for server in servers], model.model_name)
 
 
-def _asking(model: ServerFields, patience: float) -> dict[str, Any]:
+def _question_options(model: ServerFields, patience: float) -> dict[str, Any]:
     """Return how servers are asked: an answer is waited for no longer than one to the user's requests."""
     key = model.openai_api_key
     secret = key if isinstance(key, SecretStr) and key.get_secret_value() != _NO_KEY else None

@@ -51,15 +51,15 @@ class Sample:
 
     Attributes:
         index: the sample's index.
-        chunks: what came of it, in the last attempt.
-        server: the server that was asked last; None before the first.
-        error: what the last attempt failed with.
+        chunks: its chunks from the last attempt.
+        server: the server of the last attempt; None before the first.
+        error: the error of the last attempt.
         cancelled: whether it was cut off.
-        ended: whether the server has said how the response ended.
-        over: whether it was handed over.
-        shares_prompt: whether another sample of the same request is billed the prompt.
-        usage: what it is billed, where its chunks do not say.
-        lost: the attempts that failed before the last.
+        ended: whether its finish reason was received.
+        handed_over: whether the reader has it.
+        shares_prompt: whether another sample of the same request is billed for the prompt.
+        usage: its usage, where its chunks carry none.
+        failed_attempts: a record of each attempt before the last.
     """
 
     index: int
@@ -68,35 +68,35 @@ class Sample:
     error: Exception | None = None
     cancelled: bool = False
     ended: bool = False
-    over: bool = False
+    handed_over: bool = False
     shares_prompt: bool = False
     usage: UsageMetadata | None = None
-    lost: list[dict[str, Any]] = field(default_factory=list)
+    failed_attempts: list[dict[str, Any]] = field(default_factory=list)
 
-    def begin(self, server: str) -> None:
-        """Start, or start again elsewhere: what the failed attempt generated is put down as lost, once."""
+    def start_attempt(self, server: str) -> None:
+        """Start an attempt, and record the failed one before it."""
         if self.server is not None:
             error = f"{type(self.error).__name__}: {self.error}".splitlines()[0]
-            self.lost.append({"server": self.server, "error": error, RECEIVED_TOKENS: self.tokens})
+            self.failed_attempts.append({"server": self.server, "error": error, RECEIVED_TOKENS: self.tokens})
         self.chunks, self.ended, self.server, self.error = [], False, server, None
 
     def hand_over(self, put: Callable[["Sample"], None]) -> None:
-        """Give it to whoever reads, for good."""
-        self.over = True
+        """Hand it to the reader."""
+        self.handed_over = True
         put(self)
 
     @property
     def tokens(self) -> int:
-        """How many tokens were received in the last attempt."""
+        """Tokens received in the last attempt."""
         return received_tokens(self.chunks)
 
     @property
-    def missing(self) -> bool:
-        """Whether it was requested, and the server answered without it."""
-        return self.server is not None and not (self.over or self.cancelled or self.error or self.chunks)
+    def left_out(self) -> bool:
+        """Whether the server answered the request without this sample."""
+        return self.server is not None and not (self.handed_over or self.cancelled or self.error or self.chunks)
 
     def outcome(self) -> tuple[int, AIMessage | FailedSample]:
-        """Return what comes out of the stream of samples: one that failed is a ``FailedSample``."""
+        """Return the item of the stream of samples: a message, or a ``FailedSample``."""
         parts = messages_in(self.chunks)
         if self.error is None:
             try:
@@ -107,11 +107,11 @@ class Sample:
         return self.index, FailedSample(self.error, None if paid is None else self._message(paid))
 
     def _message(self, message: AIMessage) -> AIMessage:
-        """Return the response, with what is known of it here."""
+        """Return the response with its usage, server and failed attempts."""
         usage = self.usage
         metadata = {**message.response_metadata, "server": self.server}
-        if self.lost:
-            metadata[FAILED_ATTEMPTS] = self.lost
+        if self.failed_attempts:
+            metadata[FAILED_ATTEMPTS] = self.failed_attempts
         if self.cancelled or self.error:
             metadata[RECEIVED_TOKENS] = self.tokens
             metadata[FINISH_REASON] = CANCELLED if self.cancelled else "error"
@@ -189,16 +189,15 @@ class Draw:
             task.cancel()
 
     async def _produce(self, put: Callable[[Sample], None]) -> None:
-        """Draw them all, handing over each when it ends."""
+        """Draw all samples, and hand over each when it ends."""
         if self.cancelled:
             return
         limits = [seconds for seconds in (self.sample_timeout, self.timeout) if seconds is not None]
         deadline = time.monotonic() + min(limits) if limits else None
         samples = [Sample(self.first + at) for at in range(self.n)]
-        size = self.per_request if self.pool.tells_choices_apart(self.kwargs) else 1
-        self._tasks = [
-            asyncio.create_task(self._request(samples[at : at + size], deadline, put)) for at in range(0, self.n, size)
-        ]
+        size = self.per_request if self.pool.can_stream_choices(self.kwargs) else 1
+        groups = [samples[at : at + size] for at in range(0, self.n, size)]
+        self._tasks = [asyncio.create_task(self._draw_group(group, deadline, put)) for group in groups]
         try:
             while running := [task for task in self._tasks if not task.done()]:
                 await asyncio.wait(running)
@@ -207,18 +206,18 @@ class Draw:
             self._cancel_tasks()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _request(self, group: Sequence[Sample], deadline: float | None, put: Callable[[Sample], None]) -> None:
+    async def _draw_group(self, group: Sequence[Sample], deadline: float | None, put: Callable[[Sample], None]) -> None:
         """Draw the samples of one request."""
         attempts = self.pool.attempts(self.messages, responses=len(group), rate_limiter=self.rate_limiter)
         error: Exception | None = None
         try:
-            await attempts.run(lambda attempt: self._try(attempt, group, put), deadline=deadline)
+            await attempts.run(lambda attempt: self._attempt(attempt, group, put), deadline=deadline)
         except asyncio.CancelledError:
             if not self.cancelled:
                 raise
             group = [sample for sample in group if sample.server is not None]  # else never sent, and so never paid for
             for sample in group:
-                sample.cancelled = not sample.over
+                sample.cancelled = not sample.handed_over
         except Exception as failure:
             error = failure
         self._hand_over_rest(group, error, deadline, put)
@@ -226,22 +225,22 @@ class Draw:
     def _hand_over_rest(
         self, group: Sequence[Sample], error: Exception | None, deadline: float | None, put: Callable[[Sample], None]
     ) -> None:
-        """Hand over what has not come out yet; what the server left out gets a request of its own."""
-        left = [sample for sample in group if not sample.over]
+        """Hand over the samples that are left; one that the server left out gets a request of its own."""
+        left = [sample for sample in group if not sample.handed_over]
         for sample in left:
             sample.error = error
-        missing = [sample for sample in left if sample.missing]
-        for sample in missing:
-            self._tasks.append(asyncio.create_task(self._request([Sample(sample.index)], deadline, put)))
-        for at, sample in enumerate(sample for sample in left if sample not in missing):
+        left_out = [sample for sample in left if sample.left_out]
+        for sample in left_out:
+            self._tasks.append(asyncio.create_task(self._draw_group([Sample(sample.index)], deadline, put)))
+        for at, sample in enumerate(sample for sample in left if sample not in left_out):
             sample.shares_prompt = at > 0
             sample.hand_over(put)
 
-    async def _try(self, attempt: Attempt, group: Sequence[Sample], put: Callable[[Sample], None]) -> None:
-        """Make the request for the samples that an earlier attempt has not brought; hand over each that ends early."""
-        asked = [sample for sample in group if not sample.over]
+    async def _attempt(self, attempt: Attempt, group: Sequence[Sample], put: Callable[[Sample], None]) -> None:
+        """Request the samples that are left; hand over each that ends before the others."""
+        asked = [sample for sample in group if not sample.handed_over]
         for sample in asked:
-            sample.begin(attempt.replica.url)
+            sample.start_attempt(attempt.replica.url)
 
         def take(index: int, chunk: ChatGenerationChunk) -> None:
             asked[index].chunks.append(chunk)
@@ -250,7 +249,7 @@ class Draw:
                 raise asyncio.CancelledError
             if any(sample.chunks and not sample.ended for sample in asked):  # the last to end waits for the bill
                 for sample in asked:
-                    if sample.ended and not sample.over:
+                    if sample.ended and not sample.handed_over:
                         sample.shares_prompt = True
                         sample.hand_over(put)
 
@@ -259,15 +258,15 @@ class Draw:
             usage = await read(attempt, self.messages, {**self.kwargs, **seeded}, take, n=len(asked))
         except Exception as error:
             for sample in asked:
-                sample.error = None if sample.over else error
+                sample.error = None if sample.handed_over else error
             raise
         if usage is not None:
             _bill(usage, [sample for sample in asked if sample.ended])
 
 
 def _bill(usage: UsageMetadata, samples: Sequence[Sample]) -> None:
-    """Bill the one that was not handed over yet for what the others were not billed for."""
-    last = next(sample for sample in samples if not sample.over)
+    """Bill the last sample for the prompt, and for the output tokens that the others were not billed for."""
+    last = next(sample for sample in samples if not sample.handed_over)
     others = sum(sample.tokens for sample in samples if sample is not last)
     output = max(usage["output_tokens"] - others, last.tokens)  # llama-server reports one's only
     last.usage = UsageMetadata(**{**usage, "output_tokens": output, "total_tokens": usage["input_tokens"] + output})

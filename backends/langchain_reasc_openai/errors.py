@@ -25,11 +25,11 @@ class Fault(Enum):
     """What an error says of the server, and of trying again."""
 
     REQUEST = auto()
-    """The request is wrong, or its answer unusable: no server would do better."""
+    """The request is wrong, or its answer unusable, on any server."""
     REFUSED = auto()
-    """This server will never serve us; another may."""
+    """This server refuses us for good; another may not."""
     BUSY = auto()
-    """The server is well but takes no more now."""
+    """The server is healthy and has no room now."""
     ONCE = auto()
     """Something went wrong with one request."""
     DOWN = auto()
@@ -37,7 +37,7 @@ class Fault(Enum):
 
     @property
     def may_pass(self) -> bool:
-        """Whether the same server may do better later."""
+        """Whether the same server may answer later."""
         return self in (Fault.BUSY, Fault.ONCE, Fault.DOWN)
 
 
@@ -70,7 +70,7 @@ _NOT_PICKLED: Final = ("request", "response", "_request")  # they hold the key
 
 def fault_of(error: BaseException) -> Fault:
     """Return what an error raised by a request says of its server."""
-    return _meaning(error)[0]
+    return _fault_and_kind(error)[0]
 
 
 def classified(error: Exception) -> Exception:
@@ -82,8 +82,8 @@ def classified(error: Exception) -> Exception:
     """
     if (own := _own_error(error)) is not None:
         return own
-    fault, kind = _meaning(error)
-    found = error if isinstance(error, core.ModelError) else _copied(error, kind)
+    fault, kind = _fault_and_kind(error)
+    found = error if isinstance(error, core.ModelError) else _copy_as(error, kind)
     found.is_retryable = fault.may_pass
     return found
 
@@ -120,7 +120,7 @@ def _own_error(error: BaseException) -> ReASCError | None:
     return inner if isinstance(inner, ReASCError) else None
 
 
-def _meaning(error: BaseException) -> tuple[Fault, type[core.ModelError]]:
+def _fault_and_kind(error: BaseException) -> tuple[Fault, type[core.ModelError]]:
     if (own := _own_error(error)) is not None:  # what we ourselves found wrong with a reply
         return (Fault.DOWN if isinstance(own, SamplingError) else Fault.REQUEST), core.ModelError
     if any(isinstance(cause, ssl.SSLError) and not isinstance(cause, _PASSING_TLS) for cause in causes(error)):
@@ -144,18 +144,18 @@ def _of_status(status: int) -> tuple[Fault, type[core.ModelError]]:
     return _OF_STATUS.get(status, other)
 
 
-def _copied(error: Exception, kind: type[core.ModelError]) -> core.ModelError:
+def _copy_as(error: Exception, kind: type[core.ModelError]) -> core.ModelError:
     own = type(error)
     try:
-        return _rebuilt(own.__name__, (own, kind), error.args, vars(error))
+        return _rebuild(own.__name__, (own, kind), error.args, vars(error))
     except TypeError:  # it is made in a way of its own
-        return _rebuilt(own.__name__, (kind,), (str(error),), {})
+        return _rebuild(own.__name__, (kind,), (str(error),), {})
 
 
-def _rebuilt(
+def _rebuild(
     name: str, bases: tuple[type[Exception], ...], args: tuple[Any, ...], state: Mapping[str, Any]
 ) -> core.ModelError:
-    made = _derived(name, bases)
+    made = _derived_class(name, bases)
     copy = made.__new__(made, *args)
     copy.args = args
     copy.__dict__.update(state)
@@ -163,10 +163,10 @@ def _rebuilt(
 
 
 @cache
-def _derived(name: str, bases: tuple[type[Exception], ...]) -> type[core.ModelError]:
+def _derived_class(name: str, bases: tuple[type[Exception], ...]) -> type[core.ModelError]:
     def reduced(error: Exception) -> tuple[Any, ...]:
         state = {name: value for name, value in vars(error).items() if name not in _NOT_PICKLED}
-        return _rebuilt, (name, bases, error.args, state)
+        return _rebuild, (name, bases, error.args, state)
 
     names = {"__module__": bases[0].__module__, "__qualname__": name, "__reduce__": reduced}
     made: type[Any] = type(name, bases, names)

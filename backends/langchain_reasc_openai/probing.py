@@ -1,4 +1,4 @@
-"""Finds out by asking what a server supports, and remembers it in this process and, where asked, in a JSON file."""
+"""Find out what a server supports by asking it; remember it in this process and, where asked, in a JSON file."""
 
 import threading
 from collections import defaultdict
@@ -76,14 +76,14 @@ def probe(
         ConfigurationError: the URL, the model or the file is wrong.
     """
     url = base_url(url)
-    name = _name(url, model)
+    name = _cache_key(url, model)
     with _guard:
         lock = _locks[name]
-    with lock:  # who comes second waits, and finds the answer
+    with lock:  # a second caller waits, and finds the answer
         if not refresh and (found := remembered(url, model=model, cache=cache)):
             return found
         with Server(url, api_key=api_key, headers=headers, timeout=timeout, proxy=proxy) as server:
-            found = _Questions(server, model).ask_all(cut_off=cut_off)
+            found = _Probe(server, model).ask_all(cut_off=cut_off)
         _known[name] = found
         if cache is not None:
             _store(Path(cache), name, found)
@@ -92,14 +92,14 @@ def probe(
 
 def remembered(url: str, *, model: str | None = None, cache: str | Path | None = None) -> Capabilities | None:
     """Return what was found before; None where nobody asked yet."""
-    name = _name(base_url(url), model)
+    name = _cache_key(base_url(url), model)
     found = _known.get(name)
     if found is None and cache is not None and (found := _read(Path(cache)).servers.get(name)):
         _known[name] = found
     return found
 
 
-def _name(url: str, model: str | None) -> str:
+def _cache_key(url: str, model: str | None) -> str:
     return f"{url} {model}" if model else url
 
 
@@ -129,8 +129,8 @@ def _store(path: Path, name: str, found: Capabilities) -> None:
             raise ConfigurationError(f"cannot write what is known of servers to {path}: {error.strerror}") from None
 
 
-class _Questions:
-    """The questions to one server about one of its models: each tells some fields of :class:`Capabilities`."""
+class _Probe:
+    """Asks one server about one of its models: each question fills some fields of :class:`Capabilities`."""
 
     def __init__(self, server: Server, model: str | None) -> None:
         """Ask the server what it is.
@@ -281,12 +281,12 @@ class _Questions:
         """
         strict = self._chat(no_such_field=_WRONG).refused
 
-        def reads(name: str, right: Any) -> bool:
+        def accepts(name: str, right: Any) -> bool:
             answer = self._chat(**{name: right if strict else _WRONG})
             return answer.ok if strict else answer.refused
 
         found = {
-            ours: next((name for name in theirs if reads(name, right)), None)
+            ours: next((name for name in theirs if accepts(name, right)), None)
             for ours, (theirs, right) in _SAMPLERS.items()
         }
         return {ours: name for ours, name in found.items() if name is not None}

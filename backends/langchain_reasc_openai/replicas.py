@@ -92,9 +92,9 @@ class ReplicaPool:
         """Return the servers' status, in the order given."""
         return [ReplicaStatus.of(replica, self.router.clock()) for replica in self.router.replicas]
 
-    def tells_choices_apart(self, kwargs: Mapping[str, Any]) -> bool:
+    def can_stream_choices(self, kwargs: Mapping[str, Any]) -> bool:
         """Whether several responses of one streamed request can be told apart."""
-        return all(replica.client.tells_choices_apart(kwargs) for replica in self.router.replicas)
+        return all(replica.client.can_stream_choices(kwargs) for replica in self.router.replicas)
 
     def attempts(self, messages: Sequence[BaseMessage], **options: Any) -> Attempts:
         """Return the tries of one request; options as of :class:`~langchain_reasc_openai.routing.Attempts`."""
@@ -203,7 +203,7 @@ async def read(
     async with _silence_limit(server) as restart, aclosing(server.client.chunks(messages, kwargs, n)) as chunks:
         async for index, chunk in chunks:
             restart()
-            attempt.prove()
+            attempt.record_answer()
             if index is None:
                 usage = getattr(chunk.message, "usage_metadata", None)
             elif index < n:

@@ -1,6 +1,6 @@
 """Which server a request goes to, and what happens when it does not answer.
 
-A request goes to the server that knows its prompt, unless that one is overloaded or unwell.
+A request goes to the server that has its prompt cached, unless that one is overloaded or failing.
 """
 
 import asyncio
@@ -123,7 +123,7 @@ class Replica:
 
 @dataclass(eq=False)
 class Attempt:
-    """One request on one server, from here until :meth:`end`, and what it shows of the server's health.
+    """One request on one server until :meth:`end`; it updates the server's load and health.
 
     Attributes:
         replica: the server.
@@ -140,14 +140,14 @@ class Attempt:
         if not self.replica.healthy:
             self.replica.trial = self
 
-    def prove(self) -> None:
-        """The server answers, and so is well; a request older than its failure proves nothing."""
+    def record_answer(self) -> None:
+        """Record that the server answers; a request that began before its last failure does not count."""
         server = self.replica
         if self.begun >= server.sidelined_at:
             server.failures, server.retry_at, server.trial = 0, -math.inf, None
 
-    def fail(self, error: Exception, *, now: float, policy: RetryPolicy) -> None:
-        """The server failed the request; those that a crash fails together count as one failure."""
+    def record_failure(self, error: Exception, *, now: float, policy: RetryPolicy) -> None:
+        """Record that the server failed the request; requests that fail together count as one failure."""
         server, fault = self.replica, fault_of(error)
         server.failed, server.last_error = server.failed + 1, error
         if self.begun < server.sidelined_at or fault in (Fault.REQUEST, Fault.BUSY):
@@ -159,7 +159,7 @@ class Attempt:
             server.retry_at = now + (policy.longest_sideline if refused else policy.sideline_after(server.failures))
 
     def end(self) -> None:
-        """The request is over, well or not."""
+        """Record the end of the request, failed or not."""
         self.replica.in_flight -= self.responses
         if self.replica.trial is self:
             self.replica.trial = None
@@ -184,25 +184,25 @@ class Router:
         self.replicas, self.clock, self._burst = tuple(replicas), clock, burst
 
     def choose(self, key: str | None, tried: Collection[Replica] = ()) -> Replica | None:
-        """The server for a request that ``tried`` failed; None while all have asked to be left alone.
+        """Return the server for a request that ``tried`` failed; None while all rest.
 
-        Where no server is well, the one that is to be tried soonest is asked all the same.
+        Where no server is healthy, return the one that is due soonest.
         """
-        well = self._well()
+        well = self._available()
         if candidates := [replica for replica in well if replica not in tried] or well:
             return self._preferred(candidates, key)
         awake = [replica for replica in self.replicas if replica.rests_until <= self.clock()]
         return min(awake, key=lambda replica: replica.retry_at, default=None)
 
-    def has_other(self, tried: Collection[Replica]) -> bool:
-        """Whether a server that was not tried yet is well."""
-        return any(replica not in tried for replica in self._well())
+    def has_untried(self, tried: Collection[Replica]) -> bool:
+        """Whether another server takes requests."""
+        return any(replica not in tried for replica in self._available())
 
-    def rest(self) -> float:
-        """Seconds until some server takes requests again, when all asked to be left alone."""
+    def seconds_of_rest(self) -> float:
+        """Return the seconds until the first server ends its rest."""
         return max(0.0, min(replica.rests_until for replica in self.replicas) - self.clock())
 
-    def _well(self) -> list[Replica]:
+    def _available(self) -> list[Replica]:
         now = self.clock()
         return [replica for replica in self.replicas if replica.takes_requests(now)]
 
@@ -217,9 +217,9 @@ class Router:
 
 @dataclass
 class Attempts:
-    """The tries of one request, on one server after another until it is answered or no try is left.
+    """The attempts at one request, on one server after another, until it is answered or none is left.
 
-    A server that failed it is not asked again while another is well. A try that was cancelled is no failure.
+    A server that failed it is asked again only where no other is healthy. A cancelled attempt is no failure.
 
     Attributes:
         router: chooses the servers.
@@ -271,7 +271,7 @@ class Attempts:
             try:
                 return await self._once(call)
             except Exception as error:
-                other = self.router.has_other(self._tried)
+                other = self.router.has_untried(self._tried)
                 fault = fault_of(error)
                 if not (self.may_retry() and (fault.may_pass or (fault is Fault.REFUSED and other))):
                     raise
@@ -287,17 +287,17 @@ class Attempts:
         try:
             answer = await call(attempt)
         except Exception as error:
-            self._note_failure(attempt, error)
+            self._record_failure(attempt, error)
             raise
         finally:
             attempt.end()
-        attempt.prove()
+        attempt.record_answer()
         attempt.replica.served += 1
         return answer
 
     async def _replica(self) -> Replica:
         while (replica := self.router.choose(self.key, self._tried)) is None:
-            seconds, longest = self.router.rest(), self.policy.longest_retry_after
+            seconds, longest = self.router.seconds_of_rest(), self.policy.longest_retry_after
             if seconds > longest:
                 replicas = self.router.replicas
                 raise SamplingError(
@@ -309,11 +309,11 @@ class Attempts:
         self._tried.add(replica)
         return replica
 
-    def _note_failure(self, attempt: Attempt, error: Exception) -> None:
+    def _record_failure(self, attempt: Attempt, error: Exception) -> None:
         now, fault = self.router.clock(), fault_of(error)
-        attempt.fail(error, now=now, policy=self.policy)
+        attempt.record_failure(error, now=now, policy=self.policy)
         seconds = retry_after(error)
-        if seconds is None and fault is Fault.BUSY and self.router.has_other(self._tried):
+        if seconds is None and fault is Fault.BUSY and self.router.has_untried(self._tried):
             seconds = self.policy.sideline  # else it draws the requests of all: refusing is quick, and its load low
         if seconds is not None and fault.may_pass:
             attempt.replica.rests_until = max(attempt.replica.rests_until, now + seconds)

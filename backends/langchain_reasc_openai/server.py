@@ -84,7 +84,7 @@ def _without_secrets(given: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server said: the status, its headers, the JSON of the body (None where it is no JSON), and its text."""
+    """An HTTP answer: its status, its headers, the JSON of its body (None where it is no JSON), and its text."""
 
     status: int
     headers: Mapping[str, str]
@@ -98,12 +98,12 @@ class Answer:
 
     @property
     def refused(self) -> bool:
-        """Whether the request itself was found wrong."""
+        """Whether the server rejects the request itself."""
         return self.status in (400, 404, 405, 422, 501) or (self.status == 500 and not self.ok)
 
     @property
     def message(self) -> str:
-        """The server's own words, shortened."""
+        """The status and the server's own message, shortened."""
         error = self.body.get("error", self.body) if isinstance(self.body, dict) else None
         text = error.get("message") or error.get("detail") if isinstance(error, dict) else error
         return f"HTTP {self.status}" + (f": {' '.join(str(text).split())[:_SHOWN]}" if text else "")
@@ -115,12 +115,12 @@ class Answer:
 
     @property
     def choices(self) -> list[dict[str, Any]]:
-        """The responses in it."""
+        """The responses of a chat completion."""
         return self.rows("choices")
 
 
 class Server(Closing):
-    """A server that is asked.
+    """A client for small questions to one server.
 
     Raises:
         ServerError: by all methods, when it cannot be reached, answers too late, or refuses the key.
@@ -254,8 +254,9 @@ def identify(server: Server) -> Identity:
     """
     listed = server.get("/models")
     models = {str(row["id"]): row for row in listed.rows("data") if "id" in row}
-    name = _kind(server, [str(row.get("owned_by")) for row in listed.rows("data")], listed.headers.get("server", ""))
-    weights = {model: text for model, row in models.items() if (text := _weights(row.get("meta")))}
+    owners = [str(row.get("owned_by")) for row in listed.rows("data")]
+    name = _preset_name(server, owners, listed.headers.get("server", ""))
+    weights = {model: text for model, row in models.items() if (text := _describe_weights(row.get("meta")))}
     return Identity(PRESETS[name], _version(server, name), tuple(models), weights)
 
 
@@ -288,7 +289,7 @@ def require_same_model(servers: Sequence[Server], model: str) -> None:
         )
 
 
-def _kind(server: Server, owners: Sequence[str], software: str) -> str:
+def _preset_name(server: Server, owners: Sequence[str], software: str) -> str:
     if known := preset_of_host(server.url):
         return known.name
     if "llama.cpp" in software:
@@ -302,7 +303,7 @@ def _kind(server: Server, owners: Sequence[str], software: str) -> str:
     return "lm-studio" if any("compatibility_type" in row for row in native.rows("data")) else "generic"
 
 
-def _weights(meta: Any) -> str:
+def _describe_weights(meta: Any) -> str:
     values = meta if isinstance(meta, dict) else {}
     return ", ".join(f"{name} {values[name]}" for name in _WEIGHTS if isinstance(values.get(name), int | float))
 

@@ -37,7 +37,7 @@ class Servers:
     def fail(self, replica: Replica, *, begun: float | None = None, fault: Fault = Fault.DOWN) -> None:
         reply = httpx.Response(STATUS[fault], request=REQUEST)
         attempt = Attempt(replica, self.now if begun is None else begun)
-        attempt.fail(openai.APIStatusError("no", response=reply, body=None), now=self.now, policy=POLICY)
+        attempt.record_failure(openai.APIStatusError("no", response=reply, body=None), now=self.now, policy=POLICY)
         attempt.end()
 
 
@@ -80,7 +80,7 @@ def test_one_request_tries_a_sidelined_server_and_brings_it_back() -> None:
     Attempt(lost, servers.now).end()  # over without an answer: the next may try
     trial = Attempt(lost, servers.now)
     assert lost.trial is trial and {servers.take() for _ in range(3)} == {other}
-    trial.prove()
+    trial.record_answer()
     trial.end()
     assert lost.healthy and servers.take() is lost
 
@@ -93,7 +93,7 @@ def test_what_began_before_a_failure_says_nothing_of_the_server_after_it() -> No
     for _ in range(30):
         servers.fail(lost, begun=begun)
     assert lost.failures == 1 and lost.failed == 30
-    older.prove()
+    older.record_answer()
     assert not lost.healthy
 
 
@@ -120,14 +120,14 @@ def test_where_no_server_is_well_the_one_due_soonest_is_asked() -> None:
     first, second = servers.all
     for lost in (first, first, second):
         servers.fail(lost)
-    assert servers.router.choose("question") is second and not servers.router.has_other([])
+    assert servers.router.choose("question") is second and not servers.router.has_untried([])
 
 
 def test_a_server_that_failed_a_request_is_not_asked_again_while_another_is_well() -> None:
     servers = Servers(count=2)
     first = servers.take("question")
     assert servers.take("question", {first}) is not first
-    assert servers.router.has_other({first}) and not servers.router.has_other({*servers.all})
+    assert servers.router.has_untried({first}) and not servers.router.has_untried({*servers.all})
     assert servers.router.choose("question", {*servers.all}) is first
 
 
@@ -135,7 +135,7 @@ def test_servers_that_asked_for_rest_are_left_alone() -> None:
     servers = Servers(count=2)
     first, second = servers.all
     first.rests_until, second.rests_until = servers.now + 5, servers.now + 3
-    assert servers.router.choose(None) is None and servers.router.rest() == 3
+    assert servers.router.choose(None) is None and servers.router.seconds_of_rest() == 3
     servers.now += 3
     assert servers.router.choose(None) is second and first.healthy
 

@@ -15,6 +15,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_reasc_openai import RetryPolicy
 from servers.chat_wire import Chat
+from servers.exchange import Exchange
 from servers.fake_server import in_thread, listening
 
 from backends.openai.fake_server import Fake
@@ -147,6 +148,22 @@ def test_a_stream_cut_in_the_middle_is_an_error_and_its_part_stays(face: Face) -
     with serving(script) as url, pool_of(url) as model, pytest.raises(SamplingError, match="finish_reason"):
         face.stream(model)
     assert len(script.requests) == 1
+
+
+def test_the_silence_of_a_stream_is_limited_and_not_its_length(face: Face) -> None:
+    async def slow(exchange: Exchange) -> None:
+        for _ in range(6):
+            await exchange.token("so ")
+            await asyncio.sleep(0.1)
+        await exchange.finish()
+
+    with (
+        serving(Script(slow, hangs)) as url,
+        pool_of(url, stream_chunk_timeout=0.4, max_retries=0, retry=None) as model,
+    ):
+        assert text_of(face.stream(model)) == "so " * 6
+        with pytest.raises(TimeoutError, match=r"silent for 0.4 s \(stream_chunk_timeout\)"):
+            face.stream(model)
 
 
 def test_a_response_in_one_piece_is_tried_again_too(face: Face) -> None:
