@@ -322,18 +322,6 @@ async def test_closed_while_it_begins_it_is_cancelled(source: Source) -> None:
     assert source.cancels == 1
 
 
-async def test_what_is_on_its_way_when_nobody_reads_any_more_is_lost(source: Source) -> None:
-    wrong: list[Any] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, said: wrong.append(said))
-    stream = InLoop().open(source.start)
-    await anext(stream)
-    source.send(End(ValueError("no")))
-    source.sender = Sender()
-    del stream
-    await asyncio.sleep(0.01)
-    assert (source.cancels, wrong) == (1, [])
-
-
 def test_a_loop_that_has_ended_cancels_what_was_read_there(monkeypatch: pytest.MonkeyPatch) -> None:
     sources = [Source(), Source()]
     streams = [InLoop().open(source.start) for source in sources]

@@ -35,11 +35,6 @@ class Total(BaseModel):
     value: int
 
 
-def test_it_is_langchains_openai_model_and_samples_in_parallel(fake: Fake) -> None:
-    model = model_of(fake)
-    assert isinstance(model, ChatOpenAI) and isinstance(model, ParallelSampler)
-
-
 def test_type_checkers_are_shown_every_option_of_ours() -> None:
     """They read a signature that is written by hand, which the fields could run away from."""
     [written] = (
@@ -58,6 +53,7 @@ def test_type_checkers_are_shown_every_option_of_ours() -> None:
 
 def test_a_response_and_a_stream_with_logprobs_and_usage(fake: Fake, face: Face) -> None:
     model = model_of(fake, logprobs=True, top_logprobs=5)
+    assert isinstance(model, ChatOpenAI) and isinstance(model, ParallelSampler)
     first, *rest = face.stream(model, "What is 2 + 2?")
     assert first.content == "So" and fake.requests[-1]["stream_options"] == {"include_usage": True}
     for message in (sum(rest, start=first), face.invoke(model, "What is 2 + 2?")):

@@ -123,14 +123,6 @@ def test_where_no_server_is_well_the_one_due_soonest_is_asked() -> None:
     assert servers.router.choose("question") is second and not servers.router.has_untried([])
 
 
-def test_a_server_that_failed_a_request_is_not_asked_again_while_another_is_well() -> None:
-    servers = Servers(count=2)
-    first = servers.take("question")
-    assert servers.take("question", {first}) is not first
-    assert servers.router.has_untried({first}) and not servers.router.has_untried({*servers.all})
-    assert servers.router.choose("question", {*servers.all}) is first
-
-
 def test_servers_that_asked_for_rest_are_left_alone() -> None:
     servers = Servers(count=2)
     first, second = servers.all
