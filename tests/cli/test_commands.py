@@ -162,7 +162,7 @@ def test_a_model_that_is_not_there(tmp_path: Path) -> None:
 def test_what_is_read_is_not_written_over(tmp_path: Path, command: tuple[str, ...]) -> None:
     path = write_pool(tmp_path / "p.sqlite", questions=2)
     before = path.read_bytes()
-    refused = reasc(*command, path, "--out", tmp_path / "." / "p.sqlite", code=2)
+    refused = reasc(*command, path, "--out", tmp_path / "elsewhere" / ".." / "p.sqlite", code=2)
     assert "is the file that is read" in " ".join(refused.stderr.replace("│", "").split())
     assert path.read_bytes() == before
 

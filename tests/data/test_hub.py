@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from pools.synthetic import write_lines
 from servers.exchange import refuses
-from servers.fake_server import Served, serving
+from servers.fake_server import serving
 
 from langchain_reasc.data import read_questions
 from langchain_reasc.exceptions import ConfigurationError
 
-FILES = Path(__file__).with_name("files")
 NO_DATA_SET = refuses(404, x_error_code="RepoNotFound")
 
 OF_A_FOLDER = """
@@ -38,28 +37,6 @@ for source in ("hf:someone/trivia", "hf:someone/trivia/dev", "hf:someone/elsewhe
         print(type(error).__name__, error)
 """
 
-OF_NONE = """
-import sys
-from langchain_reasc.data import read_questions
-
-for name in sys.argv[1:]:
-    read_questions(name)
-assert not {"datasets", "huggingface_hub"} & sys.modules.keys(), sys.modules.keys()
-"""
-
-
-def ran(program: str, *arguments: object, home: Path, **variables: str) -> list[str]:
-    """What a program prints whose caches are empty; a hub is where the variables say."""
-    environment = os.environ | {"HF_HOME": str(home), "HF_HUB_DISABLE_PROGRESS_BARS": "1"} | variables
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
-def asked_of(hub: Served) -> list[str]:
-    return [*hub.gets, *(one.path for one in hub.exchanges)]
-
 
 @pytest.mark.skipif(find_spec("datasets") is None, reason="datasets is not installed")
 def test_splits_configs_and_slices(tmp_path: Path) -> None:
@@ -72,10 +49,11 @@ def test_splits_configs_and_slices(tmp_path: Path) -> None:
     write_lines(sums / "h.jsonl", {"question": "3 + 4?", "answer": "seven\n#### 7"})
     (sums / "README.md").write_text("---\nconfigs:\n- config_name: hard\n  data_files: h.jsonl\n---\n")
     with serving(NO_DATA_SET, get=NO_DATA_SET) as hub:
-        read, format, train, only, unnamed, dev, elsewhere = ran(
-            OF_A_FOLDER, tmp_path, home=tmp_path / "home", HF_ENDPOINT=hub.root
-        )
-    asked = asked_of(hub)
+        environment = os.environ | {"HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.root}
+        command = [sys.executable, "-c", OF_A_FOLDER, str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=True)
+    read, format, train, only, unnamed, dev, elsewhere = done.stdout.splitlines()
+    asked = [*hub.gets, *(one.path for one in hub.exchanges)]
     assert any("someone/elsewhere" in path for path in asked), "what is nowhere on disk is looked for there"
     assert not [path for path in asked if "trivia" in path or "sums" in path], "what lies on disk is read there"
     assert elsewhere.startswith("ConfigurationError cannot read hf:someone/elsewhere/test from the hub: ")
@@ -84,12 +62,6 @@ def test_splits_configs_and_slices(tmp_path: Path) -> None:
     assert unnamed.startswith("ConfigurationError hf:someone/trivia has the splits train, test; name one")
     assert unnamed.endswith("hf:someone/trivia/train")
     assert "cannot read hf:someone/trivia/dev from the hub" in dev
-
-
-def test_no_file_makes_anybody_ask_the_hub(tmp_path: Path) -> None:
-    with serving(NO_DATA_SET, get=NO_DATA_SET) as hub:
-        ran(OF_NONE, *FILES.glob("*.json*"), *FILES.glob("*.csv"), home=tmp_path / "home", HF_ENDPOINT=hub.root)
-    assert asked_of(hub) == [] and not (tmp_path / "home").exists()
 
 
 @pytest.mark.parametrize("source", ["hf:trivia", "hf:a/b:c:d", "hf:a/b:/test"])
