@@ -97,11 +97,7 @@ def test_what_is_wrong_is_said_in_a_line(path: str, given: tuple[str, ...], says
 @pytest.mark.parametrize(
     ("command", "arguments", "says"),
     [
-        (
-            "record",
-            ("--model-class", CLASS, "--url", "http://127.0.0.1:9"),
-            "--url and --model-class exclude each other",
-        ),
+        ("record", ("--model-class", CLASS, "--url", "http://[::1]:9"), "--url and --model-class exclude each other"),
         ("calibrate", ("--model-kwargs", "a=1"), "--model-kwargs goes with --model-class"),
         ("ask", ("--model-class", UNSEEDED), "size is missing"),
         ("ask", (*OF_SIZE, "--key-variable", "PATH"), "Unseeded takes no API key by any known name"),

@@ -27,12 +27,7 @@ EASY = "Emma has 27 old and 14 new cups. How many more does Emma need to have 60
     [
         (EASY, ("--calibration", "none"), "decided: ", 0),
         (EASY, (), "accepted by the gate: the first response was confident enough; in calibration 90% or more", 0),
-        (
-            QUESTION,
-            ("--rule", "fixed_budget", "--max-samples", 2),
-            "undecided: the budget is spent, and only 1 of 2",
-            3,
-        ),
+        (QUESTION, ("--rule", "fixed_budget", "--max-samples", 2), "undecided: the budget is spent, and only 1", 3),
     ],
 )
 def test_ask_says_how_sure_it_is_and_by_its_exit_code_whether_it_is_decided(

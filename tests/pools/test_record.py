@@ -150,10 +150,7 @@ def test_at_least_one_question_and_one_sample(tmp_path: Path, name: str) -> None
     [
         ({"model": Guesser(name_="other")}, "model 'guesser', now it is 'other'"),
         ({"model": Guesser(seed=1)}, "seed 0, now it is 1"),
-        (
-            {"template": Template([HumanMessage("Q: {question}")])},
-            "template None, now it is [['human', 'Q: {question}']]",
-        ),
+        ({"template": Template([HumanMessage("Q: {question}")])}, "template None, now it is [['human', 'Q: {"),
         ({"questions": [LabelledQuestion("q0", "something else", "6")]}, "another question with id 'q0'"),
     ],
 )

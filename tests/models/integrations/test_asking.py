@@ -139,10 +139,7 @@ def test_what_makes_samples_the_same_is_reported(model: Any, notice: str | None)
     [
         ("ChatTogether", lambda model: model.configurable_fields(temperature=ConfigurableField("t"))),
         ("ChatFireworks", lambda model: model.configurable_alternatives(ConfigurableField("which"), other=model)),
-        (
-            "ChatFireworks",
-            lambda model: ChatPromptTemplate.from_messages([MessagesPlaceholder("messages")]) | model,
-        ),
+        ("ChatFireworks", lambda model: ChatPromptTemplate([MessagesPlaceholder("messages")]) | model),
         ("ChatTogether", lambda model: RunnablePassthrough() | model.bind(logprobs=True)),
     ],
 )
