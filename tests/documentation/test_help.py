@@ -8,7 +8,6 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 
 from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
-from langchain_reasc.runnable.options import VoteOptions
 
 INTERNAL = {"advised"}
 
@@ -34,7 +33,7 @@ def test_help_names_every_option_with_default_and_meaning(cls: type[ReASCRunnabl
 def test_help_of_the_middleware_names_its_own_options_and_those_of_each_call() -> None:
     text = shown(ReASCMiddleware)
     own = set(inspect.signature(ReASCMiddleware).parameters) - {"options"}
-    calls = VoteOptions.__annotations__.keys()
+    calls = ReASCRunnable.model_fields.keys() - {"model", "name"} - INTERNAL
     assert len(own) == 5 and not {name for name in own if f" {name}: " not in text}
     assert not {name for name in calls if f" {name} (default " not in text}
 

@@ -9,10 +9,15 @@ from xml.etree import ElementTree
 import pytest
 from langchain_reasc_lab.report import contents
 
-from langchain_reasc.method.agreement import Agreement
-from langchain_reasc.method.evidence import evidence_by_answer, leader, posterior
-from langchain_reasc.method.registry import rules
-from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE, StoppingRule
+from langchain_reasc.method import (
+    ASC,
+    Agreement,
+    StoppingRule,
+    evidence_by_answer,
+    leader,
+    posterior,
+    rules,
+)
 
 from .check_snippets import ROOT, documents, snippets
 from .option_tables import README, written
@@ -113,7 +118,7 @@ def drawn() -> dict[str, list[tuple[str, float]]]:
 @pytest.mark.parametrize("name", ["Adaptive (ASC)", "ReASC, not sure yet"])
 def test_the_picture_stops_where_the_evidence_is_sufficient(name: str) -> None:
     responses = drawn()[name]
-    reached = [posterior(evidence_by_answer(responses[: n + 1])) >= DEFAULT_CONFIDENCE for n in range(len(responses))]
+    reached = [posterior(evidence_by_answer(responses[: n + 1])) >= ASC().confidence for n in range(len(responses))]
     assert reached == [False] * (len(responses) - 1) + [True]
     assert leader(evidence_by_answer(responses)) == "42"
 

@@ -10,8 +10,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from langchain_reasc.method.evidence import posterior
-from langchain_reasc.method.stopping import ASC, Response, decide
+from langchain_reasc.method import ASC, Response, decide, posterior
 
 LONGEST = 24
 

@@ -11,9 +11,13 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from langchain_reasc.method.confidence import group_means, response_score
-from langchain_reasc.method.evidence import evidence_by_answer, leader
-from langchain_reasc.method.token_signals import signals_from_alternatives
+from langchain_reasc.method import (
+    evidence_by_answer,
+    group_means,
+    leader,
+    response_score,
+    signals_from_alternatives,
+)
 
 LENGTHS = [1, 31, 32, 33, 700]
 WINDOWS = [1, 32, 128]
