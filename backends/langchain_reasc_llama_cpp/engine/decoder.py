@@ -9,7 +9,7 @@ from langchain_reasc_backend.bridge import End
 
 from langchain_reasc.exceptions import ConfidenceError, ModelError, ReASCError
 from langchain_reasc.models.contract import CANCELLED
-from langchain_reasc_llama_cpp.engine.context import CacheFull, Chunk, DecodeContext, Logits
+from langchain_reasc_llama_cpp.engine.context import CacheFull, DecodeContext, Logits
 from langchain_reasc_llama_cpp.engine.kv_cache import KvCells, PromptCache
 from langchain_reasc_llama_cpp.engine.recorder import Recorder
 from langchain_reasc_llama_cpp.engine.request import Completion, GenerationRequest, TextDelta
@@ -19,8 +19,6 @@ from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
 
 __all__ = ["Decoder"]
-
-_NONE = -1
 
 
 class Decoder:
@@ -140,15 +138,7 @@ class Decoder:
                 slots = [sequence.slot for sequence in plan.rows if sequence.slot]
                 self._context.arrange([slot.id for slot in slots], [slot.length for slot in slots])
                 self._arranged = plan.rows
-            chunks = [
-                Chunk(
-                    prefill.slot.id,
-                    prefill.tokens[prefill.done : prefill.done + size],
-                    prefill.start + prefill.done,
-                    logits=size == prefill.left and prefill.sequence is None,
-                )
-                for prefill, size in plan.chunks
-            ]
+            chunks = [prefill.chunk(size) for prefill, size in plan.chunks]
             try:
                 return self._context.decode([sequence.tokens[-1] for sequence in plan.rows], chunks)
             except CacheFull:  # llama.cpp counts otherwise where its windows slide
@@ -163,16 +153,16 @@ class Decoder:
             sequences: the n samples.
             decoded: whether these are the first rows of the last decode.
         """
+        drawn: list[int] = []  # the rows that a token could be drawn from
         tokens: list[int] = []
         for row, sequence in enumerate(sequences):
             try:
                 tokens.append(sequence.sampler.draw(logits[row], row if decoded else -1))  # type: ignore[union-attr]
+                drawn.append(row)
             except ReASCError as error:
                 self._failures[sequence.group] = error
-                tokens.append(_NONE)
-        if _NONE in tokens:
-            drawn = [row for row, token in enumerate(tokens) if token != _NONE]
-            logits, sequences, tokens = logits[drawn], [sequences[row] for row in drawn], [tokens[row] for row in drawn]
+        if len(drawn) < len(sequences):
+            logits, sequences = logits[drawn], [sequences[row] for row in drawn]
         if unsound := self._recorder.record(logits, tokens, sequences):
             self._reject(unsound)
         for sequence, token in zip(sequences, tokens, strict=True):

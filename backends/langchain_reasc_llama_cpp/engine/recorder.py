@@ -167,7 +167,7 @@ class Recorder:
         self._blocks: dict[Measures, _Block] = {}
         self._running: deque[tuple[_Block, Future[Measured]]] = deque()
         self._free: list[Rows] = []
-        self._unwritten: dict[int, list[TokenLogprobs]] = {}
+        self._unwritten: dict[Sequence, list[TokenLogprobs]] = {}
         self._unsound: list[Sequence] = []
 
     def record(self, logits: Rows, chosen: Many[int], owners: Many[Sequence]) -> list[Sequence]:
@@ -225,10 +225,10 @@ class Recorder:
             self._measure(block)
         while self._running:
             self._collect()
-        pieces = self._unwritten.get(id(owner), [])
+        pieces = self._unwritten.get(owner, [])
         if not all(np.isfinite(piece.logprobs).all() for piece in pieces):
             raise ConfidenceError("the model's logits are not finite, so they give no log-probabilities")
-        self._unwritten.pop(id(owner), None)
+        self._unwritten.pop(owner, None)
         for piece in pieces:
             owner.logprobs.extend(self._writer.entries(piece))
         return owner.logprobs[start:]
@@ -237,7 +237,7 @@ class Recorder:
         """Forget all that was recorded for a sequence."""
         for block in (*self._blocks.values(), *(block for block, _ in self._running)):
             block.owners[:] = [None if each is owner else each for each in block.owners]
-        self._unwritten.pop(id(owner), None)
+        self._unwritten.pop(owner, None)
         self._unsound = [each for each in self._unsound if each is not owner]
         owner.signals.clear()
         owner.logprobs.clear()
@@ -290,21 +290,19 @@ class Recorder:
         self._hand_out(future.result(), block.owners)
 
     def _hand_out(self, measured: Measured, owners: Many[Sequence | None]) -> None:
-        places: dict[int, list[int]] = {}
+        places: dict[Sequence, list[int]] = {}
         for place, owner in enumerate(owners):
-            places.setdefault(id(owner), []).append(place)
-        all_sound = measured.sound.all()
-        for own in places.values():
-            owner = owners[own[0]]
-            if owner is None:
-                continue
+            if owner is not None:
+                places.setdefault(owner, []).append(place)
+        for owner, own in places.items():
             if len(measured.signals):
                 owner.signals.append(measured.signals[:, own])
             if measured.logprobs is not None:
                 piece = TokenLogprobs._make(array[own] for array in measured.logprobs)
-                self._unwritten.setdefault(id(owner), []).append(piece)
-            if not all_sound and not measured.sound[own].all() and not any(each is owner for each in self._unsound):
-                self._unsound.append(owner)
+                self._unwritten.setdefault(owner, []).append(piece)
+        if not measured.sound.all():
+            unsound = [owner for owner, own in places.items() if not measured.sound[own].all()]
+            self._unsound += [owner for owner in unsound if owner not in self._unsound]
 
     def _reported(self) -> list[Sequence]:
         unsound, self._unsound = self._unsound, []

@@ -3,10 +3,12 @@
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
+from typing import Final
 
 import numpy as np
 
-from langchain_reasc_llama_cpp.engine.context import Logits
+from langchain_reasc_llama_cpp.engine.context import Logits, Tokens
 from langchain_reasc_llama_cpp.engine.kv_cache import KvCells, PromptCache, common_prefix
 from langchain_reasc_llama_cpp.engine.sequences import Prefill, Sequence, SequenceGroup, Status
 
@@ -14,6 +16,7 @@ __all__ = ["Plan", "Scheduler"]
 
 _WORTH_WAITING = 32
 """A prompt waits for one that is being prefilled when it can share this many more tokens afterwards."""
+_BY_ORDER: Final = attrgetter("order")
 _PREFILL_SHARE = 8
 """While answers are being generated, a step carries at most this fraction of ``n_batch`` as prompt tokens."""
 
@@ -85,7 +88,7 @@ class Scheduler:
 
     def groups(self) -> list[SequenceGroup]:
         """Return every request, the oldest first."""
-        return sorted([*self._active, *self._new], key=lambda group: group.order)
+        return sorted([*self._active, *self._new], key=_BY_ORDER)
 
     def add(self, group: SequenceGroup) -> None:
         """Queue a request. It joins the present turn: those before it are over."""
@@ -173,19 +176,22 @@ class Scheduler:
                 return
             if group.prompt is None and not self._bring_in(group):
                 passed.append(group)
-            elif not group.prefilling and self._fits(group, len(group.preempted[0].tokens) if group.preempted else 0):
+            elif not group.prefilling and self._fits(group, group.next_size):
                 self._join(group, plan)
 
     def _next_group(self, passed: list[SequenceGroup]) -> SequenceGroup | None:
         """Return the request whose sample gets the next slot; ``passed`` are those that cannot take one now."""
-        preempted = [group for group in self._active if group.preempted]
-        if preempted:
-            oldest = min(preempted, key=lambda group: group.order)
+        oldest = min((group for group in self._active if group.preempted), key=_BY_ORDER, default=None)
+        if oldest is not None:
             return None if oldest in passed or oldest.prefilling else oldest
+        return self._next_waiting(passed)
+
+    def _next_waiting(self, passed: list[SequenceGroup]) -> SequenceGroup | None:
+        """Return the request whose turn it is to begin a sample, where a slot is left for it."""
         # A prompt comes in only when there will be slots for its samples, and these are kept for it meanwhile.
         reserved = sum(self._turn_size(group) for group in self._active if group.prompt and not group.live)
         coming = self._taken
-        for group in sorted([*self._active, *list(self._new)[:1]], key=lambda group: (group.turn, group.order)):
+        for group in sorted([*self._active, *list(self._new)[:1]], key=attrgetter("turn", "order")):
             if not group.waiting or group in passed:
                 continue
             if group.prefilling:
@@ -202,9 +208,7 @@ class Scheduler:
     def _bring_in(self, group: SequenceGroup) -> bool:
         """Take a reference to a request's prompt, and begin to prefill what is missing; False when it has to wait."""
         tokens = group.request.prompt
-        shared = self._prompts.shared(tokens)
-        coming = (prefill.tokens for prefill in self.prefills if prefill.sequence is None)
-        if any(common_prefix(other, tokens) - shared >= _WORTH_WAITING for other in coming):
+        if self._is_coming(tokens):
             return False
         prompt = group.prompt = self._prompts.open(tokens)
         group.forget_kept(self._prompts)
@@ -212,9 +216,8 @@ class Scheduler:
         if not self._fits(group, missing):
             group.release_prompt(self._prompts)
             return False
-        group.begun = group.begun or time.perf_counter()
-        if group.prefilled is None:
-            group.prefilled = missing
+        if group.begun is None:
+            group.begun, group.prefilled = time.perf_counter(), missing
         if prompt.logits is not None:
             group.ready = group.ready or group.begun
         elif prompt.slot is not None:
@@ -223,6 +226,12 @@ class Scheduler:
             self._new.remove(group)
             self._active.append(group)
         return True
+
+    def _is_coming(self, tokens: Tokens) -> bool:
+        """Return whether a prompt is being prefilled that begins like this one, so that waiting for it saves work."""
+        shared = self._prompts.shared(tokens)
+        coming = (prefill.tokens for prefill in self.prefills if prefill.sequence is None)
+        return any(common_prefix(other, tokens) - shared >= _WORTH_WAITING for other in coming)
 
     def _join(self, group: SequenceGroup, plan: Plan) -> None:
         """Give a slot to the next sample of a request."""
@@ -301,21 +310,21 @@ class Scheduler:
             The sample or request; None when only one is left.
         """
         self._full = True  # until another has ended
-        prompts = [group for group in self._active if group.prefilling]
-        live = [sequence for group in self._active for sequence in group.live]
-        if len(live) + len(prompts) < 2:
+        ages: list[tuple[int, int, Sequence | SequenceGroup]] = []
+        for group in self._active:
+            ages += [(group.order, -1, group)] * group.prefilling
+            ages += [(group.order, sequence.index, sequence) for sequence in group.live]
+        if len(ages) < 2:
             return None
-        prompt = max(prompts, key=lambda group: group.order, default=None)
-        youngest = max(live, key=lambda sequence: (sequence.group.order, sequence.index), default=None)
-        if prompt is not None and (youngest is None or youngest.group.order < prompt.order):
-            self.prefills = [each for each in self.prefills if each.sequence or each.group is not prompt]
-            prompt.release_prompt(self._prompts)
-            return prompt
-        assert youngest is not None
-        self._release(youngest, Status.PREEMPTED)
-        youngest.group.preempted.appendleft(youngest)
-        self._pending += 1
-        self._full = True
+        *_, youngest = max(ages, key=itemgetter(0, 1))
+        if isinstance(youngest, SequenceGroup):
+            self.prefills = [each for each in self.prefills if each.sequence or each.group is not youngest]
+            youngest.release_prompt(self._prompts)
+        else:
+            self._release(youngest, Status.PREEMPTED)
+            youngest.group.preempted.appendleft(youngest)
+            self._pending += 1
+            self._full = True
         return youngest
 
     def _release(self, sequence: Sequence, status: Status, *, keep: bool = False) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc_llama_cpp.engine.context import Tokens
+from langchain_reasc_llama_cpp.engine.context import Chunk, Tokens
 from langchain_reasc_llama_cpp.engine.kv_cache import CachedPrompt, PromptCache, Slot
 from langchain_reasc_llama_cpp.engine.request import GenerationRequest, Measures
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
@@ -174,6 +174,11 @@ class SequenceGroup:
         return len(self.waiting) + len(self.preempted)
 
     @property
+    def next_size(self) -> int:
+        """Tokens that the sample which gets the next slot has generated already."""
+        return len(self.preempted[0].tokens) if self.preempted else 0
+
+    @property
     def prefilling(self) -> bool:
         """Whether its prompt is on its way into the cache."""
         return self.prompt is not None and self.prompt.logits is None
@@ -219,3 +224,9 @@ class Prefill:
     def left(self) -> int:
         """Tokens still to come."""
         return len(self.tokens) - self.done
+
+    def chunk(self, size: int) -> Chunk:
+        """Return the next tokens to decode; the last of a prompt's gives the logits that samples begin with."""
+        tokens = self.tokens[self.done : self.done + size]
+        wants_logits = size == self.left and self.sequence is None
+        return Chunk(self.slot.id, tokens, self.start + self.done, wants_logits)

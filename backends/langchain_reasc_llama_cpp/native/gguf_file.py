@@ -3,10 +3,11 @@
 import math
 import mmap
 import struct
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from langchain_reasc.exceptions import ModelFileError
 from langchain_reasc.files import open_file
@@ -55,20 +56,28 @@ class GGUFHeader:
 def out_of_range(metadata: Mapping[str, MetadataValue]) -> str | None:
     """Return what is wrong with values that llama.cpp asserts, which ends the process; None if nothing."""
     model = f"{metadata.get('general.architecture')}."
-    layers = metadata.get(f"{model}block_count", 1)
-    limits = {"block_count": (1, _MAX_LAYERS), "expert_count": (0, _MAX_EXPERTS), "nextn_predict_layers": (0, layers)}
-    if not metadata.get(f"{model}expert_count", 0):
-        limits |= {"expert_used_count": (0, 0), "expert_group_count": (0, 0)}
+    without_experts = 0 if not metadata.get(f"{model}expert_count", 0) else math.inf
+    limits = {
+        "block_count": (1, _MAX_LAYERS),
+        "expert_count": (0, _MAX_EXPERTS),
+        "nextn_predict_layers": (0, metadata.get(f"{model}block_count", 1)),
+        "expert_used_count": (0, without_experts),
+        "expert_group_count": (0, without_experts),
+    }
     for name, (least, most) in limits.items():
         value = metadata.get(model + name, least)
-        if not (isinstance(value, int) and isinstance(most, int) and least <= value <= most):
+        if not _is_between(value, int, least, most):
             return f"{model}{name} is {value!r}, and llama.cpp takes {least} to {most}"
     for key, value in metadata.items():
-        if key.endswith("_epsilon") and not (isinstance(value, int | float) and 0 <= value < math.inf):
+        if key.endswith("_epsilon") and not _is_between(value, int | float, 0, sys.float_info.max):
             return f"{key} is {value!r}, and must be a number from 0"
         if key.endswith(".rope.scaling.type") and value not in _ROPE_SCALINGS:
             return f"{key} is {value!r}, and llama.cpp knows {', '.join(_ROPE_SCALINGS)}"
     return None
+
+
+def _is_between(value: Any, kind: Any, least: Any, most: Any) -> bool:
+    return isinstance(value, kind) and bool(least <= value <= most)
 
 
 def read_header(path: Path) -> GGUFHeader:

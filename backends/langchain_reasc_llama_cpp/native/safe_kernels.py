@@ -215,11 +215,14 @@ def _run(llama: Any, kernels: str) -> str:
             )
     except (OSError, subprocess.SubprocessError) as error:
         raise _NotTried(f"a child process cannot be run ({error})") from None
-    output = done.stdout.decode("utf-8", "replace").split()
-    if done.returncode == 0 and output[-1:] == ["works"]:
-        return ""
-    if done.returncode == 0 and output[-1:] == ["differs"]:
-        return "a trial in a child process computed something else with them"
+    return _judged(done)
+
+
+def _judged(done: subprocess.CompletedProcess[bytes]) -> str:
+    """Return what went wrong in a child process that has ended; empty where nothing did."""
+    said = done.stdout.decode("utf-8", "replace").split()[-1:]
+    if done.returncode == 0 and said in (["works"], ["differs"]):
+        return "" if said == ["works"] else "a trial in a child process computed something else with them"
     died = _signal(done.returncode)
     if died in _DEADLY:
         return f"a trial in a child process died of {died}"

@@ -62,24 +62,25 @@ class ChatTemplate:
         Raises:
             ConfigurationError: the template refuses these messages, or leaves one with an unusual role out.
         """
-        ways = [(messages, tools)]  # the messages and tools to try, one after the other
         if not tools and not uses_tools(messages):
-            ways = [(messages, ())]
-        elif self.form.native:
+            return self._checked(messages)
+        if self.form.native:
+            ways = [(messages, tools)]
             if any("tool_calls" in message for message in messages):
                 ways.append((_with_written_arguments(messages), tools))  # some templates add them to text
         else:
             ways = [(as_plain_turns(messages, tools, self.form, system=True), ())]
             if tools and not any(message["role"] == "system" for message in messages):
                 ways.append((as_plain_turns(messages, tools, self.form, system=False), ()))
-        for way in ways[:-1]:
-            try:
-                return self._checked(*way)
-            except ConfigurationError:
-                pass
-        return self._checked(*ways[-1])
+        first, *second = ways
+        try:
+            return self._checked(*first)
+        except ConfigurationError:
+            if not second:
+                raise
+        return self._checked(*second[0])
 
-    def _checked(self, messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]]) -> str:
+    def _checked(self, messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]] = ()) -> str:
         try:
             text = self._rendered(messages, tools)
         except (self._error, TypeError, ValueError, LookupError, AttributeError, OverflowError, MemoryError) as error:

@@ -95,11 +95,6 @@ class SamplingParameters:
         """Whether XTC is on."""
         return self.xtc_probability > 0 and self.xtc_threshold <= 0.5
 
-    @property
-    def looks_back(self) -> bool:
-        """Whether recent tokens count."""
-        return self.penalises or self.dry
-
     def as_dict(self) -> dict[str, float | int | str]:
         """Return the parameters by name, as a calibration records them.
 

@@ -2,7 +2,7 @@
 
 import ctypes
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
@@ -54,26 +54,25 @@ class SamplerChain:
         Raises:
             ConfigurationError: ``logit_bias`` names a token that the model does not have, or the grammar is malformed.
         """
-        biases = dict(parameters.logit_bias)
-        check_tokens(biases, model)
+        check_tokens([token for token, _ in parameters.logit_bias], model)
         llama = self._llama = library()
         self.selects = _selected(parameters, model)
         brief = self.selects > 0 or model.vocabulary_size < _SELECTS
         self._apply, self._accept, self._sample = _functions(brief)
         self._candidates = model.candidates
-        self._biased = [*biases, *model.suppressed]
-        self._banned = [*(token for token, bias in biases.items() if bias == -np.inf), *model.suppressed]
-        looks_back = parameters.looks_back
-        self._recent: deque[int] | None = deque(maxlen=_window(parameters)) if looks_back else None
+        biases = _biases(parameters, model)
+        self._biased = list(biases)
+        self._banned = [token for token, bias in biases.items() if bias == -np.inf]
+        self._recent = _recent_tokens(parameters)
         self._largest = model.vocabulary_size // _SHARE
-        self._takes_best = parameters.greedy and not self._biased and not looks_back
+        self._takes_best = parameters.greedy and not self._biased and self._recent is None
         self._grammar = None if grammar is None else GrammarSampler(grammar, model)
-        plain = brief and not (self.selects or self._biased or grammar) and _always_draws(parameters)
-        self._context = context if plain else 0
+        whole = not (self.selects or self._biased or grammar)
+        self._context = context if brief and whole and _always_draws(parameters) else 0
         self._handle = llama.llama_sampler_chain_init(llama.llama_sampler_chain_default_params())
-        for applies, make in _stages(parameters, seed % SEEDS, model):
+        for applies, make, *arguments in _stages(parameters, biases, seed % SEEDS, model):
             if applies:
-                llama.llama_sampler_chain_add(self._handle, make())
+                llama.llama_sampler_chain_add(self._handle, make(*arguments))
         self._chain = ctypes.cast(self._handle, ctypes.c_void_p).value
 
     def draw(self, row: Logits, place: int = -1) -> int:
@@ -157,55 +156,53 @@ def check_tokens(biased: Iterable[int], model: NativeModel) -> None:
         )
 
 
-def _stages(p: SamplingParameters, seed: int, model: NativeModel) -> list[tuple[object, Callable[[], Any]]]:
-    """Return the samplers of a chain, each with whether it does anything and what makes it.
+def _biases(parameters: SamplingParameters, model: NativeModel) -> dict[int, float]:
+    """Return token -> what is added to its logit; the tokens that the GGUF forbids are banned."""
+    return dict(parameters.logit_bias) | dict.fromkeys(model.suppressed, -np.inf)
+
+
+def _stages(p: SamplingParameters, biases: dict[int, float], seed: int, model: NativeModel) -> list[tuple[Any, ...]]:
+    """Return the samplers of a chain: whether each does anything, what makes it, and with which arguments.
 
     The order is that of ``common_sampler_init`` in llama.cpp's common/sampling.cpp.
     """
     llama, size = library(), model.vocabulary_size
-    biased = [*p.logit_bias, *((token, -np.inf) for token in model.suppressed)]
-    bias = (biased, lambda: llama.llama_sampler_init_logit_bias(size, len(biased), _biases(biased)))
-    temperature = llama.llama_sampler_init_temp
+    biased = (llama.llama_logit_bias * len(biases))(*biases.items())
+    bias = (biases, llama.llama_sampler_init_logit_bias, size, len(biases), biased)
     if p.mirostat and not p.greedy:
         aim = (p.mirostat_tau, p.mirostat_eta)
         return [
             bias,
-            (True, lambda: temperature(p.temperature)),
-            (p.mirostat == 1, lambda: llama.llama_sampler_init_mirostat(size, seed, *aim, 100)),
-            (p.mirostat == 2, lambda: llama.llama_sampler_init_mirostat_v2(seed, *aim)),
+            (True, llama.llama_sampler_init_temp, p.temperature),
+            (p.mirostat == 1, llama.llama_sampler_init_mirostat, size, seed, *aim, 100),
+            (p.mirostat == 2, llama.llama_sampler_init_mirostat_v2, seed, *aim),
         ]
     strengths = (p.repeat_penalty, p.frequency_penalty, p.presence_penalty)
-    window = _training_window(p.repeat_last_n, model)
-    dynatemp = (p.temperature, p.dynatemp_range, p.dynatemp_exponent)
     draws = not p.greedy
     return [
         bias,
-        (p.penalises, lambda: llama.llama_sampler_init_penalties(size, window, *strengths)),
-        (p.dry, lambda: _dry(p, model)),
+        (p.penalises, llama.llama_sampler_init_penalties, size, _window(p.repeat_last_n, model), *strengths),
+        (p.dry, _dry, p, model),
         (p.greedy, llama.llama_sampler_init_greedy),
-        (draws and p.top_n_sigma, lambda: llama.llama_sampler_init_top_n_sigma(p.top_n_sigma)),
-        (draws and p.top_k, lambda: llama.llama_sampler_init_top_k(p.top_k)),
+        (draws and p.top_n_sigma, llama.llama_sampler_init_top_n_sigma, p.top_n_sigma),
+        (draws and p.top_k, llama.llama_sampler_init_top_k, p.top_k),
         # Typical sampling takes log p, and one p that underflows to 0 makes its entropy NaN.
-        (draws and p.typical_p < 1, lambda: llama.llama_sampler_init_min_p(_NEGLIGIBLE, 1)),
-        (draws and p.typical_p < 1, lambda: llama.llama_sampler_init_typical(p.typical_p, 1)),
-        (draws and p.top_p < 1, lambda: llama.llama_sampler_init_top_p(p.top_p, 1)),
-        (draws and p.min_p, lambda: llama.llama_sampler_init_min_p(p.min_p, 1)),
-        (draws and p.xtc, lambda: llama.llama_sampler_init_xtc(p.xtc_probability, p.xtc_threshold, 1, seed)),
-        (draws and p.dynatemp_range, lambda: llama.llama_sampler_init_temp_ext(*dynatemp)),
-        (draws and not p.dynatemp_range, lambda: temperature(p.temperature)),
-        (draws, lambda: llama.llama_sampler_init_dist(seed)),
+        (draws and p.typical_p < 1, llama.llama_sampler_init_min_p, _NEGLIGIBLE, 1),
+        (draws and p.typical_p < 1, llama.llama_sampler_init_typical, p.typical_p, 1),
+        (draws and p.top_p < 1, llama.llama_sampler_init_top_p, p.top_p, 1),
+        (draws and p.min_p, llama.llama_sampler_init_min_p, p.min_p, 1),
+        (draws and p.xtc, llama.llama_sampler_init_xtc, p.xtc_probability, p.xtc_threshold, 1, seed),
+        # With a range of 0 this is the plain temperature.
+        (draws, llama.llama_sampler_init_temp_ext, p.temperature, p.dynatemp_range, p.dynatemp_exponent),
+        (draws, llama.llama_sampler_init_dist, seed),
     ]
-
-
-def _biases(biased: list[tuple[int, float]]) -> Any:
-    return (library().llama_logit_bias * len(biased))(*biased)
 
 
 def _dry(p: SamplingParameters, model: NativeModel) -> Any:
     """Clone a DRY sampler kept with the model: to make one, llama.cpp looks for the breakers in every token's text."""
     llama = library()
     texts = [text.encode("utf-8", "replace") for text in p.dry_sequence_breakers]
-    window = _training_window(p.dry_penalty_last_n, model)
+    window = _window(p.dry_penalty_last_n, model)
     settings = (p.dry_multiplier, p.dry_base, p.dry_allowed_length, window)
 
     def make() -> Any:
@@ -215,7 +212,7 @@ def _dry(p: SamplingParameters, model: NativeModel) -> Any:
     return llama.llama_sampler_clone(model.kept_sampler((*settings, *texts), make))
 
 
-def _training_window(size: int, model: NativeModel) -> int:
+def _window(size: int, model: NativeModel) -> int:
     """Return a window in tokens; -1, all of a response, becomes the context the model was trained with."""
     return model.training_context if size < 0 else size
 
@@ -230,10 +227,12 @@ def _selected(parameters: SamplingParameters, model: NativeModel) -> int:
     return k if size >= _SELECTS and k * _SHARE <= size else 0
 
 
-def _window(parameters: SamplingParameters) -> int | None:
-    """Return how many tokens penalties and DRY look back at; None: all."""
-    sizes = [parameters.repeat_last_n] * parameters.penalises + [parameters.dry_penalty_last_n] * parameters.dry
-    return None if min(sizes) < 0 else max(sizes)
+def _recent_tokens(p: SamplingParameters) -> deque[int] | None:
+    """Return what holds the tokens that penalties and DRY look back at; None where they are off."""
+    sizes = [p.repeat_last_n] * p.penalises + [p.dry_penalty_last_n] * p.dry
+    if not sizes:
+        return None
+    return deque(maxlen=None if min(sizes) < 0 else max(sizes))
 
 
 def _always_draws(p: SamplingParameters) -> bool:

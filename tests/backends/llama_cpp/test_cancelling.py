@@ -3,9 +3,6 @@
 import asyncio
 import gc
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -233,32 +230,3 @@ def test_a_thousand_requests_cancelled_at_random(endless_path: Path) -> None:
         assert len(decoder.prompts.prompts) <= 16
         decoder.prompts.swap_out()
         assert (decoder.cells.used, decoder.cells.sequences_left) == (0, 2 * 8 + 2)
-
-
-@pytest.mark.slow  # processes that load a model and are killed
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-def test_killed_in_the_middle_of_decoding(endless_path: Path) -> None:
-    """The file is only read, and no other process is involved: nothing is left behind."""
-    script = """
-import sys
-from langchain_reasc_llama_cpp import ChatLlamaCpp
-model = ChatLlamaCpp(model_path=sys.argv[1], n_ctx=100_000, signals=())
-samples = model.sample("hi", n=8)
-while model.engine.context.decoded < 100:
-    pass
-print("decoding", flush=True)
-next(samples)
-"""
-    before = endless_path.read_bytes()
-    for number in (signal.SIGKILL, signal.SIGTERM):
-        command = [sys.executable, "-c", script, str(endless_path)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            assert process.stdout.readline() == "decoding\n"
-            process.send_signal(number)
-            assert process.wait(timeout=20) == -number
-            assert process.stderr.read() == ""
-    assert endless_path.read_bytes() == before
-    with ChatLlamaCpp(model_path=endless_path) as model:
-        model.invoke("hi", max_tokens=2)

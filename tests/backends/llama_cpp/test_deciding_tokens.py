@@ -77,37 +77,31 @@ def test_what_the_tokens_spell_is_recorded_of_any_response_with_signals(hermes: 
     assert "generated_text" not in hermes.invoke("hi", max_tokens=20, signals=()).response_metadata
 
 
-def test_calls_are_weighed_by_their_own_tokens(model: Any) -> None:
-    reasc = ReASCRunnable(model=model, calibration="mixture", measure=MEAN, max_samples=3)
-    result = reasc.solve("Will it rain?")
+def test_votes_calibrations_and_recordings_weigh_calls_by_their_own_tokens(
+    hermes: ChatLlamaCpp, tmp_path: Path
+) -> None:
+    model: Any = hermes.bind_tools([Weather], tool_choice="Weather", max_tokens=200)
+    result = ReASCRunnable(model=model, calibration="mixture", measure=MEAN, max_samples=3).solve("Will it rain?")
     assert "generated_text" not in result.message.response_metadata
     for response in result.responses:
         message = response.message
         assert message is not None and response.answer is not None
-        assert response.score == read_signals(message, of_calls=True).score(MEAN)
-        assert response.score != read_signals(message).score(MEAN)
-
-
-def test_a_calibration_is_made_of_the_same_tokens(model: Any) -> None:
-    messages: list[Any] = []
-
-    class Listener(BaseCallbackHandler):
-        def on_llm_end(self, response: Any, **kwargs: Any) -> None:
-            messages.extend(one.message for generations in response.generations for one in generations)
-
-    questions = [(f"Will it rain on day {at}?", "no") for at in range(3)]
-    calibration = calibrate(
-        model, questions, samples=1, measure=MEAN, concurrency=1, config={"callbacks": [Listener()]}
-    )
-    scores = [read_signals(message, of_calls=True).score(MEAN) for message in messages]
-    assert len(scores) == 3 and calibration.mean == pytest.approx(np.mean(scores))
-
-
-def test_a_recording_keeps_the_same_tokens(model: Any, tmp_path: Path) -> None:
+        assert response.score == read_signals(message, of_calls=True).score(MEAN) != read_signals(message).score(MEAN)
     questions = [LabelledQuestion(f"q{at}", f"Will it rain on day {at}?", "no") for at in range(2)]
     pool = record_pool(model, questions, tmp_path / "pool.sqlite", samples=2, measure=MEAN)
+    assert pool.signals is not None
     for question in pool.questions:
-        assert pool.signals is not None
         for response, signals in zip(question.responses, pool.signals.of(question.id), strict=True):
             assert 0 < np.size(signals["token_logprob"]) < response.completion_tokens - 10
             assert response.score == pytest.approx(MEAN(signals), rel=1e-4)
+
+    class Listener(BaseCallbackHandler):
+        scores: list[float] = []  # noqa: RUF012
+
+        def on_llm_end(self, response: Any, **kwargs: Any) -> None:
+            self.scores.append(read_signals(response.generations[0][0].message, of_calls=True).score(MEAN))
+
+    asked = [(question.input, "no") for question in questions]
+    config: Any = {"callbacks": [Listener()]}
+    calibration = calibrate(model, asked, samples=1, measure=MEAN, concurrency=1, config=config)
+    assert len(Listener.scores) == 2 and calibration.mean == pytest.approx(np.mean(Listener.scores))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
+from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from backends.llama_cpp.faces import printed, resident
 from backends.llama_cpp.tiny_gguf import write_tiny_model
@@ -66,11 +66,6 @@ def test_nothing_is_printed(tiny_path: Path, capfd: pytest.CaptureFixture[str]) 
         out, err = capfd.readouterr()
         assert (out, "llama" in err) == ("", verbose)
         assert verbose or not err
-
-
-def test_the_embedded_model_is_the_default(shipped: ChatLlamaCpp) -> None:
-    assert shipped.path == embedded_model_path()
-    assert shipped.path.stat().st_size < 4 << 20
 
 
 def test_a_model_nobody_holds_is_freed(tiny_path: Path) -> None:

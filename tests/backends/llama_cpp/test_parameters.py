@@ -24,11 +24,8 @@ def answer(shipped: ChatLlamaCpp) -> str:
 @pytest.mark.parametrize(
     ("options", "logged"),
     [
-        ({"n_batch": 64, "n_ubatch": 16}, ["n_batch               = 64", "n_ubatch              = 16"]),
-        ({"flash_attn": True}, ["flash_attn            = enabled"]),
         ({"type_k": "q8_0", "type_v": "q5_1"}, ["K (q8_0)", "V (q5_1)"]),
         ({"type_k": "bf16", "type_v": "f32", "flash_attn": False}, ["K (bf16)", "V (f32)"]),
-        ({"rope_freq_base": 10_500.0, "rope_freq_scale": 0.99}, ["freq_base             = 10500.0", "= 0.99\n"]),
         ({"rope_scaling_type": "yarn", "rope_freq_scale": 0.5, "yarn_orig_ctx": 600}, ["n_ctx_train adjusted to 1200"]),
         ({"use_mmap": False, "use_mlock": True}, ["load_mode = mlock"]),
         (

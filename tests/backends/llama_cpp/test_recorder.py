@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from langchain_core.messages import AIMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.engine import Measures, Recorder
 from langchain_reasc_llama_cpp.native import NativeModel
@@ -21,7 +20,6 @@ from langchain_reasc_llama_cpp.native import NativeModel
 from backends.llama_cpp.test_signals import reference_signals
 from langchain_reasc.exceptions import ConfidenceError
 from langchain_reasc.method.token_signals import SIGNALS
-from langchain_reasc.models import read_signals
 
 WANTS = (
     Measures(SIGNALS, 20),
@@ -301,21 +299,3 @@ def test_the_drawn_token_need_not_be_among_the_likeliest(native: NativeModel) ->
         assert [other["bytes"] for other in entry["top_logprobs"]] == [
             [t] for t in np.argsort(-row, kind="stable")[:20]
         ]
-
-
-@pytest.mark.parametrize("scale", [0.1, 3, 30])
-def test_the_methods_reader_finds_the_recorded_signals_in_the_payload(shipped: ChatLlamaCpp, scale: float) -> None:
-    """What a reader of OpenAI's shape computes from 20 alternatives is what the backend recorded with k = 20."""
-    model = shipped.engine.model
-    rng = np.random.default_rng(0)
-    recorder: Recorder = Recorder(1, model)
-    sample = Sample(Measures(("top_k", "token_logprob"), 20, 20))
-    for row in (rng.standard_normal((50, model.vocabulary_size)) * scale).astype(np.float32):
-        recorder.record(row[None], [int(row.argmax() if scale > 3 else rng.integers(row.size))], [sample])
-    recorder.flush()
-    content, recorded = recorder.logprobs_since(sample, 0), recorder.signals(sample)
-    read = read_signals(AIMessage("x", response_metadata={"logprobs": {"content": content}})).signals
-    if scale == 30:  # servers' "too unlikely to report" is read as -50, and here some alternatives are
-        recorded = {"token_logprob": recorded["token_logprob"]}
-    for name, values in recorded.items():
-        np.testing.assert_allclose(read[name], values, atol=1e-5, rtol=0, err_msg=name)
