@@ -1,4 +1,4 @@
-"""JSON schemas as llguidance reads them, and which part of one it does not."""
+"""JSON schemas as llguidance reads them."""
 
 import json
 import math
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_llama_cpp.grammar.grammar import NO_FORCING, guidance, on_deep_stack
@@ -141,62 +141,49 @@ def check_schema(written: str, name: str) -> None:
     """Check that a schema, written as JSON, can be a grammar; an error calls it by ``name``, such as "response".
 
     Raises:
-        ConfigurationError: it cannot; the message names the part that is at fault.
+        ConfigurationError: it cannot; the message says what of it is at fault.
     """
-    on_deep_stack(lambda: _check(json.loads(written), name))
+    if why := on_deep_stack(lambda: _fault(json.loads(written))):
+        raise ConfigurationError(
+            f"no grammar can be made of the JSON schema ({name}): {why}; "
+            "simplify it, or use method='json_mode' and check the output yourself"
+        )
 
 
-def _check(schema: Any, name: str) -> None:
-    _check_values(schema, name)
+def _fault(schema: Any) -> str:
+    """Return why a schema cannot be a grammar; empty where it can."""
+    if why := _fault_of_values(schema):
+        return why
     try:
-        outer = {"outer": within(schema, "/outer")}
+        grammar = json.dumps({"$ref": "#/outer", "outer": within(schema, "/outer")})
     except RecursionError:
-        raise ConfigurationError(f"the JSON schema ({name}) is nested too deeply, or an allOf holds itself") from None
-    if not (why := _error_in(outer, [""])):
-        return
-    at, part = "", schema
-    while isinstance(part, dict):
-        inner = {
-            f"{at}/{key}" + ("" if within_key is None else f"/{_escaped(str(within_key))}"): inner
-            for key, within_key, inner in _parts(part)
-            if key not in ("$defs", "definitions")
-        }
-        if not inner or not _error_in(outer, places := list(inner)):
-            break
-        while len(places) > 1:
-            half = places[: len(places) // 2]
-            places = half if _error_in(outer, half) else places[len(half) :]
-        at, part, why = places[0], inner[places[0]], _error_in(outer, places)
-    raise _refused(name, at, part, why)
+        return "it is nested too deeply, or an allOf holds itself"
+    matcher = guidance().LLMatcher
+    wrong, messages = matcher.validate_grammar_with_warnings(
+        matcher.grammar_from_json_schema(grammar, overrides=_OPTIONS)
+    )  # a warning is what pydantic is left to check
+    return " ".join(messages[0].split()).replace("#/outer", "#") if wrong else ""
 
 
-def _check_values(schema: Any, name: str) -> None:
-    """Refuse what cannot be written in a grammar, or takes a grammar for ever."""
+def _fault_of_values(schema: Any) -> str:
+    """Return what cannot be written in a grammar, or takes a grammar for ever; empty where there is nothing."""
     multiples = 1
-    ahead: list[tuple[str, Any, int]] = [("", schema, 0)]
+    ahead: list[tuple[Any, int]] = [(schema, 0)]
     while ahead:
-        at, value, depth = ahead.pop()
-        why = f"it is nested more than {_DEEPEST} levels deep" if depth > _DEEPEST else _unwritable(value)
-        if isinstance(value, dict) and not why:
-            ahead += ((f"{at}/{_escaped(key)}", inner, depth + 1) for key, inner in value.items())
+        value, depth = ahead.pop()
+        if depth > _DEEPEST:
+            return f"it is nested more than {_DEEPEST} levels deep"
+        if isinstance(value, dict):
             multiples = math.lcm(multiples, _digits(value.get("multipleOf")))
             if multiples > _MOST_REMAINDERS:
-                why = "its multipleOf, with others of the schema, has too many digits"
+                return "its multipleOf, with others of the schema, has too many digits"
+            ahead += ((part, depth + 1) for part in (*value, *value.values()))
         elif isinstance(value, list):
-            ahead += ((f"{at}/{number}", inner, depth + 1) for number, inner in enumerate(value))
-        if why:
-            raise _refused(name, at, value, why)
-
-
-def _unwritable(value: Any) -> str:
-    """Return why a value cannot be written in a grammar; empty where it can."""
-    if isinstance(value, dict):
-        bad = next((key for key in value if not _is_unicode(key)), None)
-        return "" if bad is None else f"the name {bad!r} holds half a character (a lone surrogate)"
-    if isinstance(value, str) and not _is_unicode(value):
-        return "the text holds half a character (a lone surrogate)"
-    if isinstance(value, int | float) and not _is_double(value):
-        return "the number is not finite, or too large"
+            ahead += ((part, depth + 1) for part in value)
+        elif isinstance(value, str) and not _is_unicode(value):
+            return f"the text {value!r} holds half a character (a lone surrogate)"
+        elif isinstance(value, int | float) and not _is_double(value):
+            return f"the number {str(value)[:20]} is not finite, or too large"
     return ""
 
 
@@ -221,28 +208,3 @@ def _is_double(number: float) -> bool:
         return math.isfinite(number)
     except OverflowError:
         return False
-
-
-def _refused(name: str, at: str, part: Any, why: str) -> ConfigurationError:
-    place, shown = name + at, json.dumps(part)
-    place = place if len(place) <= 300 else f"{place[:150]} ... {place[-150:]}"
-    shown = shown if len(shown) <= 200 else shown[:200] + " ..."
-    return ConfigurationError(
-        f"no grammar can be made of this part of the JSON schema ({place}): {shown}: {why}; "
-        "simplify it, or use method='json_mode' and check the output yourself"
-    )
-
-
-def _error_in(outer: dict[str, Any], places: list[str]) -> str:
-    """Return why one of these parts of a schema cannot be a grammar; empty where all can."""
-    parts = [{"$ref": f"#/outer{place}"} for place in places]
-    names = [str(number) for number in range(len(parts))]
-    whole = parts[0] if len(parts) == 1 else {"properties": dict(zip(names, parts, strict=True)), "required": names}
-    matcher = guidance().LLMatcher
-    grammar = matcher.grammar_from_json_schema(json.dumps(whole | outer), overrides=_OPTIONS)
-    wrong, messages = matcher.validate_grammar_with_warnings(grammar)  # a warning is what pydantic is left to check
-    return " ".join(messages[0].split()) if wrong else ""
-
-
-def _escaped(name: str) -> str:
-    return quote(name.replace("~", "~0").replace("/", "~1"), safe="~")

@@ -65,20 +65,17 @@ class ChatTemplate:
         if not tools and not uses_tools(messages):
             return self._checked(messages)
         if self.form.native:
-            ways = [(messages, tools)]
-            if any("tool_calls" in message for message in messages):
-                ways.append((_with_written_arguments(messages), tools))  # some templates add them to text
+            retry = any("tool_calls" in message for message in messages)
+            ways = [(messages, tools), (_with_written_arguments(messages), tools)]  # some templates add them to text
         else:
-            ways = [(as_plain_turns(messages, tools, self.form, system=True), ())]
-            if tools and not any(message["role"] == "system" for message in messages):
-                ways.append((as_plain_turns(messages, tools, self.form, system=False), ()))
-        first, *second = ways
+            retry = bool(tools) and not any(message["role"] == "system" for message in messages)
+            ways = [(as_plain_turns(messages, tools, self.form, system=system), ()) for system in (True, False)]
         try:
-            return self._checked(*first)
+            return self._checked(*ways[0])
         except ConfigurationError:
-            if not second:
+            if not retry:
                 raise
-        return self._checked(*second[0])
+        return self._checked(*ways[1])
 
     def _checked(self, messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]] = ()) -> str:
         try:

@@ -67,8 +67,8 @@ class SamplerChain:
         self._largest = model.vocabulary_size // _SHARE
         self._takes_best = parameters.greedy and not self._biased and self._recent is None
         self._grammar = None if grammar is None else GrammarSampler(grammar, model)
-        whole = not (self.selects or self._biased or grammar)
-        self._context = context if brief and whole and _always_draws(parameters) else 0
+        plain = brief and not (self.selects or self._biased or grammar)
+        self._context = context * (plain and _always_draws(parameters))  # 0: rows go through the candidates
         self._handle = llama.llama_sampler_chain_init(llama.llama_sampler_chain_default_params())
         for applies, make, *arguments in _stages(parameters, biases, seed % SEEDS, model):
             if applies:

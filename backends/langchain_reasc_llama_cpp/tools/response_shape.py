@@ -56,19 +56,16 @@ class ToolChoice:
         names = tuple(definition["function"]["name"] for definition in definitions)
         if twice := {name for name in names if names.count(name) > 1}:
             raise ConfigurationError(f"two tools are called {min(twice)!r}; give them different names")
-        chosen = _chosen(choice)
-        if chosen == "none" or (not names and chosen in _AUTO):
+        chosen = _chosen(choice, names)
+        if chosen == "none" or not names:
             return None
-        if not names:
-            raise ConfigurationError(f"tool_choice={choice!r} needs tools, and there are none; pass tools=[...]")
-        callable, several = names, parallel is not False
-        if chosen not in (*_AUTO, *_ANY):
-            if chosen not in names:
-                hint = suggestion(str(chosen), ["auto", "any", "none", *sorted(names)])
-                raise ConfigurationError(f"tool_choice={choice!r} names no tool; {hint}")
-            callable, several = (chosen,), False
-        forced = chosen not in _AUTO
-        return cls(definitions=tuple(definitions), callable=callable, forced=forced, several=several)
+        one = chosen not in (*_AUTO, *_ANY)
+        return cls(
+            definitions=tuple(definitions),
+            callable=(chosen,) if one else names,
+            forced=chosen not in _AUTO,
+            several=not one and parallel is not False,
+        )
 
     def parameters(self, name: str) -> dict[str, Any]:
         """Return the JSON schema of a tool's arguments."""
@@ -106,18 +103,27 @@ def openai_tools(tools: Sequence[Any], *, strict: bool | None = None) -> list[di
     return made
 
 
-def _chosen(choice: Any) -> Any:
-    """Return the choice as a name, "any", "none" or nothing."""
+def _chosen(choice: Any, names: Sequence[str]) -> Any:
+    """Return the choice as "none", one of `_AUTO` or `_ANY`, or the name of one of the tools."""
     if isinstance(choice, dict):
         named = choice.get("function", choice)
         if not isinstance(named, dict) or not isinstance(named.get("name"), str):
             raise ConfigurationError(
                 f"tool_choice={choice!r} names no tool; write {{'type': 'function', 'function': {{'name': '...'}}}}"
             )
-        return named["name"]
-    if choice is not None and not isinstance(choice, str | bool):
+        chosen = named["name"]
+    elif choice is None or isinstance(choice, str | bool):
+        chosen = choice
+    else:
         raise ConfigurationError(f"tool_choice must be a string, a bool or a dict, got {choice!r}")
-    return choice
+    if chosen in (*_AUTO, "none"):
+        return chosen
+    if not names:
+        raise ConfigurationError(f"tool_choice={choice!r} needs tools, and there are none; pass tools=[...]")
+    if chosen not in (*_ANY, *names):
+        hint = suggestion(str(chosen), ["auto", "any", "none", *sorted(names)])
+        raise ConfigurationError(f"tool_choice={choice!r} names no tool; {hint}")
+    return chosen
 
 
 def schema_of(schema: Any, *, strict: bool | None = None) -> dict[str, Any]:
@@ -196,17 +202,21 @@ class ResponseShape:
                 raise ConfigurationError("the grammar is empty; pass GBNF text with a rule named root")
             return cls(tools=None, form=form, grammar=Grammar(gbnf=grammar))
         response = None if schema is None else _dumped(schema)
-        if tools is None:
-            json_only = None if response is None else Grammar(lark=_lark(form, (), False, response))
-            return cls(tools=None, form=form, grammar=json_only)
-        calls = tuple((name, _dumped(tools.parameters(name))) for name in tools.callable)
-        lark = _lark(form, calls, tools.several, None if tools.forced else response)
-        triggers = () if tools.forced or response is not None else form.triggers(tools.callable)
-        return cls(tools=tools, form=form, grammar=Grammar(lark=lark, triggers=triggers))
+        return cls(tools=tools, form=form, grammar=_grammar(form, tools, response))
 
     def reader(self) -> ToolCallReader | None:
         """Make what reads calls from one response; None where there are no tools."""
         return None if self.tools is None else ToolCallReader(self.form, self.tools.callable)
+
+
+def _grammar(form: ToolFormat, tools: ToolChoice | None, response: str | None) -> Grammar | None:
+    """Return the grammar of calls, of a JSON response, or of either; None for free text without tools."""
+    if tools is None:
+        return None if response is None else Grammar(lark=_lark(form, (), False, response))
+    calls = tuple((name, _dumped(tools.parameters(name))) for name in tools.callable)
+    lark = _lark(form, calls, tools.several, None if tools.forced else response)
+    triggers = () if tools.forced or response is not None else form.triggers(tools.callable)
+    return Grammar(lark=lark, triggers=triggers)
 
 
 @lru_cache(maxsize=64)

@@ -246,7 +246,7 @@ def chain(
         {"top_k": 200, "typical_p": 0.7},
         {"xtc_probability": 0.5, "xtc_threshold": 0.02},
         {"dynatemp_range": 0.5},
-        {"repeat_penalty": 1.3, "repeat_last_n": 30},
+        {"repeat_penalty": 5.0, "repeat_last_n": 30, "top_k": 4},
         {"presence_penalty": 5.0, "frequency_penalty": -0.5, "temperature": 0.0},
         {"dry_multiplier": 1.0, "dry_allowed_length": 1},
         {"logit_bias": ((3, 4.0), (7, -np.inf), (19_999, 9.0))},

@@ -168,7 +168,7 @@ def test_an_agent_goes_round(model: ChatLlamaCpp) -> None:
         ([], {"tool_choice": "any"}, "needs tools"),
         ([3], {}, r"tool 1 \(3\) cannot be used"),
         ([{"name": "a b", "description": "", "parameters": {}}], {}, "called 'a b'"),
-        ([LOOKS_AROUND], {}, "tool 'a': .*arguments/properties/x.*look-around"),
+        ([LOOKS_AROUND], {}, "tool 'a': .*arguments.*look-around"),
     ],
 )
 def test_wrong_tools_are_refused(hermes: ChatLlamaCpp, tools: list[Any], options: dict[str, Any], says: str) -> None:
