@@ -162,7 +162,7 @@ def _fault(schema: Any) -> str:
     wrong, messages = matcher.validate_grammar_with_warnings(
         matcher.grammar_from_json_schema(grammar, overrides=_OPTIONS)
     )  # a warning is what pydantic is left to check
-    return " ".join(messages[0].split()).replace("#/outer", "#") if wrong else ""
+    return " ".join(messages[0].split()).replace("/outer/", "/") if wrong else ""
 
 
 def _fault_of_values(schema: Any) -> str:

@@ -257,7 +257,9 @@ def test_both_ways_draw_the_same(large: NativeModel, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(sampler, "_SELECTS", 1 << 30)
         with chain(large, options, seed=9) as whole:
             assert selecting.selects and not whole.selects
-            drawn = [(selecting.draw(row), whole.draw(row)) for row in rows(large.vocabulary_size, 100) * 3]
+            drawn = [
+                (selecting.draw(row), whole.draw(row)) for row in rows(large.vocabulary_size, 100) for _ in range(3)
+            ]
     assert [a for a, _ in drawn] == [b for _, b in drawn]
     assert len({a for a, _ in drawn}) > 1
 
