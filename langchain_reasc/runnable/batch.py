@@ -165,10 +165,13 @@ class Batch:
                         yield one
         for one in self._inputs:
             if one.outcome is None:  # what is undecided when the budget is spent has its best answer so far
-                if one.question:
-                    await self._step(_finish_input, one, last=True)
-                one.outcome = one.outcome or budget.error_unsampled()
-                yield one
+                yield await self._finish(one, budget)
+
+    async def _finish(self, one: _Input, budget: TotalBudget) -> _Input:
+        if one.question:
+            await self._step(_finish_input, one, last=True)
+        one.outcome = one.outcome or budget.error_unsampled()
+        return one
 
     async def _sample(self, one: _Input) -> _Input:
         """Draw a sample of an input, and answer it where that decides."""
@@ -233,18 +236,7 @@ def calibrate_first(firsts: Sequence[Sample], setup: Setup) -> tuple[Calibration
     """Calibrate on the first samples of a batch (Algorithm 2); None, with the reason, where votes must be counted."""
     assert setup.mixture is not None
     measure, notices = setup.mixture.measure, tuple[str, ...]()
-    scored = list(_first_scores(firsts, setup, measure))
-    # Scores made of another k or V cannot be compared, and are left out; their own decisions report that.
-    most = Provenance(
-        top_k=_most_common(made["top_k"] for *_, made in scored),
-        vocabulary_size=_most_common(made["vocabulary_size"] for *_, made in scored),
-    )
-    kept = [
-        (score, short)
-        for score, short, made in scored
-        if made["top_k"] in (None, most["top_k"])
-        if made["vocabulary_size"] in (None, most["vocabulary_size"])
-    ]
+    kept, most = _comparable(list(_first_scores(firsts, setup, measure)))
     shorter = sum(short for _, short in kept)
     if measure.windowed and measure.signal != VERBALIZED and 2 * shorter > len(kept) > 0:
         notices = (
@@ -257,6 +249,21 @@ def calibrate_first(firsts: Sequence[Sample], setup: Setup) -> tuple[Calibration
     except CalibrationDataError as error:
         return None, (*notices, f"counting votes (ASC), because calibrating by mixture was not possible: {error}")
     return calibration, (*notices, *calibration.notices(setup.options.safeguard))
+
+
+def _comparable(scored: list[tuple[float, bool, Provenance]]) -> tuple[list[tuple[float, bool]], Provenance]:
+    """Leave out scores made of another k or V than most, as their own decisions report; return the others', too."""
+    most = Provenance(
+        top_k=_most_common(made["top_k"] for *_, made in scored),
+        vocabulary_size=_most_common(made["vocabulary_size"] for *_, made in scored),
+    )
+    kept = [
+        (score, short)
+        for score, short, made in scored
+        if made["top_k"] in (None, most["top_k"])
+        if made["vocabulary_size"] in (None, most["vocabulary_size"])
+    ]
+    return kept, most
 
 
 def _first_scores(firsts: Sequence[Sample], setup: Setup, measure: Measure) -> Iterator[tuple[float, bool, Provenance]]:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import LanguageModelInput
@@ -27,11 +27,10 @@ from langchain_reasc.method.stopping import Cap, Decision, Response, decide
 from langchain_reasc.models.prepared import to_messages
 from langchain_reasc.models.usage import output_tokens
 from langchain_reasc.runnable.account import add_account, failure_notices
-from langchain_reasc.runnable.audit import Audit
 from langchain_reasc.runnable.result import Likelihood, ReASCResult, SampledResponse, Usage, shortened
 from langchain_reasc.runnable.setup import Setup, probability_curves
 from langchain_reasc.runnable.total_budget import Sampled
-from langchain_reasc.runnable.votes import Meanings, Votes
+from langchain_reasc.runnable.votes import Votes
 from langchain_reasc.sampling import Cutoff, QuestionClock, Sample
 
 __all__ = ["DeservesVote", "Question", "ResponseListener", "SpendingListener"]
@@ -43,6 +42,8 @@ DeservesVote = Callable[[AIMessage], bool | Awaitable[bool]]
 ResponseListener = Callable[[SampledResponse, Decision], None]
 SpendingListener = Callable[[int, int], None]
 """Called with the tokens, prompt and generated, and the samples that a question has cost."""
+_NOT_AUDITED: Final = ("budget", "timeout", "alone", "hopeless")
+"""Reasons of decisions that no rule has made."""
 
 
 class Question:
@@ -108,9 +109,12 @@ class Question:
         self._lost: list[Sample] = []
         self._responses: dict[int, Response] = {}
         self._next = self._launched = 0
-        self._warned = False
+        self._unanswered = True  # until a response has an answer, or it was said that none has
         self._ended_by: Literal["timeout", "budget"] | None = None
-        self._audit: Audit | None = None
+        self._to_audit = False  # whether one more response is to be compared with the decision of a rule
+        self._audit_index: int | None = None
+        self._audit_answers: list[str | None] = []
+        self._audit_notices: list[str] = []
         self.decision: Decision | None = None
         self.begun = self.taken_alone = False
         self.prompt_tokens: int | None = None
@@ -135,14 +139,9 @@ class Question:
         self._notices = tuple(dict.fromkeys([*self.model.notices, *unknown, *notices]))
         if setup.online and self._on_finished is None:
             self._on_finished = partial(setup.online.observe, learned=calibration is not None)
-        meanings = None
-        if equivalence := setup.extract.equivalence:
-            meanings = Meanings(equivalence, self.messages, self.config, clock=self.clock, cutoff=self.cutoff)
-        learning = self._on_finished is not None
-        self._votes = Votes(setup, self.model, calibration, terms, meanings, learning, self.clock, self.cutoff)
+        self._votes = Votes(self, calibration, terms, learning=self._on_finished is not None)
         self._capped_rule = self._votes.rule(self._rule | Cap(self._max_samples), self._max_samples)
-        if setup.online and calibration is not None and setup.online.audits(options.audit):
-            self._audit = Audit(self._votes)
+        self._to_audit = bool(setup.online and calibration and setup.online.audits(options.audit))
         self.clock.resume()
         self.begun = True
         if first := self._samples.pop(0, None):
@@ -162,22 +161,20 @@ class Question:
         if self._ended_by or launched >= self._max_samples:
             return 0
         if self.decision:
-            return int(self._audit is not None and self._audit.is_due(self.decision))
-        responses = list(self._responses.values())
-        if launched and not responses:
-            self._check_failures()
-        if responses and not self._warned:
-            self._warn_without_votes(responses)
+            return int(self._to_audit)
+        if launched and self._unanswered:
+            self._check_progress()
         first_alone = launched == 0 and self._rule.may_accept_first
-        if first_alone or (self.deserves_vote is not None and not responses):
+        if first_alone or (self.deserves_vote is not None and not self._responses):
             return 1
         return min(self.setup.options.concurrency, self._max_samples - launched)
 
     def launch(self, count: int) -> range:
         """Return the indices of the next ``count`` samples."""
         first = len(self._samples)
-        if self.decision and self._audit:
-            first = self._audit.index = self.launched  # of those cut off, some may never have come
+        if self.decision:
+            first = self._audit_index = self.launched  # of those cut off, some may never have come
+            self._to_audit = False
         self._launched = first + count
         return range(first, self._launched)
 
@@ -192,8 +189,8 @@ class Question:
             self._next += 1
             if following.status == "complete" and following.message is not None:
                 self._decide(following, following.message)
-        if self._audit and self.decision and sample.index == self._audit.index:
-            self._audit.read(sample, self.decision, list(self._responses.values()))
+        if self.decision and sample.index == self._audit_index:
+            self._compare(sample, self.decision)
 
     def vote_anyway(self, error: Exception) -> None:
         """Put the first response to the vote, although the user's function failed on it."""
@@ -268,17 +265,19 @@ class Question:
         raise Undecided(f"{given}{result.summary()}; the error's result has every response", result)
 
     def _result(self) -> ReASCResult:
-        votes, samples = self._votes, [self._samples[index] for index in sorted(self._samples)]
+        samples = [sample for _, sample in sorted(self._samples.items())]
         if not self._responses:
             raise error_without_response(samples)
-        given = list(self._responses.values())
+        votes, given = self._votes, list(self._responses.values())
         decision = self.decision
         if decision is None:
             decision = decide(votes.rule(self._rule, self._max_samples), given)
             decision = replace(decision, stop=True, reason=self._ended_by or "budget")
-        notices = [*self._notices_of(decision, given), *failure_notices(samples)]
+        hopeless = votes.hopeless_notices(decision) if decision.hopeless else []
+        notices = [*self._notices, *hopeless, *(self._audit_notices or votes.notices(given))]
+        notices += [*votes.confidence_notices(len(given)), *failure_notices(samples)]
         if self._on_finished and decision.reason != "alone":
-            answers = [response.answer for response in given] + (self._audit.answers if self._audit else [])
+            answers = [*map(attrgetter("answer"), given), *self._audit_answers]
             self._on_finished(Finished.of(answers, votes.readings, decision))
         usage, responses = self._usage(), self._sampled(samples)
         promises = self._promises(self._calibration, decision) if self._calibration else {}
@@ -287,7 +286,7 @@ class Question:
             "method": self._rule.name,
             "samples": decision.samples,
             "launched": len(samples),
-            "failed": len([sample for sample in samples if sample.status == "failed"]),
+            "failed": [*map(attrgetter("status"), samples)].count("failed"),
             "without_confidence": len(votes.missing),
             **promises,
             "tokens": usage.account,
@@ -296,13 +295,6 @@ class Question:
         account = message.response_metadata["reasc"]
         logger.debug("decided after %d of %d samples: %s", decision.samples, len(samples), account)
         return ReASCResult(message, decision, responses, usage, tuple(notices))
-
-    def _notices_of(self, decision: Decision, responses: Sequence[Response]) -> list[str]:
-        """Return what the caller should know of the calibration, of the vote, and of confidences."""
-        votes = self._votes
-        hopeless = votes.hopeless_notices(decision) if decision.hopeless else []
-        voted = self._audit.notices(responses) if self._audit else votes.notices(responses)
-        return [*self._notices, *hopeless, *voted, *votes.confidence_notices(len(responses))]
 
     def _decide(self, sample: Sample, message: AIMessage) -> None:
         """Read a response, and decide on all so far."""
@@ -316,21 +308,36 @@ class Question:
                     raise
                 raise LogprobsUnavailable(f"{error}. {self.model.not_requested}") from error
         self._responses[sample.index] = response
+        self._unanswered = self._unanswered and response.answer is None
         decision = decide(self._capped_rule, list(self._responses.values()))
-        self.decision = decision if decision.stop else None
+        if decision.stop:
+            self.decision = decision
+            self._to_audit = self._to_audit and decision.reason not in _NOT_AUDITED
         if self._on_response:
             self._on_response(self._sampled([sample])[0], decision)
 
-    def _check_failures(self) -> None:
-        """Raise after nothing but failures; one alone may have been bad luck."""
+    def _compare(self, sample: Sample, decision: Decision) -> None:
+        """Compare the answer of one more response with that of the decision."""
+        notices, outcome = self._votes.notices(list(self._responses.values())), ", and came to nothing"
+        if sample.status == "complete" and sample.message is not None:
+            try:
+                self._audit_answers = [self._votes.answer(sample.message)]
+                agrees = self._audit_answers == [decision.answer]
+                outcome = f": it {'agrees' if agrees else 'does not agree'} with it"
+            except Exception as error:  # of a response that nothing rests on
+                outcome += f": {error!r}"
+        self._audit_notices = [*notices, f"one more response was paid for to audit this answer{outcome}"]
+
+    def _check_progress(self) -> None:
+        """Raise after nothing but failures, of which one alone may have been bad luck; warn after no answer at all."""
+        if self._responses:
+            self._unanswered = False
+            notices = self._votes.notices(list(self._responses.values()))
+            logger.warning("%s; sampling goes on to the budget", "; ".join(notices))
+            return
         error = self._samples[0].error
         if len(self._samples) > 1 or (isinstance(error, ReASCError) and not isinstance(error, SamplingError)):
             raise error_without_response([sample for _, sample in sorted(self._samples.items())])
-
-    def _warn_without_votes(self, responses: Sequence[Response]) -> None:
-        if all(response.answer is None for response in responses):
-            self._warned = True
-            logger.warning("%s; sampling goes on to the budget", "; ".join(self._votes.notices(responses)))
 
     def _promises(self, calibration: Calibration, decision: Decision) -> dict[str, Any]:
         """Return how likely a calibration says the answer is right, or agreed with, and what it guarantees."""
@@ -351,10 +358,10 @@ class Question:
         An answer that was put together from several is written into one of them. Where that is refused, the best
         answer that one response gave as a whole has won.
         """
-        used = [response for response in responses if response.used]
         given = decision.answer if decision.whole is None else decision.whole
-        agreeing = [response for response in used if response.answer == given]
-        winner = max(agreeing or used, key=attrgetter("weight")).message
+        agreeing = [response for response in responses if response.used and response.answer == given]
+        used = agreeing or [response for response in responses if response.used]
+        winner = max(used, key=attrgetter("weight")).message
         assert winner is not None
         if given == decision.answer or decision.answer is None:
             return winner, decision

@@ -353,28 +353,35 @@ def _prepared(
 
 def _learner(options: Options, measure: Measure | None, running: Fingerprint, *, quiet: bool) -> dict[str, Any]:
     """Return the calibrator that was given, where it fits, or a new one, by its name in the setup."""
-    given: Any = options.calibrator
     if options.calibration == "mixture":
-        if isinstance(given, ConsensusCalibrator):
-            raise ConfigurationError("a ConsensusCalibrator goes with calibration='online'")
-        measure = measure or Measure()
-        fits = given is not None and given.goes_with(measure, running)
-        return {"mixture": given if fits else MixtureCalibrator(measure=measure, fingerprint=running)}
+        return {"mixture": _mixture(options, measure or Measure(), running)}
     if options.calibration == "online":
-        if isinstance(given, MixtureCalibrator):
-            raise ConfigurationError("a MixtureCalibrator goes with calibration='mixture'")
-        running = running.unbound() if quiet else running
-        if given is not None and given.goes_with(options.measure, running, options.online_state):
-            return {"online": given}
-        made = ConsensusCalibrator(
-            measure=options.measure,
-            budget=options.max_samples,
-            fingerprint=running,
-            path=options.online_state,
-            any_model=options.allow_fingerprint_mismatch,
-        )
-        return {"online": made}
+        return {"online": _online(options, running.unbound() if quiet else running)}
     return {}
+
+
+def _mixture(options: Options, measure: Measure, running: Fingerprint) -> MixtureCalibrator:
+    given = options.calibrator
+    if isinstance(given, ConsensusCalibrator):
+        raise ConfigurationError("a ConsensusCalibrator goes with calibration='online'")
+    if given is not None and given.goes_with(measure, running):
+        return given
+    return MixtureCalibrator(measure=measure, fingerprint=running)
+
+
+def _online(options: Options, running: Fingerprint) -> ConsensusCalibrator:
+    given = options.calibrator
+    if isinstance(given, MixtureCalibrator):
+        raise ConfigurationError("a MixtureCalibrator goes with calibration='mixture'")
+    if given is not None and given.goes_with(options.measure, running, options.online_state):
+        return given
+    return ConsensusCalibrator(
+        measure=options.measure,
+        budget=options.max_samples,
+        fingerprint=running,
+        path=options.online_state,
+        any_model=options.allow_fingerprint_mismatch,
+    )
 
 
 def _require_signal(measure: Measure, model: PreparedModel) -> None:

@@ -5,7 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -52,6 +52,17 @@ _PATIENCE: Final = 3  # comparisons that failed in a row, after which a judge is
 _LATE: Final = 0.1  # seconds for the answer of a response that came just before the question's time was over
 
 
+class QuestionContext(Protocol):
+    """What a question says of itself: see :class:`~langchain_reasc.runnable.question.Question`."""
+
+    setup: Setup
+    model: PreparedModel
+    messages: list[BaseMessage]
+    config: RunnableConfig
+    clock: QuestionClock
+    cutoff: Cutoff
+
+
 class Votes:
     """Reads the responses to one question, in launch order.
 
@@ -59,35 +70,29 @@ class Votes:
     later one is without confidence.
 
     Args:
-        setup: says how answers are found, compared and scored.
-        model: what is sampled, with the arguments of the call.
+        question: what is asked, of which model, how answers are found, compared and scored, and how long it may take.
         calibration: the calibration in use.
         terms: how the question is decided under it.
-        meanings: sorts answers in free text by what they mean; None compares their spelling.
         learning: whether the token signals of all responses are kept, to learn from. Then none is refused.
-        clock: how long the question may take, to find answers too.
-        cutoff: tells when the whole call is given up.
 
     Attributes:
+        meanings: sorts answers in free text by what they mean; None compares their spelling.
         readings: the token signals of each response, None where it has none; empty unless they are kept.
         missing: why votes have no confidence, and count as one each.
         made_of: the ``top_k`` and ``vocabulary_size`` that the first score was made of.
     """
 
     def __init__(
-        self,
-        setup: Setup,
-        model: PreparedModel,
-        calibration: Calibration | None,
-        terms: Terms,
-        meanings: "Meanings | None",
-        learning: bool,
-        clock: QuestionClock,
-        cutoff: Cutoff,
+        self, question: QuestionContext, calibration: Calibration | None, terms: Terms, *, learning: bool
     ) -> None:
-        options = setup.options
-        self._extract, self.meanings = held_to_schema(setup.extract, model.text_schema), meanings
+        setup, model, options = question.setup, question.model, question.setup.options
+        clock, cutoff = question.clock, question.cutoff
+        self._extract = held_to_schema(setup.extract, model.text_schema)
+        self.meanings: Meanings | None = None
+        if equivalence := setup.extract.equivalence:
+            self.meanings = Meanings(equivalence, question.messages, question.config, clock=clock, cutoff=cutoff)
         self._tools, self._schemas, self._advised = options.tool_votes, model.schemas, options.advised
+        self._unchecked = bool(model.schemas) and options.tool_votes.check_schema and not can_validate()
         self._measure, self._learning = terms.measure, learning
         self._calibration = None if options.allow_fingerprint_mismatch or terms.counted else calibration
         self._required = setup.on_missing_confidence == "error" and not terms.counted
@@ -117,7 +122,10 @@ class Votes:
             FingerprintMismatch: the calibration was made of another signal, k or V.
         """
         vote = self._vote(message)
-        score = self._score(message, vote) if self._measure or self._learning else None
+        score = None
+        if self._measure or self._learning:
+            self._refused = self._refused or message.response_metadata.get(LOGPROBS_REFUSED)
+            score = self._score(message, vote)
         return Response(self._class_of(vote), score, cut_off=vote.cut_off, kind=vote.kind, fields=vote.fields)
 
     def answer(self, message: AIMessage) -> str | None:
@@ -182,7 +190,7 @@ class Votes:
             self.fail(f"the answer extractor failed on a response: {error!r}")
         if vote.why_none:
             self._no_vote[vote.why_none] += 1
-        if vote.calls and self._schemas and self._tools.check_schema and not can_validate():
+        if vote.calls and self._unchecked:
             self.fail("calls are not checked against the schemas of their tools: jsonschema is not installed")
         return vote
 
@@ -197,7 +205,6 @@ class Votes:
     def _score(self, message: AIMessage, vote: Vote) -> float | None:
         """Return S(y); None where no confidence is asked for or can be read, or there is no vote to weigh."""
         reading = None
-        self._refused = self._refused or message.response_metadata.get(LOGPROBS_REFUSED)
         try:
             places = places_of(message, self._extract, vote) if self._measure and self._measure.of_span else None
             reading = read_signals(message, of_calls=vote.calls, places=places)
@@ -244,12 +251,16 @@ class Votes:
 
     def _advice(self, decision: Decision) -> str:
         """Return the option, as it is written, that leaves out of the vote what never agrees."""
-        names, objects = decision.hopeless, self._extract.objects
-        if arguments_of(decision.answer or "") is None:
-            kept = list(objects.leave_out) if objects and set(objects.leave_out) != set(REASONING) else []
-            by_field = "by_field=True, " if objects and objects.by_field else ""
-            return f"answer=json_object({by_field}leave_out={json.dumps([*kept, *names])})"
-        called, excluded = [name.split(".", 1) for name in names], self._tools.exclude_args
+        if arguments_of(decision.answer or "") is not None:
+            return self._advice_on_calls([name.split(".", 1) for name in decision.hopeless])
+        objects = self._extract.objects
+        kept = list(objects.leave_out) if objects and set(objects.leave_out) != set(REASONING) else []
+        by_field = "by_field=True, " if objects and objects.by_field else ""
+        return f"answer=json_object({by_field}leave_out={json.dumps([*kept, *decision.hopeless])})"
+
+    def _advice_on_calls(self, called: Sequence[Sequence[str]]) -> str:
+        """Return the same for arguments of tools, (tool, argument) each."""
+        excluded = self._tools.exclude_args
         if isinstance(excluded, Mapping):
             given = {tool: list(arguments) for tool, arguments in excluded.items()}
             for tool, argument in called:
@@ -287,7 +298,8 @@ class Meanings:
         cutoff: Cutoff,
     ) -> None:
         self._equivalence, self._config, self._clock, self._cutoff = equivalence, config, clock, cutoff
-        self._same = equivalence.between(_question(messages), self._ask)
+        human = [message for message in messages if message.type == "human"]
+        self._same = equivalence.between(str((human or messages)[-1].text), self._ask)
         self._classes = Classes(self._compare, spelling=spelling)
         self._comparisons = self._failed = self._in_a_row = 0
         self._first_failure: Exception | None = None
@@ -342,9 +354,3 @@ class Meanings:
         if self.judged is not None:
             self.judged.append((prompt, reply))
         return reply
-
-
-def _question(messages: Sequence[BaseMessage]) -> str:
-    """Return the text of the last human message; without one, of the last."""
-    human = [message for message in messages if message.type == "human"]
-    return str((human or messages)[-1].text)

@@ -176,12 +176,8 @@ def _last_chunk(
 ) -> ChatGenerationChunk:
     """Return the last chunk of a response that was cut off: why it ended, and the usage that has not come."""
     seen = [metadata_of(chunk) for chunk in before]
-    info: dict[str, Any] = {}
-    if not any(map(has_finish_reason, seen)):  # else it had ended, and only its usage was to come
-        info[FINISH_REASON] = reason
-        # LangChain's handlers count usage by the model's name, which most models tell with their last chunk.
-        if not any("model_name" in one for one in seen) and (name := model._get_ls_params().get("ls_model_name")):
-            info["model_name"] = name
+    ended = any(map(has_finish_reason, seen))  # then only its usage was to come
+    info: dict[str, Any] = {} if ended else {FINISH_REASON: reason, **_model_name(model, seen)}
     reported, missing = _reported_usage(before), None
     if info or not reported:
         missing = _missing_usage(reported, seen, before, cutoff.prompt_tokens or count_tokens_approximately(messages))
@@ -189,6 +185,12 @@ def _last_chunk(
     in_blocks = bool(before) and not isinstance(before[-1].message.content, str)
     message = AIMessageChunk(content=[] if in_blocks else "", usage_metadata=missing, chunk_position="last")
     return ChatGenerationChunk(message=message, generation_info=info)
+
+
+def _model_name(model: BaseChatModel, seen: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the name by which LangChain's handlers count usage; most models tell it with their last chunk."""
+    name = None if any("model_name" in one for one in seen) else model._get_ls_params().get("ls_model_name")
+    return {"model_name": name} if name else {}
 
 
 def _reported_usage(chunks: list[ChatGenerationChunk]) -> UsageMetadata | None:

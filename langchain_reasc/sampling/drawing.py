@@ -1,0 +1,247 @@
+"""Drawing a wave of samples, from any chat model or from one that samples in parallel itself."""
+
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, closing, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
+
+from langchain_reasc.answers import has_finish_reason
+from langchain_reasc.exceptions import ConfigurationError, SamplingError
+from langchain_reasc.models.chunks import message_of, salvaged
+from langchain_reasc.models.contract import USAGE_ESTIMATED, FailedSample, is_cancelled
+from langchain_reasc.models.prepared import PreparedModel, to_messages
+from langchain_reasc.models.stated import read_stated_confidence
+from langchain_reasc.models.usage import estimated_usage, reported_usage
+from langchain_reasc.sampling.cutoff import CUTOFF, as_failure, within
+from langchain_reasc.sampling.cuttable import Copies, copy_for_sample, refuse_counting_models
+from langchain_reasc.sampling.tracing import suppress_tracing, traced
+from langchain_reasc.sampling.wave import Sample, Wave
+from langchain_reasc.threads import AsyncWorkers, Workers, blocking_items, each, result_of
+
+__all__ = ["draw", "samples"]
+
+_GRACE: Final = 1.0  # seconds in which samples that were given up end by themselves; chat models need but a moment
+
+
+def samples(wave: Wave, *, is_async: bool, live: bool = False) -> AsyncGenerator[Sample | AIMessageChunk]:
+    """Yield the samples of a wave as they end, until it is stopped (``wave.cutoff``).
+
+    Those that still run are then cut off and yielded with what they had produced, so that nothing paid for goes
+    uncounted. A failing sample, or one that takes longer than the limit, comes out with its error and costs only
+    itself. A model that samples in parallel itself (:class:`~langchain_reasc.models.contract.ParallelSampler`) is given
+    the whole wave; any other chat model is streamed once per sample, because a stream can be cut off in the middle.
+    A model that is asked to state its confidence is asked beside the prompt, and what it stated comes in the message's
+    metadata instead of its text.
+
+    Args:
+        wave: what is drawn.
+        is_async: whether in tasks of the running event loop, or in threads, for whom this never awaits anything.
+        live: whether the chunks of the wave's only sample are yielded as they come, before the sample.
+    """
+    workers = AsyncWorkers() if is_async else Workers()
+    model = wave.model
+    if live:
+        assert model.live is not None
+        model = model.live
+        wave = replace(wave, model=model)
+    if model.ask_confidence:
+        wave = replace(wave, messages=model.prompt(wave.messages))
+    is_parallel = model.sampler is not None and not live
+    drawing: AsyncGenerator[Any]
+    drawing = _draw_in_parallel(wave, workers) if is_parallel else _draw_separately(wave, workers, live=live)
+    if model.quiet or is_parallel:  # else LangChain traces the call of each sample
+        drawing = traced(wave, drawing, workers)
+    return _with_stated_confidence(drawing) if model.ask_confidence else drawing
+
+
+async def _with_stated_confidence(drawing: AsyncGenerator[Any]) -> AsyncGenerator[Sample | AIMessageChunk]:
+    async with aclosing(drawing) as items:
+        async for item in items:
+            stated = isinstance(item, Sample) and item.message is not None
+            yield replace(item, message=read_stated_confidence(item.message)) if stated else item
+
+
+def draw(
+    model: Runnable[LanguageModelInput, Any],
+    value: LanguageModelInput,
+    n: int,
+    *,
+    first: int = 0,
+    concurrency: int = 8,
+    config: RunnableConfig | None = None,
+) -> list[Sample]:
+    """Draw ``n`` samples, ``concurrency`` at a time, deciding nothing; timed, and in launch order.
+
+    Raises:
+        ConfigurationError: fewer than one sample, or fewer than one at a time.
+    """
+    if n < 1 or concurrency < 1:
+        raise ConfigurationError(f"at least 1 sample is drawn, at least 1 at a time; got {n=}, {concurrency=}")
+    messages, config = to_messages(value), ensure_config(config)
+    prepared = PreparedModel.of(model, logprobs=True).resolved(config)
+    drawn: list[Sample] = []
+    for at in range(first, first + n, concurrency):
+        begun = time.perf_counter()
+        wave = Wave(prepared, messages, range(at, min(at + concurrency, first + n)), config)
+        with closing(blocking_items(samples(wave, is_async=False))) as items:
+            drawn += (replace(item, seconds=time.perf_counter() - begun) for item in items if isinstance(item, Sample))
+    return sorted(drawn, key=lambda sample: sample.index)
+
+
+async def _draw_separately(
+    wave: Wave, workers: Workers | AsyncWorkers, *, live: bool = False
+) -> AsyncGenerator[Sample | AIMessageChunk]:
+    """Draw one stream per sample, as a stream can be cut off in the middle.
+
+    Each sample has a worker of its own; this generator collects what they hand over.
+    """
+    running: dict[int, list[BaseMessage]] = {}
+
+    async def draw(index: int, chunks: list[BaseMessage]) -> None:
+        try:
+            workers.put(await _draw_sample(wave, index, chunks, workers, live=live))
+        except BaseException as error:  # the worker must not end before it has reported
+            failure = as_failure(error)
+            failed = Sample(index, salvaged(chunks), "failed", failure) if isinstance(failure, Exception) else failure
+            workers.put(failed)
+        finally:
+            wave.ended()
+
+    cutoff, limit, is_grace = wave.cutoff, wave.limit, False
+    until = time.monotonic() + limit.seconds if limit else None
+    try:
+        with cutoff.notifying(workers.wake):
+            for index in wave.indices:
+                running[index] = []
+                workers.start(partial(draw, index, running[index]), f"reasc-{index}")
+            while running:
+                item = await workers.get(until)
+                if isinstance(item, KeyboardInterrupt):
+                    raise item
+                if isinstance(item, Sample):
+                    del running[item.index]
+                if item is not None:
+                    yield item
+                    continue
+                if until is not None and time.monotonic() >= until:
+                    if is_grace:
+                        break
+                    cutoff.give_up(limit.error)  # type: ignore[union-attr]
+                if cutoff.given_up and not is_grace:
+                    is_grace, until = True, time.monotonic() + _GRACE
+            error = cutoff.error
+            for index, chunks in running.items():
+                yield Sample(index, salvaged([*chunks]), "failed" if error else "cancelled", error)
+    finally:  # also on Ctrl-C
+        cutoff.give_up()
+        await workers.join(_GRACE)
+
+
+async def _draw_sample(
+    wave: Wave, index: int, chunks: list[BaseMessage], workers: Workers | AsyncWorkers, *, live: bool
+) -> Sample:
+    CUTOFF.set(wave.cutoff)
+    model, copies = wave.model, Copies()
+    own = copy_for_sample(model.model, copies)
+    config, arguments = model.call_config(wave.config, index), model.call_kwargs(index)
+    with suppress_tracing() if model.quiet else nullcontext():
+        if model.streams:
+            stream: Any = own.astream if workers.is_async else own.stream
+            async with aclosing(each(stream(wave.messages, config, **arguments))) as items:
+                async for chunk in items:
+                    chunks.append(chunk)
+                    if live and isinstance(chunk, AIMessageChunk):
+                        workers.put(chunk)
+            said: Sequence[Any] = chunks
+        else:
+            invoke: Any = own.ainvoke if workers.is_async else own.invoke
+            said = [await result_of(invoke(wave.messages, config, **arguments))]
+    refuse_counting_models(copies)
+    return _ended(wave, index, said)
+
+
+def _ended(wave: Wave, index: int, said: Sequence[Any]) -> Sample:
+    """Return the sample of a stream's chunks, or of one whole message."""
+    model, message = wave.model, said[0] if said else None
+    if isinstance(message, AIMessageChunk):
+        message = message_of(said)
+    elif not isinstance(message, AIMessage):
+        name = type(message).__name__
+        raise ConfigurationError(
+            f"the model must return AIMessages, got {name}; put ReASCRunnable before the output parser"
+        )
+    if model.streams and model.names_end and not has_finish_reason(message.response_metadata):
+        # It was cut off in good order for HTTP, and half an answer would be taken for a whole one.
+        raise SamplingError(
+            "the stream ended without a finish reason (finish_reason, stop_reason, status), so the response may have "
+            "been cut off"
+        )
+    if is_cancelled(message):
+        return Sample(index, message, "cancelled")
+    if usage := reported_usage(message):
+        wave.cutoff.prompt_tokens = usage["input_tokens"]
+    return Sample(index, message)
+
+
+async def _draw_in_parallel(wave: Wave, workers: Workers | AsyncWorkers) -> AsyncGenerator[Sample]:
+    """Give the whole wave to a model that samples in parallel itself."""
+    missing, cutoff = set(wave.indices), wave.cutoff
+    error: Exception | None = None
+    try:
+        async with aclosing(_outcomes(wave, workers)) as outcomes:
+            async for index, outcome in outcomes:
+                missing.discard(index)
+                wave.ended()
+                yield _handed_over(wave, index, outcome)
+    except Exception as failure:
+        error = cutoff.error if cutoff.given_up else failure
+    for index in sorted(missing):
+        lost = SamplingError(f"the model handed over no sample {index}")
+        # What was cut off before its first token without a fault cost nothing, and is left out.
+        if why := error or (cutoff.error if cutoff.stopped else lost):
+            yield Sample(index, None, "failed", why)
+
+
+async def _outcomes(
+    wave: Wave, workers: Workers | AsyncWorkers
+) -> AsyncGenerator[tuple[int, AIMessage | FailedSample]]:
+    """Yield what the model hands over; give the wave up when its time is over."""
+    model, cutoff, limit = wave.model, wave.cutoff, wave.limit
+    timer = limit and workers.call_later(limit.seconds, partial(cutoff.give_up, limit.error))
+    try:
+        sample: Any = model.sampler.asample if workers.is_async else model.sampler.sample  # type: ignore[union-attr]
+        begin = partial(sample, wave.messages, n=len(wave.indices), first=wave.indices[0], **model.kwargs)
+        # To begin may take long: a server is asked what it supports, a model is loaded.
+        stream: Any = begin() if workers.is_async else within(None, begin, cutoff)
+        with closing(stream), cutoff.notifying(stream.cancel):
+            async with aclosing(each(stream if workers.is_async else iter(stream))) as outcomes:
+                async for outcome in outcomes:
+                    yield outcome
+    finally:
+        if timer:
+            timer.cancel()
+
+
+def _handed_over(wave: Wave, index: int, outcome: AIMessage | FailedSample) -> Sample:
+    cutoff = wave.cutoff
+    message: AIMessage | None
+    error: Exception | None
+    if isinstance(outcome, FailedSample):
+        message, error = outcome.message, outcome.error
+    elif is_cancelled(outcome):
+        message, error = outcome, cutoff.error
+    else:
+        usage = reported_usage(outcome)
+        cutoff.prompt_tokens = usage["input_tokens"] if usage else None
+        return Sample(index, outcome)
+    if message is not None and message.usage_metadata is None:
+        estimated = estimated_usage(message, prompt_tokens=cutoff.prompt_tokens or 0)
+        metadata = message.response_metadata | {USAGE_ESTIMATED: True}
+        message = message.model_copy(update={"usage_metadata": estimated, "response_metadata": metadata})
+    return Sample(index, message, "failed" if error else "cancelled", error)
