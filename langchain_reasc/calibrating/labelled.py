@@ -10,8 +10,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes, Vote, extractor, places_of, vote_of
-from langchain_reasc.calibrating.grading import Graded, grades
-from langchain_reasc.calibrating.questions import Question
+from langchain_reasc.calibrating.questions import Graded, Question, grades
 from langchain_reasc.calibration import (
     Calibration,
     FixedPrompt,
@@ -81,16 +80,7 @@ class Labelled:
         for name, value in (("samples", samples), ("concurrency", concurrency)):
             if value < 1:
                 raise ConfigurationError(f"{name} must be 1 or more, got {value}")
-        stated = isinstance(measure, Measure) and measure.signal == VERBALIZED
-        if stated and not ask_confidence:
-            raise ConfigurationError(f"the measure {measure} needs a model that is asked: ask_confidence=True")
-        self.model = PreparedModel.of(
-            model, logprobs=not stated, required=not ask_confidence, ask_confidence=ask_confidence
-        ).resolved(config)
-        if self.model.no_logprobs and not (stated or (ask_confidence and measure == "auto")):
-            raise LogprobsUnavailable(
-                f"nothing to calibrate: {self.model.no_logprobs}; or let it state its confidence (ask_confidence=True)"
-            )
+        self.model = _with_confidence(model, measure, config, ask_confidence=ask_confidence)
         self.questions, self.prompts = questions, [to_messages(one.input) for one in questions]
         self.samples, self.concurrency, self.config, self.measure = samples, concurrency, config, measure
         self.answer, self.fixed_prompt, self.tool_votes = answer, fixed_prompt, tool_votes
@@ -161,22 +151,13 @@ class Labelled:
             CalibrationDataError: there was no response, or none could be compared.
         """
         complete = [
-            (at, one.message, vote_of(one.message, extract, self.tool_votes, self.model.schemas))
-            for at, some in enumerate(drawn)
-            for one in some
-            if one.status == "complete" and one.message is not None
+            (at, message, vote_of(message, extract, self.tool_votes, self.model.schemas))
+            for at, message in _complete(drawn)
         ]
-        failures = [sample.error for some in drawn for sample in some if sample.status != "complete"]
-        for error in failures:
-            _left_out(error)
-        if not complete:
-            first = next(filter(None, failures), None)
-            raise CalibrationDataError(f"none of the {len(drawn)} questions gave a response; the first: {first!r}")
-        keys = [(at, vote.answer, vote.calls) for at, _, vote in complete]
         right = grades(
             {
-                key: Graded(self.prompts[at], vote, self.questions[at].references or ())
-                for key, (at, _, vote) in zip(keys, complete, strict=True)
+                (at, vote.answer, vote.calls): Graded(self.prompts[at], vote, self.questions[at].references or ())
+                for at, _, vote in complete
             },
             extract,
             self.config,
@@ -186,8 +167,9 @@ class Labelled:
             cutoff=cutoff,
         )
         found: dict[int, list[_Response]] = {}
-        for key, (at, message, vote) in zip(keys, complete, strict=True):
-            if (is_right := right[key]) is not None and (reading := self._read(message, vote, extract)):
+        for at, message, vote in complete:
+            is_right = right[at, vote.answer, vote.calls]
+            if is_right is not None and (reading := self._read(message, vote, extract)):
                 found.setdefault(at, []).append(_Response(vote, is_right, reading))
         return list(found.values())
 
@@ -200,6 +182,48 @@ class Labelled:
         except LogprobsUnavailable as error:
             _left_out(error)
             return None
+
+
+def _with_confidence(
+    model: ModelOrName, measure: Measure | Literal["auto"], config: RunnableConfig, *, ask_confidence: bool
+) -> PreparedModel:
+    """Return the model, asked for logprobs or to state its confidence, as the measure needs it.
+
+    Raises:
+        ConfigurationError: the measure is of a stated confidence, for which the model is not asked.
+        LogprobsUnavailable: the model is known to give no confidence.
+    """
+    stated = isinstance(measure, Measure) and measure.signal == VERBALIZED
+    if stated and not ask_confidence:
+        raise ConfigurationError(f"the measure {measure} needs a model that is asked: ask_confidence=True")
+    made = PreparedModel.of(model, logprobs=not stated, required=not ask_confidence, ask_confidence=ask_confidence)
+    prepared = made.resolved(config)
+    if prepared.no_logprobs and not (stated or (ask_confidence and measure == "auto")):
+        raise LogprobsUnavailable(
+            f"nothing to calibrate: {prepared.no_logprobs}; or let it state its confidence (ask_confidence=True)"
+        )
+    return prepared
+
+
+def _complete(drawn: Sequence[Sequence[Sample]]) -> list[tuple[int, AIMessage]]:
+    """Return the complete responses, each with the number of its question; the others are logged.
+
+    Raises:
+        CalibrationDataError: there is none.
+    """
+    failures = [sample.error for some in drawn for sample in some if sample.status != "complete"]
+    for error in failures:
+        _left_out(error)
+    complete = [
+        (at, one.message)
+        for at, some in enumerate(drawn)
+        for one in some
+        if one.status == "complete" and one.message is not None
+    ]
+    if not complete:
+        first = next(filter(None, failures), None)
+        raise CalibrationDataError(f"none of the {len(drawn)} questions gave a response; the first: {first!r}")
+    return complete
 
 
 class _FirstResponses:

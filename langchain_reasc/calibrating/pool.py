@@ -1,6 +1,6 @@
 """Calibrating on a pool of recorded responses, and their scores under any measure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, Literal
 
@@ -144,39 +144,43 @@ class PoolScores:
         return float(np.mean(shorter)) if self._pool.signals else 0.0
 
     def _of_all(self, measure: Measure | str) -> Floats:
-        """The scores of all responses, one question after the other; NaN where there is none."""
+        """The scores of all responses, one question after the other; NaN where there is none.
+
+        Those of a measure are computed with those of the candidates of its signal, which is read once, part by part.
+        """
         if measure not in self._flat:
             if not isinstance(measure, Measure):
-                if not self._pool.has_scores:
-                    raise PoolError(
-                        f"{self._pool.path} has no recorded scores; choose a signal it has, or record it again"
-                    )
-                self._flat[measure] = np.array([one.score for one in self._responses], dtype=np.float64)
+                self._flat[measure] = self._recorded()
+            elif measure.of_span:
+                self._flat[measure] = self._scores_of_spans(measure)
             else:
-                self._compute(measure)
+                together = [one for one in self._candidates if one.signal == measure.signal and one not in self._flat]
+                some = list(dict.fromkeys([measure, *together]))
+                parts = self._parts(measure)
+                scored = [[_scores_of_all(one, values, lengths) for one in some] for values, lengths in parts]
+                self._flat |= zip(some, map(np.concatenate, zip(*scored, strict=True)), strict=True)
         return self._flat[measure]
 
-    def _compute(self, measure: Measure) -> None:
-        """Score by a measure, and by the candidates of its signal, which is read from its file once, part by part."""
+    def _recorded(self) -> Floats:
+        if not self._pool.has_scores:
+            raise PoolError(f"{self._pool.path} has no recorded scores; choose a signal it has, or record it again")
+        return np.array([one.score for one in self._responses], dtype=np.float64)
+
+    def _parts(self, measure: Measure) -> Iterator[tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]]:
+        """Yield the values of the measure's signal, one response after the other, with the tokens of each."""
         if (signals := self._pool.signals) is None or measure.signal not in self.signals:
             held = ", ".join(self.signals) or "none; record it with `reasc record` to have them"
             raise PoolError(f"{self._pool.path} has no {measure.signal!r} signal (it has: {held})")
-        parts = signals.each(measure.signal, [question.id for question in self._pool.questions])
-        if measure.of_span:
-            tokens = (one for values, lengths in parts for one in np.split(values, lengths.cumsum()[:-1]))
-            self._flat[measure] = self._scores_of_spans(measure, tokens)
-            return
-        together = [one for one in self._candidates if one.signal == measure.signal and one not in self._flat]
-        some = list(dict.fromkeys([measure, *together]))
-        scored = [[_scores_of_all(one, values, lengths) for one in some] for values, lengths in parts]
-        self._flat |= {one: np.concatenate(held) for one, held in zip(some, zip(*scored, strict=True), strict=True)}
+        return signals.each(measure.signal, [question.id for question in self._pool.questions])
 
-    def _scores_of_spans(self, measure: Measure, tokens: Iterable[npt.NDArray[np.float32]]) -> Floats:
+    def _scores_of_spans(self, measure: Measure) -> Floats:
+        parts = self._parts(measure)
         if all(getattr(one.spans, measure.score) is None for one in self._responses):
             raise PoolError(
                 f"{self._pool.path} does not say which tokens are the {measure.score!r}, because an earlier version "
                 "recorded it or its answers were found again since; record it anew to have them"
             )
+        tokens = (one for values, lengths in parts for one in np.split(values, lengths.cumsum()[:-1]))
         return np.array([_score(measure, of, one.spans) for of, one in zip(tokens, self._responses, strict=True)])
 
 
@@ -290,12 +294,19 @@ def calibrate_on_pool(
         )
     scores = PoolScores(pool)
     places = {question.id: at for at, question in enumerate(pool.questions)}
-    firsts = [(places[id], 0) for id in (places if only is None else only) if id in places]
-    further = [(at, n) for at, _ in firsts for n in range(1, len(pool.questions[at].responses))]
-    if spec == "auto" and not can_be_compared([bool(pool.questions[at].responses[0].correct) for at, _ in firsts]):
+    chosen = [(places[id], pool.questions[places[id]].responses) for id in only or places if id in places]
+    if spec == "auto" and not can_be_compared([bool(responses[0].correct) for _, responses in chosen]):
         spec = default_measure(scores.signals)
-    options: dict[str, Any] = {"further": further, "p_correct": True, "p_target": p_target, "seed": seed}
-    return calibrate_offline_on(pool, scores, firsts, spec, **options)
+    return calibrate_offline_on(
+        pool,
+        scores,
+        [(at, 0) for at, _ in chosen],
+        spec,
+        further=[(at, number) for at, responses in chosen for number in range(1, len(responses))],
+        p_correct=True,
+        p_target=p_target,
+        seed=seed,
+    )
 
 
 def _recorded_measure(pool: Pool) -> Measure | None:

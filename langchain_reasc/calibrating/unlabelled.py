@@ -17,7 +17,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import ValidationError
 
 from langchain_reasc.answers import vote_of
-from langchain_reasc.calibrating.grading import Graded, grades
+from langchain_reasc.calibrating.questions import Graded, grades
 from langchain_reasc.calibrating.questions import Question as Input
 from langchain_reasc.calibration import (
     Calibration,
@@ -161,14 +161,10 @@ class Unlabelled:
         if not (answered or held):
             raise CalibrationDataError(f"none of the {len(drawn)} questions gave a response; the first: {drawn[0]!r}")
         made_of: MadeOf = {}
-        questions = {at: observed(finished, self._measures, made_of) for at, (finished, _) in answered.items()}
+        questions = self._observed(answered, self._grade(answered, cutoff), made_of)
         known = [self._checkpoint.observed(prompt, made_of) for prompt in held] if self._checkpoint else []
-        right = self._grade(answered, cutoff)
-        for at in {at for at, _ in right}:
-            labels = tuple(right.get((at, number), False) for number in questions[at].answers)
-            questions[at] = replace(questions[at], right=labels)
         calibration = consensus.calibrate_consensus(
-            [*known, *questions.values()],
+            [*known, *questions],
             self._measures,
             budget=self._setup.options.max_samples,
             made_of=made_of,
@@ -178,6 +174,16 @@ class Unlabelled:
         if self._checkpoint:
             self._checkpoint.remove()
         return calibration
+
+    def _observed(
+        self, answered: Mapping[int, Drawn], right: Mapping[tuple[int, int | None], bool | None], made_of: MadeOf
+    ) -> list[Observed]:
+        """Return what was sampled of each question, with its labels where it was graded."""
+        graded, questions = {at for at, _ in right}, []
+        for at, (finished, _) in answered.items():
+            labels = tuple(right.get((at, number), False) for number in finished.answers) if at in graded else ()
+            questions.append(replace(observed(finished, self._measures, made_of), right=labels))
+        return questions
 
     def _grade(self, answered: Mapping[int, Drawn], cutoff: Cutoff) -> dict[tuple[int, int | None], bool | None]:
         """Return (question, number of an answer) -> whether it is right, where labels are known.

@@ -9,7 +9,7 @@ by it. What is promised is agreement with the majority of the whole budget. Wher
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -76,37 +76,42 @@ def calibrate_consensus(
     Raises:
         CalibrationDataError: fewer than 2 questions with an answer, or scores of another number of measures.
     """
-    for one in questions:
-        if one.scores.shape != (len(measures), len(one.answers)):
-            raise CalibrationDataError(
-                f"scores of shape {one.scores.shape} for {len(measures)} measures of {len(one.answers)} responses"
-            )
-    voted = [one for one in questions if any(answer is not None for answer in one.answers)]
-    if len(voted) < 2:
-        raise CalibrationDataError(f"{len(voted)} of {len(questions)} questions have an answer; 32 are enough to begin")
-    measures, voted = _with_distinct_scores(measures, voted)
-    measure, row, scores, odds, fields = _trusted_measure(voted, measures, seed, explained=explained)
+    measures, voted = _with_distinct_scores(measures, _with_votes(questions, len(measures)))
+    trusted = _trusted_measure(voted, measures, seed, explained=explained)
     parameters = {"threshold": threshold}
-    if odds is not None:
+    if trusted.odds is not None:
         parameters |= {"vote_threshold": _VOTE_THRESHOLD, "alternatives": _alternatives(voted)}
     calibration = Calibration.now(
-        measure,
-        scores,
+        trusted.measure,
+        trusted.scores,
         method="consensus",
         n=len(voted),
         gate=Gate(threshold=None, closed_because="the agreement rule decides, which has no gate"),
-        rule=RuleBlock.agreement(fit_prior([one.answers for one in voted]), odds, **parameters),
+        rule=RuleBlock.agreement(fit_prior([one.answers for one in voted]), trusted.odds, **parameters),
         fingerprint=fingerprint or Fingerprint(),
-        **fields,
-        **((made_of or {}).get(measure.signal, {}) if measure else {}),
+        **trusted.fields,
+        **((made_of or {}).get(trusted.measure.signal, {}) if trusted.measure else {}),
     )
     if not explained:
         return calibration
     rule = calibration.rule(budget=budget, on_missing_confidence="count")
     # Questions that a learned rule cut short are left out: they ended where responses agreed.
-    counted = [one.responses(row) for one in voted if one.counted]
+    counted = [one.responses(trusted.row) for one in voted if one.counted]
     explanation = {"guarantee": _promise(rule, counted, len(voted)), "p_agree": _p_agree(rule, counted)}
     return calibration.model_copy(update=explanation)
+
+
+def _with_votes(questions: Sequence[Observed], measures: int) -> list[Observed]:
+    """Return the questions that have an answer."""
+    for one in questions:
+        if one.scores.shape != (measures, len(one.answers)):
+            raise CalibrationDataError(
+                f"scores of shape {one.scores.shape} for {measures} measures of {len(one.answers)} responses"
+            )
+    voted = [one for one in questions if any(answer is not None for answer in one.answers)]
+    if len(voted) < 2:
+        raise CalibrationDataError(f"{len(voted)} of {len(questions)} questions have an answer; 32 are enough to begin")
+    return voted
 
 
 def _with_distinct_scores(
@@ -163,21 +168,35 @@ def _alternatives(questions: Sequence[Observed]) -> float:
     return min(_MOST_ALTERNATIVES, (pairs + _PAIRS) / (same + _PAIRS))
 
 
+class _Trusted(NamedTuple):
+    """The measure that votes are weighed by; None where there is none.
+
+    Attributes:
+        fields: further fields of the record; without a measure they say why there is none.
+        measure: the measure.
+        row: its number.
+        scores: those of the judged responses.
+        odds: of a response being right, by its score.
+    """
+
+    fields: dict[str, Any]
+    measure: Measure | None = None
+    row: int | None = None
+    scores: Floats | None = None
+    odds: PointOdds | None = None
+
+
 def _trusted_measure(
     questions: Sequence[Observed], measures: Sequence[Measure], seed: int, *, explained: bool
-) -> tuple[Measure | None, int | None, Floats | None, PointOdds | None, dict[str, Any]]:
+) -> _Trusted:
     """Choose the measure that separates agreeing responses from others best, if it does within questions, too.
 
     Where labels are known they count in place of consensus. Where five labelled questions or more have right and wrong
     responses, no measure is trusted that does not separate these.
-
-    Returns:
-        The measure and its number, the scores of the judged responses, the odds of a response being right by its score,
-        and further fields of the record. Without a trusted measure the fields say why, and the others are None.
     """
 
-    def untrusted(why: str) -> tuple[None, None, None, None, dict[str, Any]]:
-        return None, None, None, None, {"untrusted": why}
+    def untrusted(why: str) -> _Trusted:
+        return _Trusted({"untrusted": why})
 
     known, judged = _judged(questions, len(measures), [one.judged for one in questions])
     if not known:
@@ -192,23 +211,29 @@ def _trusted_measure(
     measure, scores, each = measures[known[best]], judged.scores[best], auroc_per_question(judged)[best]
     if each.size < _FEWEST:
         return untrusted(f"only {each.size} questions have answers that differ; {_FEWEST} show more")
+    within = _resampled_mean(each, seed)
+    if within.low < _TRUSTED:
+        return untrusted(
+            f"{measure} tells agreeing responses from others within a question with an AUROC of {within.value:.2f}, "
+            f"and of {within.low:.2f} at least (90 %), where {_TRUSTED:.2f} is needed"
+        )
+    named = [measures[at] for at in known]
+    fields = {
+        "auroc": auroc_with_interval(scores, judged.right, judged.question) if explained else None,
+        "within": within,
+        "rejected": rejected_measures(named, aurocs, best, [one for one in named if one.signal != measure.signal]),
+    }
+    return _Trusted(fields, measure, known[best], scores, _odds(scores, judged.right))
+
+
+def _resampled_mean(each: Floats, seed: int) -> AUROC:
+    """Return the mean of the AUROCs of several questions, with bounds of 90 % either way by resampling questions."""
     rng = np.random.default_rng(seed)
     low, high = (
         float(np.quantile(each[rng.integers(0, each.size, (_RESAMPLES, each.size))].mean(axis=1), level))
         for level in (_LEVEL, 1 - _LEVEL)
     )
-    if low < _TRUSTED:
-        return untrusted(
-            f"{measure} tells agreeing responses from others within a question with an AUROC of {each.mean():.2f}, and "
-            f"of {low:.2f} at least (90 %), where {_TRUSTED:.2f} is needed"
-        )
-    named = [measures[at] for at in known]
-    fields = {
-        "auroc": auroc_with_interval(scores, judged.right, judged.question) if explained else None,
-        "within": AUROC(value=float(each.mean()), low=low, high=high),
-        "rejected": rejected_measures(named, aurocs, best, [one for one in named if one.signal != measure.signal]),
-    }
-    return measure, known[best], scores, _odds(scores, judged.right), fields
+    return AUROC(value=float(each.mean()), low=low, high=high)
 
 
 def _judged(

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
@@ -82,11 +82,13 @@ def fingerprint_of(
         "answer": None if answer is None else answer_name(answer),
         **(_name_and_sampling(model, rest) if own is None else own(**rest)),
     }
-    sampling = {
-        name: json.dumps(value, sort_keys=True, default=str) if isinstance(value, list | tuple | Mapping) else value
-        for name, value in described.pop("sampling", {}).items()
-    }
-    return Fingerprint(**described, sampling=sampling)
+    sampling = described.pop("sampling", {}).items()
+    return Fingerprint(**described, sampling={name: _value(value) for name, value in sampling})
+
+
+def _value(value: Any) -> Any:
+    nested = isinstance(value, list | tuple | Mapping)
+    return json.dumps(value, sort_keys=True, default=str) if nested else value
 
 
 def prompt_hash(messages: Sequence[BaseMessage]) -> str:
@@ -262,14 +264,7 @@ def _plain(value: Any) -> Any:
     return getattr(value, "__qualname__", type(value).__qualname__)
 
 
-class _Measured(Protocol):
-    """A calibration, or what is learned online."""
-
-    @property
-    def fingerprint(self) -> Fingerprint: ...
-
-
-def check_fingerprint(calibration: _Measured, running: Fingerprint) -> None:
+def check_fingerprint(measured: Fingerprint, running: Fingerprint) -> None:
     """Refuse a calibration that was measured on something else than what runs.
 
     Fields unknown on either side are not compared.
@@ -277,7 +272,7 @@ def check_fingerprint(calibration: _Measured, running: Fingerprint) -> None:
     Raises:
         FingerprintMismatch: naming each differing field with both its values, and the override.
     """
-    then, now = calibration.fingerprint, running
+    then, now = measured, running
     hashed = bool(then.model_sha256 and now.model_sha256)
     names = [
         "model_sha256" if hashed else "model",  # a renamed file is the same model

@@ -19,8 +19,7 @@ import numpy as np
 
 from langchain_reasc.calibration.fingerprint import check_fingerprint
 from langchain_reasc.calibration.learner import KEPT, MINIMUM, ConsensusLearner
-from langchain_reasc.calibration.observed import MadeOf, Observed
-from langchain_reasc.calibration.online_state import OnlineState, OnlineStateFile
+from langchain_reasc.calibration.observed import MadeOf, Observed, OnlineState, OnlineStateFile
 from langchain_reasc.calibration.record import Calibration, Fingerprint
 from langchain_reasc.calibration.selection import candidate_measures
 from langchain_reasc.exceptions import CalibrationFileError, ConfidenceError, FingerprintMismatch, LogprobsUnavailable
@@ -114,7 +113,7 @@ class ConsensusCalibrator:
     do.
 
     Where responses agree less, or more, than was learned, all of it is forgotten, and it begins anew: see
-    :class:`~langchain_reasc.calibration.drift.DriftMonitor`.
+    :class:`~langchain_reasc.calibration.learner.DriftMonitor`.
 
     Args:
         measure: how responses are scored; None to choose among all that can be had.
@@ -299,16 +298,20 @@ class ConsensusCalibrator:
                     continue
             if self._to_save and (self._closing or time.monotonic() >= self._next_save):
                 self.save()
-            with self._turn:
-                if not self._waiting:
-                    self._learning = False
-                    self._turn.notify_all()
-                    if self._to_save:
-                        left = max(0.0, self._next_save - time.monotonic())
-                        self._turn.wait_for(lambda: self._waiting or self._closing, left)
-                    else:
-                        self._working = False
-                        return
+            if not self._wait_for_work():
+                return
+
+    def _wait_for_work(self) -> bool:
+        """Wait for a question, or until it is time to write the file. Return False where there is nothing to do."""
+        with self._turn:
+            if not self._waiting:
+                self._learning = False
+                self._turn.notify_all()
+                self._working = self._to_save
+                if self._to_save:
+                    left = max(0.0, self._next_save - time.monotonic())
+                    self._turn.wait_for(lambda: self._waiting or self._closing, left)
+            return self._working
 
     def _learn_next(self) -> bool:
         """Learn from the question that has waited longest. Return False where none does."""
@@ -357,7 +360,7 @@ class ConsensusCalibrator:
         if self._any_model:
             return
         try:
-            check_fingerprint(state, self._fingerprint)
+            check_fingerprint(state.fingerprint, self._fingerprint)
         except FingerprintMismatch as error:
             raise FingerprintMismatch(f"online_state={str(self.path)!r}: {error}, or name another file") from None
 

@@ -146,6 +146,12 @@ class Gate(Record):
             )
         return self
 
+    def __str__(self) -> str:
+        threshold, _ = self.under("default")
+        if threshold is None:
+            return "gate closed"
+        return f"gate {threshold:.4g}" + (f" (holds at {100 * self.level:g} %)" if self.level else "")
+
     def under(self, safeguard: Safeguard) -> tuple[float | None, str | None]:
         """Return the threshold that applies, or None and why there is none."""
         if safeguard == "paper" or self.level is None:
@@ -494,14 +500,15 @@ class Calibration(Record):
         guarded = safeguard == "default"
         if guarded and self.fallback is not None:
             return (f"counting votes (ASC): {self.fallback}",)
-        if self.method == "consensus":  # whose rule has no gate
-            return () if self.untrusted is None else (f"votes are counted, not weighed: {self.untrusted}",)
-        threshold, closed_because = self.gate.under(safeguard)
-        notices = [] if closed_because is None else [f"the gate is closed: {closed_because}"]
-        if threshold is not None and self.mixture is not None and self.mixture.one_group:
-            notices.append(f"the gate stands by the paper's rule, but {self.mixture.one_group}")
-        if guarded and self.unweighed is not None:
-            notices.append(f"votes are counted, not weighed: {self.unweighed}")
+        notices = []
+        if self.method != "consensus":  # whose rule has no gate
+            threshold, closed_because = self.gate.under(safeguard)
+            if threshold is None:
+                notices.append(f"the gate is closed: {closed_because}")
+            elif one_group := self.mixture and self.mixture.one_group:
+                notices.append(f"the gate stands by the paper's rule, but {one_group}")
+        if why := self.untrusted or (guarded and self.unweighed):
+            notices.append(f"votes are counted, not weighed: {why}")
         return tuple(notices)
 
     def gate_promise(self, safeguard: Safeguard = "default") -> str:
@@ -525,26 +532,18 @@ class Calibration(Record):
 
     def summary(self) -> str:
         """Return one line for a person."""
-        if self.method == "consensus":
-            head, parts = f"consensus on {self.n} questions", []
-            if self.measure is not None:
-                parts.append(f"votes weigh by {self.measure}{_shown(self.within, 'AUROC within a question')}")
+        if self.method != "consensus":
+            head, of = f"{self.method} on {self.n} responses", _shown(self.auroc, "AUROC")
+            parts = [f"{self.measure}, μ {self.mean:.4g}, σ {self.std:.4g}, {self.gate}{of}"]
+            parts.append((self.mixture and self.mixture.one_group) or "")
         else:
-            threshold, _ = self.gate.under("default")
-            safe = f" (holds at {100 * self.gate.level:g} %)" if self.gate.level and threshold is not None else ""
-            gate = f"gate closed{safe}" if threshold is None else f"gate {threshold:.4g}{safe}"
-            head = f"{self.method} on {self.n} responses"
-            parts = [
-                f"{self.measure}, μ {self.mean:.4g}, σ {self.std:.4g}, {gate}{_shown(self.auroc, 'AUROC')}",
-                (self.mixture and self.mixture.one_group) or "",
-            ]
+            head, of = f"consensus on {self.n} questions", _shown(self.within, "AUROC within a question")
+            parts = [f"votes weigh by {self.measure}{of}" if self.measure else ""]
         if self.fallback:
             parts.append(f"votes are counted (ASC): {self.fallback}")
         elif why := self.untrusted or self.unweighed:
             parts.append(f"votes are counted, not weighed: {why}")
-        elif self.measure is None:
-            parts.append("votes are counted")
-        return f"{head}: {'; '.join(filter(None, parts))}"
+        return f"{head}: {'; '.join(filter(None, parts)) or 'votes are counted'}"
 
 
 def _shown(auroc: AUROC | None, name: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import product, starmap
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ __all__ = [
 
 WINDOWS = (8, 16, 32, 64, 128)
 _NAMES = (*SIGNALS, VERBALIZED)
+_WINDOWED = tuple(score for score in SCORES if score != "mean")
 _FOLDS, _REPEATS = 5, 4
 
 
@@ -136,15 +137,13 @@ def candidate_measures(signals: Collection[str], *, longest: int | None = None) 
         signals: names of token signals; ``verbalized``, which no token has, may be among them.
         longest: tokens of the longest response, beyond which all windows are the plain mean; None where unknown.
     """
-    named = [name for name in _NAMES if name in signals]
-    if "self_certainty" in named and "kl_uniform" in named:
-        named.remove("kl_uniform")  # the same up to a constant at one vocabulary: the same ranking
+    same = "kl_uniform" if "self_certainty" in signals else None  # but for a constant at one vocabulary
+    named = [name for name in _NAMES if name in signals and name != same]
     windows = [window for window in WINDOWS if longest is None or window < longest]
-    of_tokens, windowed = [name for name in named if name != VERBALIZED], [one for one in SCORES if one != "mean"]
-    measures = [Measure(*each) for each in product(of_tokens, windowed, windows)]
-    measures += [Measure(signal, "mean") for signal in named]
+    windowed = product([name for name in named if name != VERBALIZED], _WINDOWED, windows)
+    measures = [*starmap(Measure, windowed), *(Measure(signal, "mean") for signal in named)]
     paper = Measure()
-    return [paper, *(one for one in measures if one != paper)] if paper.signal in named else measures
+    return list(dict.fromkeys([paper, *measures] if paper.signal in named else measures))
 
 
 def _span_measures(candidates: Sequence[Measure], spans: Sequence[Spans | None]) -> list[Measure]:

@@ -198,7 +198,7 @@ class Setup:
         options = self.options
         if not options.allow_fingerprint_mismatch:
             running = model.fingerprint(messages, prompt=options.fixed_prompt, answer=options.answer)
-            check_fingerprint(calibration, running if bound else running.unbound())
+            check_fingerprint(calibration.fingerprint, running if bound else running.unbound())
 
     def require_confidence(self, model: PreparedModel) -> None:
         """Refuse a model that is known to give no logprobs, before anything is paid for.

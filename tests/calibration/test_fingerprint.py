@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field
 
 from langchain_reasc.answers import boxed, extractor
 from langchain_reasc.calibration import (
-    Calibration,
     Fingerprint,
     HashedPart,
     answer_name,
@@ -37,10 +36,6 @@ THEN = Fingerprint(
 FEW_SHOT = HashedPart(shown="system, human, ai", sha256="11" * 32)
 
 
-def calibrated(on: Fingerprint, template: Calibration) -> Calibration:
-    return template.model_copy(update={"fingerprint": on})
-
-
 @pytest.mark.parametrize(
     ("running", "named", "then", "now"),
     [
@@ -58,17 +53,15 @@ def calibrated(on: Fingerprint, template: Calibration) -> Calibration:
         ({"answer": "find_it"}, "answer", "'boxed'", "'find_it'"),
     ],
 )
-def test_a_mismatch_shows_both_sides_and_the_override(
-    offline: Calibration, running: dict[str, Any], named: str, then: str, now: str
-) -> None:
+def test_a_mismatch_shows_both_sides_and_the_override(running: dict[str, Any], named: str, then: str, now: str) -> None:
     with pytest.raises(FingerprintMismatch) as raised:
-        check_fingerprint(calibrated(THEN, offline), THEN.model_copy(update=running))
+        check_fingerprint(THEN, THEN.model_copy(update=running))
     message = str(raised.value)
     assert f"({named}: calibrated on {then}, running {now})" in message, "that difference and no other"
     assert "allow_fingerprint_mismatch=True" in message and "reasc calibrate" in message
     both = THEN.model_copy(update={"quantization": "Q8_0", "sampling": {"temperature": 0.2}})
     with pytest.raises(FingerprintMismatch, match=r"quantization: .*; temperature: "):
-        check_fingerprint(calibrated(THEN, offline), both)
+        check_fingerprint(THEN, both)
 
 
 @pytest.mark.parametrize(
@@ -84,19 +77,19 @@ def test_a_mismatch_shows_both_sides_and_the_override(
         {"prompt": FEW_SHOT},
     ],
 )
-def test_what_is_unknown_or_the_same_is_accepted(offline: Calibration, running: dict[str, Any]) -> None:
+def test_what_is_unknown_or_the_same_is_accepted(running: dict[str, Any]) -> None:
     now = THEN.model_copy(update=running)
-    check_fingerprint(calibrated(THEN, offline), now)
-    check_fingerprint(calibrated(now, offline), THEN)
-    check_fingerprint(calibrated(Fingerprint(), offline), now)
+    check_fingerprint(THEN, now)
+    check_fingerprint(now, THEN)
+    check_fingerprint(Fingerprint(), now)
 
 
-def test_the_fixed_part_of_a_prompt_says_more_than_its_system_messages(offline: Calibration) -> None:
+def test_the_fixed_part_of_a_prompt_says_more_than_its_system_messages() -> None:
     then = THEN.model_copy(update={"prompt": FEW_SHOT})
-    check_fingerprint(calibrated(then, offline), then.model_copy(update={"prompt_sha256": "dd"}))
+    check_fingerprint(then, then.model_copy(update={"prompt_sha256": "dd"}))
     other = then.model_copy(update={"prompt": HashedPart(shown="system", sha256="22" * 32)})
     with pytest.raises(FingerprintMismatch, match=r"fixed part of the prompt: .* system, human, ai \(1.* system \(2"):
-        check_fingerprint(calibrated(then, offline), other)
+        check_fingerprint(then, other)
 
 
 class Described(FakeListChatModel):
