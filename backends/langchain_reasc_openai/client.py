@@ -1,7 +1,7 @@
 """The client of one server: langchain-openai's, over HTTP connections that keep secrets and read nothing endless."""
 
 import importlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 from typing import Any, Final
@@ -68,12 +68,8 @@ class ServerClient(AdaptedChatOpenAI):
         self, messages: list[BaseMessage], kwargs: dict[str, Any]
     ) -> AsyncGenerator[tuple[int | None, ChatGenerationChunk]]:
         stop, _ = kwargs.pop("stop", None), kwargs.pop("stream_usage", None)
-        send = partial(self.send_streamed, messages, stop)
         with _without_key(self.openai_api_key):
-            if kwargs.get("logprobs"):
-                response = await self._logprobs.agenerate(lambda wanted: send(_logprobs_if(wanted, kwargs)))
-            else:
-                response = await send(kwargs)
+            response = await self._sent(partial(self.send_streamed, messages, stop), kwargs)
             async with response:
                 async for item in response:
                     event = item if isinstance(item, dict) else item.model_dump()
@@ -113,11 +109,16 @@ class ServerClient(AdaptedChatOpenAI):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        generate = partial(super()._agenerate, messages, stop=stop, run_manager=run_manager)
+        generate = partial(super()._agenerate, messages, stop, run_manager)
         with _without_key(self.openai_api_key):
-            if kwargs.get("logprobs"):
-                return await self._logprobs.agenerate(lambda wanted: generate(**_logprobs_if(wanted, kwargs)))
-            return await generate(**kwargs)
+            result: ChatResult = await self._sent(generate, kwargs)
+            return result
+
+    async def _sent(self, send: Callable[..., Awaitable[Any]], kwargs: Mapping[str, Any]) -> Any:
+        """Send a request; again without logprobs where the server refuses them."""
+        if not kwargs.get("logprobs"):
+            return await send(**kwargs)
+        return await self._logprobs.agenerate(lambda wanted: send(**_logprobs_if(wanted, kwargs)))
 
 
 @contextmanager

@@ -21,7 +21,7 @@ replaced when ChatOpenAI can be pickled by itself."""
 class AdaptedChatOpenAI(ChatOpenAI):
     """ChatOpenAI, with what it sends and what it makes of an answer put right for other servers."""
 
-    async def send_streamed(self, messages: list[BaseMessage], stop: Any, kwargs: dict[str, Any]) -> Any:
+    async def send_streamed(self, messages: list[BaseMessage], stop: Any, **kwargs: Any) -> Any:
         """Return the open stream of a request as openai's client has it, with every choice in it.
 
         Needed as langchain-openai reads the first choice of each chunk and drops its index, so that responses of one

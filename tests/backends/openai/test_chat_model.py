@@ -16,7 +16,7 @@ import pytest
 from langchain_core.load import dumpd, dumps, load
 from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
-from langchain_reasc_openai import ChatOpenAICompatible, RetryPolicy
+from langchain_reasc_openai import PRESETS, ChatOpenAICompatible, RetryPolicy
 from pydantic import BaseModel, SecretStr
 
 from backends.openai.conftest import model_of
@@ -191,6 +191,7 @@ def test_where_streams_lack_logprobs_responses_come_whole(face: Face) -> None:
         ({"top_k": "many"}, r"top_k: .*got 'many'"),
         ({"preset": "vlm"}, r"unknown preset 'vlm'; choose from auto, vllm, sglang"),
         ({"base_url": []}, "empty list"),
+        ({"base_url": None, "preset": "auto"}, "give the server's address"),
         ({"model": None}, r"name the model; `reasc probe http"),
         ({"use_responses_api": True}, "Responses API"),
     ],
@@ -275,6 +276,10 @@ def test_openais_own_key_is_for_openai_alone(fake: Fake, monkeypatch: pytest.Mon
     with pytest.raises(ConfigurationError, match="set OPENAI_API_KEY, or give api_key"):
         ChatOpenAICompatible(model="gpt-4o-mini", preset="openai")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    own = ChatOpenAICompatible(model="gpt-4o-mini", preset="openai")
-    assert own.base_urls == ("https://api.openai.com/v1",) and own.openai_api_key == SecretStr(KEY)
+    for own in ({"preset": "openai"}, {"base_url": "https://api.openai.com/v1"}):
+        model = ChatOpenAICompatible(model="gpt-4o-mini", **own)
+        assert model.base_urls == ("https://api.openai.com/v1",) and model.openai_api_key == SecretStr(KEY)
+        assert model.capabilities() is PRESETS["openai"].capabilities
     assert model_of(fake, preset="openai").openai_api_key == SecretStr("no-key")
+    other = ChatOpenAICompatible(model="m", base_url="https://api.openai.com.example.org/v1")
+    assert other.openai_api_key == SecretStr("no-key")

@@ -220,10 +220,6 @@ def test_what_cannot_be_asked_is_an_error(fake: Fake, options: Any, error: type[
     assert "hush" not in str(raised.value)
 
 
-def test_one_of_several_models_can_be_named() -> None:
-    assert found(vllm(models=("small", "large")), model="large").models == ("small", "large")
-
-
 @pytest.mark.parametrize(("status", "after"), [(429, 0), (503, 1), (503, 5), (429, 8), (500, 0)])
 def test_a_server_that_becomes_busy_is_asked_another_time(status: int, after: int) -> None:
     fake = vllm()
@@ -318,15 +314,6 @@ def test_a_server_is_recognised_and_has_what_its_preset_promises(name: str) -> N
         assert {ours: promised.samplers.get(ours) for ours in caps.samplers} == caps.samplers
 
 
-def test_openai_is_known_by_its_host_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    own = ChatOpenAICompatible(model="m", base_url="https://api.openai.com/v1")
-    assert own.capabilities() is PRESETS["openai"].capabilities
-    assert own.openai_api_key == SecretStr(KEY)
-    other = ChatOpenAICompatible(model="m", base_url="https://api.openai.com.example.org/v1")
-    assert other.openai_api_key == SecretStr("no-key")
-
-
 @pytest.mark.parametrize(
     ("given", "url"),
     [
@@ -354,11 +341,6 @@ def test_a_wrong_address_is_refused_without_showing_secrets(given: str, complain
         with pytest.raises(ConfigurationError, match=complaint) as raised:
             ask()
         assert "hush" not in str(raised.value)
-
-
-def test_without_a_preset_the_address_is_wanted() -> None:
-    with pytest.raises(ConfigurationError, match="give the server's address"):
-        ChatOpenAICompatible(model="tiny")
 
 
 def test_auto_asks_once_for_all_copies_and_calls(fake: Fake, face: Face) -> None:
@@ -435,11 +417,6 @@ def test_servers_of_other_models_are_refused_with_both_sides_named(
                 face.sample(model, "Hi", n=2)
         else:
             assert len(face.sample(model, "Hi", n=2)) == 2
-
-
-def test_a_server_that_is_away_says_nothing_of_its_model(face: Face, gone: Fake) -> None:
-    with serving(llama_server(meta=SMALL)) as one, several(one, gone) as model:
-        face.invoke(model, "Hi")
 
 
 def test_servers_are_asked_what_they_serve_once_and_not_where_the_preset_is_named(face: Face) -> None:
