@@ -149,9 +149,9 @@ class ComparisonOptions:
         names = pool.signals.names if pool.signals else ()
         if all_signals and names:
             return ["auto", *(Measure(name, self.score, self.window) for name in names)]
-        signal = self.signal or ("auto" if names else "recorded")
-        without_any = self.signal is None and not names and not pool.has_scores
-        return [] if without_any and not all_signals else [measure_spec(signal, self.score, self.window)]
+        if not any((self.signal, names, pool.has_scores, all_signals)):
+            return []
+        return [measure_spec(self.signal or ("auto" if names else "recorded"), self.score, self.window)]
 
     def settings(self, pools: "Sequence[Pool]", *, calibration_responses: int = 1) -> "MethodSettings":
         """Return the settings of all methods.

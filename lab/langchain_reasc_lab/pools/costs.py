@@ -315,11 +315,11 @@ def _tokens_per_character(
         tokens = sum(count(template.messages(one.input)) for one in some)
         return Fraction(tokens, max(1, sum(lengths[one.id] for one in some))), "tokenizer"
     # A prompt that several responses share counts once among them.
-    known = {id: bill for id, bill in recorded.items() if bill.prompt and not bill.without_usage and id in lengths}
+    known = [id for id, bill in recorded.items() if bill.prompt and not bill.without_usage and id in lengths]
     if not known:
         return None, "characters"
-    characters = sum(lengths[id] * bill.responses for id, bill in known.items())
-    return Fraction(sum(bill.prompt for bill in known.values()), characters), "recorded"
+    characters = sum(lengths[id] * recorded[id].responses for id in known)
+    return Fraction(sum(recorded[id].prompt for id in known), characters), "recorded"
 
 
 def _token_counter(model: Runnable[LanguageModelInput, Any]) -> Callable[[list[BaseMessage]], int] | None:

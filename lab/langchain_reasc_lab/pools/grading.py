@@ -25,6 +25,9 @@ T = TypeVar("T")
 Labels = Mapping[str, tuple[str, ...]]
 """The accepted answers by question id."""
 
+Task = tuple[PoolQuestion, list[int]]
+"""A question, and the places of the responses that give one distinct answer."""
+
 _PATIENCE: Final = 5  # failures in a row after which nobody is asked any more
 
 
@@ -90,28 +93,25 @@ def grade_pool(
     """
     _check_limits(concurrency, seconds)
     labels = labels or {}
-    graded = [one for one in pool.questions if one.references or one.id in labels]
-    tasks = [task for question in graded for task in _tasks(question)]
-    verdicts = {one.id: [response.correct for response in one.responses] for one in pool.questions}
-    verdicts |= {one.id: [False] * len(one.responses) for one in graded}
+    tasks, verdicts = _tasks(pool, labels)
     failures: list[Exception] = []
-    undecided = 0
+    decided = 0
     outcomes = in_flight(_calls(pool, tasks, grader, labels), concurrency=concurrency, seconds=seconds)
     each = _verdicts(grader.name, outcomes, failures, patience=min(_PATIENCE, len(tasks)))
     for done, (at, verdict) in enumerate(each, start=1):
-        undecided += verdict is None
+        decided += verdict is not None
         question, responses = tasks[at]
         for response in responses:
             verdicts[question.id][response] = verdict
         on_answer(done, len(tasks))
-    if tasks and undecided == len(tasks):
+    if tasks and not decided:
         raise SamplingError(
             f"{grader.name} could not decide whether any of the {len(tasks):,} answers in {pool.path} is right; "
             "nothing was changed",
             failures,
         )
-    held = {id: tuple(each) for id, each in verdicts.items()}
-    return Grading(grader.name, held, len(tasks), undecided, tuple(failures))
+    held = {id: tuple(of_question) for id, of_question in verdicts.items()}
+    return Grading(grader.name, held, len(tasks), len(tasks) - decided, tuple(failures))
 
 
 def labels_from(pool: Pool, questions: Sequence[LabelledQuestion]) -> tuple[Labels, int]:
@@ -125,14 +125,16 @@ def labels_from(pool: Pool, questions: Sequence[LabelledQuestion]) -> tuple[Labe
     by_id, by_text = {one.id: one for one in questions}, {one.input: one for one in questions}
     labels: dict[str, tuple[str, ...]] = {}
     for held in pool.questions:
-        text = held.input if isinstance(held.input, str) else None
-        if (named := by_id.get(held.id)) and text is not None and text.strip() != named.input.strip():
+        text = held.input if isinstance(held.input, str) else ""
+        found = by_id.get(held.id) or by_text.get(text)
+        if found is None:
+            continue
+        if text and text.strip() != found.input.strip():
             raise ConfigurationError(
                 f"{pool.path} holds another question with id {held.id!r} ({text!r:.60}) than the labels "
-                f"({named.input!r:.60})"
+                f"({found.input!r:.60})"
             )
-        if found := named or by_text.get(text or ""):
-            labels[held.id] = found.references
+        labels[held.id] = found.references
     if not labels:
         raise ConfigurationError(f"the labels are those of none of the questions in {pool.path}, by id or by text")
     return labels, len(pool.questions) - len(labels)
@@ -186,18 +188,23 @@ def _check_limits(concurrency: int, seconds: float | None) -> None:
         raise ConfigurationError(f"a time limit is in seconds, above 0, got {seconds!r}")
 
 
-def _tasks(question: PoolQuestion) -> list[tuple[PoolQuestion, list[int]]]:
-    """Return the question with the places of the responses that give each distinct answer."""
-    giving: dict[str, list[int]] = {}
-    for at, response in enumerate(question.responses):
-        if response.answer is not None and response.answer.strip():
-            giving.setdefault(response.answer, []).append(at)
-    return [(question, places) for places in giving.values()]
+def _tasks(pool: Pool, labels: Labels) -> tuple[list[Task], dict[str, list[bool | None]]]:
+    """Return what is to be graded, and by question id the verdicts without it."""
+    tasks: list[Task] = []
+    verdicts = {one.id: [response.correct for response in one.responses] for one in pool.questions}
+    for question in pool.questions:
+        if not question.references and question.id not in labels:
+            continue
+        verdicts[question.id] = [False] * len(question.responses)
+        giving: dict[str, list[int]] = {}
+        for at, response in enumerate(question.responses):
+            if response.answer is not None and response.answer.strip():
+                giving.setdefault(response.answer, []).append(at)
+        tasks += [(question, places) for places in giving.values()]
+    return tasks, verdicts
 
 
-def _calls(
-    pool: Pool, tasks: Sequence[tuple[PoolQuestion, list[int]]], grader: Grader, labels: Labels
-) -> Iterator[Callable[[], bool | None]]:
+def _calls(pool: Pool, tasks: Sequence[Task], grader: Grader, labels: Labels) -> Iterator[Callable[[], bool | None]]:
     """Yield each answer's grading; texts are read as it is begun."""
     for question, each in groupby(tasks, key=itemgetter(0)):
         texts = pool.texts(question.id)

@@ -62,11 +62,7 @@ def merge_pools(first: Path, second: Path, out: Path) -> Merged:
         ConfigurationError: there is a file at ``out`` already.
     """
     a, b = PoolStore.open(first), PoolStore.open(second)
-    if differing := _differences(a.about(), b.about()):
-        sides = "; ".join(f"{name}: {_shown(then)} and {_shown(now)}" for name, then, now in differing)
-        raise PoolError(
-            f"{first} and {second} were recorded differently, and cannot be one pool: they differ in {sides}"
-        )
+    _check_alike(a, b)
     theirs = {one.id: one for one in b.questions()}
     shared = [(one, theirs[one.id]) for one in a.questions() if one.id in theirs]
     for one, other in shared:
@@ -149,6 +145,14 @@ def _read_whole(store: PoolStore, question: PoolQuestion) -> WholeQuestion:
             if part.size:
                 own[name] = part
     return question, store.messages(question.id), list(signals)
+
+
+def _check_alike(a: PoolStore, b: PoolStore) -> None:
+    if differing := _differences(a.about(), b.about()):
+        sides = "; ".join(f"{name}: {_shown(then)} and {_shown(now)}" for name, then, now in differing)
+        raise PoolError(
+            f"{a.path} and {b.path} were recorded differently, and cannot be one pool: they differ in {sides}"
+        )
 
 
 def _check_same_question(one: PoolQuestion, other: PoolQuestion, first: Path, second: Path) -> None:

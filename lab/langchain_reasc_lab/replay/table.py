@@ -115,10 +115,10 @@ def _measured(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
         not_counted = " Calibration responses are not counted."
     yield f"{run.tested} questions{calibrated}; {arranged}."
     prompts = [row.prompt_tokens / row.samples.value for row in rows if row.prompt_tokens is not None]
+    more = f"; the prompt has {prompts[0]:.0f} more" if prompts else ""
     yield (
         f"[..]: 95 % intervals, {RESAMPLES:,} bootstrap resamples over questions, paired for Δ (in points). Tokens: "
-        "generated, per question, in the samples a method used"
-        + (f"; the prompt has {prompts[0]:.0f} more.{not_counted}" if prompts else f".{not_counted}")
+        f"generated, per question, in the samples a method used{more}.{not_counted}"
     )
     if calibrated and not run.shuffles:
         yield (
@@ -154,14 +154,21 @@ def _mixtures(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _mixture_notes(run: Replay, calibrations: Sequence[Calibration]) -> Iterator[str]:
-    if closed := [why for one in calibrations if (why := one.gate.closed_because)]:
-        counted = Counter(re.sub(r" \([^)]*\)", "", why) for why in closed).most_common()  # without their figures
-        reasons = "; ".join(f"{times}: {reason}" if run.shuffles else reason for reason, times in counted)
-        where = f"{len(closed)} of {run.arrangements} arrangements" if run.shuffles else "the recorded order"
-        yield f"the gate was closed in {where} ({reasons})."
+    of_all = f"of {run.arrangements} arrangements"
+    reasons = [one.gate.closed_because for one in calibrations if one.gate.closed_because]
+    if reasons and not run.shuffles:
+        yield f"the gate was closed in the recorded order ({_without_figures(reasons[0])})."
+    elif reasons:
+        counted = Counter(map(_without_figures, reasons)).most_common()
+        each = "; ".join(f"{times}: {reason}" for reason, times in counted)
+        yield f"the gate was closed in {len(reasons)} {of_all} ({each})."
     if doubted := sum(one.mixture is not None and one.mixture.one_group is not None for one in calibrations):
-        where = f"in {doubted} of {run.arrangements} arrangements" if run.shuffles else "here"
+        where = f"in {doubted} {of_all}" if run.shuffles else "here"
         yield f"BIC prefers one component {where}; the paper's gate stands all the same."
+
+
+def _without_figures(reason: str) -> str:
+    return re.sub(r" \([^)]*\)", "", reason)
 
 
 def _live_rules(run: Replay, rows: Sequence[Row]) -> Iterator[str]:

@@ -44,22 +44,20 @@ def table_of(
     named = named and len(studies) > 1
     rows: list[Sequence[Cell]] = []
     lines: list[str] = []
-    reasons: list[str] = []
-    refused: list[str] = []
+    refused: dict[str, str] = {}
     for study in studies:
         try:
             of_study, notes_of_study = block(study)
         except ReASCError as error:
-            why = str(error).rstrip(".") + "."
-            reasons.append(why)
-            refused.append(why if why.startswith(study.name) else f"{study.name}: no row, because {why}")
+            refused[study.name] = str(error).rstrip(".") + "."
             continue
         rows += [(study.name, *row) for row in of_study] if named else of_study
         lines += notes_of_study
     if not rows:
-        raise PoolError(" ".join(dict.fromkeys(reasons or lines)) or "there is no pool")
+        raise PoolError(" ".join(dict.fromkeys(refused.values() or lines)) or "there is no pool")
+    lines += [why if why.startswith(name) else f"{name}: no row, because {why}" for name, why in refused.items()]
     shown = (Column("Pool"), *columns) if named else columns
-    return Table(shown, rows, tuple(dict.fromkeys((*lines, *refused, *notes))))
+    return Table(shown, rows, tuple(dict.fromkeys((*lines, *notes))))
 
 
 def how_tested(study: Study) -> str:

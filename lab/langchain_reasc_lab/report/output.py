@@ -385,14 +385,10 @@ def print_report(report: Report, console: Console, *, spelled: Callable[[str], s
     for part in (part for part in report.parts if not part.is_empty):
         say(_heading(part), style="bold")
         say(*(f"Not to be had: {problem}" for problem in part.problems), style="italic")
-        if part.table is not None:
-            for grid in _grids(part.table, console.width, plain=plain, spelled=spell):
-                console.print(grid)
-                console.print()
-            say(*_explanations(known[part.entry.name], marked=console.is_terminal), "")
-        for figure in part.figures:
-            say(f"{figure.title}: {figure.text}" if figure.title else figure.text, *figure.notes)
-        say(*([""] if part.figures else []))
+        for grid in _grids(part.table, console.width, plain=plain, spelled=spell):
+            console.print(grid)
+            console.print()
+        say(*_explanations(known.get(part.entry.name), marked=console.is_terminal), *_figures_in_words(part))
     for reason, parts in missing(report).items():
         say(f"Not to be had: {listed([part.entry.name for part in parts])}. {reason}", style="italic")
     say(*pool_lines(report), *setting_lines(report))
@@ -403,46 +399,64 @@ def _heading(part: Made) -> str:
     return f"{part.entry.title}{paper}, --only {part.entry.name}"
 
 
-def _explanations(known: Explained, *, marked: bool) -> Iterator[str]:
-    """Yield what has to be known to read a table; ``marked``: whether bests can be seen, as in a terminal."""
+def _figures_in_words(part: Made) -> Iterator[str]:
+    for figure in part.figures:
+        yield f"{figure.title}: {figure.text}" if figure.title else figure.text
+        yield from figure.notes
+    if part.figures:
+        yield ""
+
+
+def _explanations(known: Explained | None, *, marked: bool) -> Iterator[str]:
+    """Yield what has to be known to read a table, if any; ``marked``: whether bests can be seen, as in a terminal."""
+    if known is None:
+        return
     yield from known.notes
     yield from (f"{name}: {meaning}" for name, meaning in known.meanings)
     if marked and known.marks:
         yield MARKED.format(best="Bold", second="underlined")
     if known.earlier:
         yield _elsewhere([entry.name for entry in known.earlier])
+    yield ""
 
 
-def _grids(table: Table, width: int, *, plain: bool, spelled: Callable[[str], str]) -> Iterator[Grid]:
+def _grids(table: Table | None, width: int, *, plain: bool, spelled: Callable[[str], str]) -> Iterator[Grid]:
     """Yield the table, or where it is too wide several below each other, each with the texts that name its rows."""
-    if not table.rows:
+    if table is None or not table.rows:
         return
-    cells = shown(table)
-    texts = [[spelled(str(cell)) for cell in row] for row in cells]
+    rows = [[Text(spelled(str(cell)), _STYLES.get(cell.mark or "", "")) for cell in row] for row in shown(table)]
     heads = [spelled(column.name) for column in table.columns]
-    for widths in _fitting(table, heads, texts, width):
-        grid = Grid(box=PLAIN_HEAD if plain else box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-        for at, wide in widths.items():
-            justify: Literal["left", "right"] = "left" if table.is_text(at) else "right"
-            grid.add_column(Text(heads[at]), justify=justify, width=wide, overflow="fold")
-        for row, written in zip(cells, texts, strict=True):
-            grid.add_row(*(Text(written[at], _STYLES.get(row[at].mark or "", "")) for at in widths))
-        yield grid
+    columns = [[cell.plain for cell in column] for column in zip(*rows, strict=True)]
+    for widths in _fitting(table, heads, columns, width):
+        yield _grid(table, heads, rows, widths, plain=plain)
+
+
+def _grid(
+    table: Table, heads: Sequence[str], rows: Sequence[Sequence[Text]], widths: Mapping[int, int], *, plain: bool
+) -> Grid:
+    """Return the columns that ``widths`` has, by their places in the table."""
+    grid = Grid(box=PLAIN_HEAD if plain else box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for at, wide in widths.items():
+        justify: Literal["left", "right"] = "left" if table.is_text(at) else "right"
+        grid.add_column(Text(heads[at]), justify=justify, width=wide, overflow="fold")
+    for row in rows:
+        grid.add_row(*(row[at] for at in widths))
+    return grid
 
 
 def _fitting(
-    table: Table, heads: Sequence[str], texts: Sequence[Sequence[str]], width: int
+    table: Table, heads: Sequence[str], columns: Sequence[Sequence[str]], width: int
 ) -> Iterator[dict[int, int]]:
     """Yield groups of columns that fit beside each other -> their widths; those that name the rows are in each."""
-    columns = {at: [row[at] for row in texts] for at in range(len(heads))}
-    widths = {at: max(map(len, [*_words(heads[at]), *column])) for at, column in columns.items()}
+    places = range(len(heads))
+    widths = {at: max(map(len, [*_words(heads[at]), *columns[at]])) for at in places}
     if sum(widths.values()) + _GAP * (len(widths) - 1) <= width:
         yield widths
         return
-    widths = {at: _folded(columns[at], wide) if table.is_text(at) else wide for at, wide in widths.items()}
-    names = list(takewhile(table.is_text, columns))
-    names = names[:1] if len(names) == len(columns) else names
-    for group in _groups(list(columns)[len(names) :], widths, width - sum(widths[at] + _GAP for at in names)):
+    widths |= {at: _folded(columns[at], widths[at]) for at in places if table.is_text(at)}
+    names = list(takewhile(table.is_text, places))
+    names = names[:1] if len(names) == len(places) else names
+    for group in _groups(places[len(names) :], widths, width - sum(widths[at] + _GAP for at in names)):
         yield {at: min(widths[at], width) for at in (*names, *group)}
 
 

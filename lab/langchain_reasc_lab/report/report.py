@@ -65,7 +65,7 @@ def make_report(
     studies: Sequence[Study],
     entries: Sequence[Entry] | None = None,
     *,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] = lambda made, of: None,
 ) -> Report:
     """Make tables and figures of some pools. What a pool cannot tell leaves a sentence in its place.
 
@@ -81,19 +81,19 @@ def make_report(
     if not studies or len(set(names)) < len(names):
         raise ConfigurationError(f"a report is of one pool or more, each with a name of its own; got {names}")
     chosen = chosen_entries(()) if entries is None else entries
-    move = on_progress or (lambda made, of: None)
-    move(0, len(chosen))
-    parts = []
-    for number, entry in enumerate(chosen, start=1):
+    on_progress(0, len(chosen))
+    parts: list[Made] = []
+    for entry in chosen:
         parts.append(_made(entry, tuple(studies)))
-        move(number, len(chosen))
+        on_progress(len(parts), len(chosen))
     compared = any(part.entry.name == "main" and not part.is_empty for part in parts)
     return Report(studies, parts, [verdict(study) for study in studies] if compared else [])
 
 
 def _made(entry: Entry, studies: Sequence[Study]) -> Made:
     began = perf_counter()
-    made, problems = _make(entry, studies)
+    made, reasons = _make(entry, studies)
+    problems = list(filter(None, reasons))
     if isinstance(made, Table) and not made.has_numbers:
         problems += [note for note in made.notes if "cannot be had" in note] or ["No number in it could be had."]
         made = None
@@ -102,26 +102,27 @@ def _made(entry: Entry, studies: Sequence[Study]) -> Made:
 
 
 def _make(entry: Entry, studies: Sequence[Study]) -> tuple[Any, list[str]]:
-    """Make an entry of all pools, or of those that allow it, and say what the others lack."""
-    made, reason = _attempt(entry, studies)
-    if not reason or len(studies) == 1:
-        return made, reason
-    alone = [(study, _attempt(entry, (study,))[1]) for study in studies]
-    able = tuple(study for study, why in alone if not why)
-    problems = [f"{study.name}: {line}" for study, why in alone for line in why]
-    if not able or len(able) == len(studies):  # none can, or only not together
-        return None, reason if all(reason[0] in problem for problem in problems) else problems
-    made, reason = _attempt(entry, able)
-    return made, problems + reason
+    """Make an entry of all pools, or of those that allow it; return it and what the others lack, or empty texts."""
+    made, why = _attempt(entry, studies)
+    if not why or len(studies) == 1:
+        return made, [why]
+    alone = {study.name: _attempt(entry, (study,))[1] for study in studies}
+    able = tuple(study for study in studies if not alone[study.name])
+    problems = [f"{name}: {reason}" for name, reason in alone.items() if reason]
+    if 0 < len(able) < len(studies):
+        made, why = _attempt(entry, able)
+        return made, [*problems, why]
+    # None can, or only not together.
+    return None, [why] if all(why in problem for problem in problems) else problems
 
 
-def _attempt(entry: Entry, studies: Sequence[Study]) -> tuple[Any, list[str]]:
+def _attempt(entry: Entry, studies: Sequence[Study]) -> tuple[Any, str]:
     """Make an entry; where that is impossible, return None and why, in a sentence."""
     try:
-        return entry.make(studies), []
+        return entry.make(studies), ""
     except ReASCError as error:
         text = " ".join(str(error).split())
-        return None, [text if text.endswith((".", "!", "?")) else f"{text}."]
+        return None, text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def command_for(report: Report, name: str) -> str:
