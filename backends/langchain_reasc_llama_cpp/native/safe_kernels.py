@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from langchain_reasc.exceptions import UnsupportedProcessorError
+from langchain_reasc.files import write_atomically
 from langchain_reasc_llama_cpp.native.gguf_file import GGUFHeader
 from langchain_reasc_llama_cpp.native.model_files import embedded_model_path, file_sha256
 
@@ -264,8 +265,6 @@ def _remembered(memory: Path | None) -> _Outcome | None:
 
 
 def _remember(memory: Path | None, outcome: _Outcome) -> None:
-    from langchain_reasc.files import write_atomically  # loads far more, and is seldom needed
-
     try:
         if memory is None:
             raise OSError("there is no home directory")

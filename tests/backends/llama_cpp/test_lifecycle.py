@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import gc
+import os
 import re
 import sys
 import threading
@@ -19,7 +20,7 @@ from langchain_reasc.exceptions import ModelClosedError
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
 README = (Path(__file__).parents[3] / "backends" / "README.md").read_text(encoding="utf-8")
-NEEDED = ("_lazy", "_version", "complaints", "exceptions", "method", "models", "threads", "untrusted")
+NEEDED = ("_lazy", "_version", "complaints", "exceptions", "files", "method", "models", "threads")
 
 
 def test_importing_the_backend_loads_what_it_uses_of_the_core_and_nothing_heavy() -> None:
@@ -114,11 +115,24 @@ async def test_it_is_an_async_context_manager(tiny_path: Path) -> None:
         await model.ainvoke("hi")
 
 
-def test_an_interrupt_ends_an_invoke_and_the_process_may_end_while_it_generates(endless_path: Path) -> None:
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_gets_an_error_an_interrupt_ends_an_invoke_and_a_process_ends_while_it_generates(
+    endless_path: Path,
+) -> None:
     script = """
-import os, signal, sys, threading, time
+import os, signal, sys, threading, time, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
 from langchain_reasc_llama_cpp import ChatLlamaCpp
+from langchain_reasc.exceptions import ModelClosedError
 model = ChatLlamaCpp(model_path=sys.argv[1], n_ctx=100_000, signals=())
+child = os.fork()
+if child == 0:
+    try:
+        model.invoke("hi")
+    except ModelClosedError as error:
+        sys.exit(7 if "fork" in str(error) else 8)
+    sys.exit(9)
+print("fork", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def interrupt():
     while model.engine.context.decoded < 100:
         time.sleep(0.01)
@@ -134,28 +148,7 @@ samples = model.sample("hi", n=8)
 stream = model.stream("hi")
 print("leaving")
 """
-    assert printed(script, endless_path) == "interrupted True\nleaving\n"
-
-
-@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="needs fork")
-def test_a_fork_gets_an_error_instead_of_a_hang(tiny_path: Path) -> None:
-    script = """
-import os, sys, warnings
-warnings.simplefilter("ignore", DeprecationWarning)
-from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc.exceptions import ModelClosedError
-model = ChatLlamaCpp(model_path=sys.argv[1], max_tokens=3)
-model.invoke("hi")
-child = os.fork()
-if child == 0:
-    try:
-        model.invoke("hi")
-    except ModelClosedError as error:
-        sys.exit(7 if "fork" in str(error) else 8)
-    sys.exit(9)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(model.invoke("hi").content) >= 0)
-"""
-    assert printed(script, tiny_path) == "7 True\n"
+    assert printed(script, endless_path) == "fork 7\ninterrupted True\nleaving\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on the address space")

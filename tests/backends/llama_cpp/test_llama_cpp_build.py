@@ -117,24 +117,6 @@ def test_a_fresh_clone_builds_once_and_again_with_other_options(clone: Clone) ->
         assert clone.calls == ""
 
 
-def test_each_build_has_a_cache_of_its_own_which_clones_share(tmp_path: Path) -> None:
-    ways: list[dict[str, str]] = [
-        {},
-        {"CMAKE_ARGS": "-DGGML_CUDA=on"},
-        {"CXXFLAGS": "-O2"},
-        {"CXX": str(program(tmp_path / "cxx", "echo another compiler 1.0"))},
-    ]
-    caches = []
-    for number in range(2):
-        for way, environment in enumerate(ways):
-            clone = Clone(tmp_path / f"{number}-{way}")
-            assert clone.install(**{"XDG_CACHE_HOME": str(tmp_path / "kept")} | environment).returncode == 0
-            caches.append(clone.cache)
-    assert caches[:4] == caches[4:]
-    assert len(set(caches)) == 4
-    assert all(cache.startswith(f"{tmp_path}/kept/langchain-reasc/llama-cpp-") for cache in caches)
-
-
 def test_a_build_that_fails_shows_its_end_and_keeps_what_is_there(clone: Clone) -> None:
     clone.install()
     clone.pip_says("echo 'fatal error: no CUDA toolkit'; exit 1")
