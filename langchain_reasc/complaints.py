@@ -156,9 +156,13 @@ def _finding(where: str, errors: "list[ErrorDetails]", values: bool, names: Any)
     text = _text_of(errors)
     if not where:
         return text
-    value = repr(first["input"]) if values and not _SECRET.search(where) else None
-    shown = "" if value is None else f", got {value[:_SHOWN]}" + "..." * (len(value) > _SHOWN)
-    return f"{where}: {text}{shown}"
+    if not values or _SECRET.search(where):
+        return f"{where}: {text}"
+    return f"{where}: {text}, got {_shortened(repr(first['input']))}"
+
+
+def _shortened(value: str) -> str:
+    return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..."
 
 
 def _text_of(errors: "list[ErrorDetails]") -> str:

@@ -27,6 +27,7 @@ from langchain_core.utils._merge import merge_lists
 
 from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.exceptions import SamplingError
+from langchain_reasc.models.contract import TOKEN_LIMITS
 from langchain_reasc.models.logprobs import count_tokens
 from langchain_reasc.models.usage import tokens_of_text
 from langchain_reasc.threads import each
@@ -34,7 +35,6 @@ from langchain_reasc.threads import each
 __all__ = ["ResponseBound", "bounded", "message_of", "metadata_of", "salvaged", "token_limit"]
 
 _NO_LIMIT: Final = 65_536  # tokens, where none is known
-_LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "num_predict")
 _TEXTS: Final = ("text", "thinking", "reasoning", "refusal")  # fields of a content block
 LastChunk = Callable[[list[ChatGenerationChunk]], ChatGenerationChunk]
 """Makes the last chunk of a response from those before it."""
@@ -90,7 +90,7 @@ def metadata_of(chunk: ChatGenerationChunk) -> dict[str, Any]:
 
 def token_limit(model: BaseChatModel, call: Mapping[str, Any]) -> int | None:
     """Return how many tokens a response may have, by the arguments of the call or by what the model tells LangSmith."""
-    given = [call.get(name) for name in _LIMITS]
+    given = [call.get(name) for name in TOKEN_LIMITS]
     if not any(given):
         given = [model._get_ls_params().get("ls_max_tokens")]
     return next((limit for limit in given if isinstance(limit, int) and limit > 0), None)

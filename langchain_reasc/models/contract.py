@@ -18,6 +18,7 @@ __all__ = [
     "GENERATED_TEXT",
     "LOGPROBS_REFUSED",
     "RECEIVED_TOKENS",
+    "TOKEN_LIMITS",
     "TOKEN_SIGNALS",
     "TOKEN_SIGNALS_INFO",
     "USAGE_ESTIMATED",
@@ -58,6 +59,9 @@ RECEIVED_TOKENS: Final = "received_tokens"
 
 FAILED_ATTEMPTS: Final = "failed_attempts"
 """Requests that a backend had to make again: a list of dicts with ``error`` and ``received_tokens``."""
+
+TOKEN_LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "num_predict")
+"""What chat models call the limit of tokens in a response."""
 
 USAGE_ESTIMATED: Final = "usage_estimated"
 """True if ``usage_metadata`` was counted from what had arrived, because the provider's own never came."""

@@ -27,6 +27,7 @@ from langchain_reasc.exceptions import (
     PoolError,
 )
 from langchain_reasc.method.confidence import Measure, Spans
+from langchain_reasc.models.contract import TOKEN_LIMITS
 from langchain_reasc.models.logprobs import SignalReading
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.pools.drawing import (
@@ -241,8 +242,7 @@ def settings_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def model_limit(model: PreparedModel) -> int | None:
     """Return how many tokens a response of the model may have; None where that is not set."""
-    names = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "num_predict")
-    given = (model.kwargs.get(name, getattr(model.model, name, None)) for name in names)
+    given = (model.kwargs.get(name, getattr(model.model, name, None)) for name in TOKEN_LIMITS)
     return next((value for value in given if isinstance(value, int) and value > 0), None)
 
 
