@@ -67,27 +67,29 @@ class Forgetful(BaseChatModel):
         found = {self._client.payload, self.last.payload} if self.on_client else {self._payload}
         return " ".join(map(str, found))
 
-    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        self._write(kwargs["seed"])
+    def _said(self, seed: int) -> str:
+        self._write(seed)
         self.meeting.wait()
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(self._read()))])
+        return self._read()
 
-    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        self._write(kwargs["seed"])
+    async def _asaid(self, seed: int) -> str:
+        self._write(seed)
         await self.meeting.await_all()
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(self._read()))])
+        return self._read()
+
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(self._said(kwargs["seed"])))])
+
+    async def _agenerate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(await self._asaid(kwargs["seed"])))])
 
 
 class Streaming(Forgetful):
     def _stream(self, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
-        self._write(kwargs["seed"])
-        self.meeting.wait()
-        yield ChatGenerationChunk(message=AIMessageChunk(self._read()))
+        yield ChatGenerationChunk(message=AIMessageChunk(self._said(kwargs["seed"])))
 
     async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
-        self._write(kwargs["seed"])
-        await self.meeting.await_all()
-        yield ChatGenerationChunk(message=AIMessageChunk(self._read()))
+        yield ChatGenerationChunk(message=AIMessageChunk(await self._asaid(kwargs["seed"])))
 
 
 def drawn(runner: Any, model: Runnable[Any, Any]) -> list[str]:
