@@ -95,16 +95,12 @@ def test_a_recording_asks_with_its_template_and_remembers_it(tmp_path: Path) -> 
 
 
 SAID = {
-    "number": [("So it is 12 - 5.\n\\boxed{7}", "7"), ("The answer is \\boxed{1{,}400} rolls.", "1400")],
-    "maths": [(r"Hence $\boxed{\frac{6}{10}}$.", "0.6"), (r"\boxed{(2, \frac{\pi}{2})}", "(2,pi/2)")],
-    "letter": [("It melts late. A is wrong.\n\nAnswer: C", "c"), ("**Answer: (B)** Nickel", "b"), ("\\boxed{D}", "d")],
-    "yes-no": [
-        ("A year has 365 days.\n\\boxed{yes}", "yes"),
-        (r"\boxed{\text{No}}", "no"),
-        ("The answer is no.", "no"),
-    ],
-    "letters": [("a, d, r: \\boxed{adr}", "adr"), (r"So \boxed{\text{Étar}}", "étar"), ('The answer is "adr".', "adr")],
-    "short": [("\\boxed{Berlin}", "berlin"), (r"In \boxed{\text{3 May 1931}}.", "3 may 1931")],
+    "number": {"So it is 12 - 5.\n\\boxed{7}": "7", "The answer is \\boxed{1{,}400} rolls.": "1400"},
+    "maths": {r"Hence $\boxed{\frac{6}{10}}$.": "0.6", r"\boxed{(2, \frac{\pi}{2})}": "(2,pi/2)"},
+    "letter": {"It melts late. A is wrong.\n\nAnswer: C": "c", "**Answer: (B)** Nickel": "b"},
+    "yes-no": {"A year has 365 days.\n\\boxed{yes}": "yes", r"\boxed{\text{No}}": "no"},
+    "letters": {"a, d, r: \\boxed{adr}": "adr", r"So \boxed{\text{Étar}}": "étar"},
+    "short": {"\\boxed{Berlin}": "berlin", r"In \boxed{\text{3 May 1931}}.": "3 may 1931"},
 }
 
 
@@ -114,8 +110,8 @@ def test_the_answer_asked_for_is_the_answer_found(name: str) -> None:
     [message] = preset.template.messages("What is {x}?")
     assert str(message.content).startswith("What is {x}?\n\n")
     find = extractor(preset.answer)
-    assert [find(said) for said, _ in SAID[name]] == [answer for _, answer in SAID[name]]
-    unfinished = SAID[name][0][0].rpartition("\\boxed" if name != "letter" else "Answer")[0]
+    assert {said: find(said) for said in SAID[name]} == SAID[name]
+    unfinished = next(iter(SAID[name])).rpartition("\\boxed" if name != "letter" else "Answer")[0]
     assert find(unfinished, cut_off=True) is None
 
 

@@ -90,35 +90,29 @@ def test_bytes_say_what_tokens_spell_whose_text_is_empty() -> None:
         logprobs_of({"content": [{**one, "bytes": None} for one in content]})
 
 
-MISSING: list[dict[str, Any]] = [
-    {},
-    {"logprobs": {}},
-    {"logprobs": {"content": [], "refusal": None}},
-    {"logprobs": {"tokens": [], "token_logprobs": []}},
-    {"token_signals": {}},
-]
+@pytest.mark.parametrize(
+    "metadata", [{}, {"logprobs": {"content": [], "refusal": None}}, {"logprobs": {"token_logprobs": []}}]
+)
+def test_what_is_missing_is_an_error_that_says_what_to_do(metadata: dict[str, Any]) -> None:
+    for empty in (metadata, {**metadata, "token_signals": {}}):
+        with pytest.raises(LogprobsUnavailable, match="logprobs=True, top_logprobs=20"):
+            read_signals(AIMessage("x", response_metadata=empty))
+        assert count_tokens(empty) == 0
 
 
 @pytest.mark.parametrize(
     ("metadata", "says"),
     [
-        *[(metadata, "logprobs=True, top_logprobs=20") for metadata in MISSING],
         ({"avg_logprobs": -0.3}, "avg_logprobs.*ChatVertexAI: logprobs=5"),
         ({"logprobs": -0.25}, r"shape that no reader knows \(float\).*register_reader"),
         ({"logprobs": {"steps": [1]}}, r"shape that no reader knows \(a dict of steps\).*register_reader"),
-        *[
-            (
-                {**message(*sound(2)).response_metadata, "token_signals": recorded},
-                "token_signals are no lists of numbers",
-            )
-            for recorded in (7, {"top_k": ["high"]})
-        ],
+        ({"token_signals": 7, **SHAPES["Together"]}, "token_signals are no lists of numbers"),
+        ({"token_signals": {"top_k": ["high"]}, **SHAPES["Together"]}, "token_signals are no lists of numbers"),
     ],
 )
-def test_what_is_missing_or_unknown_is_an_error_that_says_what_to_do(metadata: dict[str, Any], says: str) -> None:
+def test_what_cannot_be_read_is_an_error_that_says_what_to_do(metadata: dict[str, Any], says: str) -> None:
     with pytest.raises(LogprobsUnavailable, match=says):
-        read_signals(AIMessage("x", response_metadata=metadata))
-    assert metadata not in MISSING or count_tokens(metadata) == 0
+        read_signals(AIMessage(TEXT, response_metadata=metadata))
 
 
 def test_reasoning_without_an_answer_and_tool_calls_are_named() -> None:
@@ -154,17 +148,13 @@ def test_recorded_signals_are_taken_as_they_are_and_first() -> None:
     recorded = {"self_certainty": np.array([12.0, 13.5], dtype=np.float32), "top_k": [1, 2], "neg_entropy": [-1, -2]}
     info = {"vocabulary_size": 1500, "top_k": 20}
     found = read_signals(message(*sound(2), token_signals=recorded, token_signals_info=info))
-    assert {name: values.tolist() for name, values in found.signals.items()} == {
-        "self_certainty": [12.0, 13.5],
-        "top_k": [1.0, 2.0],
-        "neg_entropy": [-1.0, -2.0],
-    }
-    assert {name: found.provenance(name)["top_k"] for name in found.signals} == {
-        "self_certainty": None,
-        "top_k": 20,
-        "neg_entropy": 1500,
-    }
-    assert found.provenance("top_k")["vocabulary_size"] == 1500
+    for name, values, k in (
+        ("self_certainty", [12.0, 13.5], None),
+        ("top_k", [1.0, 2.0], 20),
+        ("neg_entropy", [-1.0, -2.0], 1500),
+    ):
+        assert found.signals[name].tolist() == values
+        assert found.provenance(name) == {"top_k": k, "vocabulary_size": 1500}
 
 
 @pytest.mark.parametrize("info", [None, {"top_k": True, "vocabulary_size": "large"}, "20"])
