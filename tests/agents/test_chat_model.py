@@ -107,9 +107,20 @@ def test_a_model_that_is_bound_already_keeps_what_is_bound(runner: Any) -> None:
     assert runner.invoke(chat, "q").tool_calls
     assert runner.invoke(chat.bind_tools([look], tool_choice="any"), "q").tool_calls
     assert {kwargs.get("tool_choice") for kwargs in model.log.kwargs} == {None, "any"}
-    assert all("bound" in config["tags"] for config in model.log.configs)
     retried = ChatReASC(model=model.with_retry(), concurrency=1)
     assert runner.invoke(retried.bind_tools([look]), "q").tool_calls
+
+
+class Copying(Scripted):
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self.model_copy().bind(tools=tools, **kwargs)
+
+
+def test_a_model_that_binds_tools_to_a_copy_keeps_what_is_bound(runner: Any) -> None:
+    model = Copying(script=calling("dog").script)
+    chat = ChatReASC(model=model.bind(stop=["END"]), concurrency=1).bind_tools([look])
+    assert runner.invoke(chat, "q").tool_calls
+    assert {tuple(kwargs["stop"]) for kwargs in model.log.kwargs} == {("END",)}
 
 
 def test_arguments_of_a_call_reach_every_sample(runner: Any) -> None:

@@ -22,6 +22,7 @@ from agents.acting import (
     Agents,
     Counted,
     Telling,
+    Tree,
     agent_of,
     billed,
     get_weather,
@@ -243,3 +244,27 @@ def test_the_events_of_version_3_have_the_winners_and_lose_no_logprobs(agents: A
     assert sum(event["usage"]["total_tokens"] for event in finished) == billed(model)
     [last] = [event["params"]["data"] for event in events if event["method"] == "values"][-1:]
     assert last["messages"][1].response_metadata["logprobs"]["content"][0]["token"] == "calling"
+
+
+def test_a_stream_that_is_left_has_ended_its_sample_and_its_runs_at_once(runner: Any) -> None:
+    """In an event loop, garbage collection would end them later, in another task."""
+    model, tree = saying(Reply("one two three", stall_at=2)), Tree()
+    chat = ChatReASC(model=model)
+
+    async def aread() -> None:
+        chunks = chat.astream("q", {"callbacks": [tree]})
+        assert (await anext(chunks)).text == "one"
+        await chunks.aclose()  # type: ignore[attr-defined]
+        ended()
+
+    def ended() -> None:
+        [root] = tree.roots
+        assert model.log.live == 0
+        assert all(run.end_time and root.end_time and run.end_time <= root.end_time for run in root.child_runs)
+
+    if runner.is_async:
+        return runner.run(aread())
+    chunks = chat.stream("q", {"callbacks": [tree]})
+    assert next(chunks).text == "one"
+    chunks.close()  # type: ignore[attr-defined]
+    ended()

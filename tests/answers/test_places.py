@@ -32,6 +32,7 @@ def read(text: str, spec: Any = "auto", **metadata: Any) -> tuple[str | None, st
         ("The answer is $\\frac{", "1}{2", "}$.", "auto"),
         ("In 11 years the answer is ", "1\u202f000", ".", "auto"),
         ("It is not A, B or D. The answer is (", "C", "). A is wrong.", "choice"),
+        ("The answer is (", "B", "). ABOUT BOBBY: " + "BUBBLES " * 3, "choice"),
         ("答案是", "北京", "。", "auto"),
         ('{"name": "no", "ok": "', "yes", '", "why": "yes"}', "json:ok"),
         ("Result: ", '{"b": 1, "a": [2, 3]}', " as asked {", json_object()),
