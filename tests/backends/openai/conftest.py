@@ -8,7 +8,7 @@ from langchain_reasc_openai import ChatOpenAICompatible
 from langchain_reasc_openai.probing import _known
 
 from backends.openai.fake_server import Fake, serving, vllm
-from backends.openai.loopback import AsyncFace, Face, SyncFace
+from backends.openai.loopback import Face
 
 
 @pytest.fixture
@@ -21,9 +21,9 @@ def model_of(fake: Fake, **fields: Any) -> ChatOpenAICompatible:
     return ChatOpenAICompatible(**{"base_url": fake.url, "model": "tiny", "preset": "vllm", **fields})
 
 
-@pytest.fixture(params=[SyncFace, AsyncFace], ids=["sync", "async"])
+@pytest.fixture(params=[False, True], ids=["sync", "async"])
 def face(request: pytest.FixtureRequest) -> Face:
-    return request.param()
+    return Face(is_async=request.param)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from servers import fake_server
 from servers.exchange import Exchange
 from servers.exchange import refuses as refuses
 
-from backends.llama_cpp import faces
 from langchain_reasc.models import FailedSample
 
 PROMPT = [HumanMessage("How much is 17 + 25?")]
@@ -109,53 +108,35 @@ async def endless(exchange: Exchange) -> None:
         await asyncio.sleep(0.002)
 
 
-class SyncFace(faces.SyncFace):
-    def stream(self, model: Any, given: Any = PROMPT, **options: Any) -> list[AIMessageChunk]:
-        return super().stream(model, given, **options)
+class Face:
+    """Calls methods of a chat model, or their asynchronous twins in an event loop; streams are read to their ends."""
+
+    def __init__(self, is_async: bool) -> None:
+        self.is_async = is_async
+
+    def invoke(self, model: Any, given: Any, **options: Any) -> Any:
+        return self._call(model, "invoke", given, **options)
+
+    def generate(self, model: Any, given: Any, **options: Any) -> Any:
+        return self._call(model, "generate", given, **options)
 
     def solve(self, reasc: Any, given: Any) -> Any:
-        return reasc.solve(given)
+        return self._call(reasc, "solve", given)
 
-    def sample(  # type: ignore[override]
-        self, model: Any, given: Any = PROMPT, *, then: Callable[[Any, Ended], None] | None = None, **options: Any
-    ) -> list[Ended]:
-        ended = []
-        with model.sample(given, **options) as stream:
-            for pair in stream:
-                ended.append(pair)
-                if then:
-                    then(stream, pair)
-        return ended
-
-    def cancelled_when(self, model: Any, condition: Callable[[], bool], **options: Any) -> list[Ended]:
-        with model.sample(PROMPT, **options) as stream:
-            assert eventually(condition)
-            stream.cancel()
-            return list(stream)
-
-
-class AsyncFace(faces.AsyncFace):
     def stream(self, model: Any, given: Any = PROMPT, **options: Any) -> list[AIMessageChunk]:
-        return super().stream(model, given, **options)
+        return self._read(model, "stream", given, **options)
 
-    def solve(self, reasc: Any, given: Any) -> Any:
-        return asyncio.run(reasc.asolve(given))
-
-    def sample(  # type: ignore[override]
-        self, model: Any, given: Any = PROMPT, *, then: Callable[[Any, Ended], None] | None = None, **options: Any
-    ) -> list[Ended]:
-        async def main() -> list[Ended]:
-            ended = []
-            async with model.asample(given, **options) as stream:
-                async for pair in stream:
-                    ended.append(pair)
-                    if then:
-                        then(stream, pair)
-            return ended
-
-        return asyncio.run(main())
+    def sample(self, model: Any, given: Any = PROMPT, **options: Any) -> list[Ended]:
+        return self._read(model, "sample", given, **options)
 
     def cancelled_when(self, model: Any, condition: Callable[[], bool], **options: Any) -> list[Ended]:
+        """Samples that are cancelled once this holds."""
+        if not self.is_async:
+            with model.sample(PROMPT, **options) as stream:
+                assert eventually(condition)
+                stream.cancel()
+                return list(stream)
+
         async def main() -> list[Ended]:
             async with model.asample(PROMPT, **options) as stream:
                 first = asyncio.ensure_future(anext(stream, None))
@@ -167,8 +148,28 @@ class AsyncFace(faces.AsyncFace):
 
         return asyncio.run(main())
 
+    def _call(self, model: Any, name: str, *args: Any, **options: Any) -> Any:
+        if self.is_async:
+            return asyncio.run(getattr(model, f"a{name}")(*args, **options))
+        return getattr(model, name)(*args, **options)
 
-Face = SyncFace | AsyncFace
+    def _read(self, model: Any, name: str, given: Any, *, then: Any = lambda stream, item: None, **options: Any) -> Any:
+        items = []
+        if not self.is_async:
+            stream = getattr(model, name)(given, **options)
+            for item in stream:
+                items.append(item)
+                then(stream, item)
+            return items
+
+        async def main() -> None:
+            stream = getattr(model, f"a{name}")(given, **options)
+            async for item in stream:
+                items.append(item)
+                then(stream, item)
+
+        asyncio.run(main())
+        return items
 
 
 def text_of(chunks: Sequence[AIMessageChunk]) -> str:

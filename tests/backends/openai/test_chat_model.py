@@ -174,6 +174,12 @@ def test_no_more_alternatives_are_asked_for_than_the_server_grants(face: Face) -
             assert len(message.response_metadata["logprobs"]["content"][0]["top_logprobs"]) == 5  # type: ignore[union-attr]
 
 
+def test_token_counts_are_not_asked_of_streams_that_lack_them(face: Face) -> None:
+    with serving(vllm(streams_usage=False)) as fake:
+        face.stream(model_of(fake, preset="auto"), "Hi")
+    assert "stream_options" not in fake.requests[-1]
+
+
 def test_where_streams_lack_logprobs_responses_come_whole(face: Face) -> None:
     with serving(vllm(streams_logprobs=False)) as fake:
         model = model_of(fake, preset="auto", logprobs=True, top_logprobs=5)

@@ -20,10 +20,8 @@ from servers.exchange import Exchange
 from backends.openai.fake_server import Fake
 from backends.openai.loopback import (
     PROMPT,
-    AsyncFace,
     Face,
     Script,
-    SyncFace,
     cut_after,
     endless,
     eventually,
@@ -263,19 +261,20 @@ def pool_threads() -> list[threading.Thread]:
 
 
 def test_one_thread_serves_all_loops_and_threads_until_the_pool_is_closed() -> None:
+    sync, asynchronous = Face(is_async=False), Face(is_async=True)
     with serving(Script(says("forty two"))) as url:
         model = model_at(url)
         assert not pool_threads()
         for _ in range(3):
-            assert text_of(AsyncFace().stream(model)) == text_of(SyncFace().stream(model)) == "forty two"
+            assert text_of(asynchronous.stream(model)) == text_of(sync.stream(model)) == "forty two"
         with ThreadPoolExecutor(4) as threads:
-            list(threads.map(lambda _: AsyncFace().sample(model, n=2), range(4)))
+            list(threads.map(lambda _: asynchronous.sample(model, n=2), range(4)))
         assert model.status()[0].served == 14 and len(pool_threads()) == 1
         model.close()
         assert not pool_threads()
         model.close()
         with pytest.raises(ModelClosedError):
-            SyncFace().stream(model)
+            sync.stream(model)
 
 
 @pytest.mark.slow  # an interpreter that loads langchain-openai
