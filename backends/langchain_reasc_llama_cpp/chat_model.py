@@ -339,7 +339,7 @@ class ChatLlamaCpp(LoadedModel):
         if call.options.on_overflow == "truncate":
             reserved = call.options.limit(self._engine.model.metadata, size // 4)
             for limit in (size - reserved, size - 1):
-                if len(prompt) > limit and (kept := newest_turns(given, partial(self._fits, limit, call))):
+                if len(prompt) > limit and (kept := self._newest_turns(given, limit, call)):
                     prompt, call.maker.dropped = self.prompt_tokens(kept, call.tools), len(given) - len(kept)
         if len(prompt) >= size:
             raise ContextOverflowError(
@@ -350,8 +350,8 @@ class ChatLlamaCpp(LoadedModel):
             raise ConfigurationError("the messages make an empty prompt; pass a message with text")
         return prompt
 
-    def _fits(self, limit: int, call: _Call, messages: list[BaseMessage]) -> bool:
-        return len(self.prompt_tokens(messages, call.tools)) <= limit
+    def _newest_turns(self, messages: list[BaseMessage], limit: int, call: _Call) -> list[BaseMessage] | None:
+        return newest_turns(messages, lambda kept: len(self.prompt_tokens(kept, call.tools)) <= limit)
 
     def prompt_tokens(self, messages: LanguageModelInput, tools: Sequence[dict[str, Any]] = ()) -> list[int]:
         """Return the tokens of the prompt that the model is given: the messages and tools in its chat template."""

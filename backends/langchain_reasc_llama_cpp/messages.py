@@ -36,7 +36,7 @@ class MessageMaker:
         reader = self.reader()
         content = completion.text if reader is None else reader.read(completion.text, final=True)[0]
         calls, broken = ([], []) if reader is None else reader.calls()
-        metadata = self.metadata(completion, called=bool(calls)) | _logprobs(completion.logprobs)
+        metadata = self.metadata(completion, calls=bool(calls)) | _logprobs(completion.logprobs)
         return AIMessage(
             content=content,
             tool_calls=calls,
@@ -57,13 +57,13 @@ class MessageMaker:
         info = {"finish_reason": message.response_metadata["finish_reason"], **_logprobs(completion.logprobs)}
         return ChatGeneration(message=message, generation_info=info)
 
-    def metadata(self, completion: Completion, *, called: bool) -> dict[str, Any]:
-        """Return a response's metadata without its logprobs; ``called`` says whether it has tool calls."""
+    def metadata(self, completion: Completion, *, calls: bool) -> dict[str, Any]:
+        """Return a response's metadata without its logprobs; ``calls`` says whether it has tool calls."""
         ended = completion.finish_reason
         metadata: dict[str, Any] = {
             "model_name": self.model_name,
             "model_provider": "llama_cpp",
-            FINISH_REASON: "tool_calls" if called and ended == "stop" else ended,
+            FINISH_REASON: "tool_calls" if calls and ended == "stop" else ended,
             "seed": completion.seed,
             "timing": completion.timing,
         }
@@ -92,7 +92,7 @@ class ChunkMaker:
             message = AIMessageChunk(content=content, tool_call_chunks=calls, response_metadata=logprobs)
             return ChatGenerationChunk(message=message, generation_info=logprobs or None)
         content, calls = self._read("", final=True)
-        metadata = self._maker.metadata(event, called=self._reader is not None and bool(self._reader.calls()[0]))
+        metadata = self._maker.metadata(event, calls=self._reader is not None and bool(self._reader.calls()[0]))
         message = AIMessageChunk(
             content=content,
             tool_call_chunks=calls,

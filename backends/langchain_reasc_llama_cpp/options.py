@@ -38,9 +38,9 @@ class GenerationFields(SamplingFields):
     message and all up to the next, until ``max_tokens`` fit beside it (at most a quarter of the context is kept free).
     A system message at the beginning stays; the newest turn must fit."""
 
-    def limit(self, metadata: dict[str, MetadataValue], room: int) -> int:
-        """Return how many tokens to generate at most, where the context has room for ``room``."""
-        return min(room, self.max_tokens or int(metadata.get("reasc.sampling.max_tokens") or room))
+    def limit(self, metadata: dict[str, MetadataValue], most: int) -> int:
+        """Return how many tokens to generate at most, where the context has space for ``most``."""
+        return min(most, self.max_tokens or int(metadata.get("reasc.sampling.max_tokens") or most))
 
     @property
     def alternatives(self) -> int | None:

@@ -24,7 +24,7 @@ from langchain_reasc_llama_cpp.engine.request import Measures
 from langchain_reasc_llama_cpp.engine.sequences import Sequence
 from langchain_reasc_llama_cpp.native.model import NativeModel
 
-__all__ = ["LogprobWriter", "Measured", "Recorder", "TokenLogprobs", "measure"]
+__all__ = ["Recorder"]
 
 Floats = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.integer[Any]]
@@ -35,7 +35,7 @@ _GATHERED: Final = CHUNK // 16  # vocabularies up to here: numpy costs per call,
 _AHEAD: Final = 1  # blocks that may be with the worker thread while another fills
 
 
-class TokenLogprobs(NamedTuple):
+class _Logprobs(NamedTuple):
     """Log-probabilities at T generated tokens, in nats, of the model's raw distribution.
 
     Attributes:
@@ -51,53 +51,11 @@ class TokenLogprobs(NamedTuple):
     top_logprobs: Floats
 
 
-class LogprobWriter:
-    """Writes log-probabilities as the entries of OpenAI's ``logprobs.content``. The model must be open."""
-
-    def __init__(self, model: NativeModel) -> None:
-        self._spelling = cache(partial(_spelling, model))
-
-    def entries(self, found: TokenLogprobs) -> list[dict[str, Any]]:
-        """Return one entry per token: ``token``, ``bytes``, ``logprob`` and ``top_logprobs``.
-
-        ``bytes`` are exact; ``token`` is their text, with U+FFFD where a token holds a part of a character. Control
-        tokens are spelled out, as in ``<|im_end|>``.
-        """
-        drawn = self._entries(found.tokens, found.logprobs)
-        for entry, tokens, logprobs in zip(drawn, found.top_tokens, found.top_logprobs, strict=True):
-            entry["top_logprobs"] = self._entries(tokens, np.maximum(logprobs, _IMPOSSIBLE))
-        return drawn
-
-    def _entries(self, tokens: Integers, logprobs: Floats) -> list[dict[str, Any]]:
-        spelled = map(self._spelling, tokens.tolist())
-        return [
-            {"token": text, "bytes": [*raw], "logprob": logprob}
-            for (text, raw), logprob in zip(spelled, logprobs.tolist(), strict=True)
-        ]
-
-
-def _spelling(model: NativeModel, token: int) -> tuple[str, bytes]:
-    """Return a token's text and bytes; empty where the model has no vocabulary."""
-    raw = model.written(token) if model.has_tokenizer else b""
-    return raw.decode("utf-8", "replace"), raw
-
-
-class Measured(NamedTuple):
-    """What was found in n rows of logits.
-
-    Attributes:
-        signals: shape (number of signals, n), in the order of ``Measures.signals``.
-        logprobs: the log-probabilities of the n drawn tokens, where asked for.
-        sound: shape (n,), False where the logits were not finite.
-    """
-
-    signals: Floats
-    logprobs: TokenLogprobs | None
-    sound: npt.NDArray[np.bool_]
+_Measured = tuple[Floats, _Logprobs | None, npt.NDArray[np.bool_]]
 
 
 @np.errstate(invalid="ignore")  # what is not finite is reported, without a warning
-def measure(rows: Rows, chosen: Many[int], what: Measures, scratch: Rows) -> Measured:
+def _measure_rows(rows: Rows, chosen: Many[int], what: Measures, scratch: Rows) -> _Measured:
     """Find signals and log-probabilities in rows of logits.
 
     Args:
@@ -105,6 +63,10 @@ def measure(rows: Rows, chosen: Many[int], what: Measures, scratch: Rows) -> Mea
         chosen: the n drawn tokens.
         what: what to find.
         scratch: the memory to work in, see :func:`~langchain_reasc_backend.logits.row_statistics`.
+
+    Returns:
+        The signals, shape (number of signals, n), in the order of ``Measures.signals``; the log-probabilities of the
+        drawn tokens, where they are to be found; and whether the logits were finite, shape (n,).
 
     Raises:
         ConfigurationError: an unknown signal, or its ``k`` is below 1.
@@ -117,7 +79,7 @@ def measure(rows: Rows, chosen: Many[int], what: Measures, scratch: Rows) -> Mea
     signals = np.array([by_name[name] for name in what.signals]).reshape(-1, n)
     sound = np.isfinite(signals).all(axis=0)
     if what.logprobs is None:
-        return Measured(signals, None, sound)
+        return signals, None, sound
     logprob = np.minimum(drawn - found.log_total, 0)  # rounding puts certain tokens above
     sound &= np.isfinite(logprob)
     top_tokens: Integers = np.empty((n, 0), dtype=np.intp)
@@ -125,7 +87,13 @@ def measure(rows: Rows, chosen: Many[int], what: Measures, scratch: Rows) -> Mea
     if found.top is not None and found.top_ids is not None:
         top_tokens = found.top_ids[:, : what.logprobs]
         top = np.minimum(found.top[:, : what.logprobs] - found.log_total[:, None], 0)
-    return Measured(signals, TokenLogprobs(tokens, logprob, top_tokens, top), sound)
+    return signals, _Logprobs(tokens, logprob, top_tokens, top), sound
+
+
+def _spelling(model: NativeModel, token: int) -> tuple[str, bytes]:
+    """Return a token's text and bytes; empty where the model has no vocabulary."""
+    raw = model.written(token) if model.has_tokenizer else b""
+    return raw.decode("utf-8", "replace"), raw
 
 
 @lru_cache(maxsize=64)
@@ -162,12 +130,12 @@ class Recorder:
         self._gathers = vocabulary <= _GATHERED
         self._shape = (max(n_slots, CHUNK // vocabulary) if self._gathers else n_slots, vocabulary)
         self._scratch = np.empty((max(1, CHUNK // vocabulary), vocabulary), dtype=np.float32)
-        self._writer = LogprobWriter(model)
+        self._spelling = cache(partial(_spelling, model))
         self._worker = ThreadPoolExecutor(1, "reasc-signals") if overlapped else None
         self._blocks: dict[Measures, _Block] = {}
-        self._running: deque[tuple[_Block, Future[Measured]]] = deque()
+        self._running: deque[tuple[_Block, Future[_Measured]]] = deque()
         self._free: list[Rows] = []
-        self._unwritten: dict[Sequence, list[TokenLogprobs]] = {}
+        self._unwritten: dict[Sequence, list[_Logprobs]] = {}
         self._unsound: list[Sequence] = []
 
     def record(self, logits: Rows, chosen: Many[int], owners: Many[Sequence]) -> list[Sequence]:
@@ -230,7 +198,7 @@ class Recorder:
             raise ConfidenceError("the model's logits are not finite, so they give no log-probabilities")
         self._unwritten.pop(owner, None)
         for piece in pieces:
-            owner.logprobs.extend(self._writer.entries(piece))
+            owner.logprobs.extend(self._entries(piece))
         return owner.logprobs[start:]
 
     def drop(self, owner: Sequence) -> None:
@@ -251,7 +219,7 @@ class Recorder:
         if not what:
             return
         if not self._gathers and self._worker is None:
-            self._hand_out(measure(logits, chosen, what, self._scratch), owners)
+            self._hand_out(_measure_rows(logits, chosen, what, self._scratch), owners)
             return
         block = self._blocks.get(what)
         if block is not None and len(block.chosen) + len(chosen) > self._shape[0]:
@@ -278,10 +246,10 @@ class Recorder:
     def _measure(self, block: _Block) -> None:
         work = (block.rows[: len(block.chosen)], block.chosen, block.measures, self._scratch)
         if self._worker is not None:
-            self._running.append((block, self._worker.submit(measure, *work)))
+            self._running.append((block, self._worker.submit(_measure_rows, *work)))
             return
         self._free.append(block.rows)
-        self._hand_out(measure(*work), block.owners)
+        self._hand_out(_measure_rows(*work), block.owners)
 
     def _collect(self) -> None:
         """Wait for the worker's oldest block."""
@@ -289,20 +257,34 @@ class Recorder:
         self._free.append(block.rows)
         self._hand_out(future.result(), block.owners)
 
-    def _hand_out(self, measured: Measured, owners: Many[Sequence | None]) -> None:
+    def _hand_out(self, measured: _Measured, owners: Many[Sequence | None]) -> None:
+        signals, logprobs, sound = measured
         places: dict[Sequence, list[int]] = {}
         for place, owner in enumerate(owners):
             if owner is not None:
                 places.setdefault(owner, []).append(place)
         for owner, own in places.items():
-            if len(measured.signals):
-                owner.signals.append(measured.signals[:, own])
-            if measured.logprobs is not None:
-                piece = TokenLogprobs._make(array[own] for array in measured.logprobs)
+            if len(signals):
+                owner.signals.append(signals[:, own])
+            if logprobs is not None:
+                piece = _Logprobs._make(array[own] for array in logprobs)
                 self._unwritten.setdefault(owner, []).append(piece)
-        if not measured.sound.all():
-            unsound = [owner for owner, own in places.items() if not measured.sound[own].all()]
+        if not sound.all():
+            unsound = [owner for owner, own in places.items() if not sound[own].all()]
             self._unsound += [owner for owner in unsound if owner not in self._unsound]
+
+    def _entries(self, found: _Logprobs) -> list[dict[str, Any]]:
+        """Return OpenAI's entries. ``bytes`` are exact; ``token`` has U+FFFD where it holds part of a character."""
+        drawn = self._spelled(found.tokens, found.logprobs)
+        for entry, tokens, logprobs in zip(drawn, found.top_tokens, found.top_logprobs, strict=True):
+            entry["top_logprobs"] = self._spelled(tokens, np.maximum(logprobs, _IMPOSSIBLE))
+        return drawn
+
+    def _spelled(self, tokens: Integers, logprobs: Floats) -> list[dict[str, Any]]:
+        return [
+            {"token": text, "bytes": [*raw], "logprob": logprob}
+            for (text, raw), logprob in zip(map(self._spelling, tokens.tolist()), logprobs.tolist(), strict=True)
+        ]
 
     def _reported(self) -> list[Sequence]:
         unsound, self._unsound = self._unsound, []

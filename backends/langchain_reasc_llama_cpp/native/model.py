@@ -118,14 +118,14 @@ class NativeModel:
             self._check_open()
             if not self.has_tokenizer:
                 raise ModelFileError(f"{self.path} has no tokenizer (tokenizer.ggml.model is 'no_vocab')")
-            room = len(raw) + 8
+            size = len(raw) + 8
             for _ in range(2):
-                tokens = (ctypes.c_int32 * room)()
-                count: int = self._llama.llama_tokenize(self.vocabulary, raw, len(raw), tokens, room, add_special, True)
+                tokens = (ctypes.c_int32 * size)()
+                count: int = self._llama.llama_tokenize(self.vocabulary, raw, len(raw), tokens, size, add_special, True)
                 if count >= 0:
                     return tokens[:count]
-                room = -count
-        raise ModelFileError(f"{self.path}: the tokenizer needs {room:,} tokens for {len(raw):,} bytes of text")
+                size = -count
+        raise ModelFileError(f"{self.path}: the tokenizer needs {size:,} tokens for {len(raw):,} bytes of text")
 
     def piece(self, token: int) -> tuple[bytes, bool]:
         """Return the token's bytes (none for control tokens), and whether it ends a response. Cached."""
@@ -208,13 +208,13 @@ class NativeModel:
             raise ModelClosedError(f"the model {self.path.name} is closed; make a new one")
 
     def _render(self, token: int, *, special: bool) -> bytes:
-        room = 32
+        size = 32
         while True:
-            buffer = ctypes.create_string_buffer(room)
-            length: int = self._llama.llama_token_to_piece(self.vocabulary, token, buffer, room, 0, special)
+            buffer = ctypes.create_string_buffer(size)
+            length: int = self._llama.llama_token_to_piece(self.vocabulary, token, buffer, size, 0, special)
             if length >= 0:
                 return buffer.raw[:length]
-            room = -length
+            size = -length
 
 
 def _loaded_adapters(

@@ -131,11 +131,9 @@ _ROPE_TYPES: Final = {"none": 0, "linear": 1, "yarn": 2, "longrope": 3}
 _LOAD_MODES: Final = {(True, False): -1, (True, True): 3, (False, False): 0, (False, True): 2}
 """(use_mmap, use_mlock) -> ``llama_load_mode``; -1 maps wherever the device can take it."""
 _UNQUANTISED: Final = ("f32", "f16", "bf16")
-_AS_THEY_ARE: Final = (
-    ("n_gpu_layers", "main_gpu", "check_tensors"),
-    ("n_batch", "offload_kqv", "op_offload", "swa_full"),
-)
-"""Options of a model and of a context that llama.cpp's structs have too."""
+_OF_MODEL: Final = ("n_gpu_layers", "main_gpu", "check_tensors")
+_OF_CONTEXT: Final = ("n_batch", "offload_kqv", "op_offload", "swa_full")
+"""Options that llama.cpp's structs have too."""
 _YARN: Final = tuple(f"yarn_{name}" for name in ("ext_factor", "attn_factor", "beta_fast", "beta_slow", "orig_ctx"))
 _POSITIONS: Final = ("rope_freq_base", "rope_freq_scale", *_YARN)
 """The same, where they are not None."""
@@ -208,7 +206,7 @@ def fill_model_params(
     Raises:
         ConfigurationError: ``tensor_split`` names more GPUs than llama.cpp can use, or an override is too long.
     """
-    for name in _AS_THEY_ARE[0]:
+    for name in _OF_MODEL:
         setattr(params, name, getattr(fields, name))
     params.split_mode = _SPLIT_MODES[fields.split_mode]
     params.load_mode = _LOAD_MODES[fields.use_mmap, fields.use_mlock]
@@ -236,7 +234,7 @@ def fill_model_params(
 
 def fill_context_params(params: Any, fields: LoadFields, *, n_threads: int) -> None:
     """Fill in a ``llama_context_params``; ``n_threads`` counts where the options do not say."""
-    for name in _AS_THEY_ARE[1]:
+    for name in _OF_CONTEXT:
         setattr(params, name, getattr(fields, name))
     params.n_ubatch = fields.n_ubatch or fields.n_batch
     params.n_threads = fields.n_threads or n_threads
