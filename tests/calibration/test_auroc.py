@@ -49,6 +49,16 @@ def test_the_auroc_equals_scikit_learns(seed: int) -> None:
     assert 0 < found.low < found.value < found.high < 1
 
 
+def test_an_interval_knows_that_responses_to_one_question_are_alike() -> None:
+    """Of 60 questions with 16 like responses each, there is as much to learn as of 60 responses, not of 960."""
+    rng = np.random.default_rng(3)
+    right, own = rng.random(60) < 0.5, rng.normal(size=60)
+    rows = [(n, bool(right[n]), float(own[n] + right[n])) for n in range(60) for _ in range(16)]
+    many, single = clustered(judged(*rows))[0], clustered(judged(*rows[::16]))[0]
+    assert (many.low, many.high) == pytest.approx((single.low, single.high), abs=0.005)
+    assert single.high - single.low > 0.2
+
+
 def test_an_interval_is_as_wide_as_resampled_questions_have_it() -> None:
     rng = np.random.default_rng(5)
     able = rng.beta(2, 2, 150)
