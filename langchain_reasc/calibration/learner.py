@@ -35,6 +35,7 @@ KEPT: Final = 512
 GROWTH: Final = 1.25
 _SHIFTS: Final = (0.06, 0.15, 0.35, 0.6)
 _LEAST_MARGIN: Final = 0.02
+_RUN_LENGTH: Final = 5_000  # observations between false alarms, on average and at least
 _PRIOR_RESPONSES: Final = 4  # that the average of all counts for
 Fit = tuple[Calibration | None, "AgreementRates", int]
 """The calibration of the questions seen (None: they determine none), how often the next response agrees, and how many
@@ -191,18 +192,14 @@ class DriftMonitor:
     which by Ville's inequality ever exceeds 1/α with a probability of α at most, whenever one looks. "It is higher" is
     the mirror image. Since a change may come at any time, the bets begun at all times are added up, R ← (R + 1) ·
     factor (Shiryaev-Roberts), and averaged over the shifts s: an e-detector (Shin, Ramdas & Rinaldo, arXiv 2203.03532).
-    An alarm at R ≥ ``run_length`` comes, while nothing has changed, after ``run_length`` observations or more on
-    average, and within the first t with a probability of t / ``run_length`` at most.
+    An alarm at R ≥ 5,000 comes, while nothing has changed, after 5,000 observations or more on average, and within the
+    first t with a probability of t / 5,000 at most; also where every prediction is wrong by the whole margin.
 
     Args:
-        run_length: observations between false alarms, on average and at least; also where every prediction is wrong by
-            the whole margin.
-        margin: how far a prediction may be from the truth without that being drift.
         state: the :attr:`state` of a monitor to go on from.
     """
 
-    def __init__(self, *, run_length: float = 5_000, margin: float = 0.05, state: Sequence[float] = ()) -> None:
-        self._run_length, self._margin = run_length, margin
+    def __init__(self, *, state: Sequence[float] = ()) -> None:
         self._detectors = list(state) if len(state) == 2 * len(_SHIFTS) else [0.0] * 2 * len(_SHIFTS)
 
     @property
@@ -210,19 +207,18 @@ class DriftMonitor:
         """R of each bet: lower by each shift, then higher."""
         return tuple(self._detectors)
 
-    def observe(self, predicted: float, agreed: bool, *, margin: float | None = None) -> bool:
+    def observe(self, predicted: float, agreed: bool, *, margin: float = 0.05) -> bool:
         """Compare a prediction with its outcome. Return True for an alarm, after which the monitor begins anew.
 
         Args:
             predicted: the probability that the next response agrees with the leader.
             agreed: whether it did.
-            margin: of this prediction, in place of the monitor's.
+            margin: how far the prediction may be from the truth without that being drift.
         """
-        margin = self._margin if margin is None else margin
         lower = _factors(predicted - margin, agreed)
         higher = _factors(1 - predicted - margin, not agreed)
         self._detectors = [(one + 1) * by for one, by in zip(self._detectors, [*lower, *higher], strict=True)]
-        if sum(self._detectors) / len(self._detectors) < self._run_length:
+        if sum(self._detectors) / len(self._detectors) < _RUN_LENGTH:
             return False
         self._detectors = [0.0] * len(self._detectors)
         return True

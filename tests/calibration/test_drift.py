@@ -46,9 +46,10 @@ def test_it_begins_anew_after_an_alarm_and_goes_on_from_its_state() -> None:
 
 @pytest.mark.parametrize("predicted", [0.0, 0.03, 0.97, 1.0])
 def test_certain_predictions_are_no_trouble(predicted: float) -> None:
-    for monitor in (DriftMonitor(), DriftMonitor(margin=0)):
+    for margin in (0.0, 0.05):
+        monitor = DriftMonitor()
         for agreed in (True, False) * 3:
-            monitor.observe(predicted, agreed)
+            monitor.observe(predicted, agreed, margin=margin)
         assert all(np.isfinite(monitor.state))
 
 
