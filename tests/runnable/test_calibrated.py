@@ -15,6 +15,8 @@ from langchain_reasc.exceptions import (
 
 from .fakes import TOP_K, Reply, Scripted, calibration, saying
 
+pytestmark = pytest.mark.sync_only
+
 SURE, UNSURE = Reply("it is 7", -3.0), Reply("it is 8", -0.5)
 
 
@@ -22,13 +24,6 @@ def test_a_score_at_the_gate_is_accepted_and_one_below_is_not(runner: Any) -> No
     at, below = (calibration(gate=gate, mean=3.0) for gate in (3.0, 3.0000001))
     assert runner.solve(ReASCRunnable(model=saying(SURE), calibration=at), "q").decision.samples == 1
     assert runner.solve(ReASCRunnable(model=saying(SURE), calibration=below), "q").decision.samples == 4
-
-
-def test_the_refused_response_is_the_first_vote_of_stage_two(runner: Any) -> None:
-    result = runner.solve(ReASCRunnable(model=saying(UNSURE, SURE, SURE), calibration=calibration(gate=9.0)), "q")
-    assert result.answer == "7"
-    assert result.decision.evidence == {"8": 1.0, "7": pytest.approx(2 * 2.718281828 ** (0.7 * 2.0))}
-    assert result.decision.stage == 2
 
 
 def test_a_calibration_comes_as_an_object_a_path_or_a_string(runner: Any, tmp_path: Path) -> None:
@@ -49,17 +44,6 @@ def test_a_weak_calibration_counts_votes_and_says_why(runner: Any, reply: Reply)
     assert (result.decision.samples, result.decision.evidence) == (4, {"7": 4.0})
     assert result.notices[0] == "counting votes (ASC): the score does not separate right from wrong"
     assert result.message.response_metadata["reasc"]["method"] == "asc"
-
-
-def test_missing_logprobs_are_an_error_that_says_what_to_do_or_counted_and_announced(runner: Any) -> None:
-    options: Any = {"model": saying(Reply("it is 7", logprob=None)), "calibration": calibration(gate=2.5)}
-    with pytest.raises(LogprobsUnavailable, match="top_logprobs=20"):
-        runner.invoke(ReASCRunnable(**options), "q")
-    result = runner.solve(ReASCRunnable(**options, on_missing_confidence="count"), "q")
-    assert result.decision.evidence == {"7": 4.0}
-    assert [response.score for response in result.responses[:4]] == [None] * 4
-    assert result.notices[-1].startswith("4 of 4 responses carry no confidence and count as one vote each: the resp")
-    assert result.message.response_metadata["reasc"]["without_confidence"] == 4
 
 
 def test_a_signal_the_model_does_not_give_is_refused_by_name(runner: Any) -> None:

@@ -30,17 +30,6 @@ def telling(told: Any) -> Scripted:
     return Scripted(script=reply)
 
 
-def test_samples_without_logprobs_count_once_and_the_result_says_how_many(runner: Any) -> None:
-    model = telling(lambda question, index, at, token: None if index % 2 else entry(token))
-    options: Any = {"on_missing_confidence": "count", "max_samples": 6, "concurrency": 2}
-    result = runner.solve(ReASCRunnable(model=model, calibration=calibration(mean=9.0), **options), "q")
-    assert [response.score is None for response in result.responses] == [False, True] * 3
-    assert [response.weight for response in result.responses] == [1.0] * 6
-    assert result.message.response_metadata["reasc"]["without_confidence"] == 3
-    [notice] = [one for one in result.notices if "vote" in one]
-    assert notice.startswith("3 of 6 responses carry no confidence and count as one vote each: the response carries no")
-
-
 def test_a_response_without_an_answer_misses_nothing(runner: Any) -> None:
     reasc = ReASCRunnable(model=saying(Reply("no idea", logprob=None)), calibration=calibration(), max_samples=2)
     assert runner.account(reasc, "q")["without_confidence"] == 0

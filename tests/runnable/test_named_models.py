@@ -1,12 +1,10 @@
 """Chat models by their names, wherever one is an option, and as the first argument without a keyword."""
 
-import json
 import pickle
 import sys
 from typing import Any
 
 import pytest
-from langchain_core.load import dumpd, load
 from langchain_core.runnables import ConfigurableField
 
 from langchain_reasc import ChatReASC, ReASCRunnable, calibrate
@@ -72,12 +70,6 @@ def test_a_chat_model_of_a_name_speaks_for_it_and_binds_its_tools() -> None:
     assert chat._get_ls_params()["ls_provider"] == "openai"
     bound: Any = chat.bind_tools([{"name": "look", "description": "Look.", "parameters": {"type": "object"}}])
     assert bound.kwargs["tools"][0]["function"]["name"] == "look"
-
-
-def test_langchain_writes_it_down_and_reads_it_again() -> None:
-    written = json.loads(json.dumps(dumpd(ChatReASC(NAME, max_samples=5))))
-    again: Any = load(written, valid_namespaces=["langchain_reasc"], allowed_objects=[ChatReASC])
-    assert (again.model, again.max_samples, again.model_name) == (NAME, 5, "gpt-test")
 
 
 @pytest.mark.parametrize("face", FACES)

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from langchain_reasc import ASC, CannotCatchUp, Cap, ChatReASC, FiniteHorizon, ReASC, ReASCRunnable
+from langchain_reasc import ASC, CannotCatchUp, Cap, ChatReASC, ReASC, ReASCRunnable
 from langchain_reasc.calibration import Calibration, RuleBlock
-from langchain_reasc.exceptions import ConfigurationError, Undecided
+from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.agreement import Component, Prior
 from langchain_reasc.method.bayesian_vote import BayesianVote, LogisticOdds
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.evidence import Standardizer, posterior
+from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.stopping import StoppingRule
 
 from .fakes import TOP_K, Reply, Scripted, calibration, saying
@@ -133,17 +133,6 @@ def test_what_does_not_fit_is_said_before_anything_is_paid_for(face: Any, option
     with pytest.raises(ConfigurationError, match=why):
         face(model=model, **options)
     assert model.log.calls == []
-
-
-def test_a_spent_budget_is_no_agreement(runner: Any) -> None:
-    options: dict[str, Any] = {"model": saying(*"2111"), "max_samples": 4, "concurrency": 1}
-    for rule in (None, CannotCatchUp(4), FiniteHorizon(budget=4)):
-        abstaining = ReASCRunnable(on_undecided="abstain", rule=rule, **options)
-        account = runner.account(abstaining, "q")
-        assert (account["abstained"], account["reason"], account["answer"]) == (True, "budget", "1")
-        assert account["posterior"] == posterior({"2": 1.0, "1": 3.0})
-    with pytest.raises(Undecided, match="'1' is undecided: the budget is spent, and 3 of 4 responses gave it"):
-        runner.invoke(ReASCRunnable(on_undecided="raise", **options), "q")
 
 
 @dataclass(frozen=True)

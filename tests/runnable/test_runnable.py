@@ -12,6 +12,8 @@ from langchain_reasc.exceptions import ConfigurationError
 
 from .fakes import Reply, calibration, saying
 
+pytestmark = pytest.mark.sync_only
+
 PROMPT = ChatPromptTemplate.from_messages([("system", "Think."), ("human", "{question}")])
 INPUTS = {
     "string": "q",

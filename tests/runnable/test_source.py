@@ -13,7 +13,7 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models import PreparedModel, to_messages
 from langchain_reasc.sampling import Sample, Wave
 
-from .fakes import Reply, Scripted, failing, saying
+from .fakes import Scripted, saying
 
 WRAPPINGS = {
     "plain": lambda model: model,
@@ -65,14 +65,6 @@ def test_bound_arguments_and_config_reach_every_call(runner: Any) -> None:
         assert (config["metadata"]["who"], config["metadata"]["kept"]) == ("call", 1)
 
 
-def test_a_retried_model_is_retried(runner: Any) -> None:
-    fails = iter([True])
-    model = failing(lambda q, index: Reply(f"answer {index}"), lambda q, index: index == 1 and next(fails, False))
-    samples = drawn(runner, model.with_retry(stop_after_attempt=2, wait_exponential_jitter=False))
-    assert [sample.status for sample in samples] == ["complete"] * 3
-    assert len(model.log.calls) == 4
-
-
 class Parallel(Scripted):
     """Samples in parallel itself, but only to fail."""
 
@@ -96,10 +88,3 @@ def test_a_model_that_returns_no_message_is_a_configuration_error(runner: Any, w
         assert sample.status == "failed"
         with pytest.raises(ConfigurationError, match=r"AIMessages, got (TextAccessor|int); put ReASCRunnable before"):
             raise sample.error
-
-
-def test_the_original_model_is_left_as_it_was() -> None:
-    model = saying("1")
-    prepared = PreparedModel.of(model.with_retry()).model
-    assert model.cache is None
-    assert prepared.bound.cache is False  # type: ignore[attr-defined]

@@ -11,6 +11,8 @@ from langchain_reasc.method.stopping import ESC
 
 from .fakes import Reply, calibration, saying
 
+pytestmark = pytest.mark.sync_only
+
 SAFE_GATE = Gate(
     threshold=0.05, level=0.95, safe_threshold=0.05, accepted=40, lower_bound=0.92, mean_part=0.05, target_part=0.05
 )

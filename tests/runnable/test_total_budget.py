@@ -30,7 +30,7 @@ def spent(runnable: ReASCRunnable) -> Counter[str]:
     return Counter(question for question, _ in runnable.model.log.calls)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("total", [12, 20, 33])
+@pytest.mark.parametrize("total", [12, 33])
 def test_no_more_samples_are_drawn_and_each_input_has_one(runner: Any, total: int) -> None:
     given = reasc()
     accounts = runner.accounts(given, EASY + CLOSE, total_samples=total)

@@ -124,9 +124,6 @@ def test_where_nobody_listens_they_have_ids_too(runner: Any, model: Any) -> None
 @pytest.mark.parametrize(
     ("fields", "given", "expected"),
     [
-        ({"preset": "vllm"}, {}, ("vllm", None)),
-        ({"preset": "llama-server"}, {"max_completion_tokens": 3}, ("llama_server", 3)),
-        ({"preset": "generic"}, {"max_tokens": 4}, ("openai_compatible", 4)),
         ({"preset": "auto"}, {}, ("openai_compatible", None)),
         ({"base_url": "https://api.openai.com/v1", "api_key": "k", "max_tokens": 9}, {}, ("openai", 9)),
         ({"preset": "vllm", "max_tokens": 9}, {"max_completion_tokens": 3}, ("vllm", 3)),

@@ -15,7 +15,6 @@ from langchain_reasc.models import PreparedModel, to_messages
 from langchain_reasc.sampling import Cutoff, Wave, draw
 
 MESSAGES = to_messages("q")
-DOWN = Reply("", error=ConnectionError("down"))
 
 
 def test_stop_cuts_running_streams_off_within_one_chunk(runner: Any) -> None:
@@ -50,17 +49,6 @@ def setting(event: threading.Event, when: Callable[[], bool]) -> threading.Threa
     thread = threading.Thread(daemon=True, target=wait)
     thread.start()
     return thread
-
-
-def test_a_failing_sample_costs_only_itself(runner: Any) -> None:
-    broken = Reply("half a", error=ConnectionError("reset"))
-    model = saying("1", broken, DOWN, "1")
-    samples = runner.wave(Wave(PreparedModel.of(model), MESSAGES, range(4), {}))
-    samples.sort(key=lambda sample: sample.index)
-    assert [sample.status for sample in samples] == ["complete", "failed", "failed", "complete"]
-    assert samples[1].message.text == "half a"
-    assert samples[2].message is None
-    assert isinstance(samples[2].error, ConnectionError)
 
 
 def raised_from(error: Exception, cause: Exception) -> Exception:
