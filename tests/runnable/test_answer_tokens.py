@@ -38,14 +38,6 @@ def replies(*logprobs: float) -> Scripted:
     return saying(*map(hesitating, said, logprobs))
 
 
-def test_a_live_run_weighs_the_answers_tokens(runner: Any) -> None:
-    made = calibration(signal="token_logprob", score="answer_span", mean=-1.0, schema_version=2)
-    result = runner.solve(ReASCRunnable(model=replies(-2.0, -3.0, -0.5), calibration=made, max_samples=3), "q")
-    assert [response.score for response in result.responses] == [-2.0, -3.0, -0.5]
-    weights = [response.weight for response in result.responses]
-    assert weights[0] == weights[1] == 1.0 < weights[2]
-
-
 def test_what_cannot_be_told_is_missing(runner: Any) -> None:
     made = calibration(signal="token_logprob", score="answer_span", mean=-1.0, schema_version=2)
     counting = {"answer": lambda text: "about " + text.split()[-1], "max_samples": 3, "calibration": made}

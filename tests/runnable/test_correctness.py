@@ -74,14 +74,6 @@ def test_agreement_is_not_called_correctness(runner: Any) -> None:
     assert account["abstained_because"].startswith("the answer agrees with further responses with a probability of 0.3")
 
 
-def test_of_no_answer_nothing_is_told_and_it_is_not_likely_enough(runner: Any) -> None:
-    silent = {"answer": lambda text: None}
-    result = runner.solve(reasc("none", **silent), "q")
-    assert (result.answer, result.p_correct) == (None, None)
-    account = runner.account(reasc("none", abstain_below=0.1, **silent), "q")
-    assert account["abstained_because"] == "no response gave an answer"
-
-
 @pytest.mark.parametrize("given", [None, "mixture", calibration(), known("agreement")])
 def test_abstaining_without_a_probability_is_refused(given: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"abstain_below=0.5 needs .*p_correct.*p_agree") as raised:

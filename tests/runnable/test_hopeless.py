@@ -118,10 +118,3 @@ def test_an_agent_is_told_once_of_the_option(runner: Any, face: Any, caplog: pyt
     ]
     assert all(any("mail.body differs" in notice for notice in account["notices"]) for account in accounts)
     assert sum("exclude_args" in record.getMessage() for record in caplog.records) == 1
-
-
-def test_ordinary_answers_are_sampled_as_ever(runner: Any) -> None:
-    for answer, spec in ((lambda index: f"the answer is {index}", "auto"), (draft, "text")):
-        model = Scripted(script=lambda question, index, answer=answer: Reply(answer(index)))
-        result = runner.solve(ReASCRunnable(model=model, answer=spec), "q")
-        assert (result.decision.reason, result.decision.samples) == ("budget", 16)

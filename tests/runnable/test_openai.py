@@ -45,14 +45,6 @@ def test_samples_logprobs_and_usage_arrive_whole(runner: Any) -> None:
         assert (request["stream"], request["logprobs"], request["top_logprobs"]) == (True, True, 20)
 
 
-def test_a_chosen_number_of_alternatives_is_kept(runner: Any) -> None:
-    with chat_server(always(Reply("it is 42"))) as served:
-        model = chat(served, logprobs=True, top_logprobs=5)
-        reasc = ReASCRunnable(model=model, calibration=calibration(fingerprint=ON_GPT))
-        runner.invoke(reasc, "q")
-    assert {request["top_logprobs"] for request in served.requests} == {5}
-
-
 def test_a_seed_is_moved_on_and_bound_arguments_are_sent(runner: Any) -> None:
     with chat_server(always(Reply("it is 42"))) as served:
         runner.invoke(ReASCRunnable(model=chat(served, seed=3).bind(stop=["END"])), "q")

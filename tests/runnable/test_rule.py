@@ -54,13 +54,6 @@ def test_without_a_calibration_it_looks_ahead_to_the_budget(
     assert notices == ("no calibration: counting votes (finite horizon)",)
 
 
-@pytest.mark.parametrize("confidence", [0.9, 0.95])
-def test_a_confidence_asks_for_the_beta_rule(runner: Any, confidence: float) -> None:
-    outcome = solved(runner, saying("1"), confidence=confidence)
-    samples = 3 if confidence == 0.9 else 4
-    assert outcome == ("1", "asc", "evidence", samples, ("no calibration: counting votes (ASC)",))
-
-
 def test_a_calibration_without_labels_brings_its_agreement_rule_for_the_budget_there_is(runner: Any) -> None:
     model = saying(*[Reply("it is 7", None)] * 4)
     assert solved(runner, model, calibration=consensus(), max_samples=4)[:4] == ("7", "agreement", "agreement", 3)

@@ -118,12 +118,6 @@ def test_a_failing_input_costs_only_itself(runner: Any) -> None:
         runner.batch(given, EASY, total_samples=100)
 
 
-def test_a_single_failure_is_drawn_again_as_it_may_be_bad_luck(runner: Any) -> None:
-    given = reasc(model=failing(drawn, lambda question, index: index == 0))
-    accounts = runner.accounts(given, EASY, total_samples=80)
-    assert {(account["failed"], account["samples"]) for account in accounts} == {(1, 3)}
-
-
 def test_an_open_gate_accepts_as_it_does_elsewhere(runner: Any) -> None:
     def sure(question: str, index: int) -> Reply:
         return Reply("the answer is 1", logprob=-3.0 if question.startswith("easy") else -1.0)
