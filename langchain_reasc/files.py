@@ -22,11 +22,10 @@ try:
 except ImportError:  # Windows, which removes no file that is open
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["DEEPEST", "open_file", "parse_json", "parse_toml", "read_text", "write_atomically"]
+__all__ = ["open_file", "parse_json", "parse_toml", "read_text", "write_atomically"]
 
-DEEPEST: Final = 100
-"""Levels of lists and objects in a JSON text that is read; Python's own functions give up at some 300 of them."""
-_MOST: Final = 64 << 20
+_DEEPEST: Final = 100  # levels of lists and objects in a JSON text; Python's own functions give up at some 300
+_MOST: Final = 64 << 20  # bytes
 _OPEN_ALREADY: Final = ("/dev/stdin", "/dev/fd/", "/proc/")  # as a shell names what it hands over: ``<(command)``
 
 
@@ -43,7 +42,7 @@ def parse_json(text: str | bytes, *, strict: bool = True, parse_constant: Callab
     """
     text = text.decode("utf-8") if isinstance(text, bytes) else text
     value = _parsed(partial(json.loads, strict=strict, parse_constant=parse_constant), text)
-    if text.count("[") + text.count("{") > DEEPEST and _depth(value) > DEEPEST:
+    if text.count("[") + text.count("{") > _DEEPEST and _depth(value) > _DEEPEST:
         raise ValueError(_TOO_DEEP)
     return value
 
@@ -64,7 +63,7 @@ def _parsed(parse: Callable[[str], Any], text: str) -> Any:
         raise ValueError("it holds an integer of thousands of digits") from None
 
 
-_TOO_DEEP: Final = f"it is nested more than {DEEPEST} levels deep"
+_TOO_DEEP: Final = f"it is nested more than {_DEEPEST} levels deep"
 
 
 def _depth(value: Any) -> int:

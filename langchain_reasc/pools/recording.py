@@ -199,7 +199,7 @@ class Recording:
         messages, signals = [one.message for one in drawn.responses], [one.signals for one in readings]
         with self.store.transaction():
             self.store.set_about(about)
-            self.store.add(question, messages, signals, behind=held)
+            self.store.add(question, messages, signals, expected=held)
         self._held[id] = held + len(responses)
         self._begun = True
 

@@ -253,7 +253,7 @@ class PoolStore:
         messages: Sequence[Message] = (),
         signals: Sequence[TokenSignals] = (),
         *,
-        behind: int | None = None,
+        expected: int | None = None,
     ) -> None:
         """Add a question with its responses; where it is there already, append its responses.
 
@@ -261,7 +261,7 @@ class PoolStore:
             question: the question with the responses to add; their ``signal_tokens`` are counted from ``signals``.
             messages: the message of each response; empty for none.
             signals: the token signals of each response; empty for none.
-            behind: how many responses the question should have already; None for any number.
+            expected: how many responses the question should have already; None for any number.
 
         Raises:
             PoolError: it could not be written, or another process has added to the question; then nothing is written.
@@ -277,9 +277,9 @@ class PoolStore:
                 )
                 row = int(added.lastrowid or 0)
             [(held,)] = self._all("SELECT COUNT(*) FROM responses WHERE question = ?", row)
-            if behind is not None and held != behind:
+            if expected is not None and held != expected:
                 raise PoolError(
-                    f"{self.path} has {held} responses to question {question.id!r} where {behind} were expected: "
+                    f"{self.path} has {held} responses to question {question.id!r} where {expected} were expected: "
                     "another process records into it. Let one do so at a time; the same command then goes on"
                 )
             each = zip(question.responses, messages, signals, strict=True)

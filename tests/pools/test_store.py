@@ -122,10 +122,10 @@ def test_a_question_that_cannot_be_written_leaves_nothing(store: PoolStore) -> N
 
 
 def test_another_recorder_of_the_same_questions_is_noticed(store: PoolStore) -> None:
-    add(store, "q", behind=0)
+    add(store, "q", expected=0)
     with pytest.raises(PoolError, match="has 1 responses to question 'q' where 0 were expected: another process"):
-        add(store, "q", behind=0)
-    add(store, "q", behind=1)
+        add(store, "q", expected=0)
+    add(store, "q", expected=1)
     assert store.ids() == {"q": 2}
 
 
