@@ -130,8 +130,8 @@ KNOWN: Final[Mapping[str, Integration | Describe]] = {
 }
 """The chat models that are known, by class path; where each figure comes from stands beside it.
 
-``tests/models/integrations`` calls each through its own class, against a server that speaks the provider's wire format;
-the table "Chat models" in ``backends/README.md`` says the same as this one.
+``tests/models/integrations`` calls each but ChatVertexAI through its own class, against a server that speaks the
+provider's wire format; the table "Chat models" in ``backends/README.md`` says the same as this one.
 """
 
 
