@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from langchain_core.language_models import FakeListChatModel
 
 from langchain_reasc.models import KNOWN, integration_of
@@ -17,17 +16,16 @@ def test_every_known_class_has_a_row() -> None:
     assert {path.rpartition(".")[2] for path in KNOWN} - elsewhere | on_openai == set(ROWS)
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_a_row_says_what_is_known_and_tested(name: str) -> None:
-    signals, k, _, streamed, tests = ROWS[name]
-    provider = PROVIDERS[name]
-    integration = integration_of(provider.model("http://127.0.0.1:9"))
-    assert (name in WITH_LOGPROBS) == bool(integration.logprobs) == (not signals.startswith("none: "))
-    assert k == (str(integration.max_top_logprobs) if integration.logprobs else "")
-    assert k == str(provider.alternatives or "")
-    assert streamed == ("yes" if integration.streams_logprobs else "no")
-    seeded = ["seed"] if provider.seed_of else []
-    assert tests.split(", ") == ["logprobs" if integration.logprobs else "none", "n", *seeded]
+def test_a_row_says_what_is_known_and_tested() -> None:
+    for name, (signals, k, _, streamed, tests) in ROWS.items():
+        provider = PROVIDERS[name]
+        integration = integration_of(provider.model("http://127.0.0.1:9"))
+        assert (name in WITH_LOGPROBS) == bool(integration.logprobs) == (not signals.startswith("none: ")), name
+        assert k == (str(integration.max_top_logprobs) if integration.logprobs else "")
+        assert k == str(provider.alternatives or "")
+        assert streamed == ("yes" if integration.streams_logprobs else "no")
+        seeded = ["seed"] if provider.seed_of else []
+        assert tests.split(", ") == ["logprobs" if integration.logprobs else "none", "n", *seeded], name
 
 
 def test_the_tests_it_names_are_there() -> None:
