@@ -6,8 +6,8 @@ the response's text: reasoning before it, an end token or a stop string after it
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, islice
 from typing import Any, Final
 
 import numpy as np
@@ -114,13 +114,10 @@ def _tokens_over(ends: npt.NDArray[np.intp], first: int, stop: int) -> tuple[int
 
 def _last_call(text: str, end: int, name: str, arguments: Any) -> tuple[Span, Span] | None:
     """Where the last such call before ``end`` has its name and its arguments."""
-    expected, at, tried = _canonical(arguments), end, 0
-    named = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
-    while expected and name and tried < _TRIED and (at := text.rfind("{", 0, at)) >= 0:
-        head = max(0, at - _HEAD - len(name))
-        if name not in text[head:at]:
-            continue
-        tried += 1
+    expected, named = _canonical(arguments), re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
+    if not expected or not name:
+        return None
+    for head, at in islice(_braces_after(name, text, end), _TRIED):
         names = [found.span() for found in named.finditer(text, head, at)]
         try:
             value, stop = _JSON.raw_decode(text, at)
@@ -129,6 +126,15 @@ def _last_call(text: str, end: int, name: str, arguments: Any) -> tuple[Span, Sp
         if names and stop <= end and _canonical(value) == expected:
             return names[-1], (at, stop)
     return None
+
+
+def _braces_after(name: str, text: str, end: int) -> Iterator[tuple[int, int]]:
+    """Yield (from where to look for the name, brace) of each brace with the name shortly before it, the last first."""
+    at = end
+    while (at := text.rfind("{", 0, at)) >= 0:
+        head = max(0, at - _HEAD - len(name))
+        if name in text[head:at]:
+            yield head, at
 
 
 def _canonical(value: Any) -> str | None:
