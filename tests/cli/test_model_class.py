@@ -74,6 +74,7 @@ def test_a_default_seed_is_no_matter_where_there_is_none() -> None:
     ("path", "given", "says"),
     [
         ("Scripted", (), "--model-class takes package.Class, such as langchain_openai.ChatOpenAI; got 'Scripted'"),
+        ("no_such_package.Chat", (), "there is no module no_such_package, neither installed"),
         ("cli.chat_models.Scriptd", (), "has no Scriptd; did you mean Scripted?"),
         ("cli.chat_models.not_a_class", (), "is no class but a str"),
         ("langchain_google_vertexai.ChatVertexAI", (), "Install it with: pip install langchain-google-vertexai"),

@@ -48,6 +48,8 @@ def test_questions_that_cannot_be_graded_are_left_out(tmp_path: Path) -> None:
     assert [held.id for held in pool.questions] == ["a"]
     assert pool.notes == ("1 of 2 questions of p.sqlite have neither a reference nor a verdict and are left out",)
     assert len(read_pool(path, labelled=["b"]).questions) == 2
+    with pytest.raises(PoolError, match="keeps no responses to a question 'c'"):
+        pool.messages("c")
     with pytest.raises(PoolError, match="no question with a reference or a verdict"):
         read_pool(write_lines(path, unknown))
 
