@@ -136,14 +136,8 @@ def told(made: Any) -> Any:
     """What a calibration says, to the six digits that a pool keeps of a signal."""
     names = ("signal", "score", "window", "n", "accuracy", "mean", "std", "unweighed")
     found = [getattr(made, name) for name in names]
-    found += [
-        made.gate.threshold,
-        made.gate.safe_threshold,
-        made.gate.accepted,
-        made.within and made.within.value,
-        made.p_correct and made.p_correct.points,
-        made.auroc.value,
-    ]
+    found += [made.gate.threshold, made.gate.safe_threshold, made.gate.accepted, made.auroc.value]
+    found += [made.within and made.within.value, made.p_correct and made.p_correct.points]
     return json.loads(json.dumps(found), parse_float=lambda text: f"{float(text):.6g}")
 
 

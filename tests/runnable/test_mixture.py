@@ -59,6 +59,7 @@ def test_completion_order_and_concurrency_change_nothing(runner: Any) -> None:
     assert whole == narrow == decisions([as_completed[at] for at in range(len(QUESTIONS))])
 
 
+@pytest.mark.sync_only
 def test_scores_that_determine_nothing_fall_back_to_counting_and_say_so(runner: Any) -> None:
     model = Scripted(script=lambda question, index: Reply("it is 1", -1.0))
     assert "gate is closed: 4 responses are too few" in runner.accounts(online(), QUESTIONS[:4])[0]["notices"][0]

@@ -105,6 +105,7 @@ def test_logprobs_that_change_later_cost_no_answer(runner: Any, fits: Any, monke
     assert np.isnan(np.array(calibrator(reasc).state().questions[-1].scores, dtype=float)).all()
 
 
+@pytest.mark.sync_only
 @pytest.mark.parametrize("error", [CalibrationDataError("all the same"), ZeroDivisionError()])
 def test_a_failure_in_learning_costs_no_answer(runner: Any, monkeypatch: Any, logged: Any, error: Exception) -> None:
     def fail(*_: Any, **options: Any) -> Any:
@@ -206,6 +207,7 @@ def test_an_audit_is_paid_for_named_and_decides_nothing(
     assert calibrator(reasc).state().questions[-1].answers == learned
 
 
+@pytest.mark.sync_only
 @pytest.mark.parametrize("limit", [{"max_samples": 1}, {"token_budget": 1}])
 def test_an_audit_keeps_to_the_limits_of_a_question(runner: Any, fits: Any, limit: dict[str, Any]) -> None:
     reasc = online(audit=1, **limit)
@@ -222,6 +224,7 @@ def test_which_questions_are_audited_is_settled_by_their_number_and_the_seed() -
     assert 60 < sum(audited(1)) < 140
 
 
+@pytest.mark.sync_only
 @pytest.mark.parametrize("audit", [0, 1])
 def test_responses_that_agree_otherwise_than_was_learned_begin_it_anew(
     runner: Any, fits: Any, logged: Any, audit: int

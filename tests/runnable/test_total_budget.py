@@ -30,6 +30,7 @@ def spent(runnable: ReASCRunnable) -> Counter[str]:
     return Counter(question for question, _ in runnable.model.log.calls)  # type: ignore[attr-defined]
 
 
+@pytest.mark.sync_only
 @pytest.mark.parametrize("total", [12, 33])
 def test_no_more_samples_are_drawn_and_each_input_has_one(runner: Any, total: int) -> None:
     given = reasc()
@@ -66,6 +67,7 @@ def test_arrival_order_changes_nothing(runner: Any) -> None:
     assert one == other == [completed[at].response_metadata["reasc"] for at in range(len(inputs))]
 
 
+@pytest.mark.sync_only
 def test_tokens_are_counted_with_their_prompts(runner: Any) -> None:
     each = PROMPT_TOKENS + 4
     messages = runner.batch(reasc(), EASY + CLOSE, total_tokens=30 * each + 5)
@@ -76,6 +78,7 @@ def test_tokens_are_counted_with_their_prompts(runner: Any) -> None:
         assert spent(given).total() == 16, "both bounds hold"
 
 
+@pytest.mark.sync_only
 def test_expensive_inputs_wait_where_tokens_count(runner: Any) -> None:
     def script(question: str, index: int) -> Reply:
         reply = drawn(question, index)
@@ -91,6 +94,7 @@ def test_expensive_inputs_wait_where_tokens_count(runner: Any) -> None:
     assert max(by_number := samples(total_samples=20)) - min(by_number) <= 1
 
 
+@pytest.mark.sync_only
 def test_too_few_for_one_each_are_refused_before_any_is_paid_for(runner: Any) -> None:
     given = reasc()
     for total in ({"total_samples": 7}, {"total_tokens": 7}, {"total_samples": 0}, {"total_tokens": -1}):
@@ -99,6 +103,7 @@ def test_too_few_for_one_each_are_refused_before_any_is_paid_for(runner: Any) ->
     assert not spent(given)
 
 
+@pytest.mark.sync_only
 def test_tokens_that_end_before_all_were_asked_are_told_of(runner: Any) -> None:
     given = reasc()
     with pytest.raises(SamplingError, match=r"total_tokens=60, 55 are spent and 7 of 12 inputs have not been sampled"):
@@ -118,6 +123,7 @@ def test_a_failing_input_costs_only_itself(runner: Any) -> None:
         runner.batch(given, EASY, total_samples=100)
 
 
+@pytest.mark.sync_only
 def test_an_open_gate_accepts_as_it_does_elsewhere(runner: Any) -> None:
     def sure(question: str, index: int) -> Reply:
         return Reply("the answer is 1", logprob=-3.0 if question.startswith("easy") else -1.0)
@@ -127,6 +133,7 @@ def test_an_open_gate_accepts_as_it_does_elsewhere(runner: Any) -> None:
     assert [account["reason"] for account in accounts] == ["gate"] * 8 + ["evidence"] * 4
 
 
+@pytest.mark.sync_only
 def test_waiting_for_others_is_none_of_a_questions_time(runner: Any) -> None:
     gate = threading.Event()
 
