@@ -17,13 +17,14 @@ import numpy as np
 import pytest
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.calibration import ConsensusCalibrator, OnlineStateFile, online_state
+from langchain_reasc.calibration import ConsensusCalibrator, OnlineStateFile
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 
 from . import learning
 from .fakes import TOP_K, Reply, Scripted
 from .learning import MINIMUM, calibrator
 
+online_state = sys.modules[OnlineStateFile.__module__]
 ROOT = Path(__file__).parents[2]
 SECRETS = ("capital", "Paris", "Lyon", "sk-secret")
 
