@@ -14,7 +14,7 @@ from langchain_reasc.calibrating import PoolScores
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_pool(tmp_path_factory.mktemp("pool") / "p.jsonl", questions=60, signals=False)
+    return write_pool(tmp_path_factory.mktemp("pool") / "p.sqlite", questions=60, signals=False)
 
 
 @pytest.mark.parametrize("together", [None, 3])

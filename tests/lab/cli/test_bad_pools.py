@@ -39,15 +39,15 @@ def stored(path: Path, *questions: tuple[str, list[dict[str, Any]], list[dict[st
 def test_what_cannot_be_replayed_is_refused(tmp_path: Path) -> None:
     good = question("a", response("7"), response("8"))
     unlabelled = (good | {"reference": None}, good | {"id": "b", "reference": []})
-    assert "no question with a reference or a verdict" in refused(write_lines(tmp_path / "p.jsonl", *unlabelled))
+    assert "no question with a reference or a verdict" in refused(write_lines(tmp_path / "p.sqlite", *unlabelled))
     assert "holds no question; record some" in refused(write_lines(tmp_path / "empty.jsonl"))
-    one = write_pool(tmp_path / "one.jsonl", questions=1)
+    one = write_pool(tmp_path / "one.sqlite", questions=1)
     assert "holds 1 question; a calibration on 128 leaves none to test" in refused(one)
 
 
 def test_different_numbers_of_responses_are_told(tmp_path: Path) -> None:
     lines = [question(f"q{n}", *[response("7")] * (1 + 15 * (n % 2))) for n in range(6)]
-    seen = replayed(write_lines(tmp_path / "p.jsonl", *lines))
+    seen = replayed(write_lines(tmp_path / "p.sqlite", *lines))
     assert "3 of 6 questions hold fewer than 16 responses; there every method stops with what it has" in seen["told"]
     [sc] = [row for row in seen["rows"] if row["method"] == "SC@16"]
     assert sc["accuracy"]["value"] == 1 and sc["samples"]["value"] == pytest.approx(8.5)
@@ -56,7 +56,7 @@ def test_different_numbers_of_responses_are_told(tmp_path: Path) -> None:
 def test_an_answer_that_is_flagged_both_right_and_wrong_counts_as_it_was_first(tmp_path: Path) -> None:
     both = question("a", response("7", correct=False), response("7", correct=True), response("7", correct=True))
     also = question("b", response("5", correct=True), response("5", correct=False))
-    seen = replayed(write_lines(tmp_path / "p.jsonl", both, also, question("c", response("7"))))
+    seen = replayed(write_lines(tmp_path / "p.sqlite", both, also, question("c", response("7"))))
     accuracy = {row["method"]: row["accuracy"]["value"] for row in seen["rows"]}
     assert accuracy["SC@3"] == pytest.approx(2 / 3)
 
@@ -64,7 +64,7 @@ def test_an_answer_that_is_flagged_both_right_and_wrong_counts_as_it_was_first(t
 @pytest.mark.parametrize("answer", ["7", "1", None])
 def test_all_right_all_wrong_and_no_answer_at_all_count_votes(tmp_path: Path, answer: str | None) -> None:
     lines = [question(f"q{n}", *[response(answer, 3 + i) for i in range(8)]) for n in range(30)]
-    path = write_lines(tmp_path / "p.jsonl", *lines)
+    path = write_lines(tmp_path / "p.sqlite", *lines)
     for n in range(30):
         held = [{"token_logprob": [-0.1 * (n + i + 1)] * (3 + i)} for i in range(8)]
         append_signals(path, f"q{n}", held)

@@ -30,7 +30,7 @@ def a_pool(folder: Path, *, copies: int = 1) -> Path:
         for n in range(copies)
     ]
     lines.append(question("length", response("12.1"), response("12"), response(None), reference="12.1 km"))
-    return write_lines(folder / "p.jsonl", *lines)
+    return write_lines(folder / "p.sqlite", *lines)
 
 
 def right(pool: Path) -> list[list[bool | None]]:
@@ -71,7 +71,7 @@ def test_a_dry_run_prints_data_and_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_pool_without_any_answer(tmp_path: Path) -> None:
-    pool = write_lines(tmp_path / "p.jsonl", question("a", response(None), response(None)))
+    pool = write_lines(tmp_path / "p.sqlite", question("a", response(None), response(None)))
     data = json.loads(reasc("grade", pool, "--grader", "alias", "--dry-run", "--json").stdout)
     assert data["accuracy"]["value"] == 0 and data["agreement_with_exact"] is None
     assert "No response has an answer." in reasc("grade", pool, "--grader", "alias", "--dry-run").stdout
@@ -89,7 +89,7 @@ def test_labels_may_come_from_a_file(tmp_path: Path) -> None:
 
 def test_a_pool_without_labels_gets_them(tmp_path: Path) -> None:
     unlabelled = (question("a", response("5"), response("6")), question("b", response("5")))
-    pool = write_lines(tmp_path / "p.jsonl", *(one | {"reference": None} for one in unlabelled))
+    pool = write_lines(tmp_path / "p.sqlite", *(one | {"reference": None} for one in unlabelled))
     labels = write_lines(tmp_path / "l.jsonl", {"id": "a", "question": "?", "answer": "5"})
     assert "no question with a reference" in reasc("grade", pool, "--grader", "exact", code=1).stderr
     shown = reasc("grade", pool, "--grader", "exact", "--data", labels)

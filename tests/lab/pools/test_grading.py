@@ -43,7 +43,7 @@ def a_pool(folder: Path) -> Pool:
     first = question("a", *texts, response(None), response("7.5"))
     second = question("b", response("9", text="nine"), response("", text=""), response(CALL), reference="9")
     path = write_lines(
-        folder / "p.jsonl",
+        folder / "p.sqlite",
         {"metadata": {"extraction_version": EXTRACTION_VERSION, "answer": "auto"}},
         first | {"input": "How long?", "reference": "7.5"},
         second | {"input": ["no", "text"]},
@@ -90,7 +90,7 @@ def test_one_that_fails_costs_only_itself(tmp_path: Path, concurrency: int) -> N
 @pytest.mark.parametrize("concurrency", [1, 3])
 def test_a_judge_who_is_gone_grades_nothing(tmp_path: Path, concurrency: int) -> None:
     lines = [question(f"q{n}", response(str(n), correct=True)) for n in range(20)]
-    pool = read_pool(write_lines(tmp_path / "p.jsonl", *lines))
+    pool = read_pool(write_lines(tmp_path / "p.sqlite", *lines))
     by = Says(failing)
     with pytest.raises(SamplingError, match="failed 5 times in a row, the last time with ConnectionError") as caught:
         grade_pool(pool, by, concurrency=concurrency)
@@ -126,7 +126,7 @@ def test_several_are_graded_at_once_and_the_result_is_the_same(tmp_path: Path) -
 
 
 def test_a_pool_without_any_answer_is_all_wrong_and_a_grader_who_can_tell_nothing_an_error(tmp_path: Path) -> None:
-    pool = read_pool(write_lines(tmp_path / "silent.jsonl", question("a", response(None), response(None))))
+    pool = read_pool(write_lines(tmp_path / "silent.sqlite", question("a", response(None), response(None))))
     assert dict(grade_pool(pool, Says(failing)).verdicts) == {"a": (False, False)}
     with pytest.raises(SamplingError, match="could not decide whether any of the 4 answers"):
         grade_pool(a_pool(tmp_path), Says(lambda answer: None))
@@ -160,7 +160,7 @@ def test_a_pool_that_has_changed_meanwhile_is_left_alone(tmp_path: Path) -> None
 
 def test_what_cannot_be_written_is_refused_before_anything_is_graded(tmp_path: Path) -> None:
     old = write_lines(
-        tmp_path / "old.jsonl",
+        tmp_path / "old.sqlite",
         {"metadata": {"extraction_version": 1, "answer": "auto"}},
         question("a", response("7", text="so 7")),
     )
@@ -172,7 +172,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is_graded(tmp_path: P
 def test_a_question_without_a_right_answer_keeps_its_verdicts_and_of_several_all_are_shown(tmp_path: Path) -> None:
     unknown = question("a", response("7", correct=True), response("8", correct=False)) | {"reference": None}
     several = question("b", response("oslo")) | {"reference": ["Christiania", "Oslo"]}
-    pool, by = read_pool(write_lines(tmp_path / "p.jsonl", unknown, several)), Says(lambda answer: False)
+    pool, by = read_pool(write_lines(tmp_path / "p.sqlite", unknown, several)), Says(lambda answer: False)
     assert dict(grade_pool(pool, by).verdicts) == {"a": (True, False), "b": (False,)}
     assert by.asked == [("", "oslo", None, ("Christiania", "Oslo"))]
     assert grade_pool(pool, Alias()).verdicts["b"] == (True,)

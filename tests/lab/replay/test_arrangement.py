@@ -67,7 +67,7 @@ def _one_by_one(pool: Pool, scores: PoolScores, method: Method, split: Split, bu
 
 @pytest.mark.parametrize("uneven", [True, False])
 def test_every_method_does_what_it_does_one_by_one(tmp_path: Path, uneven: bool) -> None:
-    path = tmp_path / "p.jsonl"
+    path = tmp_path / "p.sqlite"
     pool = read_pool(_uneven(path) if uneven else write_pool(path, questions=50))
     scores, settings = PoolScores(pool), MethodSettings(max_samples=12)
     recorded = RecordedPool(pool, scores)
@@ -86,7 +86,7 @@ def test_four_at_once_pay_for_the_last_wave_and_decide_alike(tmp_path: Path) -> 
     sure = question("sure", *[response("7", 10 + n) for n in range(16)])  # stops at 4, a whole wave
     late = question("late", response("1", 1), *[response("7", 10)] * 7)  # 6 to 1 at the seventh: 8 are launched
     few = question("few", response("1", 1), *[response("7", 10)] * 5)  # the last wave has two
-    pool = read_pool(write_lines(tmp_path / "p.jsonl", sure, late, few))
+    pool = read_pool(write_lines(tmp_path / "p.sqlite", sure, late, few))
     settings = MethodSettings()
     [split] = splits(pool, 0, shuffles=0, seed=0)
     arrangement = Arrangement(RecordedPool(pool, PoolScores(pool)), split, split.tested, 16)
@@ -97,7 +97,7 @@ def test_four_at_once_pay_for_the_last_wave_and_decide_alike(tmp_path: Path) -> 
 
 
 def test_asc_at_equal_cost_comes_as_near_as_any_confidence_can(tmp_path: Path) -> None:
-    pool = read_pool(_uneven(tmp_path / "p.jsonl"))
+    pool = read_pool(_uneven(tmp_path / "p.sqlite"))
     [split] = splits(pool, 0, shuffles=1, seed=0)
     arrangement = Arrangement(RecordedPool(pool, PoolScores(pool)), split, split.tested, 16)
 
@@ -114,7 +114,7 @@ def test_asc_at_equal_cost_comes_as_near_as_any_confidence_can(tmp_path: Path) -
 @pytest.mark.parametrize("score", SCORES)
 def test_scores_of_all_are_those_of_each_to_the_last_bit(tmp_path: Path, score: str) -> None:
     rng = np.random.default_rng(5)
-    path = write_pool(tmp_path / "p.jsonl", questions=20, signals=False)
+    path = write_pool(tmp_path / "p.sqlite", questions=20, signals=False)
     for number in range(20):
         held = [{"top_k": rng.normal(3, 1, int(length))} for length in rng.integers(0, 40, 16)]
         held[number % 16]["top_k"][:1] = np.nan

@@ -14,7 +14,7 @@ SIX = MethodSettings(max_samples=6)
 
 
 def test_every_other_rule_has_its_row_where_it_is_asked_for(tmp_path: Path) -> None:
-    pool = read_pool(write_pool(tmp_path / "p.jsonl", samples=6))
+    pool = read_pool(write_pool(tmp_path / "p.sqlite", samples=6))
     specs = [Measure("self_certainty"), Measure("token_logprob")]
     run = replay(pool, specs, calibration_size=20, settings=SIX, rules="all")
     rows = summarize(run, resamples=20)
@@ -38,7 +38,7 @@ def test_every_other_rule_has_its_row_where_it_is_asked_for(tmp_path: Path) -> N
 
 def test_where_nothing_tells_odds_the_rows_are_left_out_and_it_is_said(tmp_path: Path) -> None:
     right, wrong = (response(answer, score=0.5) for answer in "71")
-    pool = read_pool(write_lines(tmp_path / "p.jsonl", *(question(f"q{n}", right, wrong, right) for n in range(5))))
+    pool = read_pool(write_lines(tmp_path / "p.sqlite", *(question(f"q{n}", right, wrong, right) for n in range(5))))
     run = replay(pool, ["recorded"], calibration_size=3, settings=SIX, rules="all")
     rows = summarize(run, resamples=20)
     assert {row.method for row in rows} & {*OTHER_WEIGHING} == {*OTHER_WEIGHING[2:]}

@@ -31,7 +31,7 @@ from langchain_reasc.method import Measure
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Pool:
-    return read_pool(write_pool(tmp_path_factory.mktemp("pool") / "p.jsonl", questions=60, metadata={"model": "m"}))
+    return read_pool(write_pool(tmp_path_factory.mktemp("pool") / "p.sqlite", questions=60, metadata={"model": "m"}))
 
 
 @pytest.fixture(scope="module")

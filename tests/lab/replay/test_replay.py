@@ -38,7 +38,7 @@ def _rows(run: Replay) -> dict[str, Row]:
 def test_a_tiny_pool_by_hand(tmp_path: Path) -> None:
     # Calibration: μ = σ = 0.5, τ_gate = max(1, 1). "sure": gate at its first response. "turns": 1 goes on with weight
     # 1; 7 scores z = 3, weight e^2.1 = 8.17, P(8.17 over 1) > 0.95, so it stops at 2.
-    pool = read_pool(write_lines(tmp_path / "p.jsonl", *BY_HAND))
+    pool = read_pool(write_lines(tmp_path / "p.sqlite", *BY_HAND))
     rows = _rows(replay(pool, ["recorded"], calibration_size=2, settings=FOUR))
 
     expected = {  # accuracy, samples, tokens per question
@@ -65,12 +65,12 @@ def test_recorded_calls_are_decided_on_by_kind_as_they_were_live(tmp_path: Path)
     calls = [json.dumps([{"args": {"q": q}, "name": "search"}]) for q in "abc"]
     asked = question("a", response("5"), response(calls[0]), response(calls[1]), response("5"), reference=calls[0])
     split = question("b", response("5"), *map(response, calls), reference=calls[0])
-    row = _rows(replay(read_pool(write_lines(tmp_path / "p.jsonl", asked, split)), settings=FOUR))["SC@4"]
+    row = _rows(replay(read_pool(write_lines(tmp_path / "p.sqlite", asked, split)), settings=FOUR))["SC@4"]
     assert row.accuracy.value == 0.5  # two against two go to the first; three against one to the calls
 
 
 def test_recorded_order_calibrates_on_first_responses_of_the_first_questions_only(tmp_path: Path) -> None:
-    path = write_pool(tmp_path / "p.jsonl", questions=40)
+    path = write_pool(tmp_path / "p.sqlite", questions=40)
     run = replay(read_pool(path), [Measure()], calibration_size=30)
 
     assert run.tested == 10
@@ -89,7 +89,7 @@ def test_recorded_order_calibrates_on_first_responses_of_the_first_questions_onl
 
 
 def test_a_pool_without_scores_compares_counting_methods_on_all_questions_by_their_costs(tmp_path: Path) -> None:
-    run = replay(read_pool(write_pool(tmp_path / "p.jsonl", questions=5, signals=False)))
+    run = replay(read_pool(write_pool(tmp_path / "p.sqlite", questions=5, signals=False)))
     rows = {row.method: row for row in summarize(run, parameters=3e9, resamples=200)}
     assert list(rows) == ["pass@1", "SC@16", "ESC (w=4)", "ASC", HORIZON, AGREEMENT]
     assert (run.tested, run.calibration_size) == (5, 0)
@@ -99,7 +99,7 @@ def test_a_pool_without_scores_compares_counting_methods_on_all_questions_by_the
 
 
 def test_where_the_signal_is_weak_the_paper_keeps_its_row_and_the_safeguard_gets_one(tmp_path: Path) -> None:
-    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=120, separation=0.0))
+    pool = read_pool(write_pool(tmp_path / "p.sqlite", questions=120, separation=0.0))
     run = replay(pool, [Measure()], calibration_size=60)
     rows = _rows(run)
 
@@ -113,7 +113,7 @@ def test_where_the_signal_is_weak_the_paper_keeps_its_row_and_the_safeguard_gets
 
 
 def test_what_runs_by_default_has_a_row_beside_the_papers(tmp_path: Path) -> None:
-    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=160, separation=2.0))
+    pool = read_pool(write_pool(tmp_path / "p.sqlite", questions=160, separation=2.0))
     runs = {}
     for responses in (1, 4):
         settings = MethodSettings(calibration_responses=responses)
@@ -133,7 +133,7 @@ def test_what_runs_by_default_has_a_row_beside_the_papers(tmp_path: Path) -> Non
 def test_answers_missing_and_single_responses_say_nothing_within_questions(tmp_path: Path) -> None:
     """A response without an answer has no vote to weigh, whatever its score."""
     asked = [question(f"q{n}", response("7", score=2.0 + n % 7), response(None, score=0.0)) for n in range(20)]
-    pool = read_pool(write_lines(tmp_path / "p.jsonl", question("w", response("1", score=0.5)), *asked))
+    pool = read_pool(write_lines(tmp_path / "p.sqlite", question("w", response("1", score=0.5)), *asked))
     firsts, further = [(at, 0) for at in range(21)], [(at, 1) for at in range(1, 21)]
     made = calibrate_offline_on(pool, PoolScores(pool), firsts, "recorded", further=further)
     assert made.within is None and "it is unknown" in (made.unweighed or "")
@@ -142,14 +142,14 @@ def test_answers_missing_and_single_responses_say_nothing_within_questions(tmp_p
 def test_auto_chooses_on_the_calibration_questions_alone(tmp_path: Path) -> None:
     chosen = []
     for tested in (20, 60):  # the same calibration questions, other tested ones
-        path = write_pool(tmp_path / f"p{tested}.jsonl", 60 + tested, 4)
+        path = write_pool(tmp_path / f"p{tested}.sqlite", 60 + tested, 4)
         run = replay(read_pool(path), ["auto"], calibration_size=60)
         chosen.append(run.outcomes[OFFLINE, "auto"].calibrations[0].measure)
     assert chosen[0] == chosen[1]
 
 
 def test_shuffles_move_questions_and_responses_and_are_reproducible(tmp_path: Path) -> None:
-    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=30))
+    pool = read_pool(write_pool(tmp_path / "p.sqlite", questions=30))
     first, second = splits(pool, 10, shuffles=2, seed=5)
     assert sorted([*first.calibration, *first.tested]) == list(range(30))
     assert list(first.calibration) != list(second.calibration)
@@ -169,7 +169,7 @@ def test_shuffles_move_questions_and_responses_and_are_reproducible(tmp_path: Pa
 
 def test_a_calibration_that_is_impossible_counts_votes_and_says_so(tmp_path: Path) -> None:
     same = [question(f"q{n}", *[response("7", score=1.0)] * 4) for n in range(6)]
-    run = replay(read_pool(write_lines(tmp_path / "p.jsonl", *same)), ["recorded"], calibration_size=3, settings=FOUR)
+    run = replay(read_pool(write_lines(tmp_path / "p.sqlite", *same)), ["recorded"], calibration_size=3, settings=FOUR)
     held = run.outcomes[OFFLINE, "recorded"]
     assert "scores equal" in held.problems[0]
     np.testing.assert_array_equal(held.cells, run.outcomes["ASC", None].cells)
@@ -177,7 +177,7 @@ def test_a_calibration_that_is_impossible_counts_votes_and_says_so(tmp_path: Pat
 
 def test_responses_without_a_score_are_one_vote_and_do_not_calibrate(tmp_path: Path) -> None:
     lines = [json.dumps(line).replace('"score": 0.0', '"score": null') for line in BY_HAND]
-    pool = read_pool(write_lines(tmp_path / "p.jsonl", question("more", response("1", score=0.5)), *lines))
+    pool = read_pool(write_lines(tmp_path / "p.sqlite", question("more", response("1", score=0.5)), *lines))
     run = replay(pool, ["recorded"], calibration_size=3, settings=FOUR)
     assert any("10 responses have no score" in note for note in run.notes)
     assert not any("fewer than 4" in note for note in run.notes)  # "more" has one, but only calibrates
@@ -185,7 +185,7 @@ def test_responses_without_a_score_are_one_vote_and_do_not_calibrate(tmp_path: P
 
 
 def test_too_little_or_the_wrong_thing_is_refused(tmp_path: Path) -> None:
-    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=10))
+    pool = read_pool(write_pool(tmp_path / "p.sqlite", questions=10))
     cases: list[tuple[dict[str, Any], str]] = [
         ({"measures": [Measure()]}, "10 questions; a calibration on 128 leaves none"),
         ({"measures": [Measure()], "calibration_size": 1}, "at least 2 questions, got 1"),

@@ -68,7 +68,7 @@ def test_a_decision_without_an_answer_is_never_right() -> None:
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Pool:
-    return read_pool(write_pool(tmp_path_factory.mktemp("pool") / "p.jsonl", questions=120))
+    return read_pool(write_pool(tmp_path_factory.mktemp("pool") / "p.sqlite", questions=120))
 
 
 def test_replay_tells_it_of_every_method_from_other_questions(pool: Pool, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_labels_of_tested_questions_play_no_part(pool: Pool, tmp_path: Path) -> 
 
 
 def test_without_calibration_questions_there_is_no_probability(tmp_path: Path) -> None:
-    run = replay(read_pool(write_lines(tmp_path / "p.jsonl", question("a", response("7"), response("1")))))
+    run = replay(read_pool(write_lines(tmp_path / "p.sqlite", question("a", response("7"), response("1")))))
     rows = summarize(run, resamples=20)
     assert {row.outcomes.risk for row in rows} == {None}
     assert as_data(run, rows)["rows"][0]["p_correct"] is None

@@ -37,7 +37,7 @@ def _rows(run: Replay) -> dict[str, Row]:
 
 def test_where_nothing_differed_the_interval_is_the_exact_one(tmp_path: Path) -> None:
     lines = [question(f"q{n}", *[response("7")] * 16) for n in range(160)]
-    run = replay(read_pool(write_lines(tmp_path / "p.jsonl", *lines)), shuffles=2)
+    run = replay(read_pool(write_lines(tmp_path / "p.sqlite", *lines)), shuffles=2)
     rows = _rows(run)
     most = 1 - 0.025 ** (1 / 160)  # none of 160
     for name in ("pass@1", "SC@16", "ESC (w=4)"):
@@ -54,14 +54,14 @@ def test_where_nothing_differed_the_interval_is_the_exact_one(tmp_path: Path) ->
 
 def test_what_decides_by_asc_has_no_difference_to_bound(tmp_path: Path) -> None:
     same = [question(f"q{n}", *[response("7", score=1.0)] * 4) for n in range(6)]
-    pool = read_pool(write_lines(tmp_path / "p.jsonl", *same))
+    pool = read_pool(write_lines(tmp_path / "p.sqlite", *same))
     rows = _rows(replay(pool, ["recorded"], calibration_size=3, settings=FOUR, controls=True))
     for name in (OFFLINE, MIXTURE, ASC_AT_ONCE):  # the first two could not be calibrated, and count votes
         assert rows[name].accuracy_vs_asc == Estimate(0.0, 0.0, 0.0)
 
 
 def test_controls_are_asc_at_the_cost_of_each_row_and_four_at_once(tmp_path: Path) -> None:
-    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=90))
+    pool = read_pool(write_pool(tmp_path / "p.sqlite", questions=90))
     run = replay(pool, [Measure()], shuffles=2, calibration_size=40, controls=True)
     rows = _rows(run)
     names = ["pass@1", "SC@16", "ESC (w=4)", "ASC", HORIZON, AGREEMENT, ASC_AT_ONCE, OFFLINE, SAFEGUARDED]
@@ -78,7 +78,7 @@ def test_controls_are_asc_at_the_cost_of_each_row_and_four_at_once(tmp_path: Pat
 
 
 def test_one_calibration_is_told_from_the_mean_of_many(tmp_path: Path) -> None:
-    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=30))
+    pool = read_pool(write_pool(tmp_path / "p.sqlite", questions=30))
     for shuffles, told in ((0, True), (2, False)):
         run = replay(pool, [Measure()], calibration_size=10, shuffles=shuffles)
         lines = footnotes(run, summarize(run, resamples=10))
@@ -87,7 +87,7 @@ def test_one_calibration_is_told_from_the_mean_of_many(tmp_path: Path) -> None:
 
 def test_it_is_said_why_the_gate_of_a_mixture_was_closed(tmp_path: Path) -> None:
     specs = [Measure(), Measure("token_logprob")]
-    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=30))
+    pool = read_pool(write_pool(tmp_path / "p.sqlite", questions=30))
     run = replay(pool, specs, shuffles=2, calibration_size=20)
     rows = summarize(run, resamples=10)
     [line] = [line for line in footnotes(run, rows) if "the gate was closed" in line]

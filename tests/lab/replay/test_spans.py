@@ -1,14 +1,13 @@
 """What a recording keeps of where answers stand: replayed as live, lost where answers are found again."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from langchain_core.messages import AIMessage
-from langchain_reasc_lab.pools.json_lines import signals_in, signals_path, write_json_lines
 from langchain_reasc_lab.replay import read_pool
-from pools.synthetic import Guesser, append_signals, labelled, write_lines, write_pool
+from pools.synthetic import Guesser, labelled, write_lines, write_pool
 from pydantic import Field
 
 from langchain_reasc.answers import extractor, places_of, vote_of
@@ -84,25 +83,18 @@ def test_spans_beyond_the_tokens_are_no_score(tmp_path: Path) -> None:
     assert scores.unscored(ANSWER) == 1, "the other casts no vote"
     line = {"id": "a", "reference": "7", "responses": [{"answer": "7", "completion_tokens": 3, "answer_span": [3]}]}
     with pytest.raises(PoolError, match="answer_span"):
-        read_pool(write_lines(tmp_path / "p.jsonl", line))
+        read_pool(write_lines(tmp_path / "p.sqlite", line))
 
 
 def test_auto_considers_them_where_every_vote_has_them(tmp_path: Path) -> None:
-    path = write_pool(tmp_path / "p.jsonl", 60, 2, separation=0.0)
-    exported, _ = write_json_lines(PoolStore.open(path), tmp_path / "exported.jsonl")
-    _, *records = [json.loads(line) for line in exported.read_text().splitlines()]
-    held = dict(signals_in(signals_path(exported)))
-    signals_path(path).unlink(missing_ok=True)
-    for record in records:
-        rows = [{name: values.copy() for name, values in one.items()} for one in held[record["id"]]]
-        for one, row in zip(record["responses"], rows, strict=True):
-            row["token_logprob"][5:8] += 3.0 * (one["answer"] == "7")
-            one["answer_span"] = [5, 8]
-        append_signals(signals_path(path), record["id"], rows)
-    firsts = [(at, 0) for at in range(60)]
-    selection = PoolScores(read_pool(write_lines(path, *records))).select(firsts, seed=0)
-    assert selection.measure == ANSWER
-    del records[3]["responses"][0]["answer_span"]
-    assert PoolScores(read_pool(write_lines(path, *records))).select(firsts, seed=0).measure != ANSWER
-    records[3]["responses"][0] |= {"answer": None}
-    assert PoolScores(read_pool(write_lines(path, *records))).select(firsts, seed=0).measure == ANSWER
+    path, rng = write_pool(tmp_path / "p.sqlite", 60, 2), np.random.default_rng(0)
+    store, firsts = PoolStore.open(path), [(at, 0) for at in range(60)]
+    for held in read_pool(path).questions:
+        values = [rng.normal(-1, 0.8, one.completion_tokens) for one in held.responses]
+        for one, of_response in zip(held.responses, values, strict=True):
+            of_response[5:8] += 3.0 * (one.answer == "7")
+        store.set_signals(held.id, [{"token_logprob": one} for one in values])
+        store.set_responses(held.id, [{"answer_span": (5, 8)}] * 2)
+    assert PoolScores(read_pool(path)).select(firsts, seed=0).measure == ANSWER
+    store.set_responses("q3", [{"answer_span": None}, {"answer_span": (5, 8)}])
+    assert PoolScores(read_pool(path)).select(firsts, seed=0).measure != ANSWER

@@ -28,7 +28,7 @@ MEASURES = [Measure("token_logprob", "mean"), Measure("self_certainty", "mean")]
 
 @pytest.fixture(scope="module")
 def arrangement(tmp_path_factory: pytest.TempPathFactory) -> Arrangement:
-    pool = read_pool(write_pool(tmp_path_factory.mktemp("pool") / "p.jsonl", questions=90))
+    pool = read_pool(write_pool(tmp_path_factory.mktemp("pool") / "p.sqlite", questions=90))
     [split] = splits(pool, 0, shuffles=1, seed=3)
     return Arrangement(RecordedPool(pool, PoolScores(pool)), split, split.tested, 16)
 
@@ -66,7 +66,7 @@ def test_recorded_scores_are_a_measure_to_learn_from(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     drawn = [[response(str(a), 10, score=float(a + rng.normal())) for a in rng.integers(0, 3, 16)] for _ in range(60)]
     lines = [question(f"q{at}", *responses) for at, responses in enumerate(drawn)]
-    pool = read_pool(write_lines(tmp_path / "p.jsonl", *lines))
+    pool = read_pool(write_lines(tmp_path / "p.sqlite", *lines))
     scores, settings = PoolScores(pool), MethodSettings()
     [split] = splits(pool, 20, shuffles=0, seed=0)
     [online] = [one for one in weighing(pool, scores, split, "recorded", settings) if one.name == ONLINE]

@@ -9,7 +9,7 @@ from lab.report.studies import pool, synthetic, weighed
 @pytest.fixture(scope="session")
 def studied(tmp_path_factory: pytest.TempPathFactory) -> Study:
     """60 questions with recorded scores, in 2 shuffles, of which 16 calibrate."""
-    return synthetic(tmp_path_factory.mktemp("studied") / "p.jsonl", 60)
+    return synthetic(tmp_path_factory.mktemp("studied") / "p.sqlite", 60)
 
 
 @pytest.fixture(scope="session")

@@ -121,7 +121,7 @@ def weighed(path: Path, name: str = "a", *, settings: StudySettings = SETTINGS, 
 
 
 def pool(folder: Path, name: str = "a", questions: int = 60, **options: Any) -> Path:
-    return write_pool(folder / f"{name}.jsonl", questions, 8, **options)
+    return write_pool(folder / f"{name}.sqlite", questions, 8, **options)
 
 
 def entry(name: str, made: object, *, paper: str = "") -> Entry:

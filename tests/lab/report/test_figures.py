@@ -98,8 +98,8 @@ def test_without_the_places_of_tokens_there_are_lines_and_no_guess(tmp_path: Pat
 @pytest.mark.parametrize("name", DRAWN)
 def test_pools_that_cannot_tell_say_why(tmp_path: Path, name: str) -> None:
     lines = [question(f"q{n}", response("7", score=1.0)) for n in range(9)]
-    unscored = write_lines(tmp_path / "bare.jsonl", question("q", response("7"), response("8")))
-    alike, settings = write_lines(tmp_path / "right.jsonl", *lines), replace(SETTINGS, calibration_size=4)
+    unscored = write_lines(tmp_path / "bare.sqlite", question("q", response("7"), response("8")))
+    alike, settings = write_lines(tmp_path / "right.sqlite", *lines), replace(SETTINGS, calibration_size=4)
     bare = weighed(unscored, "bare", measure=None)
     right = weighed(alike, "right", measure="recorded", settings=settings)
     for one in (bare, right):

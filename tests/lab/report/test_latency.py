@@ -24,7 +24,7 @@ def by_method(rows: list[dict[str, Any]]) -> dict[tuple[str, int], dict[str, Any
 
 
 def test_recorded_times_by_hand(tmp_path: Path) -> None:
-    path = timed(tmp_path / "p.jsonl", [3, 1, 2, 5, 9, 9], [1, 1, 1, 1, 1, 1])
+    path = timed(tmp_path / "p.sqlite", [3, 1, 2, 5, 9, 9], [1, 1, 1, 1, 1, 1])
     rows = by_method(rows_of("latency", study(path, None)))
     assert (rows["ASC", 1]["Latency"], rows["ASC", 1]["Waves"], rows["ASC", 1]["Tokens"]) == ((11 + 4) / 2, 4, 40)
     assert (rows["ASC", 4]["Latency"], rows["ASC", 4]["Waves"]) == ((5 + 1) / 2, 1)
@@ -36,7 +36,7 @@ def test_recorded_times_by_hand(tmp_path: Path) -> None:
 
 
 def test_the_95th_percentile_is_of_questions(tmp_path: Path) -> None:
-    path = timed(tmp_path / "p.jsonl", *([float(n)] for n in range(101)))
+    path = timed(tmp_path / "p.sqlite", *([float(n)] for n in range(101)))
     assert rows_of("latency", study(path, None))[0]["95th"] == pytest.approx(95)
 
 
@@ -56,7 +56,7 @@ def test_where_times_come_from(
         response("7", tokens, **({} if time is None else {"seconds": time}))
         for tokens, time in zip((30, 10, 20), seconds, strict=True)
     ]
-    one = study(write_lines(tmp_path / "p.jsonl", question("q", *given)), None, tokens_per_second=rate)
+    one = study(write_lines(tmp_path / "p.sqlite", question("q", *given)), None, tokens_per_second=rate)
     rows = by_method(rows_of("latency", one))
     expected = (pytest.approx(one_at_once), pytest.approx(all_at_once))
     assert (rows["SC@16", 1]["Latency"], rows["SC@16", 16]["Latency"]) == expected
@@ -65,7 +65,7 @@ def test_where_times_come_from(
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_pool(tmp_path_factory.mktemp("pool") / "pool.jsonl", 60, 16)
+    return write_pool(tmp_path_factory.mktemp("pool") / "pool.sqlite", 60, 16)
 
 
 def test_methods_that_weigh_are_timed_too(pool: Path) -> None:
@@ -106,7 +106,7 @@ def test_the_batched_variant_decides_alike_and_pays_for_its_batch(pool: Path) ->
 
 
 def test_a_pool_without_scores_has_the_rows_that_count(tmp_path: Path) -> None:
-    path = timed(tmp_path / "p.jsonl", [1, 1, 1, 1])
+    path = timed(tmp_path / "p.sqlite", [1, 1, 1, 1])
     assert [row["Method"] for row in rows_of("batched", study(path, None))] == ["ASC", "ESC (w=4)"]
     assert "There are no rows of ReASC" in notes("batched", study(path, None))
     assert rows_of("batched", study(path, None))[0]["TFLOPs"] is None

@@ -59,7 +59,7 @@ POOLS: dict[str, Callable[[Path], Study]] = {
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", POOLS)
 def test_every_table_and_the_verdict_are_made_or_say_why_not(tmp_path: Path, name: str) -> None:
-    studied = POOLS[name](tmp_path / "odd.jsonl")
+    studied = POOLS[name](tmp_path / "odd.sqlite")
     [[*verdict]] = make_report([studied], chosen_entries(["main"])).verdicts
     assert verdict[-1].endswith(".") and not re.search(r"\b(nan|inf)\b", " ".join(verdict))
     for table in TABLES:
@@ -76,7 +76,7 @@ def test_every_table_and_the_verdict_are_made_or_say_why_not(tmp_path: Path, nam
 
 
 def test_all_right_and_all_wrong_are_no_certainty(tmp_path: Path) -> None:
-    right, wrong = (POOLS[name](tmp_path / f"{name[4:]}.jsonl") for name in ("all right", "all wrong"))
+    right, wrong = (POOLS[name](tmp_path / f"{name[4:]}.sqlite") for name in ("all right", "all wrong"))
     lucky, unlucky = (row(made("main", pool), "ASC")[0] for pool in (right, wrong))
     assert isinstance(lucky, Estimate) and isinstance(unlucky, Estimate)
     assert lucky.value == lucky.high == 100 and 80 < lucky.low < 99
@@ -87,8 +87,8 @@ def test_all_right_and_all_wrong_are_no_certainty(tmp_path: Path) -> None:
 
 
 def test_a_pool_without_scores_compares_the_methods_that_count(tmp_path: Path) -> None:
-    write_pool(tmp_path / "plain.jsonl", 12, 4, signals=False)
-    plain = study(tmp_path / "plain.jsonl", None, size=8, shuffles=0)
+    write_pool(tmp_path / "plain.sqlite", 12, 4, signals=False)
+    plain = study(tmp_path / "plain.sqlite", None, size=8, shuffles=0)
     table = made("main", plain)
     methods = [str(one[0]).partition(" ")[0] for one in table.rows]
     assert methods == ["pass@1", "SC@16", "ESC", "ASC", "Finite", "Agreement"]
@@ -99,9 +99,9 @@ def test_a_pool_without_scores_compares_the_methods_that_count(tmp_path: Path) -
 
 
 def test_one_pool_that_cannot_have_a_table_is_named_below_that_of_the_others(tmp_path: Path) -> None:
-    write_pool(tmp_path / "plain.jsonl", 12, 4, signals=False)
-    plain = study(tmp_path / "plain.jsonl", None, size=8, shuffles=0)
-    whole = _odd(tmp_path / "whole.jsonl", 36)
+    write_pool(tmp_path / "plain.sqlite", 12, 4, signals=False)
+    plain = study(tmp_path / "plain.sqlite", None, size=8, shuffles=0)
+    whole = _odd(tmp_path / "whole.sqlite", 36)
     table = made("stage1", plain, whole)
     assert {one[0] for one in table.rows} == {"whole"}
     assert any(note.startswith("plain has neither scores nor token signals") for note in table.notes)
@@ -109,8 +109,8 @@ def test_one_pool_that_cannot_have_a_table_is_named_below_that_of_the_others(tmp
 
 def test_where_some_arrangements_cannot_be_calibrated_a_note_says_in_how_many(tmp_path: Path) -> None:
     lines = [question(f"q{n}", *[response(_mixed(n, at), score=1.0 + (n == 0)) for at in range(4)]) for n in range(8)]
-    write_lines(tmp_path / "p.jsonl", *lines)  # two calibration questions differ in score where q0 is one of them
-    table = made("main", study(tmp_path / "p.jsonl", "recorded", size=2, shuffles=6))
+    write_lines(tmp_path / "p.sqlite", *lines)  # two calibration questions differ in score where q0 is one of them
+    table = made("main", study(tmp_path / "p.sqlite", "recorded", size=2, shuffles=6))
     [told] = [note for note in table.notes if note.startswith(f"{OFFLINE} counted votes in ")]
     assert "of 6 arrangements: all 2 scores equal 1" in told
     assert np.isfinite(cell(row(table, "ReASC (mixture)")[0]))

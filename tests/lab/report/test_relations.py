@@ -58,7 +58,7 @@ def test_another_target_is_what_a_replay_with_it_gives(studied: Study) -> None:
 
 
 def test_all_calibration_sizes_are_tested_on_the_same_questions(tmp_path: Path) -> None:
-    studied = synthetic(tmp_path / "p.jsonl", 66, size=128, shuffles=1)  # too few for the report's own calibration
+    studied = synthetic(tmp_path / "p.sqlite", 66, size=128, shuffles=1)  # too few for the report's own calibration
     table = made("calibration_size", studied)
     assert [one[0] for one in table.rows] == [16, 32]
     assert any("tested on the same 34 questions" in note for note in table.notes)
@@ -104,7 +104,7 @@ def test_controls_spend_what_they_say_and_every_loss_is_told(studied: Study) -> 
 
 
 def test_tasks_have_a_row_for_each_pool_and_method_of_the_paper(studied: Study, tmp_path: Path) -> None:
-    pools = [synthetic(tmp_path / "letters.jsonl", 24, shuffles=0), studied]
+    pools = [synthetic(tmp_path / "letters.sqlite", 24, shuffles=0), studied]
     methods = ["SC@16", "ESC (w=4)", "ASC", OFFLINE, ONLINE, MIXTURE]
     table = made("tasks", *pools)
     assert [tuple(one[:2]) for one in table.rows] == [(pool.name, name) for pool in pools for name in methods]

@@ -67,11 +67,11 @@ def led(first: str, others: str, count: int) -> Lines:
 def test_the_verdict_claims_what_the_numbers_bear_out(
     tmp_path: Path, lines: Lines, measure: str | None, begins: str, holds: list[str]
 ) -> None:
-    studied = study(write_lines(tmp_path / "p.jsonl", *lines), measure, size=128)
+    studied = study(write_lines(tmp_path / "p.sqlite", *lines), measure, size=128)
     [sentences] = make_report([studied], chosen_entries(["main"])).verdicts
     assert sentences[0].startswith(begins) and all(one in " ".join(sentences) for one in holds)
 
 
 def test_each_pool_has_its_own_where_methods_are_compared(tmp_path: Path) -> None:
-    pools = [study(write_lines(tmp_path / f"{n}.jsonl", *agreeing(n)), None) for n in (3, 4)]
+    pools = [study(write_lines(tmp_path / f"{n}.sqlite", *agreeing(n)), None) for n in (3, 4)]
     assert [len(make_report(pools, chosen_entries([name])).verdicts) for name in ("main", "intervals")] == [2, 0]
