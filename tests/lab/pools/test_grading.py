@@ -97,6 +97,11 @@ def test_a_judge_who_is_gone_grades_nothing(tmp_path: Path, concurrency: int) ->
     assert len(by.asked) < 5 + 2 * concurrency and len(caught.value.failures) == 5
 
 
+def test_failures_that_are_not_in_a_row_end_nothing(tmp_path: Path) -> None:
+    pool = read_pool(write_lines(tmp_path / "p.sqlite", *(question(f"q{n}", response(str(n))) for n in range(10))))
+    assert grade_pool(pool, Says(lambda answer: int(answer) % 5 == 0 or failing(answer))).undecided == 8
+
+
 def test_one_that_is_slow_is_waited_for_no_longer(tmp_path: Path) -> None:
     gone_on = threading.Event()
 
