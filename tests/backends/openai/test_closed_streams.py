@@ -96,7 +96,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("tells", ["vllm", "slots", "slots and metrics"])
 def test_a_server_that_tells_of_its_work_is_seen_to_stop(tells: str) -> None:
-    worker = Worker(tells)
+    worker = Worker(tells, pace=0.01)  # on a busy machine, too, it is seen to stop long before its end
     assert asked(worker) == (True, "")
     assert worker.generated < 300 and sum(worker.asked) <= 512
 
