@@ -106,17 +106,11 @@ def test_what_is_asked_wrongly_is_said_before_a_model_is_loaded(
 
 def test_output_in_ascii(tmp_path: Path) -> None:
     path = write_pool(tmp_path / "p.sqlite", questions=6, samples=4, metadata={"by": "Zoë ½ Δ 😀"})
-    measure = ("--signal", "token_logprob", "--score", "mean")
-    replay = ["replay", str(path), "--calibration-size", "4", *measure]
-    script = f"""
-from langchain_reasc.cli import app
-for arguments in ({replay}, ["pool", "show", {str(path)!r}, "--json"], ["ask", "--help"]):
-    app(arguments, standalone_mode=False)
-    print(chr(12))
-"""
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, env=environment, check=True)
-    table, data, shown, _ = done.stdout.decode("ascii").split(chr(12))
+    replay = f"replay {path} --calibration-size 4 --signal token_logprob --score mean"
+    table, data, shown = (
+        CliRunner(charset="ascii").invoke(app, command.split()).stdout_bytes.decode("ascii")
+        for command in (replay, f"pool show {path} --json", "ask --help")
+    )
     assert "Delta acc. to ASC" in table and "-----" in table and "Examples" in shown
     assert json.loads(data)["metadata"]["by"] == "Zoë ½ Δ 😀"
 
