@@ -4,12 +4,10 @@ import asyncio
 import copy
 import gc
 import os
-import re
 import sys
 import threading
 import weakref
 from pathlib import Path
-from typing import Any
 
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
@@ -19,7 +17,6 @@ from backends.llama_cpp.tiny_gguf import write_tiny_model
 from langchain_reasc.exceptions import ModelClosedError
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
-README = (Path(__file__).parents[3] / "backends" / "README.md").read_text(encoding="utf-8")
 NEEDED = ("_lazy", "_version", "complaints", "exceptions", "files", "method", "models", "threads")
 
 
@@ -32,28 +29,6 @@ print(*(name for name in sys.modules if name.startswith(("langchain_reasc.", *sy
     loaded = printed(script, *heavy).split()
     needed = tuple(f"langchain_reasc.{name}" for name in NEEDED)
     assert [name for name in loaded if not name.startswith(needed) or "models.logprobs" in name] == []
-
-
-def run_example(holding: str) -> None:
-    """Run the one example of the backends' README that holds a text."""
-    [code] = (code for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if holding in code)
-    names: dict[str, Any] = {}
-    try:
-        exec(compile(code, "README.md", "exec"), names)
-    finally:
-        names["model"].close()
-
-
-def test_the_readme_s_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
-    run_example("samples.cancel()")
-    ends = re.findall(r"^(\d) ?.*?\{'input_tokens': \d+", capsys.readouterr().out, re.DOTALL | re.MULTILINE)
-    assert sorted(ends) == [str(index) for index in range(8)]
-    run_example("with_structured_output")
-    called, forced, total, answer = capsys.readouterr().out.strip().splitlines()
-    assert called == "[]" or called.startswith("[{'name': 'Weather'")
-    assert forced.startswith("[{'name': 'Weather', 'args': {'city': ")
-    assert " dollars=" in total
-    assert answer in ("yes", "no")
 
 
 def engine_threads() -> list[str]:
