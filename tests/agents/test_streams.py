@@ -124,6 +124,7 @@ def test_the_chunks_are_the_message_that_invoke_gives(runner: Any) -> None:
 def test_logprobs_pass_where_the_user_asked_for_them(runner: Any, kind: type[Scripted], kept: bool) -> None:
     chunks = runner.stream(ChatReASC(model=kind(script=lambda question, index: Reply("one two"))), "q")
     assert ["logprobs" in chunk.response_metadata for chunk in chunks] == [kept, kept, False, False]
+    assert len({chunk.id for chunk in chunks}) == 1
 
 
 def test_a_failure_in_the_middle_is_the_model_s_own(runner: Any) -> None:

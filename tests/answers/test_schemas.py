@@ -115,7 +115,7 @@ BROKEN: list[Any] = [
     {"type": 5},
     {"properties": 5},
     {"properties": {"x": 5}},
-    {"required": True},
+    {"required": "abc"},
     {"properties": {"x": {"$ref": "#/nowhere"}}},
     {"properties": {"x": {"$ref": "https://example.invalid/schema.json"}}},
     {"$ref": "#"},
