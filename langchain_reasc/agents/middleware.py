@@ -298,7 +298,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownB
             calibrator = voting.calibrator
             if calibrator is None or calibrator is latest:
                 return voting
-            known = next((one for one in self._calibrators if one.learns_like(calibrator)), calibrator)
+            known = next((one for one in self._calibrators if one.learns_of == calibrator.learns_of), calibrator)
             self._calibrators = [*(one for one in self._calibrators if one is not known), known]
         return voting if known is calibrator else ChatReASC(model=model, **options | {"calibrator": known})
 

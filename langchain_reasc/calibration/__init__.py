@@ -3,7 +3,7 @@
 ``record`` is the file, top-down like its JSON, and ``fingerprint`` what it holds for. ``offline`` (Algorithm 1, on
 labels), ``mixture`` (Algorithm 2, on first responses) and ``consensus`` (on how far responses agree) make one;
 ``selection`` chooses a measure by its ``auroc``, ``correctness`` adds how likely an answer is right. ``online`` and its
-``learner`` learn from what is answered, of which ``observed`` is kept.
+``learner`` learn from what is answered, and ``online_state`` is what is kept of it.
 """
 
 from langchain_reasc.calibration.auroc import *  # noqa: F403
@@ -12,8 +12,8 @@ from langchain_reasc.calibration.correctness import *  # noqa: F403
 from langchain_reasc.calibration.fingerprint import *  # noqa: F403
 from langchain_reasc.calibration.learner import *  # noqa: F403
 from langchain_reasc.calibration.mixture import *  # noqa: F403
-from langchain_reasc.calibration.observed import *  # noqa: F403
 from langchain_reasc.calibration.offline import *  # noqa: F403
 from langchain_reasc.calibration.online import *  # noqa: F403
+from langchain_reasc.calibration.online_state import *  # noqa: F403
 from langchain_reasc.calibration.record import *  # noqa: F403
 from langchain_reasc.calibration.selection import *  # noqa: F403

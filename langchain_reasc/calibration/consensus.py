@@ -22,7 +22,7 @@ from langchain_reasc.calibration.auroc import (
     auroc_with_interval,
 )
 from langchain_reasc.calibration.correctness import agreement_with_rest, fit_support_curve
-from langchain_reasc.calibration.observed import Observed
+from langchain_reasc.calibration.online_state import Observed
 from langchain_reasc.calibration.record import AUROC, Calibration, Fingerprint, Gate, RuleBlock, SupportCurve
 from langchain_reasc.calibration.selection import rejected_measures
 from langchain_reasc.exceptions import CalibrationDataError

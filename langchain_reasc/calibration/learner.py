@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 
 from langchain_reasc.calibration import consensus
-from langchain_reasc.calibration.observed import MadeOf, Observed, ObservedQuestion, OnlineState
+from langchain_reasc.calibration.online_state import MadeOf, Observed, ObservedQuestion, OnlineState
 from langchain_reasc.calibration.record import Calibration, Fingerprint
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure

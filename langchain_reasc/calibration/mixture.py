@@ -190,15 +190,10 @@ class MixtureCalibrator:
         self._calibration: Calibration | None = None
         self._lock = threading.Lock()
 
-    def goes_with(self, measure: Measure, fingerprint: Fingerprint | None) -> bool:
-        """Whether it learns of this measure and this model."""
-        return (measure, fingerprint) == (self.measure, self._fingerprint)
-
-    def learns_like(self, other: object) -> bool:
-        """Whether it learns of the measure and the model that another learns of."""
-        if self._fingerprint is None or not isinstance(other, MixtureCalibrator):
-            return False
-        return other.goes_with(self.measure, self._fingerprint)
+    @property
+    def learns_of(self) -> tuple[Measure, Fingerprint | None]:
+        """The measure and the model that it learns of."""
+        return self.measure, self._fingerprint
 
     @property
     def calibration(self) -> Calibration | None:

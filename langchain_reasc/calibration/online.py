@@ -19,7 +19,7 @@ import numpy as np
 
 from langchain_reasc.calibration.fingerprint import check_fingerprint
 from langchain_reasc.calibration.learner import KEPT, MINIMUM, ConsensusLearner
-from langchain_reasc.calibration.observed import MadeOf, Observed, OnlineState, OnlineStateFile
+from langchain_reasc.calibration.online_state import MadeOf, Observed, OnlineState, OnlineStateFile
 from langchain_reasc.calibration.record import Calibration, Fingerprint
 from langchain_reasc.calibration.selection import candidate_measures
 from langchain_reasc.exceptions import CalibrationFileError, ConfidenceError, FingerprintMismatch, LogprobsUnavailable
@@ -214,14 +214,10 @@ class ConsensusCalibrator:
             return f"nothing could be learned from {learner.seen} questions yet: counting votes (ASC)"
         return f"learning without labels ({so_far}): counting votes (ASC)"
 
-    def goes_with(self, measure: Measure | None, fingerprint: Fingerprint, path: str | Path | None) -> bool:
-        """Whether it learns for this measure and this model, into this file."""
-        own = self.measure, self._fingerprint, self.path
-        return own == (measure, fingerprint, None if path is None else Path(path))
-
-    def learns_like(self, other: object) -> bool:
-        """Whether it learns for the same measure and model as another, and into the same file."""
-        return isinstance(other, ConsensusCalibrator) and other.goes_with(self.measure, self._fingerprint, self.path)
+    @property
+    def learns_of(self) -> tuple[Measure | None, Fingerprint, Path | None]:
+        """The measure and the model that it learns of, and its file."""
+        return self.measure, self._fingerprint, self.path
 
     def audits(self, share: float) -> bool:
         """Whether the next question is audited: so large a share is, by the number of the question and the seed."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Self
 
 from langchain_core.language_models import LanguageModelInput
@@ -364,22 +365,22 @@ def _mixture(options: Options, measure: Measure, running: Fingerprint) -> Mixtur
     given = options.calibrator
     if isinstance(given, ConsensusCalibrator):
         raise ConfigurationError("a ConsensusCalibrator goes with calibration='online'")
-    if given is not None and given.goes_with(measure, running):
+    if given is not None and given.learns_of == (measure, running):
         return given
     return MixtureCalibrator(measure=measure, fingerprint=running)
 
 
 def _online(options: Options, running: Fingerprint) -> ConsensusCalibrator:
-    given = options.calibrator
+    given, path = options.calibrator, None if options.online_state is None else Path(options.online_state)
     if isinstance(given, MixtureCalibrator):
         raise ConfigurationError("a MixtureCalibrator goes with calibration='mixture'")
-    if given is not None and given.goes_with(options.measure, running, options.online_state):
+    if given is not None and given.learns_of == (options.measure, running, path):
         return given
     return ConsensusCalibrator(
         measure=options.measure,
         budget=options.max_samples,
         fingerprint=running,
-        path=options.online_state,
+        path=path,
         any_model=options.allow_fingerprint_mismatch,
     )
 
