@@ -1,7 +1,5 @@
 """Servers that cannot be reached as they are, or are somewhere else."""
 
-import re
-import socket
 import ssl
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +9,7 @@ import pytest
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import SamplingError
 
-from .conftest import KEY, WAYS, Chat, each_client, each_client_with
+from .conftest import KEY, Chat, each_client, each_client_with
 from .exchange import Answer, Exchange
 from .fake_server import serving
 from .faults import RIGHT
@@ -34,24 +32,12 @@ def unreachable(runner: Any, model: Any) -> SamplingError:
 
 
 @each_client
-def test_connection_refused(runner: Any, chat: Chat) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        url = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
-    assert re.search("Connection error", str(unreachable(runner, chat(url))))
-
-
-@each_client
-def test_a_certificate_nobody_trusts(runner: Any, chat: Chat, stranger: ssl.SSLContext) -> None:
-    with serving(RIGHT, tls=stranger) as served:
-        error = unreachable(runner, chat(served.url))
-        assert not served.exchanges, "nothing was said to a stranger, the key least of all"
-    assert "Connection error" in str(error)
-
-
-@each_client
-def test_https_where_http_is_spoken(runner: Any, chat: Chat) -> None:
-    with serving(RIGHT) as served:
-        assert "Connection error" in str(unreachable(runner, chat(served.url.replace("http:", "https:"))))
+def test_a_server_that_cannot_be_connected_to(runner: Any, chat: Chat, stranger: ssl.SSLContext) -> None:
+    with serving(RIGHT) as plain, serving(RIGHT, tls=stranger) as untrusted:
+        for url in (plain.url.replace("http:", "https:"), untrusted.url):
+            assert "Connection error" in str(unreachable(runner, chat(url)))
+        assert not untrusted.exchanges, "nothing was said to a stranger, the key least of all"
+    assert "Connection error" in str(unreachable(runner, chat(plain.url))), "it is gone"
 
 
 def redirect(code: int, target: str) -> Answer:
@@ -85,17 +71,12 @@ def test_a_redirect_on_the_same_server_keeps_the_key(runner: Any, chat: Chat) ->
     assert {(one["authorization"], one["x-team-key"]) for one in served.headers} == {(f"Bearer {KEY}", "secret")}
 
 
-@each_client_with("code", [303])
-def test_a_redirect_that_loses_the_request_is_a_failure(code: int, runner: Any, chat: Chat) -> None:
-    with serving(RIGHT) as elsewhere, serving(redirect(code, elsewhere.url)) as served:
-        assert "404" in str(unreachable(runner, chat(served.url)))
-    assert not elsewhere.exchanges
-
-
-@pytest.mark.parametrize(("chat", "runner"), [("ChatOpenAICompatible", WAYS[0])], indirect=True)
-def test_a_redirect_in_a_circle_ends(runner: Any, chat: Chat) -> None:
+@each_client
+def test_a_redirect_that_loses_the_request_or_goes_in_a_circle_is_a_failure(runner: Any, chat: Chat) -> None:
     async def around(exchange: Exchange) -> None:
         await exchange.reply(307, location=f"http://{exchange.headers['host']}/v1/chat/completions")
 
-    with serving(around) as served:
-        assert "Connection error" in str(unreachable(runner, chat(served.url)))
+    with serving(RIGHT) as elsewhere, serving(redirect(303, elsewhere.url)) as served, serving(around) as circle:
+        assert "404" in str(unreachable(runner, chat(served.url)))
+        assert "Connection error" in str(unreachable(runner, chat(circle.url)))
+    assert not elsewhere.exchanges
