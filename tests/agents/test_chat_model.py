@@ -164,12 +164,16 @@ def test_a_cache_keeps_the_vote_and_not_a_sample(runner: Any) -> None:
     assert len(model.log.calls) > once
 
 
-def test_where_no_sample_succeeds_the_error_is_the_model_s_own(runner: Any) -> None:
-    error = ContextOverflowError("long")
+@pytest.mark.parametrize("error", [ContextOverflowError("long"), ValueError("bad request")])
+def test_where_no_sample_succeeds_the_error_is_the_model_s_own(runner: Any, error: Exception) -> None:
     chat = ChatReASC(model=Scripted(script=lambda question, index: Reply("", error=error)))
-    with pytest.raises(ContextOverflowError) as raised:
+    with pytest.raises(type(error)) as raised:
         runner.invoke(chat, "q")
     assert raised.value is error
+    chain: list[Any] = [error]
+    while (inner := chain[-1].__cause__ or chain[-1].__context__) is not None:
+        assert inner not in chain, "whoever reports errors would go in circles"
+        chain.append(inner)
 
 
 def test_nothing_but_a_chat_model_will_do() -> None:
