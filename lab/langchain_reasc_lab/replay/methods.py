@@ -24,8 +24,15 @@ from langchain_reasc.method import (
 )
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc.pools import Pool
-from langchain_reasc_lab.rules import CGES, CISC, DeepConfFilter, DistriVoting, LAggregated, MajorityCertificate
-from langchain_reasc_lab.rules.odds import fit_odds
+from langchain_reasc_lab.rules import (
+    CGES,
+    CISC,
+    DeepConfFilter,
+    DistriVoting,
+    LAggregated,
+    MajorityCertificate,
+    fit_odds,
+)
 
 __all__ = [
     "AGREEMENT",

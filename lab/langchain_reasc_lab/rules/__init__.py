@@ -3,9 +3,10 @@
 Those that stop: :class:`CGES`, :class:`LAggregated` and :class:`MajorityCertificate`. Those that weigh and filter all
 responses, and never stop by themselves: :class:`CISC`, :class:`DeepConfFilter` and :class:`DistriVoting`, to be used as
 ``CISC() | Cap(16)``. What such a combination decides is what its rule says of the first 16 responses.
+:func:`fit_odds` learns the odds of being right by score, for the rules that weigh by odds.
 """
 
-from langchain_reasc_lab.rules.stopping import CGES, LAggregated, MajorityCertificate
+from langchain_reasc_lab.rules.stopping import CGES, LAggregated, MajorityCertificate, fit_odds
 from langchain_reasc_lab.rules.weighted import CISC, DeepConfFilter, DistriVoting
 
-__all__ = ["CGES", "CISC", "DeepConfFilter", "DistriVoting", "LAggregated", "MajorityCertificate"]
+__all__ = ["CGES", "CISC", "DeepConfFilter", "DistriVoting", "LAggregated", "MajorityCertificate", "fit_odds"]

@@ -1,4 +1,4 @@
-"""Other people's rules that stop: CGES, L = 3 and the Martingale Majority Certificate."""
+"""Other people's rules that stop: CGES, with the odds it weighs by, L = 3 and the Martingale Majority Certificate."""
 
 import math
 from collections import Counter
@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
-from langchain_reasc.method import Decision, LogOddsVote, Response, StoppingRule, evidence_by_answer
+from langchain_reasc.method import Decision, LogisticOdds, LogOddsVote, Response, StoppingRule, evidence_by_answer
+from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.stopping import check_probability
 
-__all__ = ["CGES", "LAggregated", "MajorityCertificate"]
+__all__ = ["CGES", "LAggregated", "MajorityCertificate", "fit_odds"]
 
 Floats = npt.NDArray[np.float64]
 Priors = tuple[tuple[float, ...], ...]
@@ -244,3 +245,27 @@ def _log_e(won: int, lost: int) -> float:
     if above_half == 0.0:
         return -math.inf
     return (won + lost + 1) * math.log(2) + float(betaln(a, b)) - math.log(math.pi) + math.log(above_half)
+
+
+def fit_odds(scores: Sequence[float], correct: Sequence[bool]) -> LogisticOdds:
+    """Fit a logistic regression of "is right" on z = (S − μ) / σ, with scikit-learn's penalty (C = 1).
+
+    Args:
+        scores: S(y) of n labelled responses, finite.
+        correct: whether each is right.
+
+    Raises:
+        CalibrationDataError: all are right, or none is, or all scores are equal.
+    """
+    if len(set(correct)) < 2:
+        raise CalibrationDataError(
+            f"odds are learned from right and wrong responses; of {len(correct)}, {sum(correct)} are right. Label more"
+        )
+    mean, std = float(np.mean(scores)), float(np.std(scores))
+    if not std > 0:
+        raise CalibrationDataError(f"all {len(scores)} scores are {mean:g}, so they say nothing of being right")
+    from sklearn.linear_model import LogisticRegression
+
+    statistics = Standardizer(mean, std)
+    fit = LogisticRegression().fit([[statistics.z(score)] for score in scores], correct)
+    return LogisticOdds(statistics, float(fit.coef_[0, 0]), float(fit.intercept_[0]))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from langchain_reasc_lab.pools import calibrated_on
 from langchain_reasc_lab.replay import (
     AGREEMENT,
     HORIZON,
@@ -165,6 +166,14 @@ def test_shuffles_move_questions_and_responses_and_are_reproducible(tmp_path: Pa
     numbers = [[(row.accuracy, row.tokens, row.accuracy_vs_asc) for row in rows] for rows in runs]
     assert numbers[0] == numbers[1]
     assert numbers[0] != numbers[2]
+
+
+def test_questions_of_a_calibration_pool_are_never_tested(tmp_path: Path) -> None:
+    beside = write_lines(tmp_path / "c.sqlite", *(question(f"c{n}", response("7", score=1.0)) for n in range(5)))
+    tested = write_lines(tmp_path / "p.sqlite", *(question(f"q{n}", response("7", score=1.0)) for n in range(4)))
+    pool = calibrated_on(read_pool(tested), read_pool(beside))
+    for split in splits(pool, 3, shuffles=2, seed=0):
+        assert sorted(split.tested) == [5, 6, 7, 8] and set(split.calibration) <= {0, 1, 2, 3, 4}
 
 
 def test_a_calibration_that_is_impossible_counts_votes_and_says_so(tmp_path: Path) -> None:

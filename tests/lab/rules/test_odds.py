@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.rules.odds import fit_odds
+from langchain_reasc_lab.rules import fit_odds
 
 from langchain_reasc.exceptions import CalibrationDataError
 
