@@ -167,6 +167,7 @@ def test_an_empty_prompt(tiny_path: Path) -> None:
         "{{ 1 + messages[0].content }}",
         "{{ ''.__class__.__mro__[1].__subclasses__() }}",  # it cannot reach out of its sandbox
         "{{ nobody.knows }}",
+        HERMES + "{{ nobody.knows }}",
     ],
 )
 @pytest.mark.parametrize("tools", [(), TOOLS], ids=["", "tools"])
