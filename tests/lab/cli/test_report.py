@@ -157,6 +157,7 @@ def test_a_number_of_questions_calibrates_on_the_pool_itself(tmp_path: Path) -> 
     note = data["parts"][0]["table"]["notes"][0]
     assert "24 questions tested, calibrated on the first responses to 16 others;" in note
     assert "--calibration-size 16" in data["parts"][0]["command"]
+    assert "not calibrated on" not in reasc("replay", tmp_path / "calibration-pool.sqlite", code=1).stderr
     both = ("--calibration-size", 16, "--calibration-pool", tmp_path / "calibration-pool.sqlite")
     assert "leave out one of them" in reasc("report", test, *both, code=1).stderr
 
