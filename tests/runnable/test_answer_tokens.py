@@ -50,6 +50,17 @@ def test_what_cannot_be_told_is_missing(runner: Any) -> None:
     assert any("3 of 3 responses carry no confidence" in notice for notice in result.notices)
 
 
+def test_the_mixture_is_fitted_to_them(runner: Any) -> None:
+    def script(question: str, index: int) -> Reply:
+        number = int(question[1:])
+        return hesitating(f"so it is {number % 2}", -0.2 - 0.01 * number if number % 2 else -2.0 - 0.01 * number)
+
+    reasc = ReASCRunnable(model=Scripted(script=script), calibration="mixture", measure=ANSWER, max_samples=3)
+    accounts = runner.accounts(reasc, [f"q{number}" for number in range(24)])
+    assert {account["reason"] for account in accounts[1::2]} >= {"gate"}, accounts
+    assert not any("shorter than the window" in str(account) for account in accounts), "it has none"
+
+
 def test_a_calibration_is_made_of_them(runner: Any) -> None:
     """Only the number tells right from wrong, and it stands among many words that say nothing."""
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import ChatReASC, ReASCRunnable
 from langchain_reasc.calibration import Calibration, Observed, SupportCurve, calibrate_consensus
 from langchain_reasc.exceptions import ConfigurationError, Undecided
 
@@ -107,3 +107,12 @@ def test_without_labels_it_tells_how_likely_further_responses_agree(runner: Any)
 def test_nothing_is_promised_where_nothing_holds(runner: Any, given: Any) -> None:
     account = runner.account(reasc(*UNANIMOUS, calibration=given, allow_fingerprint_mismatch=True), "q")
     assert "guarantee" not in account
+
+
+def test_what_is_not_voted_on_is_not_doubted_and_no_answer_is_not_likely_enough(runner: Any) -> None:
+    chat = ChatReASC(model=saying("1"), calibration=known(), abstain_below=0.9)  # a text, which is taken as it is
+    message = runner.invoke(chat, "q")
+    assert message.text == "the answer is 1"
+    assert "p_correct" not in message.response_metadata["reasc"]
+    account = runner.account(reasc("none", abstain_below=0.1, answer=lambda text: None), "q")
+    assert account["abstained_because"] == "no response gave an answer"
