@@ -84,6 +84,7 @@ def test_noise_in_the_header_never_escapes_as_another_error(tmp_path: Path, tiny
         ({"words": ["twice", "twice"]}, "the token 'twice' twice"),
         ({"words": ["x\0a", "x\0b"]}, "the token 'x' twice"),  # llama.cpp's texts end at a NUL
         ({"metadata": {"general.alignment": 3}}, "alignment is 3, not a power of two"),
+        ({"metadata": {"llama.expert_count": "many"}}, "damaged GGUF: llama.expert_count is 'many'"),
     ],
 )
 def test_a_model_that_cannot_be_used(tmp_path: Path, written: dict[str, Any], says: str) -> None:
