@@ -127,6 +127,6 @@ def loss(name: str, against: str, difference: Estimate | None) -> Iterator[str]:
     points = f"{-difference.value:.1f} points" if difference.value <= -0.05 else "less than 0.1 points"
     sure = "" if difference.high < 0 else ", which may be chance"
     yield (
-        f"{against} answers {points} more right than {name}: the difference is "
+        f"{against} is {points} more accurate than {name}: the difference is "
         f"[{-difference.high:+.1f}, {-difference.low:+.1f}]{sure}."
     )

@@ -12,7 +12,7 @@ from lab.report.studies import by_hand, cell, made, notes, row, rows_of, study
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.evidence import WEIGHTS
 
-LOST = f"On the questions that it accepts, SC@4 answers 50.0 points more right than the gate of {OFFLINE}"
+LOST = f"On the questions that it accepts, SC@4 is 50.0 points more accurate than the gate of {OFFLINE}"
 TABLES: list[tuple[str, tuple[str, ...], dict[str, float | None]]] = [
     # tokens of all responses: 70, 25 and 40; of the first ones: 10, 5 and 10; ReASC sees 1, 2 and 1 of them
     ("main", (OFFLINE,), {"Accuracy %": 200 / 3, "Samples": 4 / 3, "Tokens": 31 / 3, "vs SC %": 100 * (31 / 135 - 1)}),
@@ -145,7 +145,7 @@ def test_where_reasc_is_less_accurate_or_accepts_everything_a_note_says_so(tmp_p
     lured = [question(f"q{n}", response("1", score=1.5), *[response("7", score=0.0)] * 3) for n in range(3)]
     write_lines(tmp_path / "lured.sqlite", right, wrong, *lured)
     told = made("main", study(tmp_path / "lured.sqlite", "recorded", size=2, budget=4)).notes
-    [note] = [note for note in told if note.startswith(f"ASC answers 100.0 points more right than {OFFLINE}")]
+    [note] = [note for note in told if note.startswith(f"ASC is 100.0 points more accurate than {OFFLINE}")]
     assert note.endswith("the difference is [+100.0, +100.0].")
     sure = [question(f"q{n}", *[response("7", score=2.0 + n)] * 4) for n in range(3)]
     write_lines(tmp_path / "sure.sqlite", right, wrong, *sure)

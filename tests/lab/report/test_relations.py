@@ -98,7 +98,7 @@ def test_controls_spend_what_they_say_and_every_loss_is_told(studied: Study) -> 
         (method, control)
         for method, control in pairs
         for note in table.notes
-        if note.startswith(f"{control} answers ") and f" points more right than {method}: " in note
+        if note.startswith(f"{control} is ") and f" points more accurate than {method}: " in note
     }
     assert lost and told == lost
 

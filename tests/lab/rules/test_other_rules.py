@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from functools import partial
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -50,6 +51,15 @@ def test_certificate_by_hand() -> None:
     assert e_value(5, 0) < 20 <= e_value(6, 0)
     assert not decide(MajorityCertificate(), responses("ab" * 40)).stop
     assert not decide(MajorityCertificate(), responses("-" * 40)).stop
+
+
+def test_certificate_is_valid_whenever_one_looks() -> None:
+    """Of 500 questions with two answers as likely, each looked at 30 times, at most 5 % are certified."""
+    rng = np.random.default_rng(0)
+    rule = MajorityCertificate()
+    drawn = ["".join(row) for row in rng.choice(["a", "b"], (500, 30))]
+    certified = sum(decide(rule, responses(answers)).stop for answers in drawn)
+    assert certified / len(drawn) <= 0.05
 
 
 def leads(prior: tuple[float, ...], first: int, second: int, beside: int) -> tuple[float, float]:
