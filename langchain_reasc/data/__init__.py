@@ -2,7 +2,6 @@
 
 from langchain_reasc.data.files import is_text
 from langchain_reasc.data.formats import FORMATS, DataFormat, accepted_answers, format_of
-from langchain_reasc.data.last_letters import last_letters
 from langchain_reasc.data.prompts import PLACEHOLDER, PRESETS, Template, preset_of, sampling_of
 from langchain_reasc.data.questions import (
     DataSet,
@@ -27,7 +26,6 @@ __all__ = [
     "format_of",
     "id_from_text",
     "is_text",
-    "last_letters",
     "preset_of",
     "read_data_set",
     "read_questions",

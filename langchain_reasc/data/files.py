@@ -26,12 +26,12 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from importlib.metadata import entry_points
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
-from langchain_reasc.data.last_letters import generated_rows
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.files import open_file, parse_json
 
@@ -55,7 +55,8 @@ def rows_of(source: str | os.PathLike[str], *, named: Collection[str] = ()) -> I
     """Yield each row of a source with its place, such as ``questions.csv, line 3``.
 
     Args:
-        source: a file, ``hf:OWNER/NAME[:CONFIG]/SPLIT``, or ``last-letters:N``.
+        source: a file, ``hf:OWNER/NAME[:CONFIG]/SPLIT``, or ``NAME:...`` of a generator that a package registers as
+            ``langchain_reasc.data``, such as the laboratory's ``last-letters:N``.
         named: fields that a table's header is known to have.
 
     Raises:
@@ -65,8 +66,8 @@ def rows_of(source: str | os.PathLike[str], *, named: Collection[str] = ()) -> I
     name = os.fspath(source)
     if name.startswith("hf:"):
         return _hub_rows(name)
-    if name.startswith("last-letters:"):
-        return generated_rows(name)
+    if generate := _generator(name):
+        return generate(name)
     path = Path(name)
     kind = _kind(path)
     if kind == ".parquet":
@@ -79,7 +80,7 @@ def rows_of(source: str | os.PathLike[str], *, named: Collection[str] = ()) -> I
 def is_text(source: str | os.PathLike[str]) -> bool:
     """Return whether a source is a text of questions alone, one a line: a file of none of the kinds with fields."""
     name = os.fspath(source)
-    return not (name.startswith(("hf:", "last-letters:")) or _kind(Path(name)) in _WITH_FIELDS)
+    return not (name.startswith("hf:") or _kind(Path(name)) in _WITH_FIELDS or _generator(name))
 
 
 def text_rows(path: Path) -> Iterator[tuple[str, Row]]:
@@ -90,6 +91,12 @@ def text_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """
     lines = ((number, line.strip()) for number, line in _lines(path))
     return ((f"{path}, line {number}", {"question": line}) for number, line in lines if line)
+
+
+def _generator(source: str) -> Callable[[str], Iterator[tuple[str, Row]]] | None:
+    """Return the function registered for ``NAME:...``, which takes the source and yields rows as :func:`rows_of`."""
+    name, colon, _ = source.partition(":")
+    return next((entry.load() for entry in entry_points(group="langchain_reasc.data", name=name) if colon), None)
 
 
 def _kind(path: Path) -> str:

@@ -4,11 +4,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from langchain_reasc_lab.last_letters import last_letters
 from langchain_reasc_lab.replay import read_pool
 from langchain_reasc_llama_cpp import embedded_model_path
 
 from cli.test_commands import reasc
-from langchain_reasc.data import PRESETS, last_letters
+from langchain_reasc.data import PRESETS
 
 FILES = Path(__file__).parents[1] / "data" / "files"
 MODEL = embedded_model_path()
