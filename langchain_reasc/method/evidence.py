@@ -1,4 +1,4 @@
-"""Evidence: how much each response counts, and how sure the counts make us (Stage 2 of ReASC)."""
+"""Evidence: the weight of each vote, and the posterior that the leading answer stays ahead (Stage 2 of ReASC)."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -106,12 +106,15 @@ def posterior(evidence: Mapping[str, float]) -> float:
 
 @lru_cache(maxsize=4096)
 def _dominance(first: float, second: float) -> float:
+    a, b = first + 1.0, second + 1.0
+    if a > 1e12:  # a normal distribution by then, to eleven digits; betainc may return NaN
+        return float(_special().ndtr((a - b) / 2 / math.sqrt(a * (b / (a + b)))))
     # By symmetry 1 - I_{1/2}(a, b) = I_{1/2}(b, a), which loses no digits near one.
-    return float(_betainc()(second + 1.0, first + 1.0, 0.5))
+    return float(_special().betainc(b, a, 0.5))
 
 
 @cache
-def _betainc() -> Any:
-    from scipy.special import betainc  # deferred: keeps `import langchain_reasc` light
+def _special() -> Any:
+    from scipy import special  # deferred: keeps `import langchain_reasc` light
 
-    return betainc
+    return special

@@ -1,6 +1,7 @@
 """Weights, the tally, and the Beta posterior."""
 
 import math
+from statistics import NormalDist
 
 import pytest
 from hypothesis import given
@@ -66,6 +67,14 @@ def test_posterior_is_the_beta_tail(first: float, second: float) -> None:
 
     expected = quad(density, 0.5, 1)[0] / quad(density, 0, 1)[0]
     assert posterior({"b": second, "c": 0.0, "a": first}) == pytest.approx(expected, abs=1e-9)
+
+
+@given(st.floats(1e10, 5e21), st.floats(-4, 4))
+def test_posterior_of_huge_evidence_is_a_probability(second: float, lead: float) -> None:
+    """``lead`` in standard deviations: the tail of a normal distribution, at either end of a leader and a runner-up."""
+    first = second + abs(lead) * math.sqrt(2 * second)
+    assert posterior({"a": first, "b": second}) == pytest.approx(NormalDist().cdf(abs(lead)), abs=1e-4)
+    assert posterior({"a": second}) == 1.0
 
 
 @given(st.dictionaries(st.sampled_from("abcde"), st.floats(0, 50), max_size=5), st.floats(0, 50))
