@@ -1,4 +1,4 @@
-"""Names of a package that are imported from its modules when they are asked for."""
+"""Lazy imports: a package imports a public name from its module on first use."""
 
 import sys
 from collections.abc import Callable, Mapping

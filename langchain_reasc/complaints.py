@@ -1,4 +1,4 @@
-"""Errors about wrong names and values in one line: what was wrong, which value, what may be meant; never a secret."""
+"""Error messages about wrong names and values: one line with the value and a suggestion, and never a secret."""
 
 import difflib
 import logging

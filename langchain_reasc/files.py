@@ -1,4 +1,4 @@
-"""Files that others wrote, and their JSON, are read within bounds; our own are written whole or not at all.
+"""Read files and JSON of others within bounds; write our own atomically.
 
 Bad JSON is a ValueError, a bad file an OSError.
 """

@@ -1,4 +1,4 @@
-"""Threads and event loops: daemon threads, waits that Ctrl-C ends, and coroutines that run without an event loop."""
+"""Threads and event loops: daemon threads, waits that Ctrl-C ends, and coroutines run without a loop."""
 
 import asyncio
 import atexit

@@ -1,1 +1,1 @@
-"""What the backends share and the core does not need."""
+"""Code that the backends share and the core does not need."""

@@ -1,4 +1,4 @@
-"""Streams from one thread to another, or into an event loop; and what is closed at the end of ``with``.
+"""Streams between threads and event loops, and resources closed at the end of ``with``.
 
 The producer is given a :class:`Sender`, and returns how it is cancelled (:data:`Start`). The consumer has a
 :class:`Stream` or an :class:`AsyncStream`, which cancels the producer when it is closed or dropped.

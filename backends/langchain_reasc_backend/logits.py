@@ -1,4 +1,4 @@
-"""Token signals and log-probabilities from raw logits, exact over the whole vocabulary, in few passes of numpy.
+"""Token signals and log-probabilities from raw logits, exact over the whole vocabulary.
 
 Sums use ``np.einsum``: as fast as BLAS here, but it starts no threads, which would wait in a loop on the cores that
 the model decodes on.

@@ -1,4 +1,4 @@
-"""ChatLlamaCpp: a GGUF, in process, as a LangChain chat model."""
+"""``ChatLlamaCpp``: a GGUF file, in process, as a LangChain chat model."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The part of the chat model that has a configuration, loads a file, and can be closed, copied and pickled."""
+"""The base of the chat model: configuration, loading, closing, copying and pickling."""
 
 import json
 import secrets

@@ -1,4 +1,4 @@
-"""Completions and their parts as LangChain messages."""
+"""Convert completions and their parts to LangChain messages."""
 
 from collections.abc import Callable
 from typing import Any

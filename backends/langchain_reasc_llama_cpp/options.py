@@ -1,4 +1,4 @@
-"""How responses are generated: fields of the chat model, and overrides of a call."""
+"""Generation options: fields of the chat model, and overrides for a call."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal

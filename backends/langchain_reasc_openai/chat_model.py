@@ -1,4 +1,4 @@
-"""ChatOpenAICompatible: one or several OpenAI-compatible servers as one LangChain chat model."""
+"""``ChatOpenAICompatible``: one or several OpenAI-compatible servers as one LangChain chat model."""
 
 import asyncio
 import json

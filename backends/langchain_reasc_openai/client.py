@@ -1,4 +1,4 @@
-"""The client of one server: langchain-openai's, over HTTP connections that keep secrets and read nothing endless."""
+"""The client of one server: langchain-openai's, over connections that hide secrets and bound what is read."""
 
 import importlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping

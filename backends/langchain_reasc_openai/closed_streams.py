@@ -1,4 +1,4 @@
-"""Whether a server stops generating when a stream is closed before its end, seen at the server itself.
+"""Measure whether a server stops generating when a stream is closed.
 
 It is seen by what the server tells of its work: ``/metrics`` of vLLM, SGLang and llama-server, ``/slots`` of
 llama-server.

@@ -1,4 +1,4 @@
-"""Where a chat model's requests go: its servers, what they support, and the pool that reaches them."""
+"""The servers of a chat model, their capabilities, and the pool of connections."""
 
 import os
 import threading

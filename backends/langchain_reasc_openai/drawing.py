@@ -1,4 +1,4 @@
-"""The samples of one call, drawn from a pool of servers together: in the pool's event loop, a task for each request.
+"""Draw the samples of one call from a pool of servers, a task for each request.
 
 **One request per sample, or one for several?** On a real llama-server (``python -m benchmarks.abort``; 8 samples of a
 prompt of 398 tokens that it had not seen) a request per sample computed 3,184 prompt tokens, one request with ``n=8``

@@ -1,4 +1,4 @@
-"""What an error of a server means: for another try, for the server's health, and for LangChain's own retries."""
+"""Classify server errors: whether to try again, whether the server is at fault, and LangChain's class."""
 
 import email.utils
 import importlib

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, and streams of what is made there."""
+"""An event loop in its own thread, and streams from it."""
 
 import asyncio
 import atexit

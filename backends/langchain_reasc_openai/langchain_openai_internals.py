@@ -1,4 +1,4 @@
-"""All that this package uses of langchain-openai beyond its public interface, each with why and what would replace it.
+"""All uses of langchain-openai beyond its public interface, each with its reason and replacement.
 
 ``tests/backends/openai/test_langchain_openai_internals.py`` names what a release of langchain-openai has changed.
 """

@@ -1,4 +1,4 @@
-"""What an OpenAI-compatible server can do, and what the documentation of well-known ones says that they can."""
+"""Capabilities of OpenAI-compatible servers, and those documented for well-known ones."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal

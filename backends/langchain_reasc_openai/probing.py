@@ -1,4 +1,4 @@
-"""Find out what a server supports by asking it; remember it in this process and, where asked, in a JSON file."""
+"""Probe a server's capabilities, and remember them in this process or a JSON file."""
 
 import threading
 from collections import defaultdict

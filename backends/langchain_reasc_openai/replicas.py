@@ -1,4 +1,4 @@
-"""Several servers of one model behind the calls of one chat model, and how their streams are read."""
+"""Several servers of one model behind one chat model, and the reader of their streams."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a caller may say about one response, and how that is put to a server."""
+"""Options of a request, and its body for a server."""
 
 import inspect
 from collections.abc import Iterable, Mapping

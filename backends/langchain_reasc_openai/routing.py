@@ -1,4 +1,4 @@
-"""Which server a request goes to, and what happens when it does not answer.
+"""Choose a server for each request, and retry elsewhere when it fails.
 
 A request goes to the server that has its prompt cached, unless that one is overloaded or failing.
 """

@@ -1,4 +1,4 @@
-"""Asking a server small questions over HTTP, before any sample is drawn: what it is, and which model it serves."""
+"""Query a server before sampling: its software, model and health."""
 
 import time
 from collections import defaultdict

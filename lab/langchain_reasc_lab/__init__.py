@@ -1,1 +1,1 @@
-"""The laboratory beside :mod:`langchain_reasc`: recording, grading, replay and reports."""
+"""The laboratory of :mod:`langchain_reasc`: recording, grading, replay and reports."""

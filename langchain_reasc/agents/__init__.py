@@ -1,1 +1,1 @@
-"""ReASC for agents: a chat model, a middleware and a decision model whose outputs are voted on."""
+"""ReASC for agents: a chat model, a middleware and a decision model that vote on their outputs."""

@@ -1,4 +1,4 @@
-"""``ChatReASC``: a chat model around any chat model, for wherever a chat model is asked for."""
+"""``ChatReASC``: ReASC around any chat model, itself a chat model."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence

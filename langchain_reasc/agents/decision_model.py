@@ -1,4 +1,4 @@
-"""``ReASCDecisionModel``: decisions that are thought about before they are made, as often as each of them needs.
+"""``ReASCDecisionModel``: classify with as many samples of a chat model as each decision needs.
 
 LangChain has decision models from langchain-core 1.8 on.
 """

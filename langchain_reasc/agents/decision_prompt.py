@@ -1,4 +1,4 @@
-"""The prompt for a decision, and the label that a response names.
+"""The prompt of a decision, and the parser of its label.
 
 The chat model is told to think about a state, and to end with one of the labels.
 """

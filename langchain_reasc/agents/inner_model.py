@@ -1,4 +1,4 @@
-"""Find and replace the chat model inside another, and present the outer one as the inner one."""
+"""Find or replace the chat model inside a wrapper, and present a wrapper as the model inside it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""``ReASCMiddleware``: votes over what an agent is about to do, inside ``create_agent``, within a budget for a run."""
+"""``ReASCMiddleware``: vote on each step of an agent made by ``create_agent``, within a budget for a run."""
 
 import asyncio
 import inspect

@@ -1,4 +1,4 @@
-"""What a chat model around another needs for its calls and streams: the config below its run, and its chunks.
+"""Callbacks and chunks of a chat model that calls another: the config of its child runs, and the stream of the winner.
 
 LangChain gives ``_generate`` the manager of the run, but not ``_stream``, and gives neither of them the config of the
 call. Both are kept in a context variable until the call takes them out, so that no later call finds them. Nor does

@@ -1,4 +1,4 @@
-"""Answers: what a response votes for, in a spelling in which equal answers vote together.
+"""Answers: the vote of each response, spelled so that equal answers vote together.
 
 The answer is a property of the message. The first rule that fits decides:
 

@@ -1,4 +1,4 @@
-"""Calls of tools as answers: canonical JSON, without ids and without the arguments in which a model thinks aloud."""
+"""Tool calls as answers: canonical JSON, without ids and without arguments that hold reasoning."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

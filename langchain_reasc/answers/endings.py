@@ -1,4 +1,4 @@
-"""How a response ended, what it thought aloud, and what it then said, in the words and marks of all providers."""
+"""How a response ended, its reasoning and its reply, in the fields and tags of all providers."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Which answers mean the same, and so vote together, where their spelling does not tell.
+"""Equivalence of answers that are spelled differently: by a function, a chat model or embeddings.
 
 A function, the similarity of embeddings, or another model as the judge compares them.
 """

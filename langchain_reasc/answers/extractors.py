@@ -1,4 +1,4 @@
-"""Extractors: where answers stand in responses. They compose: ``boxed() | last_number()``."""
+"""Extractors find the answer in a response. They compose: ``boxed() | last_number()``."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""JSON objects in texts, and JSON values: one spelling for equal ones, which are near, and what options call them."""
+"""JSON in texts: find objects, write equal values alike, compare with a tolerance, and check field names in options."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Answers that are equal as mathematics: one spelling for ``\\frac{1}{\\sqrt{2}}`` and ``\\sqrt{2}/2``, by math-verify.
+r"""Equality of mathematical answers by math-verify: one spelling for ``\frac{1}{\sqrt{2}}`` and ``\sqrt{2}/2``.
 
 math-verify limits its time with signals, which raise outside of the main thread, and some formulas would take for ever.
 So it runs in processes of its own (:mod:`.mathematics_worker`), started as answers need them. An answer that takes

@@ -1,4 +1,4 @@
-"""The process in which math-verify reads formulas: a JSON string a line in, the canonical spelling or null out.
+"""The worker process of math-verify: reads a formula as a JSON string a line, writes its canonical spelling or null.
 
 Run as a file by :mod:`.mathematics`; it imports nothing of this package. It ends when its input does, and when a
 formula takes much longer than it may.

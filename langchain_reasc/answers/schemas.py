@@ -1,4 +1,4 @@
-"""JSON schemas: those that a model's tools and texts are held to, and what they make of values.
+"""JSON schemas of tools and of structured output: validate values and fill in defaults.
 
 A schema that is broken, or that refers to what is not in it, refuses nothing.
 """

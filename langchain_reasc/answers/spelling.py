@@ -1,4 +1,4 @@
-"""One spelling per answer: ``1,000``, ``1000.0`` and ``$1000`` cast their votes together.
+"""Normalize answers: ``1,000``, ``1000.0`` and ``$1000`` are one.
 
 LaTeX and typography are made plain first (:func:`plain_text`), then quantities are read (:func:`read_quantity`), and
 marks that say nothing are dropped (:func:`normalize`). All take linear time: a model may write anything.

@@ -1,4 +1,4 @@
-"""The answer in a text, by rules that are tried in turn.
+"""Find the answer in a text, by rules that are tried in order.
 
 1. :func:`marked_answer`: the last box, ``<answer>``, field ``"answer"``, or ``####``.
 2. :func:`statements`: what stands behind "the answer is" in many languages; :func:`stated_answer` finds the answer in

@@ -1,4 +1,4 @@
-"""What a response votes for, a property of the whole message; and where in its text that stands."""
+"""The vote of a whole message, and the place of the answer in its text."""
 
 import re
 from collections.abc import Iterator, Mapping

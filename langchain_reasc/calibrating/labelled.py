@@ -1,4 +1,4 @@
-"""Labelled questions, each asked a few times: what a calibration by Algorithm 1 is made of."""
+"""Responses to labelled questions, for a calibration by Algorithm 1."""
 
 import logging
 import zlib

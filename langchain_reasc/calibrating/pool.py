@@ -1,4 +1,4 @@
-"""Calibrating on a pool of recorded responses, and their scores under any measure."""
+"""Calibrate on a pool of recorded responses, with their scores under any measure."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice

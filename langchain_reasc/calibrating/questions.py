@@ -1,4 +1,4 @@
-"""The questions of a calibration, with their right answers or without, and whether answers to them are right."""
+"""The questions of a calibration, labelled or not, and the grading of answers to them."""
 
 import logging
 import os

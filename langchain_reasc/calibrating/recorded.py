@@ -1,4 +1,4 @@
-"""Calibrating with a pool: responses are on disk as they come, and a call that was interrupted goes on from there."""
+"""Calibrate with a pool that keeps each response on disk, so that an interrupted call resumes."""
 
 import asyncio
 import os

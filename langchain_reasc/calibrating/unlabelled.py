@@ -1,4 +1,4 @@
-"""Questions without right answers, each asked until the votes are clear: what a calibration by consensus is made of."""
+"""Responses to unlabelled questions, drawn until the votes are clear, for a calibration by consensus."""
 
 import hashlib
 import json

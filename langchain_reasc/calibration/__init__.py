@@ -1,4 +1,4 @@
-"""Calibration: what is learned before a decision (gate, statistics of scores, how answers agree), kept as JSON.
+"""Calibration: gate, statistics of scores and agreement rates, learned before a decision and kept as JSON.
 
 ``record`` is the file, top-down like its JSON, and ``fingerprint`` what it holds for. ``offline`` (Algorithm 1, on
 labels), ``mixture`` (Algorithm 2, on first responses) and ``consensus`` (on how far responses agree) make one;

@@ -1,4 +1,4 @@
-"""How well scores separate right responses from wrong ones: the AUROC over all questions and within each question."""
+"""AUROC of scores for right against wrong responses, over all questions and within each."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Calibration without labels: a response that agrees with the others to its question is taken to be right.
+"""Calibrate without labels: a response that agrees with the others to its question counts as right.
 
 Two things are learned from questions that were answered by counting votes. How answers agree sets the prior of the
 agreement rule (:mod:`~langchain_reasc.method.agreement`). And a measure of confidence is trusted where it separates the

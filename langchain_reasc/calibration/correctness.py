@@ -1,4 +1,4 @@
-"""From how strongly a decision is supported to how likely its answer is right, or agrees with further responses."""
+"""Probability that an answer is right, or agrees with further responses, from the support of its decision."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final

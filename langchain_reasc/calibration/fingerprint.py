@@ -1,4 +1,4 @@
-"""What a calibration holds for: the model, its sampling and what it is asked, and the refusal of anything else."""
+"""The fingerprint of a calibration: model, sampling and prompt; anything else is refused."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What ``calibration="online"`` learns, without its threads and files; and drift, at which it is forgotten.
+"""The state that ``calibration="online"`` learns, without threads and files; and the drift test that resets it.
 
 Drift is that responses no longer agree with one another as often as was learned.
 """

@@ -1,4 +1,4 @@
-"""``calibration="online"``: learn from every question that is answered, off the caller's path, and keep it."""
+"""``calibration="online"``: learn from every answered question in a background thread, and save the state."""
 
 import atexit
 import hashlib

@@ -1,4 +1,4 @@
-"""What sampling leaves to learn from: which responses agree, and their scores; and the file that keeps it.
+"""One question as an observation (which responses agree, and their scores), and the file of learned state.
 
 No text is kept. The file of ``calibration="online"`` may be read and written by several processes.
 """

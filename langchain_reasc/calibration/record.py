@@ -1,4 +1,4 @@
-"""The calibration record and its file: what a decision needs besides the responses, and what it was measured on.
+"""The calibration record and its file: parameters of the rule, and the data they were measured on.
 
 The models below read top-down like the JSON file. ``Calibration.model_json_schema()`` gives its JSON Schema.
 """

@@ -1,4 +1,4 @@
-"""``signal="auto"``: choose signal, score and window on labelled responses, and record what was rejected."""
+"""``signal="auto"``: choose signal, score and window on labelled responses, and record the rejected ones."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The commands, and how they fail."""
+"""The commands, and how their errors are printed."""
 
 from importlib.metadata import entry_points
 from inspect import cleandoc

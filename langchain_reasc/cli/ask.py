@@ -1,4 +1,4 @@
-"""``reasc ask``: a question in, the answer out, with what was spent and why it stopped."""
+"""``reasc ask``: answer a question, and print what was spent and why sampling stopped."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""``reasc calibrate``: labelled questions in, calibration.json out."""
+"""``reasc calibrate``: make a calibration file from labelled questions."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Calibrations in a few lines of 80 columns, as commands print them."""
+"""Print a calibration in a few lines of 80 columns."""
 
 from collections.abc import Iterator
 from textwrap import wrap

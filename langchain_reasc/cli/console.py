@@ -1,4 +1,4 @@
-"""Where commands print: results on stdout; progress, remarks and errors on stderr.
+"""Consoles and progress bars: results on stdout; progress, remarks and errors on stderr.
 
 Models, servers and files may contain characters that a terminal obeys, which move the cursor, set the clipboard, or
 turn the direction of writing. They are replaced before printing. Secrets that a command was given are replaced, too,

@@ -1,4 +1,4 @@
-"""Which model a command asks: a GGUF, one from Hugging Face, the shipped one, one on servers, or a LangChain class.
+"""The model of a command: a GGUF file, one of Hugging Face, the shipped one, one on servers, or a LangChain class.
 
 A class is named by its path, and its arguments by what a command line can say: names, values, and where secrets are.
 """

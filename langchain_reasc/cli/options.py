@@ -1,4 +1,4 @@
-"""Options that several commands share, each declared once: alone, or in a group of all that serve one idea.
+"""Options that several commands share, each declared once.
 
 A command takes a group as one parameter, and :func:`with_groups` shows typer the options in it.
 """

@@ -1,4 +1,4 @@
-"""Reading questions from files of any kind and from the Hugging Face Hub, as rows: dictionaries with their places.
+"""Read questions as rows from files of any kind, the Hugging Face Hub, or a registered generator.
 
 ==========================  ===========================================================================================
 a name ends in              is read as

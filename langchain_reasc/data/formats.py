@@ -1,4 +1,4 @@
-"""Turning rows into questions: the usual names of fields, and the data sets whose published files are known.
+"""Turn rows into questions: usual field names, and the published formats of known data sets.
 
 ==============  ============================================================================  =========  =========
 name            its files                                                                     preset     grader

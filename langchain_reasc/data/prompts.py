@@ -1,4 +1,4 @@
-"""Prompts: templates into which questions are put, and presets for kinds of tasks and families of models.
+"""Prompt templates, and presets for kinds of tasks and families of models.
 
 The paper does not print its prompts. The presets say only where the answer goes, in words that instruction-tuned models
 know from their training (a box for what is computed, a line ``Answer: C`` for a choice), so that the extractor

@@ -1,4 +1,4 @@
-"""Questions with their right answers, and those without, from files, the hub, or made from names."""
+"""Questions, labelled or not, from any source."""
 
 import hashlib
 import os

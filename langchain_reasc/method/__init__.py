@@ -1,4 +1,4 @@
-"""The method, pure: from token signals to a decision. It knows numbers and answers, nothing of LangChain or models.
+"""The method as pure functions, from token signals to a decision, without LangChain or models.
 
 ``token_signals`` → ``confidence`` (one score per response) → ``evidence`` (how much a response counts) → ``stopping``
 (go on or stop). ``horizon``, ``bayesian_vote`` and ``agreement`` are further rules, ``registry`` has all by name;

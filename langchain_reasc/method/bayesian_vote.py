@@ -1,4 +1,4 @@
-"""Votes that weigh by the odds of being right, and the probability of the leading answer that follows."""
+"""Votes weighed by the log-odds of being right, and the posterior of the leading answer."""
 
 import math
 from abc import abstractmethod

@@ -1,4 +1,4 @@
-"""Response scores: how confident the model was of a whole response.
+"""Response scores: the model's confidence in a whole response.
 
 A response score S(y) condenses a token signal (:mod:`.token_signals`) into one float; higher means more confident.
 Most read all tokens (:data:`SCORES`); two are means over the tokens that matter most (:data:`SPAN_SCORES`).

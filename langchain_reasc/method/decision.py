@@ -1,4 +1,4 @@
-"""What a decision is made of, and what it says: responses in, go on or stop out."""
+"""The input and output of a stopping rule: responses, and the decision on them."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Objects decided field by field: numbers by their weighted median, the rest by vote."""
+"""Decide objects field by field: numbers by their weighted median, the rest by vote."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Answers of which a part is written anew each time: notice early that it will never agree."""
+"""Notice early that part of an answer differs in every response, so that votes will never agree."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Looking ahead: would further samples still change the answer, and which question gains most by one?
+"""Finite-horizon rules: whether the samples left can change the answer, and which question gains most from the next.
 
 :class:`FiniteHorizon` and :class:`CannotCatchUp` look to the end of the budget. Both count votes; a response without an
 answer casts none, and uses a call all the same. :func:`most_gain_first` shares one budget among many questions.

@@ -1,4 +1,4 @@
-"""All stopping rules by name, as calibration files name them with their parameters."""
+"""Stopping rules by name, as calibration files spell them with their parameters."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields

@@ -1,4 +1,4 @@
-"""Stopping rules: (responses so far) → go on, or stop with an answer, and why.
+"""Stopping rules: map the responses so far to a decision to go on, or to stop with an answer and a reason.
 
 A rule is a pure function of the responses in launch order. Rules compose: ``ReASC(...) | Cap(16)`` stops when either
 does, ``a & b`` when both do; the evidence and the answer are those of the left one. Live sampling, ``batch``, replay

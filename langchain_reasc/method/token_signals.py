@@ -1,4 +1,4 @@
-"""Token signals: how confident the model was of each token, one float per generated token.
+"""Token signals: the model's confidence in each generated token.
 
 Higher means more confident. Signals describe the model's raw distribution, before temperature and truncation.
 """

@@ -1,4 +1,4 @@
-"""Chat models: what they are asked and what they say. ``contract`` is what our own backends and the core agree on.
+"""Chat models: requests, responses and log-probabilities.
 
 The names are imported when they are asked for: our own backends need few of them.
 """

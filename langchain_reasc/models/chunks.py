@@ -1,4 +1,4 @@
-"""The chunks of a streamed response: the message they add up to, and the bound that they may not pass.
+"""Merge the chunks of a streamed response, within a bound on its length.
 
 LangChain completes the JSON of streamed arguments, so that ``{"folder": "/tm`` becomes a valid call, while ``invoke``
 keeps such a call in ``invalid_tool_calls``. Nothing that was cut in half, or is no JSON, may run or be voted for, so

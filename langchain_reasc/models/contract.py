@@ -1,4 +1,4 @@
-"""What our own backends and the core agree on, besides LangChain's ``BaseChatModel``.
+"""The protocol between our backends and the core, beyond LangChain's ``BaseChatModel``.
 
 A response is an ``AIMessage``. Its ``response_metadata`` may carry the names below; whatever else is known of it comes
 in LangChain's own places, or in the provider's ``logprobs`` (:mod:`langchain_reasc.models.logprobs`).

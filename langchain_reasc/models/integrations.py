@@ -1,4 +1,4 @@
-"""How the chat models of LangChain's many packages are sampled: asked for logprobs, given seeds, kept to one response.
+"""How each LangChain integration is asked for logprobs, seeds and a single response.
 
 No package is imported for it: classes are known by name, in :data:`KNOWN`. :func:`register_integration` adds your own
 class, or corrects what is known of one.

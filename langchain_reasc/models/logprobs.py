@@ -1,4 +1,4 @@
-"""From a response to its token signals: what our own backends record, or a provider's log-probabilities."""
+"""Token signals of a response: recorded by our backends, or computed from a provider's log-probabilities."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What samples are drawn from: a chat model, unwrapped from its bindings and made safe to sample.
+"""Prepare a chat model for sampling: unwrap its bindings, ask for logprobs, make it safe to call in parallel.
 
 Safe means that each response is a fresh one, comes alone, and has the log-probabilities that the decision reads.
 """

@@ -1,4 +1,4 @@
-"""Servers that refuse a request because it asks for logprobs: it is made again without them, and that is remembered."""
+"""Repeat a request without logprobs where a server refuses them, and remember the refusal."""
 
 import json
 import logging

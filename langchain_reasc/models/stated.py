@@ -1,4 +1,4 @@
-"""Stated (verbalised) confidence: what a model says of itself, for models whose tokens have no log-probabilities.
+"""Stated (verbalized) confidence, for models without log-probabilities.
 
 A model is asked to end its response with a line such as ``Confidence: 85%``. :func:`ask_for_confidence` adds that to a
 prompt, and :func:`read_stated_confidence` takes the line out of the response, so that its number is not taken for the

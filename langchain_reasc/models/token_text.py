@@ -1,4 +1,4 @@
-"""Which tokens of a response spell its answer, its last step, and the calls that it makes.
+"""Align tokens with the text: those of the answer, of the last step, and of tool calls.
 
 A token is known by the bytes that it spells; a character may be split over several tokens. Tokens may spell more than
 the response's text: reasoning before it, an end token or a stop string after it.

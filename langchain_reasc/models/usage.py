@@ -1,4 +1,4 @@
-"""What a response cost: the usage that came with it, or a count of what arrived if none came."""
+"""Token usage of a response: as reported, or estimated from its text."""
 
 from collections.abc import Mapping
 from typing import Any, Final, TypeGuard, cast

@@ -1,4 +1,4 @@
-"""The chat models inside LangChain's wrappers: bindings, retries, fallbacks, chains, and models that a config chooses.
+"""Find chat models inside LangChain's wrappers: bindings, retries, fallbacks, chains, and configurable models.
 
 A call's config chooses or sets a model in two ways: by ``configurable_fields`` and ``configurable_alternatives`` of any
 Runnable, and by ``init_chat_model(..., configurable_fields=...)``, which makes a new chat model for every single call.

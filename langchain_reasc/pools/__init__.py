@@ -1,4 +1,4 @@
-"""Pools: recorded responses in one SQLite file, how they are recorded, and how they are read.
+"""Pools: record responses in one SQLite file, and read them.
 
 :func:`record_pool` writes one, :func:`read_pool` reads it; :class:`PoolStore` is its file.
 """

@@ -1,4 +1,4 @@
-"""Drawing what a pool records: all samples of a question, each failed one a second time, and what they vote for."""
+"""Draw the samples of a question for a pool, retry failed ones once, and read their votes."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Pools: recorded responses, from which every method can be replayed without the model; and how they are read.
+"""A pool in memory: recorded responses, from which every method is replayed without the model.
 
 What decisions need is in memory, some 320 bytes a response; texts and token signals stay in the file (see
 :mod:`.store`) and are read when they are needed. Every answer is found by this version's rules, and graded.

@@ -1,4 +1,4 @@
-"""Recording a pool: n responses to each question, resumable after a kill.
+"""Record a pool: n responses to each question, resumable after a kill.
 
 A pool that is there is brought up to date first: responses are graded again where labels have changed, and answers are
 found again in the stored texts where the extractor or its rules have.

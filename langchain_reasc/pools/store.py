@@ -1,4 +1,4 @@
-"""What a pool's file holds, and reading and writing it question by question.
+"""The SQLite schema of a pool, read and written question by question.
 
 Tables (``sqlite3 pool.sqlite`` shows them)::
 

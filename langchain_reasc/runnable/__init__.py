@@ -1,4 +1,4 @@
-"""The LangChain face of the method: :class:`ReASCRunnable` and what it answers with."""
+"""The LangChain interface: :class:`ReASCRunnable` and its results."""
 
 from langchain_reasc.runnable.account import ReASCAnswerParser
 from langchain_reasc.runnable.result import ReASCResult, SampledResponse

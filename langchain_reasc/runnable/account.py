@@ -1,4 +1,4 @@
-"""What a message says of the decision behind it: 4 KB at most, however many answers there are, and however long.
+"""The account in a message's metadata: the decision and its votes, in 4 KB at most.
 
 A message lives on in histories, checkpoints, traces and browsers. Whole answers, and all figures of each response, are
 in :class:`~langchain_reasc.ReASCResult`.

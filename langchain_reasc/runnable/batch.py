@@ -1,4 +1,4 @@
-"""Many inputs at once, bounded together, and given up together."""
+"""Answer many inputs at once, with one limit on calls in flight."""
 
 import time
 from collections import Counter

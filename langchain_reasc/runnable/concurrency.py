@@ -1,4 +1,4 @@
-"""How a call works on several items at once: in threads, or in tasks of an event loop.
+"""Work on several items concurrently, in threads or in tasks of an event loop.
 
 What happens in a call is written once, as coroutines. An asynchronous call awaits them, with :class:`EventLoop`. A
 synchronous call runs them in its own thread, with :class:`Threads`: nothing that they await then waits for an event

@@ -1,4 +1,4 @@
-"""The loop: draw samples, read what they vote for and with what confidence, decide, go on or stop, and bill.
+"""The loop: draw samples, read vote and confidence, decide, go on or stop, and bill.
 
 It is written once, as coroutines, which a synchronous call runs in its own thread: see
 :func:`langchain_reasc.threads.blocking`. Everything that needs no waiting is in

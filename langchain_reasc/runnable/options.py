@@ -1,4 +1,4 @@
-"""The options, each declared once: the runnable, the chat model, the middleware and the decision model share them."""
+"""The options of runnable, chat model, middleware and decision model, each declared once."""
 
 import ast
 import inspect

@@ -1,4 +1,4 @@
-"""One input while it is answered: its samples, and the decision on them. Knows nothing of threads or event loops."""
+"""The state of one input: its samples, and the decision on them, without threads or event loops."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The result of a question: the decision, every response behind it, what was spent, and all that in words."""
+"""The result of a question: decision, responses, usage, and a summary in words."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence

@@ -1,4 +1,4 @@
-"""What follows from the options: the model, made ready to be sampled, the rule, and what a calibration must fit."""
+"""Prepare the options of a call: the model, the rule, and the check of the calibration's fingerprint."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""One budget for all inputs of a batch: which of them are sampled next, until it is spent."""
+"""Spend one budget over all inputs of a batch: choose which of them is sampled next."""
 
 import math
 from typing import NamedTuple

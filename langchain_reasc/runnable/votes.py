@@ -1,4 +1,4 @@
-"""What the responses to one question vote for, and with what confidence."""
+"""Read the votes of responses to one question, and their confidence."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Drawing samples from a chat model: in waves, cancellable, every paid token counted.
+"""Draw samples from a chat model in waves, cancellable, with every token counted.
 
 A :class:`Wave` is a handful of samples of one prompt drawn at once; :func:`samples` yields them in order of completion.
 It is written once, as coroutines; a synchronous call runs them in its own thread: see

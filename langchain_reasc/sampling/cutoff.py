@@ -1,4 +1,4 @@
-"""Cutting samples off: a signal that may be given from any thread, and waits that end when it is given."""
+"""Cut samples off: a signal from any thread, and waits that end with it."""
 
 import atexit
 import threading

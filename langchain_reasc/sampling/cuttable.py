@@ -1,4 +1,4 @@
-"""A chat model as one sample uses it: a copy of its own, which can be cut off in the middle of a response.
+"""Copy a chat model for one sample, so that its response can be cut off in the middle.
 
 LangChain ends the run of a stream that is closed early as an error without usage, and never that of an ``ainvoke``
 that is cancelled. Here the model's own stream ends: with one more chunk, which says that the response was cut off, and

@@ -1,4 +1,4 @@
-"""Drawing a wave of samples, from any chat model or from one that samples in parallel itself."""
+"""Draw a wave of samples, from any chat model or from one that samples in parallel."""
 
 import time
 from collections.abc import AsyncGenerator, Sequence

@@ -1,4 +1,4 @@
-"""How long samples may take, and how many may be in flight."""
+"""Time limits of samples and questions, and the limit on samples in flight."""
 
 import asyncio
 import threading

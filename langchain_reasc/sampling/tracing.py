@@ -1,4 +1,4 @@
-"""Traced runs: one for each sample of a model that draws several in one call, steps of a quiet model, runs with steps.
+"""Traced runs of samples, where a model draws several in one call or is called without tracing.
 
 A sample's run says what ``BaseChatModel.invoke`` would say of a call of its own, down to the metadata that LangSmith
 reads.

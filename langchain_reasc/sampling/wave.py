@@ -1,4 +1,4 @@
-"""A wave: a handful of samples of one prompt, drawn at once."""
+"""A wave: the samples of one prompt that are drawn at once."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""One step after the other, for all requests together: schedule, run, draw, and send what has ended."""
+"""The decoding loop: schedule, run, draw, and send finished samples, for all requests together."""
 
 import time
 from collections.abc import Iterable

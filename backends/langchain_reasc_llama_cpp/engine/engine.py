@@ -1,4 +1,4 @@
-"""The one owner of a llama.cpp context: a thread that decodes for all callers together."""
+"""The engine: one thread that owns a llama.cpp context and decodes for all callers."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""The KV cache: which sequence holds which cells, and the prompts kept for later requests."""
+"""The KV cache: the cells of each sequence, and prompts kept for later requests."""
 
 from dataclasses import dataclass, field
 from typing import Any

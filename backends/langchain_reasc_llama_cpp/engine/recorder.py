@@ -1,4 +1,4 @@
-"""Token signals and log-probabilities of every generated token, found over blocks of logits rows."""
+"""Record token signals and log-probabilities from blocks of logits rows."""
 
 from collections import deque
 from collections.abc import Sequence as Many

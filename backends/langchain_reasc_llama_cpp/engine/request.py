@@ -1,4 +1,4 @@
-"""Requests to the engine, and the events it sends."""
+"""Requests to the engine, and its events."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

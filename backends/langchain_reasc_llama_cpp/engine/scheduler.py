@@ -1,4 +1,4 @@
-"""What the next step does: which samples come in and decode, what is prefilled, who is preempted."""
+"""Plan the next step: which samples are admitted, decoded, prefilled or preempted."""
 
 import time
 from collections import deque

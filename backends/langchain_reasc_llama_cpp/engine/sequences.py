@@ -1,4 +1,4 @@
-"""Requests under way: a sequence group is a request, a sequence is one of its samples."""
+"""Running requests: a sequence group is a request, a sequence is one of its samples."""
 
 import codecs
 import time

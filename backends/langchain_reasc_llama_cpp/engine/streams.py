@@ -1,4 +1,4 @@
-"""How requests reach the engine: all samples at once, or each when a rate limiter permits it."""
+"""Submit requests to the engine, all samples at once or paced by a rate limiter."""
 
 import asyncio
 import threading

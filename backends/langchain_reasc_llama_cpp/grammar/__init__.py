@@ -1,4 +1,4 @@
-"""What a response must look like, token by token."""
+"""Constrained decoding."""
 
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
 from langchain_reasc_llama_cpp.grammar.json_schema import check_schema, within

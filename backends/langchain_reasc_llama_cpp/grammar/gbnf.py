@@ -1,4 +1,4 @@
-"""Reads GBNF, llama.cpp's notation of grammars, and writes it in llguidance's.
+"""Translate GBNF, llama.cpp's grammar notation, to llguidance's.
 
 Every character becomes a lexeme of its own and every group a rule: llguidance's lexer takes the longest match, which a
 grammar of characters knows nothing of. Follows ``llama_grammar_parser`` in llama.cpp's src/llama-grammar.cpp.

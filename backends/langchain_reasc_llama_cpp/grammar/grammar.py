@@ -1,4 +1,4 @@
-"""Grammars that every token of a response keeps to: made ready by llguidance, and followed token by token."""
+"""Grammars that constrain a response token by token, by llguidance."""
 
 import threading
 from collections import deque

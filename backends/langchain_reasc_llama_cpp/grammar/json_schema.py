@@ -1,4 +1,4 @@
-"""JSON schemas as llguidance reads them."""
+"""Prepare JSON schemas for llguidance."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""llama.cpp's library, loaded models, and how they are loaded."""
+"""llama.cpp's library and loaded models."""
 
 from langchain_reasc_llama_cpp.native.bindings import Logits, library
 from langchain_reasc_llama_cpp.native.gguf_file import GGUFHeader, read_header

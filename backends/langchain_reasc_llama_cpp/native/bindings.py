@@ -1,4 +1,4 @@
-"""llama.cpp's C API: imported when first needed, and its process-wide log kept quiet."""
+"""llama.cpp's C API: imported on first use, its log silenced."""
 
 import ctypes
 import sys

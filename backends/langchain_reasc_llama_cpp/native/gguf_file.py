@@ -1,4 +1,4 @@
-"""Reads a GGUF's header and checks that the file is whole, before llama.cpp is given it."""
+"""Read a GGUF header and check that the file is complete before llama.cpp loads it."""
 
 import math
 import mmap

@@ -1,4 +1,4 @@
-"""Where GGUF files come from, and what identifies one: the shipped model, the Hugging Face hub, a hash."""
+"""Find and identify GGUF files: the shipped model, the Hugging Face Hub, a hash."""
 
 import hashlib
 from functools import lru_cache

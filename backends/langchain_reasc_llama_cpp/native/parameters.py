@@ -1,4 +1,4 @@
-"""How a model is loaded and its context made: the options, and llama.cpp's own structs filled in from them."""
+"""Load options, and the llama.cpp structs made from them."""
 
 import ctypes
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Keeps kernels that would end the process out of it: tries them once in a child process, and remembers the outcome.
+"""Avoid kernels that crash the process: try them once in a child process, and remember the outcome.
 
 llama.cpp's AMX kernels die of SIGILL when an older GCC compiled them (``backends/llama_cpp_build.cmake`` says why).
 Nothing in a wheel says what compiled it, so where a build has them, and a model would use them, a small quantised model

@@ -1,4 +1,4 @@
-"""A program that decodes with the shipped model and a quantised copy of it, in a process that may die of it.
+"""The child process of ``safe_kernels``: decodes with the shipped model and a quantized copy.
 
 It is run as a file (``trial.py SITE MODEL FOLDER KERNELS``) rather than as a module of the package, whose imports would
 take several times as long as the trial.

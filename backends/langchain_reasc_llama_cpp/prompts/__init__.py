@@ -1,4 +1,4 @@
-"""From LangChain messages to the text of a prompt."""
+"""Format LangChain messages as prompts."""
 
 from langchain_reasc_llama_cpp.prompts.chat_template import ChatTemplate
 from langchain_reasc_llama_cpp.prompts.conversation import newest_turns, template_messages

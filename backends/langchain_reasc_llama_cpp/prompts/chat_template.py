@@ -1,4 +1,4 @@
-"""A conversation as the text a model was trained on, by the GGUF's own Jinja template or the user's."""
+"""Render a conversation with the Jinja template of the GGUF file or the user."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""LangChain messages as chat templates take them: role, text, tool calls, in Hugging Face's form."""
+"""Convert LangChain messages to Hugging Face's form for chat templates."""
 
 import json
 from collections.abc import Callable, Sequence

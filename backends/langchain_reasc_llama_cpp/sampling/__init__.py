@@ -1,4 +1,4 @@
-"""How tokens are drawn."""
+"""Draw tokens."""
 
 from langchain_reasc_llama_cpp.sampling.parameters import DEFAULTS, SEEDS, SamplingFields, SamplingParameters
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain

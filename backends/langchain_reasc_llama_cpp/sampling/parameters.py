@@ -1,4 +1,4 @@
-"""How a token is drawn: the parameters of llama.cpp's samplers that are in force."""
+"""The effective parameters of llama.cpp's samplers."""
 
 import json
 import math

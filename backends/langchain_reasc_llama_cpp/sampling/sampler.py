@@ -1,4 +1,4 @@
-"""Draws tokens: one llama.cpp sampler chain per sequence, each with a seed of its own."""
+"""Draw tokens with a llama.cpp sampler chain for each sequence, each with its own seed."""
 
 import ctypes
 from collections import deque

@@ -1,4 +1,4 @@
-"""What a call asks its response to be: tool calls, JSON, or whatever a grammar says."""
+"""The required form of a response: tool calls, JSON, or a grammar."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Parsers of structured responses, which say so when a response was cut off."""
+"""Parsers of structured output that report a response cut off by its length."""
 
 from collections.abc import AsyncIterator, Iterator
 from functools import partial

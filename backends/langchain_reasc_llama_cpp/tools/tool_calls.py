@@ -1,4 +1,4 @@
-"""How models write tool calls, and how calls are read from a response as its text comes."""
+"""Parse tool calls from streamed text, in the notations of model families."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What one run of ``reasc record`` is expected to cost, may cost, and has cost."""
+"""The budget of ``reasc record``: expected, allowed and actual cost."""
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence

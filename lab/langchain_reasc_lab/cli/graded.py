@@ -1,4 +1,4 @@
-"""What grading a pool again has changed, for a person or a program."""
+"""Print what a new grading changed, as text or JSON."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Options of the laboratory's commands that several share, and their checks."""
+"""Options that several of the laboratory's commands share, and their checks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

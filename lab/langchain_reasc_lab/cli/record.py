@@ -1,4 +1,4 @@
-"""``reasc record``: keep a model's responses as a pool."""
+"""``reasc record``: record a model's responses as a pool."""
 
 from functools import partial
 from pathlib import Path

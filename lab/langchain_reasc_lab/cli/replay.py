@@ -1,4 +1,4 @@
-"""``reasc replay``: every method on the same recorded responses."""
+"""``reasc replay``: run every method on the same recorded responses."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any

@@ -1,4 +1,4 @@
-"""``reasc report``: the paper's tables and figures on recorded responses."""
+"""``reasc report``: make the paper's tables and figures of recorded responses."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Pools in the laboratory: read with notes, imported, exported, merged, graded again; what recording them costs."""
+"""Import, export, merge and grade pools, and estimate what recording one costs."""
 
 from langchain_reasc_lab.pools.reading import CALIBRATION_POOL, calibrated_on, read_pool
 

@@ -1,4 +1,4 @@
-"""What a recording costs: what it has used, what it will use, and at which prices.
+"""The cost of a recording: tokens and money, spent and estimated.
 
 Prices are in a file of the user's, JSON, or TOML as here, for a million tokens each, all in one currency::
 

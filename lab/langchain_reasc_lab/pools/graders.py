@@ -1,4 +1,4 @@
-"""Graders, which decide whether a recorded answer is right: by spelling, as a number, a letter, a formula, or a name.
+"""Graders decide whether an answer is right: by spelling, number, letter, formula or name.
 
 A model as the grader is in :mod:`.judge`; a whole pool is graded by :mod:`.grading`.
 """

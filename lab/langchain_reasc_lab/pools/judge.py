@@ -1,4 +1,4 @@
-"""A model as the grader: it is shown a question, the accepted answers and the given answer, and replies with one word.
+"""A model as the grader: it reads question, accepted answers and answer, and replies with one word.
 
 The task is put as xVerify puts it (Chen et al. 2025, arXiv:2504.10481), in other words. A model that was tuned to a
 prompt of its own, as xVerify's are, needs that one: ``prompt=``.

@@ -1,4 +1,4 @@
-"""New pools made of others: whole questions copied with messages and signals, and two recordings merged into one."""
+"""Make a pool from others: copy questions with messages and signals, or merge two recordings."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Pools as Parquet, a row for each response, which pandas, DuckDB and Hugging Face's datasets read.
+"""Export a pool as Parquet, a row for each response, for pandas, DuckDB and Hugging Face's datasets.
 
 Columns are those of a pool's ``responses`` and ``messages`` (:mod:`langchain_reasc.pools.store`), before them the
 question's ``id``, ``input``, ``accepted`` and the response's ``number``, behind them a list of 32-bit floats for each

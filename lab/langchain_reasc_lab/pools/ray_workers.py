@@ -1,4 +1,4 @@
-"""Recording on many machines: actors on Ray draw, and this process, which alone writes the pool, gets the results.
+"""Record on many machines: Ray actors draw, and this process alone writes the pool.
 
 Each actor has a few questions in flight, and is given the next one as soon as one is complete. An actor that dies is
 started again, with the questions that it had. Where a question fails nothing new is begun, as on one machine, and what

@@ -1,4 +1,4 @@
-"""Reading a pool to replay it: with notes on what cannot be computed from it, and on how it was graded."""
+"""Read a pool for replay, with notes on its grading and on what cannot be computed from it."""
 
 import os
 from collections.abc import Collection, Iterator

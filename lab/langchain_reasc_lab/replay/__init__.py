@@ -1,4 +1,4 @@
-"""Measuring: replay of every method over recorded pools, tables and plots. Its public names can be had from here."""
+"""Replay every method over recorded pools; tables and plots."""
 
 from langchain_reasc.pools import Pool as Pool
 from langchain_reasc.pools import PoolQuestion as PoolQuestion

@@ -1,4 +1,4 @@
-"""A pool rearranged: what each method decides on its questions, what that costs, and whether the answers are right."""
+"""One arrangement of a pool: the decisions of each method, their cost, and whether they are right."""
 
 from bisect import bisect_left
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Intervals: of means by a bootstrap over questions, and exact ones where all resamples would be the same."""
+"""Confidence intervals: bootstrap over questions, and exact ones where all resamples would be equal."""
 
 import warnings
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Two gradings of the same responses: how accurate single responses are by each, and how far they agree."""
+"""Compare two gradings of the same responses: accuracy by each, and their agreement."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

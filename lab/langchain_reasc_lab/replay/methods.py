@@ -1,4 +1,4 @@
-"""The methods that are compared, each as the stopping rule that a live run would use."""
+"""The compared methods, each as the stopping rule of a live run."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""From outcomes to rows, for a table or as JSON: means over shuffles, intervals from a bootstrap over questions."""
+"""From outcomes to rows: means over shuffles, with bootstrap intervals over questions."""
 
 import math
 from collections.abc import Mapping, Sequence

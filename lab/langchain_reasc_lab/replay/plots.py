@@ -1,4 +1,4 @@
-"""Pictures: accuracy against tokens, risk against coverage, the posteriors of a question (the paper's Figure 5)."""
+"""Plots: accuracy against tokens, risk against coverage, and the posteriors of a question (Figure 5)."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Replaying recorded responses: every method on the same ones, through the decision function that runs live."""
+"""Replay recorded responses through the decision function that runs live."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How well a method's P(correct) is calibrated, and what leaving out unlikely answers would gain."""
+"""Calibration of a method's P(correct), and the risk at each coverage."""
 
 from dataclasses import dataclass
 from typing import Final

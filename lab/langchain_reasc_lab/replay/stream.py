@@ -1,4 +1,4 @@
-"""``calibration="online"`` on recorded responses: questions one after another, learned from as they are answered.
+"""``calibration="online"`` on recorded responses, one question after another.
 
 The first ones are answered by plain ASC, and a calibration by consensus is made of them; it is made again each time
 their number has grown by a quarter, as in a live run. What that costs is part of what is counted, and so are audits.

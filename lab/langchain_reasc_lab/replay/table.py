@@ -1,4 +1,4 @@
-"""The comparison as a table: for a terminal, or as Markdown where there is none."""
+"""The comparison as a table, for a terminal or as Markdown."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Waves and latency: how long a question takes when so many of its samples are launched at once.
+"""Latency of a question by the number of samples launched at once.
 
 What is modelled is a live run. Samples are launched in waves of ``concurrency``; while an open gate may accept the
 first response, that one goes alone. Responses are decided on in launch order, each as soon as it and all before it have

@@ -1,4 +1,4 @@
-"""One question worked through: how the evidence grows sample by sample, under two rules."""
+"""One worked question: the evidence after each sample, under two rules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Every table and figure of the paper, and what it left out, on anybody's pools; and their report."""
+"""The report: every table and figure of the paper, and more, on any pools."""
 
 from langchain_reasc_lab.report.contents import Entry, chosen_entries, contents
 from langchain_reasc_lab.report.output import pictures, print_report, report_csv, report_data, report_markdown

@@ -1,4 +1,4 @@
-"""A table of several pools: a block of rows for each of them, and the notes that say how it was measured."""
+"""A table over several pools: a block of rows for each, and the notes below."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Tables that compare methods: all of them, the two stages of ReASC, and what the same responses could have given."""
+"""Tables that compare methods: all of them, the two stages of ReASC, and controls."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Figures of what methods did: accuracy, risk, posteriors, what the gate accepts, and sweeps of a setting."""
+"""Figures of methods: accuracy, risk, posteriors, acceptance by the gate, and sweeps of a setting."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple

@@ -1,4 +1,4 @@
-"""What methods take in time, beside what they cost in tokens, with one, four or sixteen samples launched at once."""
+"""The table of latency, beside cost in tokens, with one, four or sixteen samples launched at once."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A report as JSON, CSV, Markdown, or lines in a terminal, and the words that all forms share."""
+"""Write a report as JSON, CSV, Markdown or terminal lines."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing else: no network, no fonts, no other file."""
+"""Write a report as one self-contained HTML page."""
 
 import base64
 import hashlib

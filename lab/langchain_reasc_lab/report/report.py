@@ -1,4 +1,4 @@
-"""A report: tables and figures made of some pools, with what could not be made of which."""
+"""Make a report of some pools, with a sentence for each part that cannot be made."""
 
 import shlex
 from collections.abc import Callable, Sequence

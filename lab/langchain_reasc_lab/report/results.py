@@ -1,4 +1,4 @@
-"""What methods did on the same questions of one pool, as cells of tables: accuracy, cost, and differences."""
+"""The results of methods on one pool as cells of tables: accuracy, cost and differences."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How much depends on the weight, the gate's target, λ, and the number of questions that calibrate."""
+"""Sensitivity to the weight, the gate's target, λ, and the number of calibration questions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Tables on scores: how well they tell right responses from wrong ones, and into which groups they fall."""
+"""Tables on scores: separation of right from wrong responses, and mixture components."""
 
 import math
 from collections.abc import Iterator, Sequence

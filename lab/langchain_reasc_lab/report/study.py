@@ -1,4 +1,4 @@
-"""A study: one pool with the settings under which it is looked at, and what several tables need, computed once."""
+"""A study: one pool, its settings, and the computations that several tables share."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Figures as SVG for the middle of a page."""
+"""Figures as SVG for inclusion in a page."""
 
 import io
 import re

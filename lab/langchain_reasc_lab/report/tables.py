@@ -1,4 +1,4 @@
-"""The tables and figures that a report consists of, and how the cells of tables are written."""
+"""The data types of tables and figures, and the formatting of cells."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the main comparison comes to on one pool, in sentences."""
+"""The conclusion of the main comparison on one pool, in sentences."""
 
 import math
 from typing import Final

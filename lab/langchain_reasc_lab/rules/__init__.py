@@ -1,4 +1,4 @@
-"""Other people's rules, each read from its paper, for their rows in tables: none of them is a default of anything.
+"""Rules of other papers, for comparison; none is a default.
 
 Those that stop: :class:`CGES`, :class:`LAggregated` and :class:`MajorityCertificate`. Those that weigh and filter all
 responses, and never stop by themselves: :class:`CISC`, :class:`DeepConfFilter` and :class:`DistriVoting`, to be used as

@@ -1,4 +1,4 @@
-"""Other people's rules that stop: CGES, with the odds it weighs by, L = 3 and the Martingale Majority Certificate."""
+"""Stopping rules of other papers: CGES with its odds, L = 3, and the Martingale Majority Certificate."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Other people's rules that vote on all responses at once, weighted by confidence: CISC, DeepConf and DistriVoting."""
+"""Weighted votes of other papers over the whole budget: CISC, DeepConf and DistriVoting."""
 
 import math
 import sys

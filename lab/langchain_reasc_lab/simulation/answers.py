@@ -1,4 +1,4 @@
-"""Simulated questions: how the answers to each are distributed, and which of them is right.
+"""Simulated questions: the distribution of answers to each, and the right one.
 
 A kind of answers draws what all questions of a pool share, and then each question's distribution. How often the
 heaviest answer is right follows, where nothing else is said, what was recorded of the shipped model on its word

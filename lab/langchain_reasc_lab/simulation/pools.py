@@ -1,4 +1,4 @@
-"""Simulated pools: many kinds of models and tasks, of which everything is known, to see where a method loses.
+"""Simulated pools of many kinds of models and tasks, to find where a method loses.
 
 A pool's kind is how its answers are distributed and what its signal is worth; a pool is drawn from its number and a
 seed, so that any one of thousands can be had again.

@@ -1,4 +1,4 @@
-"""Simulated signals: response scores that tell right from wrong as well, or as badly, as is asked for."""
+"""Simulated response scores that separate right from wrong to a given degree."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
