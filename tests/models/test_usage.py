@@ -31,6 +31,7 @@ def test_tokens_are_counted_where_usage_fails(reported: Any) -> None:
 @pytest.mark.parametrize("metadata", [{}, {"logprobs": -0.5}, {"token_signals": {}}])
 def test_without_tokens_the_text_is_measured(metadata: dict[str, Any]) -> None:
     assert tokens(AIMessage("twelve bytes", response_metadata=metadata)) == (3, True)
+    assert tokens(AIMessage("thirteen byte", response_metadata=metadata)) == (4, True)
 
 
 def test_true_usage_is_taken_as_it_is() -> None:
@@ -39,6 +40,15 @@ def test_true_usage_is_taken_as_it_is() -> None:
         False,
     )
     assert tokens(AIMessage("", usage_metadata=usage(7, 0))) == (0, False)
+    assert tokens(AIMessage(TEXT, usage_metadata=usage(0, 3))) == (3, False)  # the prompt is on another sample's
+    estimated = AIMessage(TEXT, usage_metadata=usage(7, 3), response_metadata={"usage_estimated": True})
+    assert tokens(estimated) == (3, True)
+
+
+def test_a_bill_with_nonsense_in_it_is_estimated() -> None:
+    messages = [AIMessage(TEXT, usage_metadata=one) for one in (usage(7, 3), usage(-100, -50), usage(7, 0))]
+    bill = Usage.of([Sample(at, message) for at, message in enumerate(messages)], used=[0])
+    assert (bill.input_tokens, bill.output_tokens, bill.unused_output_tokens, bill.estimated) == (21, 7, 4, True)
 
 
 def test_requests_made_again_are_told_with_what_was_lost() -> None:

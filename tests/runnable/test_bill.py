@@ -1,9 +1,11 @@
 """What was paid for: once in the bill, once in every handler's count, and no more in the winning message than asked."""
 
 import json
+import threading
 from typing import Any
 
 import pytest
+from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_reasc import Cap, ReASCRunnable, register_integration
@@ -60,6 +62,31 @@ def test_what_providers_tell_in_detail_is_added_up(runner: Any) -> None:
 
     message = runner.invoke(ReASCRunnable(model=saying(Reply(usage=told(1))), rule=Cap(4)), "q")
     assert message.usage_metadata == told(4)
+
+
+def cutting(go: threading.Event) -> tuple[Scripted, Any]:
+    """A model whose sample 4 is cut off in the middle, and what lets it begin."""
+    model = saying("1", "1", "1", "1", Reply("one two three", endless=True, opens=go, wait_at=2))
+    return model, lambda _, decision: decision.stop and go.set()
+
+
+def test_a_cancelled_sample_counts_once_in_every_handler_and_keeps_its_words(runner: Any, runs: Any) -> None:
+    usage = UsageMetadataCallbackHandler()
+    model, let_go = cutting(threading.Event())
+    reasc = ReASCRunnable(model=model, concurrency=5)
+    result = runner.solve(reasc, "q", {"callbacks": [usage, runs]}, on_response=let_go)
+    assert result.responses[4].status == "cancelled"
+    [counted] = usage.usage_metadata.values()
+    bill = result.message.usage_metadata
+    assert (counted["input_tokens"], counted["output_tokens"]) == (bill["input_tokens"], bill["output_tokens"])
+    assert bill["input_tokens"] == 5 * PROMPT_TOKENS
+    assert list(runs.ended.values()).count("error") == 0
+    assert result.usage.estimated
+    assert result.message.response_metadata["reasc"]["tokens"]["estimated"] is True
+    cut = result.responses[4].message
+    assert cut.text.startswith("one")
+    assert cut.response_metadata["finish_reason"] == "cancelled"
+    assert cut.response_metadata["usage_estimated"] is True
 
 
 def test_a_first_sample_of_a_batch_that_failed_is_paid_for_and_drawn_again(runner: Any) -> None:
