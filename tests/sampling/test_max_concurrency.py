@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -94,6 +95,17 @@ def test_others_under_another_number_or_none_are_not_held_up(runner: Any) -> Non
     )
     called(runner.invoke, answers, "q")
     assert 1 + 2 < asked.log.most_live <= 1 + 2 + 4
+
+
+@pytest.mark.sync_only
+def test_two_models_do_not_share_their_slots() -> None:
+    """The sample of each waits until that of the other has begun."""
+    both = threading.Barrier(2, timeout=TIMEOUT)
+    script = lambda question, index: Reply("1", told=lambda at, token: at or both.wait())  # noqa: E731
+    alone = [ReASCRunnable(model=Scripted(script=script), max_samples=1) for _ in range(2)]
+    with ThreadPoolExecutor() as threads:
+        messages = threads.map(lambda one: one.invoke("q", {"max_concurrency": 1}), alone)
+        assert [message.text for message in messages] == ["1", "1"]
 
 
 def test_streams_that_are_read_in_turns_do_not_wait_for_each_other() -> None:
