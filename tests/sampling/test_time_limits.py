@@ -1,11 +1,13 @@
 """Samples, and questions, that take too long: they cost themselves, and what has ended decides."""
 
 import asyncio
+import contextlib
 import threading
 import time
 from typing import Any
 
 import pytest
+from langchain_core.runnables import RunnableLambda
 from langchain_reasc_backend.bridge import AsyncStream
 from runnable.fakes import Reply, Scripted
 
@@ -47,6 +49,36 @@ def test_models_that_sample_in_parallel_are_cancelled(runner: Any, never: thread
     assert isinstance(result.failures[0], SampleTimeout)
     assert result.responses[2].message.text == "it is 1"
     assert "error" in {runs.ended[run_id] for run_id in runs.of("model")}
+
+
+def deaf(model: Scripted) -> Any:
+    """A step that no cut-off and no cancellation ends."""
+
+    async def invoke(prompt: Any, config: Any) -> Any:
+        running = asyncio.ensure_future(model.ainvoke(prompt, config))
+        while not running.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(running)
+        return running.result()
+
+    return RunnableLambda(lambda prompt, config: model.invoke(prompt, config), invoke)
+
+
+@pytest.mark.parametrize(
+    ("hangs", "status", "failures"),
+    [(1, "failed", [SampleTimeout]), (3, "cancelled", [])],
+    ids=["before the decision", "after it"],
+)
+def test_what_does_not_end_is_left_behind(
+    runner: Any, never: threading.Event, hangs: int, status: str, failures: list[type]
+) -> None:
+    ends = threading.Timer(4, never.set)  # by itself, as an event loop that is closed waits for it
+    ends.start()
+    model = deaf(hanging(never, hangs))
+    result = solved(runner, never, model, concurrency=hangs + 1, max_samples=4, sample_timeout=SOON)
+    ends.cancel()
+    assert (result.answer, result.responses[hangs].status) == ("42", status)
+    assert [type(error) for error in result.failures] == failures
 
 
 @pytest.mark.parametrize("slow", ["a function", "a comparison"])

@@ -96,6 +96,16 @@ def test_four_at_once_pay_for_the_last_wave_and_decide_alike(tmp_path: Path) -> 
     assert arrangement.outcome(asc)[:, :3].tolist() == [[1, 4, 46], [1, 7, 61], [1, 6, 51]]
 
 
+@pytest.mark.parametrize("right", [True, False])
+def test_of_equal_answers_the_first_recorded_one_says_whether_they_are_right(tmp_path: Path, right: bool) -> None:
+    held = [response("7", correct=right), *[response("7", correct=not right)] * 7]
+    pool = read_pool(write_lines(tmp_path / "p.sqlite", *[question(f"q{n}", *held) for n in range(4)]))
+    for split in splits(pool, 0, shuffles=3, seed=0):
+        arrangement = Arrangement(RecordedPool(pool, PoolScores(pool)), split, split.tested, 8)
+        for method in counting(MethodSettings(max_samples=8)):
+            assert (arrangement.outcome(method)[:, 0] == right).all()
+
+
 def test_asc_at_equal_cost_comes_as_near_as_any_confidence_can(tmp_path: Path) -> None:
     pool = read_pool(_uneven(tmp_path / "p.sqlite"))
     [split] = splits(pool, 0, shuffles=1, seed=0)
