@@ -239,12 +239,16 @@ def _resampled_mean(each: Floats, seed: int) -> AUROC:
 def _judged(
     questions: Sequence[Observed], measures: int, labels: Sequence[Sequence[bool | None]]
 ) -> tuple[list[int], Judged]:
-    """Return the measures that score every response with a label, but not all alike, and these responses."""
+    """Return the measures that score every response with a label, but not all alike, and these responses.
+
+    Responses that no measure scores are left out: they came without token signals.
+    """
+    scored = [np.isfinite(one.scores).any(axis=0) for one in questions]
     rows = [
         (number, at, right)
         for number, labelled in enumerate(labels)
         for at, right in enumerate(labelled)
-        if right is not None
+        if right is not None and scored[number][at]
     ]
     question = np.array([number for number, _, _ in rows], dtype=np.intp)
     right = np.array([right for *_, right in rows], dtype=bool)

@@ -52,7 +52,7 @@ class Finished:
 
     Attributes:
         answers: in launch order, and last that of an audit; equal numbers for equal answers; None: no vote.
-        readings: the token signals of each response but an audit; None where it carries none, or casts no vote.
+        readings: the token signals of each response; None where it carries none, or casts no vote.
         decided: responses that the decision rests on.
         answer: the number of the answer that was decided on; None where that is none, or is put together from several.
     """
@@ -64,7 +64,7 @@ class Finished:
 
     @classmethod
     def of(cls, answers: Sequence[str | None], readings: Sequence[Reading | None], decision: Decision) -> Self:
-        """Describe a question that was decided; ``answers`` may end with that of an audit, without a reading."""
+        """Describe a question that was decided; ``answers`` and ``readings`` may end with those of an audit."""
         numbers: dict[str | None, int] = {}
         for answer in answers:
             if answer is not None:

@@ -321,7 +321,7 @@ class Question:
         notices, outcome = self._votes.notices(list(self._responses.values())), ", and came to nothing"
         if sample.status == "complete" and sample.message is not None:
             try:
-                self._audit_answers = [self._votes.answer(sample.message)]
+                self._audit_answers = [self._votes.read_audit(sample.message)]
                 agrees = self._audit_answers == [decision.answer]
                 outcome = f": it {'agrees' if agrees else 'does not agree'} with it"
             except Exception as error:  # of a response that nothing rests on

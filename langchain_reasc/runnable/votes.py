@@ -4,6 +4,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -128,9 +129,15 @@ class Votes:
             score = self._score(message, vote)
         return Response(self._class_of(vote), score, cut_off=vote.cut_off, kind=vote.kind, fields=vote.fields)
 
-    def answer(self, message: AIMessage) -> str | None:
-        """Return what a response votes for, without its confidence."""
-        return self._class_of(self._vote(message))
+    def read_audit(self, message: AIMessage) -> str | None:
+        """Return the answer of a response that decides nothing; its token signals are kept to learn from."""
+        vote = self._vote(message)
+        answer, reading = self._class_of(vote), None
+        if answer is not None:
+            with suppress(LogprobsUnavailable, ConfidenceError):
+                reading = self._reading(message, vote)
+        self.readings.append(reading)
+        return answer
 
     def fail(self, notice: str) -> None:
         """Keep a notice of something that failed; the same one is given once."""
@@ -206,8 +213,7 @@ class Votes:
         """Return S(y); None where no confidence is asked for or can be read, or there is no vote to weigh."""
         reading = None
         try:
-            places = places_of(message, self._extract, vote) if self._measure and self._measure.of_span else None
-            reading = read_signals(message, of_calls=vote.calls, places=places)
+            reading = self._reading(message, vote)
             return self._score_by(self._measure, reading) if self._measure else None
         except (LogprobsUnavailable, ConfidenceError) as error:
             if self._measure and vote.answer is not None:
@@ -218,6 +224,10 @@ class Votes:
         finally:
             if self._learning:
                 self.readings.append(None if vote.answer is None else reading)
+
+    def _reading(self, message: AIMessage, vote: Vote) -> SignalReading:
+        places = places_of(message, self._extract, vote) if self._measure and self._measure.of_span else None
+        return read_signals(message, of_calls=vote.calls, places=places)
 
     def _score_by(self, measure: Measure, reading: SignalReading) -> float:
         if self._calibration and (signal := self._calibration.signal):

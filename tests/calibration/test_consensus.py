@@ -169,6 +169,13 @@ def test_a_measure_that_misses_a_response_that_is_judged_is_no_candidate() -> No
     assert calibrate_consensus(given, measures=MEASURES).measure == MEASURES[0]
 
 
+def test_responses_without_any_score_are_left_out_of_judging_measures() -> None:
+    given = questions()
+    for one in given[::4]:
+        one.scores[:, 0] = np.nan
+    assert calibrate_consensus(given, measures=MEASURES, explained=False).measure == MEASURES[0]
+
+
 def test_separated_classes_leave_the_odds_finite() -> None:
     rng = np.random.default_rng(0)
     parted = [Observed((0, 0, 0, 1), np.array([[9.0, 9.5, 9.9, 1.0]]) + rng.normal(0, 0.1, 4)) for _ in range(64)]

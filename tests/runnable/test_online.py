@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import random
 import threading
 from typing import Any
 
@@ -204,7 +205,21 @@ def test_an_audit_is_paid_for_named_and_decides_nothing(
     assert len(result.failures) == len(result.notices[2:]) == (second.error is not None)
     assert calibrator(reasc).wait(10)
     learned = {"": (0,), "it is 1": (0, 0), "no idea": (0, None)}["" if second.error or not audit else second.text]
-    assert calibrator(reasc).state().questions[-1].answers == learned
+    kept = calibrator(reasc).state().questions[-1]
+    assert kept.answers == learned
+    assert [score is not None for score in kept.scores[0]] == [answer is not None for answer in learned]
+
+
+@pytest.mark.sync_only
+def test_a_measure_stays_trusted_where_answers_are_audited(runner: Any) -> None:
+    def script(question: str, index: int) -> Reply:
+        rng = random.Random(f"{question} {index}")
+        right = rng.random() < 0.6
+        return Reply(f"it is {1 if right else rng.choice([2, 3, 4])}", -rng.gauss(9.0 if right else 7.0, 0.7))
+
+    reasc = online(script, measure=TOP_K, audit=0.5, max_samples=16)
+    answered(runner, reasc, [f"q{at}" for at in range(70)])
+    assert reasc.learned is not None and (reasc.learned.n, reasc.learned.measure) == (63, TOP_K)
 
 
 @pytest.mark.sync_only
