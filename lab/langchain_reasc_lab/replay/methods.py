@@ -27,6 +27,8 @@ from langchain_reasc.pools import Pool
 from langchain_reasc_lab.rules import (
     CGES,
     CISC,
+    SPRT,
+    AheadBy,
     DeepConfFilter,
     DistriVoting,
     LAggregated,
@@ -73,6 +75,7 @@ _TOGETHER: Final[dict[str, StoppingRule]] = {
     "DeepConf (top 90 %)": DeepConfFilter(0.9, on_missing_confidence="count"),
     "DistriVoting": DistriVoting(on_missing_confidence="count"),
 }
+_L_AGGREGATED = (0.95, 0.975, 0.99)  # the highest of the paper's thresholds
 OTHER_WEIGHING: Final = (*_BY_ODDS, *_TOGETHER)
 
 
@@ -289,15 +292,20 @@ def other_counting(pool: Pool, split: Split, settings: MethodSettings) -> Iterat
     yield Method("Finite horizon (0.95)", FiniteHorizon(0.95, budget) | cap)
     yield Method("Cannot catch up", CannotCatchUp(budget) | cap)
     yield Method("ASC or cannot catch up", ASC() | CannotCatchUp(budget) | cap)
+    yield Method("Ahead by 2", AheadBy(2) | cap)
+    yield Method("Ahead by 3 (MAKER)", AheadBy(3) | cap)
+    yield Method("SPRT (ConSol)", SPRT() | cap)
     yield Method("Majority certificate", MajorityCertificate() | cap)
     if split.calibration:
         orders = {at: split.orders[at][:budget] for at in split.calibration}
         answers = [[pool.questions[at].responses[n].answer for n in order] for at, order in orders.items()]
         counts = [list(Counter(one for one in row if one is not None).values()) for row in answers]
-        try:
-            yield Method("L = 3", LAggregated.of_counts(counts) | cap)
-        except CalibrationDataError as error:
-            yield Method("L = 3", ASC() | cap, problem=str(error))
+        for threshold in _L_AGGREGATED:
+            name = f"L = 3 ({threshold:g})"
+            try:
+                yield Method(name, LAggregated.of_counts(counts, threshold) | cap)
+            except CalibrationDataError as error:
+                yield Method(name, ASC() | cap, problem=str(error))
 
 
 def other_weighing(

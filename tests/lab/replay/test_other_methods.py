@@ -9,7 +9,9 @@ from pools.synthetic import question, response, write_lines, write_pool
 
 from langchain_reasc.method import Cap, Decision, Measure, Response, decide, support
 
-COUNTING = ["Finite horizon (0.95)", "Cannot catch up", "ASC or cannot catch up", "Majority certificate", "L = 3"]
+PRIORLESS = ["Finite horizon (0.95)", "Cannot catch up", "ASC or cannot catch up", "Ahead by 2", "Ahead by 3 (MAKER)"]
+PRIORLESS += ["SPRT (ConSol)", "Majority certificate"]
+COUNTING = [*PRIORLESS, "L = 3 (0.95)", "L = 3 (0.975)", "L = 3 (0.99)"]
 SIX = MethodSettings(max_samples=6)
 
 
@@ -21,7 +23,7 @@ def test_every_other_rule_has_its_row_where_it_is_asked_for(tmp_path: Path) -> N
     certainty, logprob = (
         {row.method: row for row in rows if row.spec == one and row.method in OTHER_WEIGHING} for one in specs
     )
-    assert [row.method for row in rows if row.spec is None][-5:] == COUNTING
+    assert [row.method for row in rows if row.spec is None][-10:] == COUNTING
     assert tuple(certainty) == OTHER_WEIGHING
     assert list(logprob) == ["Bayesian vote (0.99)", "CGES", "CISC"]
     assert any("no row of DeepConf (top 90 %) by token_logprob" in line for line in footnotes(run, rows))
@@ -33,7 +35,7 @@ def test_every_other_rule_has_its_row_where_it_is_asked_for(tmp_path: Path) -> N
     usual = {row.method for row in summarize(replay(pool, specs, calibration_size=20, settings=SIX), resamples=20)}
     assert not usual & {*COUNTING, *OTHER_WEIGHING}
     uncalibrated = summarize(replay(pool, settings=SIX, rules="all"), resamples=20)
-    assert [row.method for row in uncalibrated][-4:] == COUNTING[:4]  # L = 3 is learned
+    assert [row.method for row in uncalibrated][-7:] == PRIORLESS  # L = 3 is learned
 
 
 def test_where_nothing_tells_odds_the_rows_are_left_out_and_it_is_said(tmp_path: Path) -> None:

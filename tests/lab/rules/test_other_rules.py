@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from langchain_reasc_lab.rules import CISC, DeepConfFilter, DistriVoting, LAggregated, MajorityCertificate
+from langchain_reasc_lab.rules import (
+    CISC,
+    SPRT,
+    AheadBy,
+    DeepConfFilter,
+    DistriVoting,
+    LAggregated,
+    MajorityCertificate,
+)
 from method import by_hand
 from scipy.integrate import quad
 
@@ -120,6 +128,67 @@ def test_l_aggregated_learns_from_counts() -> None:
         LAggregated.of_counts([(), (0,)])
 
 
+def drawn(p: float, length: int, questions: int, *, seed: int = 0) -> list[str]:
+    """Answers to questions, each "a" with probability p and "b" otherwise."""
+    rng = np.random.default_rng(seed)
+    return ["".join(row) for row in np.where(rng.random((questions, length)) < p, "a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("k", "answers", "samples"),
+    [(1, "ab", 1), (2, "abaa", 4), (2, "abc-aa", 6), (3, "aaa", 3), (3, "ababab", None), (3, "-----", None)],
+)
+def test_ahead_by_k_by_hand(k: int, answers: str, samples: int | None) -> None:
+    decision = decide(AheadBy(k), responses(answers))
+    stopped = (True, "a", "evidence", samples) if samples else (False, decision.answer, None, len(answers))
+    assert (decision.stop, decision.answer, decision.reason, decision.samples) == stopped
+    assert (AheadBy(k).earliest, AheadBy(k).may_accept_first) == (k, k == 1)
+
+
+@pytest.mark.parametrize(("k", "p"), [(2, 0.6), (3, 0.7)])
+def test_ahead_by_k_is_the_gamblers_ruin(k: int, p: float) -> None:
+    """It is right with probability 1 / (1 + ((1 − p) / p)^k), after as many samples as Wald's identity says."""
+    right = 1 / (1 + ((1 - p) / p) ** k)
+    expected = k * (2 * right - 1) / (2 * p - 1)
+    decisions = [decide(AheadBy(k), responses(answers)) for answers in drawn(p, 60, 2500)]
+    assert all(decision.stop for decision in decisions)
+    assert np.mean([decision.answer == "a" for decision in decisions]) == pytest.approx(right, abs=0.025)
+    assert np.mean([decision.samples for decision in decisions]) == pytest.approx(expected, rel=0.05)
+
+
+def reaches(margin: int, samples: int) -> float:
+    """P(one of two equally likely answers is so many votes ahead within so many samples): the walk, step by step."""
+    walk = np.zeros(2 * margin + 1)
+    walk[margin] = 1.0
+    for _ in range(samples):
+        inside = walk[1:-1] / 2
+        walk[1:-1] = 0.0
+        walk[:-2] += inside
+        walk[2:] += inside
+    return float(walk[0] + walk[-1])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text("abc-", max_size=40))
+def test_consols_sprt_is_ahead_by_three(answers: str) -> None:
+    assert decide(SPRT(), responses(answers)) == decide(AheadBy(3), responses(answers))
+
+
+def test_sprt_keeps_walds_bounds_for_each_answer_and_consols_parameters_do_not() -> None:
+    """Of two equally likely answers each is accepted in at most α / (1 − β); by ConSol's parameters in far more."""
+    wald = SPRT(0.8, alpha=0.05, beta=0.1)
+    null = [decide(wald, responses(answers)) for answers in drawn(0.5, 60, 1000)]
+    assert np.mean([one.stop for one in null]) > 0.98
+    for answer in "ab":
+        assert 0.01 < np.mean([one.answer == answer and one.reason == "evidence" for one in null]) <= 0.05 / 0.9
+    assert np.mean([one.reason == "budget" for one in null]) > 0.85  # "they are equally likely"
+    better = [decide(wald, responses(answers)) for answers in drawn(0.8, 60, 1000)]
+    assert np.mean([one.answer == "a" and one.reason == "evidence" for one in better]) >= 1 - 0.1 / 0.95
+    fooled = np.mean([decide(SPRT(), responses(answers)).stop for answers in drawn(0.5, 16, 1000)])
+    assert fooled == pytest.approx(reaches(3, 16), abs=0.04)
+    assert reaches(3, 16) == pytest.approx(0.87, abs=0.005)  # what its description says
+
+
 def test_cisc_by_hand() -> None:
     """Weights e^0, e^0 and e^1 of the scores 1, 1 and 2, over their sum."""
     decision = CISC()(responses("aab", [1.0, 1.0, 2.0]))
@@ -210,6 +279,10 @@ def test_distrivoting_answers_with_an_answer(given: list[tuple[str, float]]) -> 
     [
         (lambda: MajorityCertificate(error=0.5), "error is a probability above 0 and below 0.5, got 0.5"),
         (lambda: MajorityCertificate(contenders=1), "at least 2 contenders, got 1"),
+        (lambda: AheadBy(0), "at least 1 vote, got k=0"),
+        (lambda: SPRT(alternative=0.5), "alternative is a probability above 0.5 and below 1, got 0.5"),
+        (lambda: SPRT(alpha=0.0), "alpha is a probability above 0 and below 0.5, got 0.0"),
+        (lambda: SPRT(beta=0.95), "beta is a probability above 0 and below 1 - alpha, got 0.95"),
         (lambda: CISC(temperature=0.0), "temperature is a finite number above 0, got 0.0"),
         (lambda: DeepConfFilter(keep=0.0), "keep is a share above 0 and at most 1, got 0.0"),
         (lambda: DistriVoting(intervals=0), "at least 1 interval, got 0"),
