@@ -223,6 +223,8 @@ class _LabelledQuestion:
     def answer(self, result: ReASCResult) -> Answer:
         """Return the answer that its votes give; the probability of each label is (v_a + 1) / (Σv + K).
 
+        The confidence is P(the label stays ahead), a posterior of the votes, and not of the label being right.
+
         Raises:
             NoVote: none of them names a label.
         """

@@ -189,7 +189,8 @@ def _show_sample(response: "SampledResponse", decision: "Decision") -> None:
     text = " ".join(str(response.message.text).split()) if response.message else ""
     score = "" if response.score is None else f"  score {response.score:.3f}"
     passed = decision.reason == "gate"  # then no vote is counted
-    after = "passes the gate" if passed else f"P = {decision.posterior:.3f}  {'stop' if decision.stop else 'go on'}"
+    ahead = f"P(stays ahead) = {decision.posterior:.3f}"
+    after = "passes the gate" if passed else f"{ahead}  {'stop' if decision.stop else 'go on'}"
     console = stderr()
     console.print(
         f"#{response.index + 1}  answer {response.answer}{score}  weight {response.weight:.2f}  {after}",

@@ -37,8 +37,8 @@ PROBABILITIES: Final = {"p_correct": "is right", "p_agree": "agrees with further
 HOPELESS: Final = "agreement is hopeless"
 """What the notice of it begins with."""
 _ENDINGS: Final = {
-    "evidence": "decided: {gave}, enough for it to stay in front (P = {posterior:.3f})",
-    "agreement": "decided: {gave}, and further ones would hardly change that (P = {posterior:.3f})",
+    "evidence": "decided: {gave}, enough for it to stay ahead (P(stays ahead) = {posterior:.3f})",
+    "agreement": "decided: {gave}, and further ones would hardly change that (P(stays ahead) = {posterior:.3f})",
     "window": "decided: {gave}, and so did all of the last window",
     "timeout": "undecided: the time is over, and {gave}",
     "budget": "undecided: the budget is spent, and {gave}",
