@@ -3,12 +3,13 @@
 ``record`` is the file, top-down like its JSON, and ``fingerprint`` what it holds for. ``offline`` (Algorithm 1, on
 labels), ``mixture`` (Algorithm 2, on first responses) and ``consensus`` (on how far responses agree) make one;
 ``selection`` chooses a measure by its ``auroc``, ``correctness`` adds how likely an answer is right. ``online`` and its
-``learner`` learn from what is answered, and ``online_state`` is what is kept of it.
+``learner`` learn from what is answered until ``drift`` tells that it no longer holds; ``online_state`` is what is kept.
 """
 
 from langchain_reasc.calibration.auroc import *  # noqa: F403
 from langchain_reasc.calibration.consensus import *  # noqa: F403
 from langchain_reasc.calibration.correctness import *  # noqa: F403
+from langchain_reasc.calibration.drift import *  # noqa: F403
 from langchain_reasc.calibration.fingerprint import *  # noqa: F403
 from langchain_reasc.calibration.learner import *  # noqa: F403
 from langchain_reasc.calibration.mixture import *  # noqa: F403

@@ -243,7 +243,7 @@ def _judged(
 
     Responses that no measure scores are left out: they came without token signals.
     """
-    scored = [np.isfinite(one.scores).any(axis=0) for one in questions]
+    scored: list[Booleans] = [np.any(np.isfinite(one.scores), axis=0) for one in questions]
     rows = [
         (number, at, right)
         for number, labelled in enumerate(labels)

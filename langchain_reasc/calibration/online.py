@@ -19,7 +19,7 @@ import numpy as np
 
 from langchain_reasc.calibration.fingerprint import check_fingerprint
 from langchain_reasc.calibration.learner import KEPT, MINIMUM, ConsensusLearner
-from langchain_reasc.calibration.online_state import MadeOf, Observed, OnlineState, OnlineStateFile
+from langchain_reasc.calibration.online_state import Drift, MadeOf, Observed, OnlineState, OnlineStateFile
 from langchain_reasc.calibration.record import Calibration, Fingerprint
 from langchain_reasc.calibration.selection import candidate_measures
 from langchain_reasc.exceptions import CalibrationFileError, ConfidenceError, FingerprintMismatch, LogprobsUnavailable
@@ -36,6 +36,10 @@ logger = logging.getLogger(__name__)
 _WAITING: Final = 64  # questions; where more come than can be scored, they are not learned from
 _EVERY: Final = 5.0  # seconds between writing what was seen
 _LAST: Final = 5.0  # seconds for what still waits when the process ends
+_DRIFTED: Final[dict[Drift, str]] = {
+    "agreement": "responses agree with one another otherwise than was learned",
+    "confidence": "confident responses no longer agree with the others to a question as often as was learned",
+}
 
 
 class Reading(Protocol):
@@ -112,8 +116,8 @@ class ConsensusCalibrator:
     of their responses. A thread of its own scores, calibrates and writes the file; it lives while there is something to
     do.
 
-    Where responses agree less, or more, than was learned, all of it is forgotten, and it begins anew: see
-    :class:`~langchain_reasc.calibration.learner.DriftMonitor`.
+    Where responses agree less, or more, than was learned, or confident ones no longer agree more than others, all of it
+    is forgotten, and it begins anew: see :class:`~langchain_reasc.calibration.drift.DriftMonitor`.
 
     Args:
         measure: how responses are scored; None to choose among all that can be had.
@@ -206,10 +210,8 @@ class ConsensusCalibrator:
             return f"learned from {calibration.n} questions without labels, of {of}{why}"
         so_far = f"{learner.seen} of {learner.minimum} questions seen"
         if learner.alarms:
-            return (
-                "responses agree with one another otherwise than was learned, so that was forgotten: counting votes "
-                f"(ASC) and learning again ({so_far})"
-            )
+            why = _DRIFTED[learner.drifted or "agreement"]
+            return f"{why}, so that was forgotten: counting votes (ASC) and learning again ({so_far})"
         if learner.seen >= learner.minimum:
             return f"nothing could be learned from {learner.seen} questions yet: counting votes (ASC)"
         return f"learning without labels ({so_far}): counting votes (ASC)"

@@ -24,6 +24,7 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.decision import Response
 
 __all__ = [
+    "Drift",
     "MadeOf",
     "Observed",
     "ObservedQuestion",
@@ -35,6 +36,8 @@ __all__ = [
 _DIGITS: Final = 6  # significant ones, of a score
 _WAIT: Final = 30.0  # seconds, for another process that writes
 Count = Annotated[int, Field(ge=0)]
+Drift = Literal["agreement", "confidence"]
+"""What is no longer as was learned: how responses agree, or what their scores tell."""
 MadeOf = dict[str, dict[str, int | None]]
 """Signal -> the ``top_k`` and ``vocabulary_size`` that its scores are made of."""
 
@@ -140,8 +143,9 @@ class OnlineState(Record):
         made_of: signal -> the k and V behind its scores.
         seen: questions since it began, or began anew.
         fitted: how many of them there were at the last calibration.
-        alarms: how often it began anew, because responses agreed otherwise than was learned.
-        drift: state of the monitors: of questions that went on, and of audits.
+        alarms: how often it began anew, because what was learned no longer held.
+        drifted: what did not hold the last time.
+        drift: state of the monitors: of questions that went on, of audits, and of what scores tell.
         calibration: the latest one.
         questions: the last of them.
     """
@@ -154,6 +158,7 @@ class OnlineState(Record):
     seen: Count
     fitted: Count
     alarms: Count
+    drifted: Drift | None = None
     drift: tuple[tuple[Annotated[FiniteFloat, Field(ge=0)], ...], ...]
     calibration: Calibration | None
     questions: tuple[ObservedQuestion, ...]

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from langchain_reasc.calibration import AgreementRates, DriftMonitor, NextResponse, next_responses
+from langchain_reasc.calibration import (
+    AgreementRates,
+    DriftMonitor,
+    NextResponse,
+    mean_separation,
+    next_responses,
+    separation,
+)
 
 
 def observations_to_alarm(predicted: float, agreed: np.typing.NDArray[np.bool_], monitor: DriftMonitor) -> int:
@@ -31,6 +38,18 @@ def test_a_change_is_noticed_soon(predicted: float, change: float, within: int) 
         after = rng.random(3 * within) < predicted + change
         delays.append(observations_to_alarm(predicted, after, monitor) if before > 200 else 0)
     assert np.median(delays) <= within
+
+
+def test_outcomes_between_0_and_1_are_compared_by_their_mean() -> None:
+    rng, length = np.random.default_rng(2), 100
+    streams = rng.beta(3, 1, (400, length))  # of mean .75, predicted .8
+
+    def alarms(outcomes: np.typing.NDArray[np.float64]) -> int:
+        monitor = DriftMonitor()
+        return sum(monitor.observe(0.8, float(one), margin=0.05, lower_only=True) for one in outcomes)
+
+    assert sum(alarms(one) for one in streams) / len(streams) <= length / 10_000
+    assert alarms(1 - streams[0]) > 0 == alarms(np.ones(20_000))  # better than predicted is no drift here
 
 
 def test_it_begins_anew_after_an_alarm_and_goes_on_from_its_state() -> None:
@@ -88,3 +107,28 @@ def test_margins_are_wide_where_little_was_seen() -> None:
     assert few == pytest.approx(1.5 * np.sqrt(25 / 32 * 7 / 32 / 30)) and few > 0.1 > many > 0.03
     assert most == 0.02
     assert not any(DriftMonitor().observe(0.8, at % 2 == 0, margin=0.5) for at in range(500))
+
+
+@pytest.mark.parametrize(
+    ("answers", "scores", "expected"),
+    [
+        ([0, 0, 1], [2.0, 1.0, 0.0], [1.0]),
+        ([0, 0, 1], [2.0, 0.0, 1.0], [0.5]),
+        ([0, 0, 1], [1.0, 0.0, 1.0], [0.25]),  # equal scores count half
+        ([0, 1, 1, 2, None], [9.0, 1.0, 2.0, 0.0, 9.0], [0.5]),  # 1 leads by counts, though 0 scores best
+        ([0, 0, 1, 1], [np.nan, 1.0, 0.0, 0.0], []),  # two lead
+        ([0, 0, 1], [1.0, 1.0, np.nan], []),
+        ([0, 0], [1.0, 1.0], []),
+        ([None], [1.0], []),
+    ],
+)
+def test_separation_is_of_the_leader_by_counts(
+    answers: list[int | None], scores: list[float], expected: list[float]
+) -> None:
+    assert list(separation(answers, np.array(scores))) == expected
+
+
+def test_the_margin_of_a_separation_is_wide_where_little_was_seen() -> None:
+    assert mean_separation([1.0] * 5) is None
+    assert mean_separation([1.0, 0.5] * 8) == pytest.approx((0.75, 1.5 * np.std([1.0, 0.5] * 8, ddof=1) / 4))
+    assert mean_separation([0.9] * 100) == pytest.approx((0.9, 0.05))

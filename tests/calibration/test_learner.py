@@ -4,10 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from runnable.fakes import TOP_K
 
 from langchain_reasc.calibration import ConsensusLearner, Observed, OnlineState
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import ASC, Cap, Response, decide
 
 MEASURES = [TOP_K, Measure("top_k", "bottom_group", 8), Measure("neg_entropy", "mean")]
 WRONG = Observed((0, 1, 2), np.zeros((3, 3)), decided=3, answer=0)
@@ -66,3 +68,40 @@ def test_it_calibrates_no_sooner_after_a_failure(fits: Any) -> None:
     assert one.due
     one.postpone()
     assert not one.due and one.calibration is None
+
+
+def asked(one: ConsensusLearner, questions: range, tells: float) -> list[int]:
+    """Ask questions whose right answers score so much higher. Return those at which it began anew."""
+    alarms = []
+    for at in questions:
+        rng = np.random.default_rng(at)
+        right = rng.random(16) < rng.uniform(0.4, 1.0)
+        answers = np.where(right, 0, rng.integers(1, 5, 16)).tolist()
+        scores = tells * right + rng.normal(size=16)
+        learned = one.calibration
+        rule = learned.rule(on_missing_confidence="count") if learned else ASC()
+        responses = [Response(str(answer), float(score)) for answer, score in zip(answers, scores, strict=True)]
+        decision = decide(rule | Cap(16), responses)
+        used, answer = decision.samples, int(decision.answer or 0)
+        seen = Observed(
+            tuple(answers[:used]), scores[None, :used], counted=learned is None, decided=used, answer=answer
+        )
+        if one.observe(seen):
+            alarms.append(at)
+        if one.due:
+            one.adopt(one.fit())
+    return alarms
+
+
+@pytest.mark.parametrize(("tells", "soon"), [(2.5, None), (-2.5, 60), (0.0, 200)], ids=["as before", "turned", "noise"])
+def test_a_measure_that_no_longer_tells_is_noticed(tells: float, soon: int | None) -> None:
+    one = ConsensusLearner([TOP_K], explained=False)
+    assert asked(one, range(200), 2.5) == []
+    assert one.calibration is not None and one.calibration.measure == TOP_K
+    restored = ConsensusLearner([TOP_K], explained=False)
+    restored.restore(OnlineState.model_validate_json(one.state().model_dump_json()))
+    for learner in (one, restored):
+        alarms = asked(learner, range(200, 440), tells)
+        assert (len(alarms), learner.drifted) == ((0, None) if soon is None else (1, "confidence"))
+        assert all(at < 200 + (soon or 0) for at in alarms)
+        assert learner.calibration is not None and (learner.calibration.measure is None) == (tells <= 0)

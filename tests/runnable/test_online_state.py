@@ -184,13 +184,15 @@ def test_what_belongs_to_another_model_is_not_overwritten(path: Path, caplog: An
 def test_a_change_that_one_process_has_seen_is_forgotten_by_all(path: Path) -> None:
     one, other = online(path), online(path)
     saved(one, MINIMUM)
+    saved(other)
+    assert other.learned is not None
     for at in range(40):
         saved(one, name=f"x{at} ")
         if calibrator(one).state().alarms:
             break
     assert seen(path) == 0
     saved(other)
-    assert seen(path) == 1
+    assert seen(path) == 1 and other.learned is None
 
 
 @pytest.mark.parametrize(

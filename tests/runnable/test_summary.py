@@ -30,13 +30,21 @@ ENDLESS = Reply("the answer is 1", endless=True)
 @pytest.mark.parametrize(
     ("answers", "options", "says"),
     [
-        (["1"], {}, "decided: 3 of 3 responses gave it, and further ones would hardly change that (P(stays ahead) = 1.000)"),
+        (
+            ["1"],
+            {},
+            "decided: 3 of 3 responses gave it, and further ones would hardly change that (P(stays ahead) = 1.000)",
+        ),
         (["1", "2", "3", "1"], {}, "undecided: the budget is spent, and only 2 of 4 responses gave it"),
         (["1", "2", "1", "1"], {}, "undecided: the budget is spent, and 3 of 4 responses gave it"),
         (["1"], {"max_samples": 1}, "undecided: the budget is spent, and 1 of 1 response gave it"),
         (["1", ENDLESS], {"timeout": 0.3}, "undecided: the time is over, and 1 of 1 response gave it"),
         ([Reply("no idea")], {}, "no answer: none of 4 responses names one"),
-        (["1"], {"confidence": 0.9}, "decided: 3 of 3 responses gave it, enough for it to stay ahead (P(stays ahead) = 0.938)"),
+        (
+            ["1"],
+            {"confidence": 0.9},
+            "decided: 3 of 3 responses gave it, enough for it to stay ahead (P(stays ahead) = 0.938)",
+        ),
         (["1"], {"rule": ESC(window=2)}, "decided: 2 of 2 responses gave it, and so did all of the last window"),
         (
             ["1"],

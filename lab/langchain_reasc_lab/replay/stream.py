@@ -4,17 +4,15 @@ The first ones are answered by plain ASC, and a calibration by consensus is made
 their number has grown by a quarter, as in a live run. What that costs is part of what is counted, and so are audits.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibration import GROWTH, KEPT, MINIMUM, Calibration, Observed, calibrate_consensus
-from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.method import ASC, Cap, Decision, Measure, Response, decide
+from langchain_reasc.calibration import MINIMUM, Calibration, ConsensusLearner, Drift, Observed
+from langchain_reasc.method import ASC, Cap, Decision, Measure, Response, StoppingRule, decide
 
 __all__ = ["AUDITED", "Stream", "Streamed"]
 
@@ -31,12 +29,14 @@ class Streamed:
         audited: shape (Q,), whether one more response was drawn.
         alone: shape (Q,), whether the first response was launched alone, because a gate might have accepted it.
         calibration: the last one that was learned; None where there was none.
+        alarms: row of a question -> what was seen there to hold no longer, so that learning began anew.
     """
 
     decisions: list[Decision]
     audited: npt.NDArray[np.bool_]
     alone: npt.NDArray[np.bool_]
     calibration: Calibration | None
+    alarms: Mapping[int, Drift]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,35 +60,37 @@ class Stream:
     def run(self) -> Streamed:
         """Answer and learn, to the end."""
         unscored = self.responses(None)
+        learner = ConsensusLearner(self.measures, budget=self.budget, minimum=self.minimum, explained=False)
         decisions: list[Decision] = []
-        observed: list[Observed] = []
         audited, alone = np.zeros((2, len(unscored)), dtype=bool)
-        calibration = None
-        while (begin := len(decisions)) < len(unscored):
-            end = min(max(begin, math.ceil(GROWTH * begin) if begin else self.minimum), len(unscored))
-            if begin:
-                calibration = self._learn(observed[-KEPT:])
-            rule = calibration.rule(on_missing_confidence="count", budget=self.budget) if calibration else ASC()
-            scored = self.responses(calibration.measure) if calibration and calibration.measure else unscored
-            decisions += [decide(rule | Cap(self.budget), responses) for responses in scored[begin:end]]
-            alone[begin:end] = rule.may_accept_first
-            audited[begin:end] = (calibration is not None) & (np.arange(begin, end) % AUDITED == 0)
-            observed += [
-                self.observe(row, unscored[row][: decisions[row].samples], counted=row < self.minimum)
-                for row in range(begin, end)
-            ]
-        return Streamed(decisions, audited, alone, calibration)
+        alarms: dict[int, Drift] = {}
+        calibration: Calibration | None = None
+        rule, scored = self._decided_by(calibration)
+        for row, responses in enumerate(unscored):
+            if learner.calibration is not calibration:
+                calibration = learner.calibration
+                rule, scored = self._decided_by(calibration)
+            decision = decide(rule, scored[row])
+            decisions.append(decision)
+            alone[row] = rule.may_accept_first
+            audited[row] = calibration is not None and row % AUDITED == 0
+            drawn = responses[: decision.samples + int(audited[row])]
+            if learner.observe(self._observed(row, drawn, decision, counted=calibration is None)):
+                alarms[row] = learner.drifted or "agreement"
+            if learner.due:
+                learner.adopt(learner.fit())
+        return Streamed(decisions, audited, alone, learner.calibration, alarms)
 
-    def observe(self, row: int, responses: Sequence[Response], *, counted: bool) -> Observed:
+    def _decided_by(self, calibration: Calibration | None) -> tuple[StoppingRule, Sequence[Sequence[Response]]]:
+        """Return the rule, and all responses as it reads them."""
+        rule = ASC() if calibration is None else calibration.rule(on_missing_confidence="count", budget=self.budget)
+        return rule | Cap(self.budget), self.responses(calibration.measure if calibration else None)
+
+    def _observed(self, row: int, responses: Sequence[Response], decision: Decision, *, counted: bool) -> Observed:
         """Return a question as sampling left it after these responses."""
         numbers: dict[str, int] = {}
         given = [one.answer for one in responses]
         answers = tuple(None if answer is None else numbers.setdefault(answer, len(numbers)) for answer in given)
         scores = np.array([one[row, : len(given)] for one in self.scores]).reshape(len(self.scores), len(given))
-        return Observed(answers, scores, counted=counted)
-
-    def _learn(self, questions: Sequence[Observed]) -> Calibration | None:
-        try:
-            return calibrate_consensus(questions, self.measures, budget=self.budget, explained=False)
-        except CalibrationDataError:
-            return None
+        answer = None if decision.answer is None else numbers[decision.answer]
+        return Observed(answers, scores, counted=counted, decided=decision.samples, answer=answer)

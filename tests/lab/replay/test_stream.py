@@ -1,7 +1,7 @@
 """A replayed stream learns and decides as a live one, question by question."""
 
-from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -20,7 +20,8 @@ from langchain_reasc_lab.replay import (
 from pools.synthetic import question, response, write_lines, write_pool
 
 from langchain_reasc.calibrating import PoolScores
-from langchain_reasc.calibration import ConsensusLearner
+from langchain_reasc.calibration import ConsensusCalibrator, Finished
+from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.method import ASC, Cap, Measure, decide
 
 MEASURES = [Measure("token_logprob", "mean"), Measure("self_certainty", "mean")]
@@ -37,20 +38,41 @@ def run(arrangement: Arrangement, measures: list[Measure]) -> Streamed:
     return arrangement.stream(measures).run()
 
 
-@pytest.mark.parametrize("measures", [[], MEASURES], ids=["answers", "measures"])
+class Recorded(NamedTuple):
+    """A response whose score is known."""
+
+    scores: dict[Measure, float]
+
+    def score(self, measure: Measure) -> float:
+        if measure not in self.scores:
+            raise LogprobsUnavailable("not recorded")
+        return self.scores[measure]
+
+    def provenance(self, signal: str) -> dict[str, None]:
+        return {"top_k": None, "vocabulary_size": None}
+
+
+@pytest.mark.parametrize("measures", [[], MEASURES[:1]], ids=["answers", "measures"])
 def test_it_learns_and_decides_as_a_live_run(arrangement: Arrangement, measures: list[Measure]) -> None:
-    stream, learner = arrangement.stream(measures), ConsensusLearner(measures)
+    stream = arrangement.stream(measures)
     streamed = stream.run()
-    for row in range(len(streamed.decisions)):
-        known = learner.calibration
+    live = ConsensusCalibrator(measure=measures[0] if measures else None)
+    for row, replayed in enumerate(streamed.decisions):
+        known = live.calibration
         rule = known.rule(on_missing_confidence="count") if known else ASC()
         responses = stream.responses(known.measure if known else None)[row]
         decision = decide(rule | Cap(16), responses)
-        assert decision == streamed.decisions[row]
-        observed = stream.observe(row, responses[: decision.samples], counted=known is None)
-        learner.observe(replace(observed, decided=decision.samples))
-        if learner.due:
-            learner.adopt(learner.fit())
+        assert decision == replayed
+        audited = known is not None and row % AUDITED == 0
+        assert streamed.audited[row] == audited
+        drawn = responses[: decision.samples + audited]
+        readings = [
+            Recorded(dict(zip(measures, (score[row, at] for score in stream.scores), strict=True)))
+            for at in range(len(drawn))
+        ]
+        live.observe(Finished.of([one.answer for one in drawn], readings, decision), learned=known is not None)
+        assert live.wait(20)
+    assert streamed.alarms == {} and live.calibration is not None is not streamed.calibration
 
 
 def test_the_first_questions_are_asks_and_audits_come_after(arrangement: Arrangement) -> None:

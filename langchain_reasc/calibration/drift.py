@@ -1,0 +1,193 @@
+"""Drift tests: whether what was learned without labels still holds of the questions that come.
+
+Two things are compared with what was expected of them: how often the next response to a question agrees with those
+before it, and how well the trusted measure tells the responses that agree from the others.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "AgreementRates",
+    "DriftMonitor",
+    "Expected",
+    "NextResponse",
+    "mean_separation",
+    "next_responses",
+    "separation",
+]
+
+_SHIFTS: Final = (0.06, 0.15, 0.35, 0.6)
+_ERRORS: Final = 1.5  # standard errors that a prediction may be off
+_LEAST_MARGIN: Final = 0.02
+_LEAST_SEPARATION_MARGIN: Final = 0.05
+_FEWEST_SEPARATIONS: Final = 6
+_RUN_LENGTH: Final = 5_000  # observations between false alarms, on average and at least
+_PRIOR_RESPONSES: Final = 4  # that the average of all counts for
+
+
+class DriftMonitor:
+    """Raises an alarm when what is observed has left what was predicted.
+
+    Every prediction p is compared with one outcome x from 0 to 1, such as whether a response agrees. Under the null
+    hypothesis E[x] lies within ``margin`` of p, whatever came before. Against "it is lower", with q = p - margin, the
+    likelihood ratio of Bernoulli(q (1 - s)) to Bernoulli(q), a straight line in x, is a bet whose expected factor is at
+    most 1 under the null hypothesis: a betting martingale (Waudby-Smith & Ramdas, "Estimating means of bounded random
+    variables by betting", JRSS-B 2024), which by Ville's inequality ever exceeds 1/α with a probability of α at most,
+    whenever one looks. "It is higher" is the mirror image. Since a change may come at any time, the bets begun at all
+    times are added up, R ← (R + 1) · factor (Shiryaev-Roberts), and averaged over the shifts s: an e-detector (Shin,
+    Ramdas & Rinaldo, arXiv 2203.03532). An alarm at R ≥ 5,000 comes, while nothing has changed, after 5,000
+    observations or more on average, and within the first t with a probability of t / 5,000 at most; also where every
+    prediction is wrong by the whole margin.
+
+    Args:
+        state: the :attr:`state` of a monitor to go on from.
+    """
+
+    def __init__(self, *, state: Sequence[float] = ()) -> None:
+        self._detectors = list(state) if len(state) == 2 * len(_SHIFTS) else [0.0] * 2 * len(_SHIFTS)
+
+    @property
+    def state(self) -> tuple[float, ...]:
+        """R of each bet: lower by each shift, then higher."""
+        return tuple(self._detectors)
+
+    def observe(self, predicted: float, outcome: float, *, margin: float = 0.05, lower_only: bool = False) -> bool:
+        """Compare a prediction with its outcome. Return True for an alarm, after which the monitor begins anew.
+
+        Args:
+            predicted: the expected outcome; of whether the next response agrees with the leader, its probability.
+            outcome: from 0 to 1; whether it did agree.
+            margin: how far the prediction may be from the truth without that being drift.
+            lower_only: whether outcomes above the prediction are no drift.
+        """
+        lower, higher = self._detectors[: len(_SHIFTS)], self._detectors[len(_SHIFTS) :]
+        lower = _after_bet(lower, predicted - margin, outcome)
+        if not lower_only:
+            higher = _after_bet(higher, 1 - predicted - margin, 1 - outcome)
+        self._detectors = [*lower, *higher]
+        if sum(self._detectors) / len(self._detectors) < _RUN_LENGTH:
+            return False
+        self._detectors = [0.0] * len(self._detectors)
+        return True
+
+
+def _after_bet(detectors: list[float], expected: float, outcome: float) -> list[float]:
+    """Return R of each bet on outcomes below the expected one; as it was where none can be below."""
+    if expected <= 0:
+        return detectors
+    expected = min(expected, 1 - 1e-9)  # or what should never happen would be worth infinity
+    return [
+        (one + 1) * (outcome * (1 - shift) + (1 - outcome) * (1 - expected * (1 - shift)) / (1 - expected))
+        for one, shift in zip(detectors, _SHIFTS, strict=True)
+    ]
+
+
+class NextResponse(NamedTuple):
+    """A response beside those before it.
+
+    Attributes:
+        decided: whether the decision had fallen before it.
+        leading: votes of the leader by then.
+        responses: responses by then.
+        agreed: whether it gave the leader's answer.
+    """
+
+    decided: bool
+    leading: int
+    responses: int
+    agreed: bool
+
+
+def next_responses(answers: Sequence[int | None], decided: int, answer: int | None) -> Iterator[NextResponse]:
+    """Yield what a question tells of agreement: the second vote, if sampling went on to it, and one after the decision.
+
+    Those between them are left out: how often sampling goes on depends on them, and those of one question are not
+    independent.
+
+    Args:
+        answers: in launch order; None where there is no vote.
+        decided: responses after which the decision fell.
+        answer: the one that was decided on.
+    """
+    first = next((at for at, one in enumerate(answers) if one is not None), len(answers))
+    if first + 1 < min(decided, len(answers)):
+        yield NextResponse(False, 1, first + 1, answers[first + 1] == answers[first])
+    if decided < len(answers) and answer is not None:
+        yield NextResponse(True, answers[:decided].count(answer), decided, answers[decided] == answer)
+
+
+class AgreementRates:
+    """How often the next response agreed with the leader: after so many votes of so many responses, decided or not.
+
+    The average of a case is drawn to that of all decided, or of all undecided ones, as by four more observations. Since
+    these are few, predictions have a margin: one and a half standard errors of the average of all.
+
+    Args:
+        observed: what was seen.
+    """
+
+    def __init__(self, observed: Iterable[NextResponse]) -> None:
+        self._agreed: Counter[tuple[int, ...]] = Counter()
+        self._seen: Counter[tuple[int, ...]] = Counter()
+        for *case, agreed in observed:
+            for counted in (tuple(case), tuple(case[:1])):
+                self._seen[counted] += 1
+                self._agreed[counted] += agreed
+
+    def predict(self, coming: NextResponse) -> tuple[float, float] | None:
+        """Return the probability that a response agrees, and its margin; None where nothing like it was seen."""
+        case, average = coming[:3], coming[:1]
+        if not (seen := self._seen[average]):
+            return None
+        mean, shrunk = self._agreed[average] / seen, (self._agreed[average] + 1) / (seen + 2)
+        margin = max(_LEAST_MARGIN, _ERRORS * math.sqrt(shrunk * (1 - shrunk) / seen))
+        probability = (self._agreed[case] + _PRIOR_RESPONSES * mean) / (self._seen[case] + _PRIOR_RESPONSES)
+        return probability, margin
+
+
+def separation(answers: Sequence[int | None], scores: npt.NDArray[np.float64]) -> Iterator[float]:
+    """Yield the AUROC of the scores of responses that give the leading answer, by counts, against the others'.
+
+    Votes are not weighed, or scores would choose the leader that they are then compared with. Nothing is yielded where
+    several answers lead, or none but the leading one has a score.
+
+    Args:
+        answers: to one question, equal numbers for equal answers; None where there is no vote.
+        scores: one of each response, or more; NaN where there is none.
+    """
+    given = Counter(answer for answer in answers if answer is not None).most_common(2)
+    if len(given) == 2 and given[0][1] > given[1][1]:
+        votes = [(answer, float(score)) for answer, score in zip(answers, scores, strict=False) if score == score]
+        leading = [score for answer, score in votes if answer == given[0][0]]
+        others = [score for answer, score in votes if answer not in (None, given[0][0])]
+        if leading and others:
+            wins = sum((one > other) + (one == other) / 2 for one in leading for other in others)
+            yield wins / (len(leading) * len(others))
+
+
+class Expected(NamedTuple):
+    """What is expected of the next questions under a calibration.
+
+    Attributes:
+        row: the number of the trusted measure; None where there is none.
+        rates: how often the next response agrees.
+        separation: mean of :func:`separation`, and how far it may be from the truth; None where it is unknown.
+    """
+
+    row: int | None
+    rates: AgreementRates
+    separation: tuple[float, float] | None
+
+
+def mean_separation(each: Sequence[float]) -> tuple[float, float] | None:
+    """Return the mean of :func:`separation` over questions and its margin; None where there are too few of them."""
+    if len(each) < _FEWEST_SEPARATIONS:
+        return None
+    error = float(np.std(each, ddof=1)) / math.sqrt(len(each))
+    return float(np.mean(each)), max(_LEAST_SEPARATION_MARGIN, _ERRORS * error)
