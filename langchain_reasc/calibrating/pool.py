@@ -30,6 +30,7 @@ from langchain_reasc.exceptions import (
     PoolError,
 )
 from langchain_reasc.method.confidence import SCORES, Measure
+from langchain_reasc.method.cutting import ConfidenceCut, running_minima
 from langchain_reasc.method.stopping import Response
 from langchain_reasc.pools import Pool
 
@@ -64,6 +65,7 @@ class PoolScores:
         self._scores: dict[Measure | str, list[list[float | None]]] = {}
         self._arrays: dict[Measure | str, Floats] = {}
         self._candidates: list[Measure] = []
+        self._minima: dict[tuple[str, int], tuple[npt.NDArray[np.int64], Floats, npt.NDArray[np.int64]]] = {}
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -84,10 +86,15 @@ class PoolScores:
     def array(self, measure: Measure | str) -> Floats:
         """The same as :meth:`scores`, shape (questions, responses); NaN where there is none, or no response."""
         if measure not in self._arrays:
-            lengths = np.array([len(question.responses) for question in self._pool.questions])
-            self._arrays[measure] = held = np.full((lengths.size, lengths.max()), np.nan)
-            held[np.arange(lengths.max()) < lengths[:, None]] = self._of_all(measure)
+            self._arrays[measure] = self._shaped(self._of_all(measure), np.nan)
         return self._arrays[measure]
+
+    def _shaped(self, values: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
+        """Return the values of all responses as an array of shape (questions, responses)."""
+        lengths = np.array([len(question.responses) for question in self._pool.questions])
+        held = np.full((lengths.size, lengths.max()), fill, dtype=values.dtype)
+        held[np.arange(lengths.max()) < lengths[:, None]] = values
+        return held
 
     def responses(self, measure: Measure | str | None) -> list[list[Response]]:
         """What a stopping rule sees of each question; without a measure, answers alone."""
@@ -110,6 +117,25 @@ class PoolScores:
         longest = max((one.signal_tokens for one in self._responses), default=0)
         self._candidates = candidate_measures(self.signals, longest=longest)
         return list(self._candidates)
+
+    def cut_after(self, cut: ConfidenceCut) -> npt.NDArray[np.int64]:
+        """After how many tokens each response is cut, shape (questions, responses); 0 where it is not, or is none.
+
+        Raises:
+            PoolError: the pool does not carry the signal.
+        """
+        if (key := (cut.signal, cut.window)) not in self._minima:
+            parts = self._parts(cut.signal)
+            tokens = (one for values, lengths in parts for one in np.split(values, lengths.cumsum()[:-1]))
+            found = [running_minima(one, cut.window) for one in tokens]
+            ends, minima = map(np.concatenate, zip(*found, strict=True))
+            self._minima[key] = ends, minima, np.repeat(np.arange(len(found)), [len(one) for one, _ in found])
+        ends, minima, response = self._minima[key]
+        below = minima < cut.threshold
+        first, at = np.unique(response[below], return_index=True)
+        after = np.zeros(len(self._responses), dtype=np.int64)
+        after[first] = ends[below][at]
+        return self._shaped(after, 0)
 
     def select(self, firsts: Pairs, *, seed: int) -> Selection:
         """Choose a measure on the given (question, response) pairs alone.
@@ -156,7 +182,7 @@ class PoolScores:
             else:
                 together = [one for one in self._candidates if one.signal == measure.signal and one not in self._flat]
                 some = list(dict.fromkeys([measure, *together]))
-                parts = self._parts(measure)
+                parts = self._parts(measure.signal)
                 scored = [[_scores_of_all(one, values, lengths) for one in some] for values, lengths in parts]
                 self._flat |= zip(some, map(np.concatenate, zip(*scored, strict=True)), strict=True)
         return self._flat[measure]
@@ -166,15 +192,15 @@ class PoolScores:
             raise PoolError(f"{self._pool.path} has no recorded scores; choose a signal it has, or record it again")
         return np.array([one.score for one in self._responses], dtype=np.float64)
 
-    def _parts(self, measure: Measure) -> Iterator[tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]]:
-        """Yield the values of the measure's signal, one response after the other, with the tokens of each."""
-        if (signals := self._pool.signals) is None or measure.signal not in self.signals:
+    def _parts(self, signal: str) -> Iterator[tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]]:
+        """Yield the values of a signal, one response after the other, with the tokens of each."""
+        if (signals := self._pool.signals) is None or signal not in self.signals:
             held = ", ".join(self.signals) or "none; record it with `reasc record` to have them"
-            raise PoolError(f"{self._pool.path} has no {measure.signal!r} signal (it has: {held})")
-        return signals.each(measure.signal, [question.id for question in self._pool.questions])
+            raise PoolError(f"{self._pool.path} has no {signal!r} signal (it has: {held})")
+        return signals.each(signal, [question.id for question in self._pool.questions])
 
     def _scores_of_spans(self, measure: Measure) -> Floats:
-        parts = self._parts(measure)
+        parts = self._parts(measure.signal)
         if all(getattr(one.spans, measure.score) is None for one in self._responses):
             raise PoolError(
                 f"{self._pool.path} does not say which tokens are the {measure.score!r}, because an earlier version "

@@ -23,7 +23,7 @@ from langchain_reasc.calibration.auroc import (
 )
 from langchain_reasc.calibration.correctness import agreement_with_rest, fit_support_curve
 from langchain_reasc.calibration.online_state import Observed
-from langchain_reasc.calibration.record import AUROC, Calibration, Fingerprint, Gate, RuleBlock, SupportCurve
+from langchain_reasc.calibration.record import AUROC, Calibration, Cutting, Fingerprint, Gate, RuleBlock, SupportCurve
 from langchain_reasc.calibration.selection import rejected_measures
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.agreement import Prior, default_components, likelihoods
@@ -32,9 +32,10 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.decision import Response
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, Cap, StoppingRule, decide
 
-__all__ = ["DEFAULT_AGREEMENT", "calibrate_consensus", "fit_prior"]
+__all__ = ["DEFAULT_AGREEMENT", "DEFAULT_CUT_QUANTILE", "calibrate_consensus", "fit_prior"]
 
 DEFAULT_AGREEMENT: Final = 0.975  # θ: the lowest that costs 0.3 points at most on any kind of simulated pools
+DEFAULT_CUT_QUANTILE: Final = 0.2
 _VOTE_THRESHOLD: Final = 0.99  # of weighted votes; at .985 scores that follow agreement cost over 0.3 points
 _LONG_ENOUGH: Final = 4  # responses, so that each half of them has a vote to agree with
 _ENOUGH_DECISIONS: Final = 16  # from which on the probability of further agreement is recorded
@@ -48,6 +49,7 @@ _RESAMPLES: Final = 2000
 _FEWEST: Final = 6  # questions with agreeing and other responses that an AUROC within questions needs
 _FEWEST_LABELLED: Final = 5  # questions with right and wrong responses by their labels, which then may refuse a measure
 _KNOTS: Final = 33
+_CUT_TRUSTED: Final = 0.60  # the same bound for the lowest group mean, from which on weak samples are cut
 
 
 def calibrate_consensus(
@@ -60,6 +62,7 @@ def calibrate_consensus(
     fingerprint: Fingerprint | None = None,
     seed: int = 0,
     explained: bool = True,
+    cut_quantile: float = 0.0,
 ) -> Calibration:
     """Learn the agreement rule from questions without labels; labels that are known count in place of consensus.
 
@@ -72,11 +75,14 @@ def calibrate_consensus(
         fingerprint: what was measured.
         seed: the seed of the resampled bounds.
         explained: whether to also compute the AUROC's interval, the promise, and P(agree); no decision needs them.
+        cut_quantile: q, the share of first responses whose lowest group mean lies below the threshold at which a sample
+            is cut in the middle, where a measure is trusted; 0 to cut none.
 
     Raises:
         CalibrationDataError: fewer than 2 questions with an answer, or scores of another number of measures.
     """
-    measures, voted = _with_distinct_scores(measures, _with_votes(questions, len(measures)))
+    given, every = measures, _with_votes(questions, len(measures))
+    measures, voted = _with_distinct_scores(given, every)
     trusted = _trusted_measure(voted, measures, seed, explained=explained)
     parameters = {"threshold": threshold}
     if trusted.odds is not None:
@@ -89,6 +95,7 @@ def calibrate_consensus(
         gate=Gate(threshold=None, closed_because="the agreement rule decides, which has no gate"),
         rule=RuleBlock.agreement(fit_prior([one.answers for one in voted]), trusted.odds, **parameters),
         fingerprint=fingerprint or Fingerprint(),
+        cutting=_cutting(every, given, trusted.measure, cut_quantile, seed) if trusted.measure else None,
         **trusted.fields,
         **((made_of or {}).get(trusted.measure.signal, {}) if trusted.measure else {}),
     )
@@ -224,6 +231,34 @@ def _trusted_measure(
         "rejected": rejected_measures(named, aurocs, best, [one for one in named if one.signal != measure.signal]),
     }
     return _Trusted(fields, measure, known[best], scores, _odds(scores, judged.right))
+
+
+def _cutting(
+    questions: Sequence[Observed], measures: Sequence[Measure], trusted: Measure, quantile: float, seed: int
+) -> Cutting | None:
+    """Choose below which confidence a sample is cut; None where that would not tell weak samples from others.
+
+    Among the windows that most first responses are longer than, it is the one whose lowest group mean separates best
+    within questions. The threshold is taken from first responses, since these are never cut.
+    """
+    plain = Measure(trusted.signal, "mean")
+    lowest = [one for one in measures if (one.signal, one.score) == (trusted.signal, "lowest_group")]
+    if not quantile or not lowest or plain not in measures:
+        return None
+    rows = [measures.index(one) for one in (plain, *lowest)]
+    firsts = np.array([one.scores[rows, 0] for one in questions]).T
+    shares = (firsts < firsts[0]).mean(axis=1).tolist()  # of responses longer than the window; else they are equal
+    longer = [at for at, share in enumerate(shares) if share > 0.5]
+    of_signal = [replace(one, scores=one.scores[rows][longer]) for one in questions]
+    known, judged = _judged(of_signal, len(longer), [one.judged for one in of_signal])
+    if not known or (each := auroc_per_question(judged)).shape[1] < _FEWEST:
+        return None
+    best = int(np.argmax(each.mean(axis=1)))
+    within, chosen = _resampled_mean(each[best], seed), longer[known[best]]
+    if within.low < _CUT_TRUSTED:
+        return None
+    threshold = float(f"{np.nanquantile(firsts[chosen], quantile):.6g}")
+    return Cutting(window=lowest[chosen - 1].window, quantile=quantile, threshold=threshold, within=within)
 
 
 def _resampled_mean(each: Floats, seed: int) -> AUROC:

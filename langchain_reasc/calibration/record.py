@@ -22,6 +22,7 @@ from langchain_reasc.files import read_text, write_atomically
 from langchain_reasc.method.agreement import Agreement, Component, Prior
 from langchain_reasc.method.bayesian_vote import BayesianVote, PointOdds
 from langchain_reasc.method.confidence import SCORES, SPAN_SCORES, Measure
+from langchain_reasc.method.cutting import ConfidenceCut
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer, check_weight
 from langchain_reasc.method.registry import rule_named
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, DEFAULT_CONFIDENCE, ReASC, StoppingRule
@@ -30,6 +31,7 @@ from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 __all__ = [
     "AUROC",
     "Calibration",
+    "Cutting",
     "Fingerprint",
     "Gate",
     "HashedPart",
@@ -315,6 +317,22 @@ def _log_odds(p: float) -> float:
     return math.log(p / (1 - p))
 
 
+class Cutting(Record):
+    """When a sample is cut in the middle: see :class:`~langchain_reasc.method.cutting.ConfidenceCut`.
+
+    Attributes:
+        window: W, tokens of the signal per group.
+        quantile: the share of the first responses whose lowest group mean is below the threshold.
+        threshold: the group mean below which a sample is cut.
+        within: how well the lowest group mean separates agreeing responses from others within a question.
+    """
+
+    window: int = Field(ge=1)
+    quantile: Annotated[FiniteFloat, Field(gt=0, lt=1)]
+    threshold: FiniteFloat
+    within: AUROC
+
+
 class SupportCurve(Record):
     """The probability that an answer is right, or agrees with further responses, by the support of its decision.
 
@@ -377,6 +395,7 @@ class Calibration(Record):
         mixture: Algorithm 2 only.
         rejected: the measures that ``measure="auto"`` did not choose.
         rule_: the stopping rule, if it is not ReASC; ``rule`` in the file.
+        cutting: by consensus: when a weak sample is cut in the middle; null: never.
         untrusted: by consensus: why no measure of confidence is used; null where one is.
         guarantee: by consensus: what is promised, in words.
         p_correct: how likely an answer is right; null without labels, or with one response to each.
@@ -409,6 +428,7 @@ class Calibration(Record):
     mixture: Mixture | None = None
     rejected: tuple[RejectedMeasure, ...] = ()
     rule_: RuleBlock | None = Field(default=None, alias="rule")
+    cutting: Cutting | None = None
     untrusted: str | None = None
     guarantee: str | None = None
     p_correct: SupportCurve | None = None
@@ -445,6 +465,8 @@ class Calibration(Record):
             raise ValueError("signal, score, window, mean and std are null together, and only by consensus")
         if self.mean is not None:
             check_weight(self.weight, self.mean)
+        if self.cutting is not None and self.signal not in SIGNALS:
+            raise ValueError("cutting needs the signal of each token")
         return self
 
     @property
@@ -453,6 +475,13 @@ class Calibration(Record):
         if self.signal is None or self.score is None or self.window is None:
             return None
         return Measure(self.signal, self.score, self.window)
+
+    @property
+    def cut(self) -> ConfidenceCut | None:
+        """When a sample is cut in the middle; None where none is."""
+        if self.cutting is None or self.signal is None:
+            return None
+        return ConfidenceCut(self.signal, self.cutting.window, self.cutting.threshold)
 
     def rule(
         self,

@@ -2,12 +2,14 @@
 
 ``token_signals`` → ``confidence`` (one score per response) → ``evidence`` (how much a response counts) → ``stopping``
 (go on or stop). ``horizon``, ``bayesian_vote`` and ``agreement`` are further rules, ``registry`` has all by name;
-``fields`` and ``hopeless`` decide on answers in parts. All their public names can be imported from here.
+``fields`` and ``hopeless`` decide on answers in parts; ``cutting`` ends a weak sample in the middle. All their public
+names can be imported from here.
 """
 
 from langchain_reasc.method.agreement import *  # noqa: F403
 from langchain_reasc.method.bayesian_vote import *  # noqa: F403
 from langchain_reasc.method.confidence import *  # noqa: F403
+from langchain_reasc.method.cutting import *  # noqa: F403
 from langchain_reasc.method.decision import *  # noqa: F403
 from langchain_reasc.method.evidence import *  # noqa: F403
 from langchain_reasc.method.fields import *  # noqa: F403

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from langchain_reasc.calibrating import MeasureSpec, PoolScores, calibrate_mixture_on, calibrate_offline_on
-from langchain_reasc.calibration import DEFAULT_AGREEMENT, Calibration
+from langchain_reasc.calibration import DEFAULT_AGREEMENT, DEFAULT_CUT_QUANTILE, Calibration
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method import (
     ASC,
@@ -40,6 +40,7 @@ __all__ = [
     "AGREEMENT",
     "ASC_AT_ONCE",
     "ASC_ROW",
+    "CUTTING",
     "EQUAL_COST",
     "HORIZON",
     "MIXTURE",
@@ -54,6 +55,7 @@ __all__ = [
     "asc_at_once",
     "calibrated_on",
     "counting",
+    "cutting",
     "other_counting",
     "other_weighing",
     "weighing",
@@ -62,6 +64,7 @@ __all__ = [
 ASC_ROW = "ASC"
 OFFLINE, SAFEGUARDED, MIXTURE = "ReASC (offline)", "ReASC (offline, safeguarded)", "ReASC (mixture)"
 ONLINE, AGREEMENT, HORIZON = "ReASC (online)", f"Agreement ({DEFAULT_AGREEMENT:g})", "Finite horizon (0.97)"
+CUTTING = "ReASC (online, cut)"
 EQUAL_COST: Final = {row: row.replace("ReASC", "ASC at equal cost") for row in (OFFLINE, ONLINE, MIXTURE)}
 """A row -> the row of ASC at the confidence that makes it cost the same."""
 _AT_ONCE = 4  # samples, as in ReASCRunnable's default
@@ -142,6 +145,8 @@ class Method:
         confidence: that of ASC, where it was chosen for what it costs.
         learns: the measures among which it chooses while it answers one question after another, without labels; None
             where the rule stays as it is. Until something is learned, ``rule`` decides.
+        cut_quantile: where it learns, the share of first responses that are weak: later samples as weak are cut in the
+            middle; 0 to cut none.
     """
 
     name: str
@@ -153,6 +158,7 @@ class Method:
     at_once: int = 1
     confidence: float | None = None
     learns: Sequence[Measure | str] | None = None
+    cut_quantile: float = 0.0
 
 
 def counting(settings: MethodSettings) -> list[Method]:
@@ -255,6 +261,15 @@ def weighing(
     yield Method(ONLINE, ASC() | Cap(settings.max_samples), spec, learns=learns)
     # Without a mixture, the offline error says why no measure could be chosen.
     yield method_by(made.mixture or made.offline, MIXTURE, spec, made.measure, settings)
+
+
+def cutting(
+    scores: PoolScores, spec: MeasureSpec, settings: MethodSettings, quantile: float = DEFAULT_CUT_QUANTILE
+) -> Iterator[Method]:
+    """Yield ReASC (online) that cuts weak samples in the middle, where the pool has token signals to choose among."""
+    if spec == "auto" and scores.signals:
+        rule = ASC() | Cap(settings.max_samples)
+        yield Method(CUTTING, rule, spec, learns=scores.candidates(), cut_quantile=quantile)
 
 
 def paper_rule(calibration: Calibration) -> StoppingRule:

@@ -11,8 +11,17 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibration import MINIMUM, Calibration, ConsensusLearner, Drift, Observed
-from langchain_reasc.method import ASC, Cap, Decision, Measure, Response, StoppingRule, decide
+from langchain_reasc.calibration import DEFAULT_CUT_QUANTILE, MINIMUM, Calibration, ConsensusLearner, Drift, Observed
+from langchain_reasc.method import (
+    ASC,
+    Cap,
+    ConfidenceCut,
+    Decision,
+    Measure,
+    Response,
+    StoppingRule,
+    decide_with_cuts,
+)
 
 __all__ = ["AUDITED", "Stream", "Streamed"]
 
@@ -26,6 +35,8 @@ class Streamed:
 
     Attributes:
         decisions: the decision on each.
+        launched: shape (Q,), the samples launched until then, those that were cut among them.
+        cut: shape (Q, n), after how many tokens each of these was cut; 0 for never.
         audited: shape (Q,), whether one more response was drawn.
         alone: shape (Q,), whether the first response was launched alone, because a gate might have accepted it.
         calibration: the last one that was learned; None where there was none.
@@ -33,6 +44,8 @@ class Streamed:
     """
 
     decisions: list[Decision]
+    launched: npt.NDArray[np.int64]
+    cut: npt.NDArray[np.int64]
     audited: npt.NDArray[np.bool_]
     alone: npt.NDArray[np.bool_]
     calibration: Calibration | None
@@ -49,6 +62,8 @@ class Stream:
         measures: the candidates.
         budget: responses to each at most.
         minimum: questions before the first calibration.
+        cut_after: after how many tokens a weak sample is cut, shape (Q, n), 0 for never; None to cut none.
+        cut_quantile: the share of first responses that are weak.
     """
 
     responses: Callable[[Measure | None], Sequence[Sequence[Response]]]
@@ -56,41 +71,58 @@ class Stream:
     measures: Sequence[Measure]
     budget: int
     minimum: int = MINIMUM
+    cut_after: Callable[[ConfidenceCut], npt.NDArray[np.int64]] | None = None
+    cut_quantile: float = DEFAULT_CUT_QUANTILE
 
     def run(self) -> Streamed:
         """Answer and learn, to the end."""
         unscored = self.responses(None)
-        learner = ConsensusLearner(self.measures, budget=self.budget, minimum=self.minimum, explained=False)
+        quantile = self.cut_quantile if self.cut_after else 0.0
+        learner = ConsensusLearner(
+            self.measures, budget=self.budget, minimum=self.minimum, explained=False, cut_quantile=quantile
+        )
         decisions: list[Decision] = []
         audited, alone = np.zeros((2, len(unscored)), dtype=bool)
         alarms: dict[int, Drift] = {}
         calibration: Calibration | None = None
         rule, scored = self._decided_by(calibration)
+        after = self._cut_after(calibration)
+        launched, cut = np.zeros(len(unscored), dtype=np.int64), np.zeros_like(after)
         for row, responses in enumerate(unscored):
             if learner.calibration is not calibration:
                 calibration = learner.calibration
                 rule, scored = self._decided_by(calibration)
-            decision = decide(rule, scored[row])
-            decisions.append(decision)
-            alone[row] = rule.may_accept_first
+                after = self._cut_after(calibration)
+            decided = decide_with_cuts(rule, scored[row], (after[row] > 0).tolist(), self.budget)
+            decisions.append(decided.decision)
+            launched[row], alone[row] = decided.launched, rule.may_accept_first
+            cut[row, list(decided.cut)] = after[row, list(decided.cut)]
             audited[row] = calibration is not None and row % AUDITED == 0
-            drawn = responses[: decision.samples + int(audited[row])]
-            if learner.observe(self._observed(row, drawn, decision, counted=calibration is None)):
+            drawn = [at for at in range(min(launched[row] + audited[row], len(responses))) if not cut[row, at]]
+            if learner.observe(self._observed(row, drawn, decided.decision, counted=calibration is None)):
                 alarms[row] = learner.drifted or "agreement"
             if learner.due:
                 learner.adopt(learner.fit())
-        return Streamed(decisions, audited, alone, learner.calibration, alarms)
+        return Streamed(decisions, launched, cut, audited, alone, learner.calibration, alarms)
 
     def _decided_by(self, calibration: Calibration | None) -> tuple[StoppingRule, Sequence[Sequence[Response]]]:
         """Return the rule, and all responses as it reads them."""
         rule = ASC() if calibration is None else calibration.rule(on_missing_confidence="count", budget=self.budget)
         return rule | Cap(self.budget), self.responses(calibration.measure if calibration else None)
 
-    def _observed(self, row: int, responses: Sequence[Response], decision: Decision, *, counted: bool) -> Observed:
-        """Return a question as sampling left it after these responses."""
+    def _cut_after(self, calibration: Calibration | None) -> npt.NDArray[np.int64]:
+        """Return after how many tokens each sample falls below the threshold under this calibration; 0: never."""
+        if self.cut_after is None or calibration is None or calibration.cut is None:
+            held = self.responses(None)
+            return np.zeros((len(held), max(map(len, held), default=0)), dtype=np.int64)
+        return self.cut_after(calibration.cut)
+
+    def _observed(self, row: int, places: Sequence[int], decision: Decision, *, counted: bool) -> Observed:
+        """Return a question as sampling left it: with the responses in these places."""
+        held = self.responses(None)[row]
         numbers: dict[str, int] = {}
-        given = [one.answer for one in responses]
+        given = [held[place].answer for place in places]
         answers = tuple(None if answer is None else numbers.setdefault(answer, len(numbers)) for answer in given)
-        scores = np.array([one[row, : len(given)] for one in self.scores]).reshape(len(self.scores), len(given))
+        scores = np.array([one[row, places] for one in self.scores]).reshape(len(self.scores), len(given))
         answer = None if decision.answer is None else numbers[decision.answer]
         return Observed(answers, scores, counted=counted, decided=decision.samples, answer=answer)
