@@ -1,4 +1,4 @@
-"""From outcomes to rows: means over shuffles, with bootstrap intervals over questions."""
+"""From outcomes to rows: means over shuffles, with their intervals."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from langchain_reasc.calibrating import MeasureSpec
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.method import Measure
 from langchain_reasc_lab.replay.arrangement import COLUMNS
-from langchain_reasc_lab.replay.bootstrap import RESAMPLES, Bootstrap, Estimate, exact, ratio
+from langchain_reasc_lab.replay.bootstrap import RESAMPLES, Bootstrap, Estimate, ratio
 from langchain_reasc_lab.replay.methods import ASC_ROW, OFFLINE
 from langchain_reasc_lab.replay.replay import Outcomes, Replay, RowKey, live_rule
 from langchain_reasc_lab.replay.risk import BINS, Risk
@@ -24,7 +24,6 @@ __all__ = [
     "as_data",
     "difference",
     "measure_data",
-    "never_differs",
     "side_by_side",
     "summarize",
     "tflops",
@@ -46,8 +45,6 @@ class Row:
         tokens_vs_asc: tokens relative to ASC.
         accuracy_vs_sc: accuracy minus self-consistency's on the same questions and responses.
         accuracy_vs_asc: accuracy minus ASC's, likewise.
-        no_difference: whether no question was answered otherwise than by ASC, by another rule; the interval of
-            ``accuracy_vs_asc`` is then the exact one of a share that was never seen.
         gated: share of questions answered by the gate from one response.
         tflops: 2N floating-point operations per generated token, in 10¹² per question; None without N.
         outcomes: what it rests on.
@@ -63,7 +60,6 @@ class Row:
     tokens_vs_asc: Estimate
     accuracy_vs_sc: Estimate
     accuracy_vs_asc: Estimate
-    no_difference: bool
     gated: float
     tflops: float | None
     outcomes: Outcomes
@@ -82,8 +78,7 @@ class Row:
 def summarize(run: Replay, *, parameters: float | None = None, resamples: int = RESAMPLES) -> list[Row]:
     """Return the rows of a replay, in the order of its methods.
 
-    A value is the mean over shuffles; its interval comes from resampling questions, each with all that it gave in the
-    shuffles in which it was tested. All methods share the resamples, so that differences are paired.
+    A value is the mean over shuffles, and its interval that of :class:`~.bootstrap.Bootstrap`.
 
     Args:
         run: a replay.
@@ -95,19 +90,26 @@ def summarize(run: Replay, *, parameters: float | None = None, resamples: int = 
 
     def row(key: RowKey) -> Row:
         outcomes = run.outcomes[key]
+        learned = outcomes.learned
         tokens, prompts = by_question.mean((key, "tokens")), by_question.mean((key, "prompt_tokens"))
+
+        def versus(other: RowKey) -> Estimate:
+            ratios = by_question.estimate(
+                lambda mean: ratio(mean((key, "tokens")), mean((other, "tokens"))), learned=learned
+            )
+            return ratios.within(0.0, np.inf)
+
         return Row(
             method=key[0],
             spec=key[1],
-            accuracy=by_question.share((key, "correct")),
-            samples=by_question.resampled((key, "samples")),
-            tokens=by_question.resampled((key, "tokens")),
+            accuracy=by_question.share((key, "correct"), learned=learned),
+            samples=by_question.resampled((key, "samples"), learned=learned).within(0.0, np.inf),
+            tokens=by_question.resampled((key, "tokens"), learned=learned).within(0.0, np.inf),
             prompt_tokens=None if np.isnan(prompts) else prompts,
-            tokens_vs_sc=by_question.estimate(lambda mean: ratio(mean((key, "tokens")), mean((sc, "tokens")))),
-            tokens_vs_asc=by_question.estimate(lambda mean: ratio(mean((key, "tokens")), mean((asc, "tokens")))),
+            tokens_vs_sc=versus(sc),
+            tokens_vs_asc=versus(asc),
             accuracy_vs_sc=difference(by_question, run.outcomes, key, sc),
             accuracy_vs_asc=difference(by_question, run.outcomes, key, asc),
-            no_difference=never_differs(outcomes, run.outcomes[asc]),
             gated=by_question.mean((key, "gated")),
             tflops=None if parameters is None else tflops(parameters, tokens),
             outcomes=outcomes,
@@ -127,21 +129,28 @@ def side_by_side(outcomes: Mapping[RowKey, Outcomes], *, seed: int, resamples: i
     return Bootstrap(columns, next(iter(outcomes.values())).tested, seed=seed, resamples=resamples)
 
 
-def difference(by_question: Bootstrap, outcomes: Mapping[RowKey, Outcomes], one: RowKey, other: RowKey) -> Estimate:
+def difference(
+    by_question: Bootstrap, outcomes: Mapping[RowKey, Outcomes], one: RowKey, other: RowKey, *, among: str | None = None
+) -> Estimate:
     """Return how much more accurate one method is than another on the same questions and responses.
 
-    Where different rules never differed in what was right, all resamples are the same: the interval is then Clopper and
-    Pearson's bound on how many questions may differ all the same.
+    The interval is exact, and between different rules that never differed it says how many questions may differ all the
+    same. The same rule under two names has no difference to bound.
+
+    Args:
+        by_question: the means of both, as :func:`side_by_side` names them.
+        outcomes: (method, measure asked for) -> what it did.
+        one: the first method.
+        other: the second.
+        among: a column that is 1 on the questions on which they are compared; None for all.
     """
-    if never_differs(outcomes[one], outcomes[other]):
-        most = exact(0, by_question.questions).high
-        return Estimate(0.0, -most, most)
-    return by_question.estimate(lambda mean: mean((one, "correct")) - mean((other, "correct")))
-
-
-def never_differs(one: Outcomes, other: Outcomes) -> bool:
-    """Return whether two different rules never differed in which answers were right."""
-    return one.rules != other.rules and np.array_equal(one.column("correct"), other.column("correct"), equal_nan=True)
+    first, second = outcomes[one], outcomes[other]
+    if first.rules == second.rules and np.array_equal(
+        first.column("correct"), second.column("correct"), equal_nan=True
+    ):
+        return Estimate(0.0, 0.0, 0.0)
+    learned = first.learned or second.learned
+    return by_question.difference((one, "correct"), (other, "correct"), among=among, learned=learned)
 
 
 def as_data(run: Replay, rows: Sequence[Row]) -> dict[str, Any]:
@@ -176,7 +185,6 @@ def _row(row: Row) -> dict[str, Any]:
         "tokens_vs_asc": _estimate(row.tokens_vs_asc),
         "accuracy_vs_sc": _estimate(row.accuracy_vs_sc),
         "accuracy_vs_asc": _estimate(row.accuracy_vs_asc),
-        "accuracy_vs_asc_interval": "exact" if row.no_difference else "bootstrap",
         "gated": row.gated,
         "tflops": row.tflops,
         "p_correct": _risk(row.outcomes.risk),

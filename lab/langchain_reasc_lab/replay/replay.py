@@ -72,6 +72,12 @@ class Outcomes:
         """Whether the method could be had in no arrangement, and counted votes instead."""
         return len(self.problems) == len(self.cells)
 
+    @property
+    def learned(self) -> bool:
+        """Whether it decided by something else in each arrangement, or along the way."""
+        rules = list(self.rules.values())
+        return len(rules) < len(self.cells) or any(rule != rules[0] for rule in rules)
+
     @cached_property
     def risk(self) -> Risk | None:
         """What P(correct) is worth; None where nothing tells it."""

@@ -91,11 +91,6 @@ def footnotes(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
     with_controls = any(row.method == ASC_AT_ONCE for row in rows)
     if with_controls:  # only then, as there are many lines
         yield from _risks(rows)
-    if same := [row.title for row in rows if row.no_difference]:
-        yield (
-            f"No question was answered otherwise than by ASC in {', '.join(same)}: there [..] of Δ is exact (Clopper "
-            "and Pearson), how many questions could differ all the same."
-        )
     if with_controls:
         yield from _controls(rows)
     yield from _mixtures(run, [row for row in rows if row.method == MIXTURE])
@@ -116,16 +111,19 @@ def _measured(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
     yield f"{run.tested} questions{calibrated}; {arranged}."
     prompts = [row.prompt_tokens / row.samples.value for row in rows if row.prompt_tokens is not None]
     more = f"; the prompt has {prompts[0]:.0f} more" if prompts else ""
+    between = "; for rows that learn, with the variance between shuffles" if run.shuffles > 1 else ""
     yield (
-        f"[..]: 95 % intervals, {RESAMPLES:,} bootstrap resamples over questions, paired for Δ (in points). Tokens: "
-        f"generated, per question, in the samples a method used{more}.{not_counted}"
+        f"[..]: 95 % intervals, {RESAMPLES:,} bootstrap resamples over questions, exact for Δ (in points){between}. "
+        f"Tokens: generated, per question, in the samples a method used{more}.{not_counted}"
     )
-    if calibrated and not run.shuffles:
+    if calibrated and run.arrangements == 1:
         yield (
-            "The intervals hold for this one calibration. Other calibration questions would give another, whose spread "
-            "they leave out: for ReASC in general they are too narrow"
-            + ("." if run.pool.calibrating else "; --shuffles N averages over N calibrations.")
+            "The intervals hold for what ReASC learned here. From other questions, or in another order, it would learn "
+            "something else, whose spread they leave out: for ReASC in general they are too narrow; --shuffles N shows "
+            "that spread."
         )
+    elif calibrated and run.pool.calibrating:
+        yield "The intervals of ReASC (offline) hold for this one calibration, and leave out how others would differ."
     if any(row.spec == "auto" for row in rows):
         yield (
             "auto: signal, score and window chosen on the labelled calibration responses; ReASC (online) chooses "

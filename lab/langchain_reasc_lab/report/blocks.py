@@ -12,9 +12,9 @@ from langchain_reasc_lab.report.study import Study
 from langchain_reasc_lab.report.tables import Cell, Column, Table
 
 INTERVALS: Final = (
-    f"[..] are 95 % intervals from {RESAMPLES:,} bootstrap resamples over questions, each with all its shuffles, "
-    "paired where they are of differences; of none, of all and of methods that never differed they are exact (Clopper "
-    "and Pearson)."
+    f"[..] are 95 % intervals from {RESAMPLES:,} bootstrap resamples over questions, each with all its shuffles; for "
+    "differences in accuracy, for none and for all they are exact (Clopper and Pearson). For methods that learn, they "
+    "have the variance between shuffles in them."
 )
 
 Block = tuple[Sequence[Sequence[Cell]], Sequence[str]]
@@ -68,12 +68,14 @@ def how_tested(study: Study) -> str:
     if run.calibration_size:
         of_file = f" in {run.pool.calibration_path}" if run.pool.calibration_path else ""
         others = f", calibrated on the first responses to {run.calibration_size} others{of_file}"
+    alone = ""
+    if others and (run.arrangements == 1 or run.pool.calibrating):
+        alone = "; the intervals hold for this one calibration, and leave out how others would differ"
     if not run.shuffles:
-        alone = "; the intervals hold for this one calibration, and leave out how others would differ" if others else ""
         return f"{tested} in recorded order{others}{alone}."
     return (
         f"{tested}{others}; means over {run.shuffles} shuffle{'s' if run.shuffles > 1 else ''} of questions and "
-        f"responses (seed {run.seed}). What calibration responses cost is not counted."
+        f"responses (seed {run.seed}){alone}. What calibration responses cost is not counted."
     )
 
 

@@ -134,7 +134,7 @@ def _accepted(study: Study, *, alone: bool) -> _Accepted:
         if row.method in _METHODS:
             gated = {"gated": row.outcomes.column("gated")}
             drawn = Bootstrap(gated, row.outcomes.tested, seed=study.settings.seed)  # as the table stage1 has it
-            shares[row.method] = drawn.share("gated").percent
+            shares[row.method] = drawn.share("gated", learned=row.outcomes.learned).percent
     if not shares:
         raise PoolError(str(study.uncalibrated))
     given, recorded = study.settings.parameters if alone else None, parameters_of(study.pool.metadata)

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc_lab.pools.costs import Bill, Prices, read_prices
-from langchain_reasc_lab.replay.bootstrap import Bootstrap, Estimate, exact, ratio
-from langchain_reasc_lab.replay.metrics import Row, tflops
+from langchain_reasc_lab.replay.bootstrap import Bootstrap, Estimate
+from langchain_reasc_lab.replay.metrics import Row, difference, tflops
 from langchain_reasc_lab.replay.replay import Outcomes, RowKey
 from langchain_reasc_lab.report.study import Study
 from langchain_reasc_lab.report.tables import Column
@@ -178,7 +178,9 @@ class Results:
         """Return right answers in per cent; None where no question counts."""
         if not self.questions:
             return None
-        return self._by_question.share((key, "correct"), among="among", questions=self.questions).percent
+        learned = self._outcomes[key].learned
+        share = self._by_question.share((key, "correct"), among="among", questions=self.questions, learned=learned)
+        return share.percent
 
     def cost(self, key: RowKey) -> float | None:
         """Return what a question costs."""
@@ -199,19 +201,11 @@ class Results:
     def minus(self, one: RowKey, other: RowKey) -> Estimate | None:
         """Return how many points more accurate one is than another, paired.
 
-        Where they never differed the interval is the exact one of a share that was never seen. None for a method and
-        itself, and where no question counts.
+        None for a method and itself, and where no question counts.
         """
         if not self.questions or one == other:
             return None
-        first, second = self._outcomes[one], self._outcomes[other]
-        differ = (first.column("correct") != second.column("correct")) & self._among
-        if first.rules != second.rules and not differ.any():
-            most = 100 * exact(0, self.questions).high
-            return Estimate(0.0, -most, most)
-        return self._by_question.estimate(
-            lambda mean: ratio(mean((one, "correct")) - mean((other, "correct")), mean("among"))
-        ).percent
+        return difference(self._by_question, self._outcomes, one, other, among="among").percent
 
     def _mean(self, key: RowKey, column: str) -> float:
         return self._by_question.mean((key, column)) / self._by_question.mean("among") if self.questions else math.nan

@@ -3,7 +3,7 @@
 import math
 from typing import Final
 
-from langchain_reasc_lab.replay.bootstrap import Estimate, exact
+from langchain_reasc_lab.replay.bootstrap import Estimate
 from langchain_reasc_lab.replay.methods import ASC_ROW, HORIZON
 from langchain_reasc_lab.replay.metrics import Row
 from langchain_reasc_lab.replay.replay import live_rule
@@ -52,7 +52,7 @@ def verdict(study: Study) -> list[str]:
 def _compared(row: Row, samples: str, tested: int) -> str:
     """Return whether accuracy is worse, better, the same within so many points, or undecided."""
     difference = row.accuracy_vs_sc.percent
-    reach = max(-difference.low, difference.high, 100 * exact(0, tested).high)  # resamples of one difference say little
+    reach = max(-difference.low, difference.high)
     if difference.low > 0 or difference.high < 0:
         low, high = sorted((abs(difference.low), abs(difference.high)))
         return (

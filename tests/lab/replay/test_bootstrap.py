@@ -1,8 +1,8 @@
-"""Intervals: what is computed from the resamples, and where they are replaced."""
+"""Intervals: of resamples, exact ones, and what learning adds; how often they hold what they are for."""
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.replay import Bootstrap
+from langchain_reasc_lab.replay import Bootstrap, exact
 from scipy.stats import beta
 
 
@@ -51,3 +51,65 @@ def test_a_question_counts_as_often_in_the_interval_as_in_the_value() -> None:
     assert estimate.value == pytest.approx(np.nanmean(cells)) and estimate.value > 0.7  # of which half are right
     assert estimate.low < estimate.value < estimate.high
     assert estimate.high - estimate.value == pytest.approx(estimate.value - estimate.low, rel=0.5)
+
+
+@pytest.mark.parametrize(("right", "questions"), [(0, 30), (1, 30), (29, 30), (30, 30), (1, 1)])
+def test_the_exact_interval_is_clopper_and_pearsons(right: int, questions: int) -> None:
+    found = exact(right, questions)
+    assert found.low == pytest.approx(beta.ppf(0.025, right, questions - right + 1) if right else 0.0)
+    assert found.high == pytest.approx(beta.ppf(0.975, right + 1, questions - right) if right < questions else 1.0)
+    halves = exact(right / 2, questions, right / 4, 0.5)  # as many halves are as many of twice the questions
+    assert (halves.low, halves.high) == pytest.approx(
+        (exact(right, 2 * questions).low, exact(right, 2 * questions).high)
+    )
+
+
+def _shuffled(rng: np.random.Generator, gained: float, lost: float, shuffles: int, questions: int) -> Bootstrap:
+    """Two methods of which one alone is right on so many answers; a third of the questions make all the difference."""
+    drawn, open_ = rng.random((shuffles, questions)), rng.random(questions) < 1 / 3
+    one, other = (drawn < 3 * gained) & open_, (drawn > 1 - 3 * lost) & open_
+    columns = {"one": one.astype(float), "other": other.astype(float)}
+    return Bootstrap(columns, np.full(one.shape, True), seed=0, resamples=1)
+
+
+@pytest.mark.parametrize("shuffles", [1, 10])
+@pytest.mark.parametrize(("gained", "lost"), [(0.0, 0.001), (0.002, 0.004), (0.0, 0.01), (0.03, 0.06), (0.2, 0.1)])
+def test_the_interval_of_a_difference_holds_it(gained: float, lost: float, shuffles: int) -> None:
+    rng = np.random.default_rng(0)
+    found = [_shuffled(rng, gained, lost, shuffles, 300).difference("one", "other") for _ in range(300)]
+    assert np.mean([one.low <= gained - lost <= one.high for one in found]) >= 0.94
+    assert all(one.low <= one.value <= one.high for one in found)
+
+
+def test_a_difference_among_some_questions_is_that_of_these_alone() -> None:
+    rng = np.random.default_rng(1)
+    one, other, among = (rng.random((1, 60)) < share for share in (0.6, 0.5, 0.4))
+    held = [(which & among).astype(float).tolist() for which in (one, other, among)]
+    some = _columns(**dict(zip(("one", "other", "among"), held, strict=True))).difference("one", "other", among="among")
+    alone = [[which[among].astype(float).tolist()] for which in (one, other)]
+    whole = _columns(one=alone[0], other=alone[1]).difference("one", "other")
+    assert (some.value, some.low, some.high) == pytest.approx((whole.value, whole.low, whole.high))
+
+
+def _learned(rng: np.random.Generator, shuffles: int, spread: float) -> Bootstrap:
+    """What was learned moves all questions of a shuffle, and a fifth of its variance is that of the recording."""
+    each = np.sqrt(0.2) * rng.normal() + np.sqrt(0.8) * rng.normal(size=(shuffles, 1))
+    cells = spread * each + rng.normal(size=200) + rng.normal(size=(shuffles, 200))
+    return Bootstrap({"x": cells}, np.full(cells.shape, True), seed=0, resamples=200)
+
+
+@pytest.mark.parametrize(("shuffles", "spread"), [(2, 0.3), (5, 0.3), (20, 0.3), (5, 0.0)])
+def test_the_interval_of_what_learned_holds_what_other_recordings_teach(shuffles: int, spread: float) -> None:
+    rng = np.random.default_rng(2)
+    runs = [_learned(rng, shuffles, spread) for _ in range(150)]
+    narrow, wide = (
+        [run.estimate(lambda mean: mean("x"), learned=learned) for run in runs] for learned in (False, True)
+    )
+    covered = [np.mean([one.low <= 0 <= one.high for one in found]) for found in (narrow, wide)]
+    assert covered[1] >= 0.92 and (covered[0] < 0.75) == (spread > 0)
+    assert all(one.value == other.value for one, other in zip(narrow, wide, strict=True))
+
+
+def test_one_arrangement_does_not_show_what_learning_varies() -> None:
+    run = _learned(np.random.default_rng(3), 1, 0.3)
+    assert run.estimate(lambda mean: mean("x"), learned=True) == run.estimate(lambda mean: mean("x"))

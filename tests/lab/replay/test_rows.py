@@ -1,5 +1,6 @@
 """The rows of a replay beside each other: intervals of differences, controls, and what is said below the table."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from langchain_reasc_lab.replay import (
     footnotes,
     read_pool,
     replay,
+    side_by_side,
     summarize,
 )
 from pools.synthetic import question, response, write_lines, write_pool
@@ -43,13 +45,10 @@ def test_where_nothing_differed_the_interval_is_the_exact_one(tmp_path: Path) ->
     for name in ("pass@1", "SC@16", "ESC (w=4)"):
         difference = rows[name].accuracy_vs_asc
         assert (difference.value, difference.low, difference.high) == pytest.approx((0, -most, most))
-        assert rows[name].no_difference
     assert rows["ASC"].accuracy_vs_asc == Estimate(0.0, 0.0, 0.0)
-    assert not rows["ASC"].no_difference
-    notes = " ".join(footnotes(run, [*rows.values()]))
-    assert "pass@1, SC@16, ESC (w=4), Finite horizon (0.97)" in notes and "there [..] of Δ is exact" in notes
-    data = as_data(run, [*rows.values()])["rows"]
-    assert [row["method"] for row in data if row["accuracy_vs_asc_interval"] != "exact"] == ["ASC"]
+    assert "exact for Δ" in " ".join(footnotes(run, [*rows.values()]))
+    found = {row["method"]: row["accuracy_vs_asc"] for row in as_data(run, [*rows.values()])["rows"]}
+    assert found["ESC (w=4)"] == pytest.approx({"value": 0, "low": -most, "high": most})
 
 
 def test_what_decides_by_asc_has_no_difference_to_bound(tmp_path: Path) -> None:
@@ -77,12 +76,35 @@ def test_controls_are_asc_at_the_cost_of_each_row_and_four_at_once(tmp_path: Pat
     assert not set(_rows(replay(pool, [Measure()], calibration_size=40))) & {ASC_AT_ONCE, *EQUAL_COST.values()}
 
 
-def test_one_calibration_is_told_from_the_mean_of_many(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("shuffles", "apart", "says"),
+    [
+        (0, False, "hold for what ReASC learned here"),
+        (1, False, "hold for what ReASC learned here"),
+        (2, False, "with the variance between shuffles"),
+        (2, True, "of ReASC (offline) hold for this one calibration"),
+    ],
+)
+def test_what_an_interval_leaves_out_is_told(tmp_path: Path, shuffles: int, apart: bool, says: str) -> None:
     pool = read_pool(write_pool(tmp_path / "p.sqlite", questions=30))
-    for shuffles, told in ((0, True), (2, False)):
-        run = replay(pool, [Measure()], calibration_size=10, shuffles=shuffles)
-        lines = footnotes(run, summarize(run, resamples=10))
-        assert any("hold for this one calibration" in line for line in lines) == told
+    if apart:
+        pool = replace(pool, calibrating=10, calibration_path=tmp_path / "c.sqlite")
+    run = replay(pool, [Measure()], calibration_size=10, shuffles=shuffles)
+    assert says in " ".join(footnotes(run, summarize(run, resamples=10)))
+
+
+def test_a_row_that_learns_has_the_spread_between_shuffles_in_its_interval(tmp_path: Path) -> None:
+    run = replay(
+        read_pool(write_pool(tmp_path / "p.sqlite", 60, separation=2.0)), [Measure()], shuffles=4, calibration_size=30
+    )
+    rows = _rows(run)
+    learned = {name for name, row in rows.items() if row.outcomes.learned}
+    assert learned == {AGREEMENT, OFFLINE, ONLINE, MIXTURE}  # the safeguard counts votes in every shuffle
+    alone = side_by_side(run.outcomes, seed=0, resamples=200)
+    for name, row in rows.items():
+        narrow = alone.resampled(((name, row.spec), "tokens"))
+        assert (row.tokens.high - row.tokens.low > narrow.high - narrow.low) == (name in learned), name
+        assert row.tokens.value == narrow.value
 
 
 def test_it_is_said_why_the_gate_of_a_mixture_was_closed(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def led(first: str, others: str, count: int) -> Lines:
             [*calibrating(), *led("1", "7", 40)],
             "recorded",
             "ReASC (offline",
-            ["is less accurate than all 16 samples", "by 100.0 points [100.0, 100.0], for 94 %"],
+            ["is less accurate than all 16 samples", "by 100.0 points [87.5, 100.0], for 94 %"],
         ),
         (
             [*calibrating(), *led("7", "1", 40)],
