@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from langchain_reasc_lab.rules import LAggregated
 from langchain_reasc_lab.simulation.answers import ANSWERS
 from langchain_reasc_lab.simulation.pools import Responses, kind_of, simulated_pool
 from langchain_reasc_lab.simulation.signals import SIGNAL_KINDS
@@ -53,6 +54,22 @@ def test_asc_leaves_what_it_asked_for() -> None:
     assert [len(answers) for answers, _ in left] == [decision.samples for decision in made]
     assert all(scores.shape == (8, len(answers)) for answers, scores in left)
     assert any(None in answers for answers, _ in left) and -1 not in {one for answers, _ in left for one in answers}
+
+
+def test_on_easy_pools_l_aggregated_takes_one_sample_and_loses_a_point_and_agreement_does_not() -> None:
+    """A learned prior of nearly certain answers: at 0.975 L = 3 accepts any first answer, right or not."""
+    pool = simulated_pool(7, questions=1000)
+    assert pool.kind.answers == "near-perfect"
+    counts = [np.unique(row[row >= 0], return_counts=True)[1].tolist() for row in pool.warm_up.answers]
+    agreement, _ = CONFIGURATIONS["Agreement (counts)"](pool.warm_up)
+
+    def figures(rule: StoppingRule) -> tuple[float, float]:
+        samples, answers = decisions(rule, pool.tested)
+        return float(samples.mean()), 100 * float((answers == pool.tested.right).mean())
+
+    (once, guessed), (more, agreed), (_, asc) = map(figures, (LAggregated.of_counts(counts, 0.975), agreement, ASC()))
+    assert once == 1.0 and guessed < asc - 1.0
+    assert 1.9 < more < 3.0 and agreed > asc - MEAN_LOSS
 
 
 def _outcome(loss: float, answers: str = "Dirichlet", signal: str = "none") -> Outcome:
