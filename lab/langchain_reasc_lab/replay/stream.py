@@ -40,6 +40,7 @@ class Streamed:
         audited: shape (Q,), whether one more response was drawn.
         alone: shape (Q,), whether the first response was launched alone, because a gate might have accepted it.
         calibration: the last one that was learned; None where there was none.
+        measures: of each question the trusted measure that its votes were weighed by; None where they were counted.
         alarms: row of a question -> what was seen there to hold no longer, so that learning began anew.
     """
 
@@ -49,6 +50,7 @@ class Streamed:
     audited: npt.NDArray[np.bool_]
     alone: npt.NDArray[np.bool_]
     calibration: Calibration | None
+    measures: list[Measure | None]
     alarms: Mapping[int, Drift]
 
 
@@ -83,6 +85,7 @@ class Stream:
         )
         decisions: list[Decision] = []
         audited, alone = np.zeros((2, len(unscored)), dtype=bool)
+        measures: list[Measure | None] = []
         alarms: dict[int, Drift] = {}
         calibration: Calibration | None = None
         rule, scored = self._decided_by(calibration)
@@ -95,15 +98,17 @@ class Stream:
                 after = self._cut_after(calibration)
             decided = decide_with_cuts(rule, scored[row], (after[row] > 0).tolist(), self.budget)
             decisions.append(decided.decision)
+            measures.append(calibration.measure if calibration else None)
             launched[row], alone[row] = decided.launched, rule.may_accept_first
             cut[row, list(decided.cut)] = after[row, list(decided.cut)]
             audited[row] = calibration is not None and row % AUDITED == 0
             drawn = [at for at in range(min(launched[row] + audited[row], len(responses))) if not cut[row, at]]
-            if learner.observe(self._observed(row, drawn, decided.decision, counted=calibration is None)):
+            given = [responses[at].answer for at in drawn]
+            if learner.observe(self._observed(row, drawn, given, decided.decision, counted=calibration is None)):
                 alarms[row] = learner.drifted or "agreement"
             if learner.due:
                 learner.adopt(learner.fit())
-        return Streamed(decisions, launched, cut, audited, alone, learner.calibration, alarms)
+        return Streamed(decisions, launched, cut, audited, alone, learner.calibration, measures, alarms)
 
     def _decided_by(self, calibration: Calibration | None) -> tuple[StoppingRule, Sequence[Sequence[Response]]]:
         """Return the rule, and all responses as it reads them."""
@@ -117,11 +122,11 @@ class Stream:
             return np.zeros((len(held), max(map(len, held), default=0)), dtype=np.int64)
         return self.cut_after(calibration.cut)
 
-    def _observed(self, row: int, places: Sequence[int], decision: Decision, *, counted: bool) -> Observed:
-        """Return a question as sampling left it: with the responses in these places."""
-        held = self.responses(None)[row]
+    def _observed(
+        self, row: int, places: Sequence[int], given: Sequence[str | None], decision: Decision, *, counted: bool
+    ) -> Observed:
+        """Return a question as sampling left it: with the responses in these places, which gave these answers."""
         numbers: dict[str, int] = {}
-        given = [held[place].answer for place in places]
         answers = tuple(None if answer is None else numbers.setdefault(answer, len(numbers)) for answer in given)
         scores = np.array([one[row, places] for one in self.scores]).reshape(len(self.scores), len(given))
         answer = None if decision.answer is None else numbers[decision.answer]
