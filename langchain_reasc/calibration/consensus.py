@@ -26,7 +26,7 @@ from langchain_reasc.calibration.online_state import Observed
 from langchain_reasc.calibration.record import AUROC, Calibration, Cutting, Fingerprint, Gate, RuleBlock, SupportCurve
 from langchain_reasc.calibration.selection import rejected_measures
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.method.agreement import Prior, default_components, likelihoods
+from langchain_reasc.method.agreement import Agreement, Prior, default_components, likelihoods
 from langchain_reasc.method.bayesian_vote import PointOdds
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.decision import Response
@@ -87,13 +87,14 @@ def calibrate_consensus(
     parameters = {"threshold": threshold}
     if trusted.odds is not None:
         parameters |= {"vote_threshold": _VOTE_THRESHOLD, "alternatives": _alternatives(voted)}
+    prior = fit_prior([one.answers for one in voted])
     calibration = Calibration.now(
         trusted.measure,
         trusted.scores,
         method="consensus",
         n=len(voted),
         gate=Gate(threshold=None, closed_because="the agreement rule decides, which has no gate"),
-        rule=RuleBlock.agreement(fit_prior([one.answers for one in voted]), trusted.odds, **parameters),
+        rule=RuleBlock.agreement(prior, trusted.odds, **parameters),
         fingerprint=fingerprint or Fingerprint(),
         cutting=_cutting(every, given, trusted.measure, cut_quantile, seed) if trusted.measure else None,
         **trusted.fields,
@@ -104,7 +105,8 @@ def calibrate_consensus(
     rule = calibration.rule(budget=budget, on_missing_confidence="count")
     # Questions that a learned rule cut short are left out: they ended where responses agreed.
     counted = [one.responses(trusted.row) for one in voted if one.counted]
-    explanation = {"guarantee": _promise(rule, counted, len(voted)), "p_agree": _p_agree(rule, counted)}
+    counts = Agreement(prior, budget=budget)
+    explanation = {"guarantee": _promise(rule, counts, counted, len(voted)), "p_agree": _p_agree(rule, counted)}
     return calibration.model_copy(update=explanation)
 
 
@@ -324,25 +326,35 @@ def _normal(values: Floats, reference: Floats) -> Floats:
     return np.asarray(norm.ppf(np.clip((rank + 0.5) / (reference.size + 1), 0.002, 0.998)))
 
 
-def _promise(rule: StoppingRule, questions: Sequence[Sequence[Response]], n: int) -> str:
+def _promise(rule: StoppingRule, counts: Agreement, questions: Sequence[Sequence[Response]], n: int) -> str:
     """Say how often the rule answers otherwise than counting votes did, on the questions it was learned from.
+
+    Where the rule asks for more responses than counting did, its answer is not known. Such a question counts as much as
+    the leader is likely to change by the end of the budget, as far as was learned of answers. Else the promise would
+    hold only of a rule that stops no later.
 
     Questions on which votes were sufficient are kept apart from those on which they were split to the end: there, an
     answer of the majority is hardly better than another.
     """
-    from scipy.stats import binomtest
+    from scipy.stats import beta
 
     differs: dict[bool, list[bool]] = {True: [], False: []}  # by whether counted votes were sufficient
+    going_on: list[float] = []  # P(the answer changes) where the rule goes on, though counted votes are sufficient
     for responses in questions:
-        counted = decide(ASC() | Cap(len(responses)), responses)
-        differs[counted.reason == "evidence"].append(decide(rule, responses).answer != counted.answer)
+        counted, decision = decide(ASC() | Cap(len(responses)), responses), decide(rule, responses)
+        sufficient, otherwise = counted.reason == "evidence", decision.answer != counted.answer
+        differs[sufficient].append(otherwise)
+        if sufficient and not (otherwise or decision.stop) and len(responses) < counts.budget:
+            going_on.append(1 - counts(responses).posterior)
     decided, split = differs[True], differs[False]
     parts = [f"learned from {n} questions without labels"]
     if decided:
-        interval = binomtest(sum(decided), len(decided), alternative="less").proportion_ci(0.95, method="exact")
+        others = sum(decided) + sum(going_on)
+        high = float(beta.ppf(0.95, others + 1, len(decided) - others)) if others < len(decided) else 1.0
+        more = f", and {sum(going_on):.1f} of {len(going_on)} on which it goes on, as far as was learned"
         parts.append(
-            f"of {len(decided)} on which counted votes are sufficient {sum(decided)} would be answered otherwise, so "
-            f"at most {interval.high:.1%} of such questions are (95 %)"
+            f"of {len(decided)} on which counted votes are sufficient {sum(decided)} would be answered otherwise"
+            f"{more if going_on else ''}, so at most {high:.1%} of such questions are (95 %)"
         )
     if split:
         parts.append(f"of {len(split)} on which votes are split to the end, {sum(split)} would")

@@ -1,5 +1,6 @@
 """Calibration without labels: what is taken to be right, which signals are trusted, and what is recorded."""
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -252,6 +253,28 @@ def test_what_is_promised_keeps_sufficient_votes_apart_from_split_ones() -> None
         f"otherwise, so at most {bound:.1%} of such questions are (95 %); of 3 on which votes are split to the end, "
         "0 would; agreement is not correctness"
     )
+
+
+def test_what_is_promised_counts_questions_on_which_the_rule_goes_on() -> None:
+    """Of two answers that are nearly even, four equal votes are sufficient for counting, and not for the rule."""
+    rng = np.random.default_rng(0)
+    drawn = [rng.random(16) < share for share in rng.beta(12, 8, 3000)]
+    used = [decide(ASC() | Cap(16), [Response(str(one)) for one in each]) for each in drawn]
+    seen = [unscored(*each[: one.samples].astype(int).tolist()) for each, one in zip(drawn, used, strict=True)]
+    made = calibrate_consensus(seen[:512])
+    told = re.search(
+        r" (\d+) would .*, and ([\d.]+) of (\d+) on which it goes on.* at most ([\d.]+)%", made.guarantee or ""
+    )
+    assert told is not None
+    differing, expected, going_on, high = map(float, told.groups())
+    rule, fresh = made.rule() | Cap(16), range(512, 3000)
+    otherwise = [
+        decide(rule, [Response(str(int(one))) for one in drawn[at]]).answer != str(int(used[at].answer == "True"))
+        for at in fresh
+        if used[at].reason == "evidence"
+    ]
+    assert going_on > 50 and 0 < 100 * np.mean(otherwise) < high < 5
+    assert differing == 0 < expected < going_on / 10
 
 
 @pytest.mark.parametrize(
