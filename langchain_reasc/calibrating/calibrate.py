@@ -140,6 +140,7 @@ async def _calibrate_unlabelled(  # noqa: D417
     ask_confidence: bool = False,
     measure: Measure | Literal["auto"] = "auto",
     threshold: float = DEFAULT_AGREEMENT,
+    worth: float | None = None,
     max_samples: int = DEFAULT_BUDGET,
     concurrency: int = 8,
     seed: int = 0,
@@ -165,6 +166,8 @@ async def _calibrate_unlabelled(  # noqa: D417
             :attr:`langchain_reasc.ReASCRunnable.ask_confidence`.
         measure: how a response is scored; ``"auto"`` chooses among all that the responses carry, or none.
         threshold: the probability asked of an answer that all ``max_samples`` responses would give the same.
+        worth: samples that a question may cost for one more point of agreement, see
+            :attr:`langchain_reasc.ReASCRunnable.worth`; 0 for any number, None for 10, or 6 where votes are weighed.
         max_samples: responses to a question at most, in use as here.
         concurrency: questions in flight at once, each with up to 4 responses.
         seed: the seed of everything random in the calibration.
@@ -196,7 +199,7 @@ async def _calibrate_unlabelled(  # noqa: D417
         max_samples=max_samples,
     )
     drawn = await unlabelled.draw_all(io, progress)
-    return await _fitted(io, partial(unlabelled.fit, drawn, threshold=threshold, seed=seed))
+    return await _fitted(io, partial(unlabelled.fit, drawn, threshold=threshold, worth=worth, seed=seed))
 
 
 def _forms(

@@ -36,6 +36,8 @@ __all__ = ["DEFAULT_AGREEMENT", "DEFAULT_CUT_QUANTILE", "calibrate_consensus", "
 
 DEFAULT_AGREEMENT: Final = 0.975  # θ: the lowest that costs 0.3 points at most on any kind of simulated pools
 DEFAULT_CUT_QUANTILE: Final = 0.2
+_WORTH: Final = 10.0  # samples for a point of agreement: likewise
+_WORTH_WEIGHED: Final = 6.0  # where votes are weighed, which gains more than this costs
 _VOTE_THRESHOLD: Final = 0.99  # of weighted votes; at .985 scores that follow agreement cost over 0.3 points
 _LONG_ENOUGH: Final = 4  # responses, so that each half of them has a vote to agree with
 _ENOUGH_DECISIONS: Final = 16  # from which on the probability of further agreement is recorded
@@ -58,6 +60,7 @@ def calibrate_consensus(
     *,
     budget: int = DEFAULT_BUDGET,
     threshold: float = DEFAULT_AGREEMENT,
+    worth: float | None = None,
     made_of: Mapping[str, Mapping[str, int | None]] | None = None,
     fingerprint: Fingerprint | None = None,
     seed: int = 0,
@@ -71,6 +74,9 @@ def calibrate_consensus(
         measures: the candidates that ``scores`` are of; without any, only answers are learned from.
         budget: responses to a question at most.
         threshold: θ, the probability that the whole budget would give the same answer at which sampling stops.
+        worth: samples that a question may cost for one more point of agreement, see
+            :class:`~langchain_reasc.method.value.ValueStop`; 0 for any number. None for 10, or for 6 where votes are
+            weighed.
         made_of: signal -> ``top_k`` and ``vocabulary_size`` that it was made of; recorded.
         fingerprint: what was measured.
         seed: the seed of the resampled bounds.
@@ -84,7 +90,9 @@ def calibrate_consensus(
     given, every = measures, _with_votes(questions, len(measures))
     measures, voted = _with_distinct_scores(given, every)
     trusted = _trusted_measure(voted, measures, seed, explained=explained)
-    parameters = {"threshold": threshold}
+    if worth is None:
+        worth = _WORTH if trusted.odds is None else _WORTH_WEIGHED
+    parameters = {"threshold": threshold, "worth": worth}
     if trusted.odds is not None:
         parameters |= {"vote_threshold": _VOTE_THRESHOLD, "alternatives": _alternatives(voted)}
     prior = fit_prior([one.answers for one in voted])

@@ -27,6 +27,7 @@ from langchain_reasc.method.evidence import WEIGHTS, Standardizer, check_weight
 from langchain_reasc.method.registry import rule_named
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, DEFAULT_CONFIDENCE, ReASC, StoppingRule
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
+from langchain_reasc.method.value import ValueStop, check_worth
 
 __all__ = [
     "AUROC",
@@ -259,7 +260,8 @@ class RuleBlock(Record):
         Args:
             prior: how answers agree.
             odds: logit p from a score.
-            parameters: ``threshold``; with odds also ``vote_threshold`` and ``alternatives`` of the vote.
+            parameters: ``threshold``, and ``worth`` if not 0; with odds also the vote's ``vote_threshold`` and
+                ``alternatives``.
         """
         if odds is not None:
             parameters["average"] = _probability(odds.average)
@@ -281,8 +283,14 @@ class RuleBlock(Record):
             raise ValueError(f"no rule {self.name} can be made of this: {error}") from None
         return self
 
-    def rule(self, *, budget: int, on_missing_confidence: Literal["error", "count"] = "error") -> StoppingRule:
-        """Return the rule itself.
+    def rule(
+        self,
+        *,
+        budget: int,
+        on_missing_confidence: Literal["error", "count"] = "error",
+        worth: float | None = None,
+    ) -> StoppingRule:
+        """Return the rule itself; see :meth:`Calibration.rule`.
 
         Raises:
             ConfigurationError: there is no such rule, or it has no such parameters.
@@ -301,7 +309,10 @@ class RuleBlock(Record):
                 on_missing_confidence=on_missing_confidence,
             )
         prior = _prior(tuple((part.discount, part.concentration, part.weight) for part in self.prior))
-        return Agreement(prior, parameters["threshold"], budget, vote)
+        agreement = Agreement(prior, parameters["threshold"], budget, vote)
+        worth = parameters.get("worth", 0) if worth is None else worth
+        check_worth(worth)
+        return agreement | ValueStop(prior, worth, budget) if worth else agreement
 
 
 @lru_cache(maxsize=16)  # a prior caches what it has worked out, and a rule is made for every question
@@ -490,6 +501,7 @@ class Calibration(Record):
         on_missing_confidence: Literal["error", "count"] = "error",
         safeguard: Safeguard = "default",
         budget: int = DEFAULT_BUDGET,
+        worth: float | None = None,
     ) -> StoppingRule:
         """Return the stopping rule of this calibration.
 
@@ -500,6 +512,9 @@ class Calibration(Record):
                 gate is the safe one, votes are counted where ``unweighed`` says so, and the rule is ASC where
                 ``fallback`` is set or nothing else is left. ``"paper"`` gives the paper's rule regardless.
             budget: responses to a question at most, which the agreement rule looks ahead to.
+            worth: samples that a question may cost for one more point of agreement, where the rule was learned without
+                labels (:class:`~langchain_reasc.method.value.ValueStop`); 0 for any number, None for what was chosen
+                when it was calibrated.
 
         Raises:
             ConfigurationError: ``safeguard`` or ``confidence`` is invalid.
@@ -509,7 +524,7 @@ class Calibration(Record):
         if self.counts(safeguard):
             return ASC(confidence)
         if self.rule_ is not None:
-            return self.rule_.rule(budget=budget, on_missing_confidence=on_missing_confidence)
+            return self.rule_.rule(budget=budget, on_missing_confidence=on_missing_confidence, worth=worth)
         assert self.mean is not None and self.std is not None  # only a calibration by consensus has none
         return ReASC(
             Standardizer(self.mean, self.std, self.lambda_),

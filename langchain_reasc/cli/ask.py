@@ -9,7 +9,7 @@ import typer
 
 from langchain_reasc.cli.console import ending, in_options, print_json, remark, stderr, stdout
 from langchain_reasc.cli.models import ModelOptions, embedded
-from langchain_reasc.cli.options import AsJson, PromptOptions, one_of
+from langchain_reasc.cli.options import AsJson, PromptOptions, Worth, one_of
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def ask(
         ),
     ] = None,
     max_samples: Annotated[int, typer.Option(min=1, help="Samples at most.")] = 16,
+    worth: Worth = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Samples drawn at once.")] = 4,
     asking: PromptOptions,
     seed: Annotated[int | None, typer.Option(min=0, help="For the same samples each time.")] = None,
@@ -87,6 +88,7 @@ def ask(
             ask_confidence=known is not None and known.fingerprint.ask_confidence is not None,
             rule=stopping,
             max_samples=max_samples,
+            worth=worth,
             concurrency=concurrency,
             answer=how.answer,
             fixed_prompt=how.prompt.fixed,

@@ -18,6 +18,7 @@ from langchain_reasc.cli.options import (
     Score,
     Seed,
     Window,
+    Worth,
     keep_apart,
     measure_spec,
     output_file,
@@ -67,6 +68,7 @@ def calibrate(
     samples: Annotated[
         int, typer.Option(min=1, help="Responses per question; several show whether votes may be weighed.")
     ] = 4,
+    worth: Worth = None,
     asking: PromptOptions,
     fields: FieldOptions,
     seed: Seed = 0,
@@ -103,6 +105,8 @@ def calibrate(
 
     if pool is not None and (asking.preset is not None or fields.format != "auto"):
         raise typer.BadParameter("--preset and --format say how questions are read and asked; a --pool's were")
+    if worth is not None and unlabelled is None:
+        raise typer.BadParameter("--worth goes with --unlabelled: a calibration on labels has no such stop")
     given = _single_source(data, pool, unlabelled)
     keep_apart(out, given)
     spec, in_flight = measure_spec(signal, score, window), source.in_flight(concurrency)
@@ -112,7 +116,9 @@ def calibrate(
         how = asking.prompting(source.model, known)
         with source.open(**how.sampling, default_seed=seed) as model:
             questions = read_unlabelled(unlabelled, limit=limit, **vars(fields))
-            calibration = _calibrate_without_labels(model, questions, how, out, spec, seed=seed, concurrency=in_flight)
+            calibration = _calibrate_without_labels(
+                model, questions, how, out, spec, worth=worth, seed=seed, concurrency=in_flight
+            )
         labels = sum(right is not None for _, right in questions)
         _save(calibration, out, consensus_lines(calibration, asked=len(questions), known=labels))
         return

@@ -140,6 +140,14 @@ AnswerField = Annotated[
 ]
 MaxTokens = Annotated[int | None, typer.Option(min=1, help=r"Tokens per response at most. \[default: the model's]")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random; the same one gives the same result.")]
+Worth = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        help="Samples that a question may cost for one more point of agreement, under a calibration learned without "
+        r"labels; 0 for any number. \[default: the calibration's]",
+    ),
+]
 Score = Annotated[
     str,
     typer.Option(

@@ -1,9 +1,9 @@
 """The method as pure functions, from token signals to a decision, without LangChain or models.
 
 ``token_signals`` → ``confidence`` (one score per response) → ``evidence`` (how much a response counts) → ``stopping``
-(go on or stop). ``horizon``, ``bayesian_vote`` and ``agreement`` are further rules, ``registry`` has all by name;
-``fields`` and ``hopeless`` decide on answers in parts; ``cutting`` ends a weak sample in the middle. All their public
-names can be imported from here.
+(go on or stop). ``horizon``, ``bayesian_vote``, ``agreement`` and ``value`` are further rules, ``registry`` has them by
+name; ``fields`` and ``hopeless`` decide on answers in parts; ``cutting`` ends a weak sample in the middle. All their
+public names can be imported from here.
 """
 
 from langchain_reasc.method.agreement import *  # noqa: F403
@@ -18,3 +18,4 @@ from langchain_reasc.method.horizon import *  # noqa: F403
 from langchain_reasc.method.registry import *  # noqa: F403
 from langchain_reasc.method.stopping import *  # noqa: F403
 from langchain_reasc.method.token_signals import *  # noqa: F403
+from langchain_reasc.method.value import *  # noqa: F403

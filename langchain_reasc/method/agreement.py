@@ -264,13 +264,13 @@ def _successors(shape: Shape) -> Iterator[tuple[Shape, int, int]]:
 @lru_cache(maxsize=LARGEST_HORIZON + 1)
 def _positions(n: int) -> dict[Shape, int]:
     """Return every shape of n answers with its position."""
-    shapes = ((followed, *others) for followed in range(1, n + 1) for others in _partitions(n - followed, n))
+    shapes = ((followed, *others) for followed in range(1, n + 1) for others in partitions(n - followed, n))
     return {shape: at for at, shape in enumerate(shapes)}
 
 
-def _partitions(n: int, largest: int) -> Iterator[Shape]:
+def partitions(n: int, largest: int) -> Iterator[Shape]:
     if n == 0:
         yield ()
     for first in range(min(n, largest), 0, -1):
-        for rest in _partitions(n - first, first):
+        for rest in partitions(n - first, first):
             yield (first, *rest)

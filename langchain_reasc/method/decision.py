@@ -9,7 +9,10 @@ from langchain_reasc.exceptions import ConfidenceError
 
 __all__ = ["ANSWER", "Decision", "Reason", "Response", "combine", "decide_by_kind", "support"]
 
-Reason = Literal["gate", "evidence", "agreement", "window", "budget", "timeout", "alone", "hopeless"]
+Reason = Literal["gate", "evidence", "agreement", "window", "budget", "timeout", "alone", "hopeless", "worth"]
+
+UNDECIDED: Final[tuple[Reason, ...]] = ("budget", "timeout", "hopeless", "worth")
+"""Reasons to stop without sufficient evidence; of several parts of a decision, the first of them counts."""
 
 ANSWER: Final = "answer"
 """The kind of an answer that names none, among others that do."""
@@ -54,9 +57,10 @@ class Decision:
         stop: whether the evidence is sufficient, or the budget spent.
         answer: the leading answer so far; None when no response has one.
         reason: why it stopped: ``gate`` (Stage 1), ``evidence`` (the posterior of the answer), ``agreement`` (the whole
-            budget would most likely give the same answer), ``window`` (ESC), ``budget``, ``timeout``, ``alone`` (the
-            first response is not voted on), ``hopeless`` (some arguments will never agree); None while it goes on. Of a
-            decision in parts, ``budget`` or else ``hopeless`` where that ended one of them.
+            budget would most likely give the same answer), ``window`` (ESC), ``worth`` (more samples would hardly
+            raise the share of the answer), ``budget``, ``timeout``, ``alone`` (the first response is not voted on),
+            ``hopeless`` (some arguments will never agree); None while it goes on. Of a decision in parts, the first of
+            ``budget``, ``hopeless`` and ``worth`` that ended one of them.
         samples: responses the decision rests on.
         evidence: answer -> accumulated weight, in the order first seen.
         posterior: what the rule compares with its threshold: P(the leader stays ahead), Eq. 5, of the Beta rules, and
@@ -81,6 +85,11 @@ class Decision:
     def stage(self) -> Literal[1, 2]:
         """1 when a single response was accepted by the gate, else 2 (also where nothing was voted on)."""
         return 1 if self.reason == "gate" else 2
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it stopped without sufficient evidence: budget, time or hope is spent, or more is not worth it."""
+        return self.reason in UNDECIDED
 
 
 def support(decision: Decision) -> float | None:
@@ -140,7 +149,7 @@ def combine(
     """
     stop = all(part.stop for part in parts.values())
     reasons = [part.reason for part in parts.values() if part.reason]
-    undecided = (why for why in ("budget", "hopeless") if why in reasons)
+    undecided = (why for why in UNDECIDED if why in reasons)
     return replace(
         votes,
         stop=stop,

@@ -88,6 +88,12 @@ class DecisionOptions(Checked, metaclass=_ShownOptions):
     ``"online"`` and ``"mixture"`` make their own rule, and take no other."""
     max_samples: int = Field(default=DEFAULT_BUDGET, ge=1)
     """Samples per question at most."""
+    worth: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Samples that a question may cost for one more point of agreement, under a calibration learned without labels: one
+    point is a hundredth of all responses that the model would ever give. Sampling also stops where more would gain less
+    (``reason`` is ``worth``, and the answer counts as undecided), such as where votes scatter behind one leader. 0 is
+    any number of samples. None is what was chosen when it was calibrated, or 0 where an undecided answer is not given
+    (``on_undecided``)."""
     concurrency: int = Field(default=4, ge=1)
     """Samples launched at once (a wave). 1 spends the fewest tokens, ``max_samples`` takes the least time. While an
     open gate may accept the first response, that one is launched alone. ``config["max_concurrency"]`` bounds the
@@ -239,6 +245,7 @@ class VoteOptions(TypedDict, total=False):
     calibration: Calibration | Literal["online", "mixture"] | str | Path | None
     rule: StoppingRule | None
     max_samples: int
+    worth: float | None
     answer: AnswerSpec
     tool_votes: ToolVotes
     fixed_prompt: FixedPrompt | None

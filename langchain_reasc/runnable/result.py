@@ -40,6 +40,7 @@ _ENDINGS: Final = {
     "evidence": "decided: {gave}, enough for it to stay ahead (P(stays ahead) = {posterior:.3f})",
     "agreement": "decided: {gave}, and further ones would hardly change that (P(stays ahead) = {posterior:.3f})",
     "window": "decided: {gave}, and so did all of the last window",
+    "worth": "undecided: more samples would hardly help, and {gave}",
     "timeout": "undecided: the time is over, and {gave}",
     "budget": "undecided: the budget is spent, and {gave}",
 }
@@ -247,7 +248,7 @@ class ReASCResult:
     @property
     def undecided(self) -> bool:
         """Whether the evidence was not sufficient when budget or time was spent, never will be, or is doubted."""
-        return self.decision.reason in ("budget", "timeout", "hopeless") or self.doubt is not None
+        return self.decision.undecided or self.doubt is not None
 
     def doubt_below(self, probability: float) -> str | None:
         """Say why the answer is not to be trusted, where its probability is below this; None otherwise."""

@@ -166,11 +166,12 @@ class Setup:
         return Terms(rule, notices, calibration.measure, counted=False)
 
     def _terms_of(self, calibration: Calibration, confidence: float) -> Terms:
-        safeguard = self.options.safeguard
+        options, safeguard = self.options, self.options.safeguard
         rule = calibration.rule(
             confidence=confidence,
             on_missing_confidence=self.on_missing_confidence,
-            budget=self.options.max_samples,
+            budget=options.max_samples,
+            worth=0 if options.worth is None and options.on_undecided != "answer" else options.worth,
             **({} if self.online else {"safeguard": safeguard}),
         )
         notices = (self.online.notice(calibration),) if self.online else calibration.notices(safeguard)

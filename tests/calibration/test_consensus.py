@@ -18,10 +18,11 @@ from langchain_reasc.calibration import (
     load_calibration,
     save_calibration,
 )
-from langchain_reasc.exceptions import CalibrationDataError
+from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method.agreement import Agreement, Component, Prior
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, Cap, Response, decide
+from langchain_reasc.method.value import ValueStop
 
 MEASURES = [Measure("top_k", "mean"), Measure("neg_entropy", "mean")]
 
@@ -102,7 +103,7 @@ def test_a_good_signal_is_trusted() -> None:
     assert made.within and made.within.low > 0.7 and made.auroc
     assert [one.signal for one in made.rejected] == ["neg_entropy"]
     rule = made.rule()
-    assert isinstance(rule, Agreement) and rule.reads_scores and made.notices() == ()
+    assert isinstance(made.rule(worth=0), Agreement) and rule.reads_scores and made.notices() == ()
     assert "votes weigh by top_k/mean, AUROC within a question 0." in made.summary()
     again = calibrate_consensus(questions(), measures=MEASURES)
     assert made.model_dump(exclude={"created_at"}) == again.model_dump(exclude={"created_at"})
@@ -221,9 +222,18 @@ def test_it_tells_how_likely_further_responses_agree() -> None:
         assert calibrate_consensus(given, measures=measures).p_agree is None  # too few, too short, cut short
 
 
-def test_the_budget_and_the_threshold_are_those_given() -> None:
-    rule = calibrate_consensus([unscored(0, 0, 0, 0)] * 8, threshold=0.9).rule(budget=7)
-    assert isinstance(rule, Agreement) and (rule.threshold, rule.budget) == (0.9, 7)
+def test_budget_threshold_and_worth_are_those_given() -> None:
+    made = calibrate_consensus([unscored(0, 0, 0, 0)] * 8, threshold=0.9, worth=4)
+    agreement = made.rule(budget=7, worth=0)
+    assert isinstance(agreement, Agreement) and (agreement.threshold, agreement.budget) == (0.9, 7)
+    assert made.rule(budget=7) == made.rule(budget=7, worth=4) == agreement | ValueStop(agreement.prior, 4, 7)
+    assert Calibration.model_validate_json(made.model_dump_json()).rule() == made.rule()
+    assert calibrate_consensus([unscored(0, 0)] * 8, worth=0).rule() == calibrate_consensus([unscored(0, 0)] * 8).rule(
+        worth=0
+    )
+    for wrong in (-1, float("nan")):
+        with pytest.raises(ConfigurationError, match="worth is a number of samples"):
+            made.rule(worth=wrong)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from langchain_reasc.cli.console import remark
-from langchain_reasc.cli.options import PTarget, Score, Seed, Window, measure_spec, output_file
+from langchain_reasc.cli.options import PTarget, Score, Seed, Window, Worth, measure_spec, output_file
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ class ComparisonOptions:
     score: Score = "bottom_group"
     window: Window = 128
     p_target: PTarget = 0.9
+    worth: Worth = None
     max_samples: Annotated[
         int | None,
         typer.Option(
@@ -166,5 +167,6 @@ class ComparisonOptions:
             max_samples=budget_of(pools, self.max_samples),
             p_target=self.p_target,
             seed=self.seed,
+            worth=self.worth,
             calibration_responses=calibration_responses,
         )

@@ -63,7 +63,7 @@ class Arrangement:
         if not self._questions.size:
             return np.full((self._recorded.lengths.size, len(COLUMNS)), np.nan)
         if method.learns is not None:
-            streamed = self.stream(method.learns, cut_quantile=method.cut_quantile).run()
+            streamed = self.stream(method.learns, worth=method.worth, cut_quantile=method.cut_quantile).run()
             return self.cells(streamed.decisions, streamed.launched + streamed.audited, streamed.cut)
         decisions = self.decisions(method)
         waves = [-(-decision.samples // method.at_once) for decision in decisions]
@@ -102,11 +102,15 @@ class Arrangement:
         """Return the decision of its rule on each of the questions."""
         return [decide(method.rule, responses) for responses in self._responses(method.measure)]
 
-    def stream(self, measures: Sequence[Measure | str], *, cut_quantile: float = 0.0) -> Stream:
+    def stream(
+        self, measures: Sequence[Measure | str], *, worth: float | None = None, cut_quantile: float = 0.0
+    ) -> Stream:
         """Return the questions one after another, to be learned from without labels.
 
         Args:
             measures: the candidates; one that is called ``recorded`` stands for the pool's own scores.
+            worth: samples that a question may cost for one more point of agreement; 0 for any number, None for the
+                default.
             cut_quantile: the share of first responses that are weak, so that such samples are cut; 0 to cut none.
         """
         named = {measure if isinstance(measure, Measure) else Measure(): measure for measure in measures}
@@ -116,6 +120,7 @@ class Arrangement:
             scores=[self.arranged(held.array(measure), np.nan) for measure in measures],
             measures=list(named),
             budget=self._budget,
+            worth=worth,
             cut_after=(lambda cut: self.arranged(held.cut_after(cut), 0)) if cut_quantile else None,
             cut_quantile=cut_quantile,
         )

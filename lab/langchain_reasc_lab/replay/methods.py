@@ -90,6 +90,8 @@ class MethodSettings:
         max_samples: the budget; every method is ``| Cap(max_samples)``.
         p_target: accuracy asked of what ReASC's gate accepts.
         seed: the seed of mixtures and folds within a calibration.
+        worth: samples that a question may cost for one more point of agreement, where a rule is learned without labels;
+            0 for any number, None for the default.
         calibration_responses: how many responses to each calibration question are known. Beyond the first, they show
             whether Stage 2 may weigh votes.
     """
@@ -97,6 +99,7 @@ class MethodSettings:
     max_samples: int = DEFAULT_BUDGET
     p_target: float = 0.9
     seed: int = 0
+    worth: float | None = None
     calibration_responses: int = 1
 
     @property
@@ -145,6 +148,7 @@ class Method:
         confidence: that of ASC, where it was chosen for what it costs.
         learns: the measures among which it chooses while it answers one question after another, without labels; None
             where the rule stays as it is. Until something is learned, ``rule`` decides.
+        worth: where it learns, samples that a question may cost for one more point of agreement.
         cut_quantile: where it learns, the share of first responses that are weak: later samples as weak are cut in the
             middle; 0 to cut none.
     """
@@ -158,6 +162,7 @@ class Method:
     at_once: int = 1
     confidence: float | None = None
     learns: Sequence[Measure | str] | None = None
+    worth: float | None = None
     cut_quantile: float = 0.0
 
 
@@ -170,7 +175,7 @@ def counting(settings: MethodSettings) -> list[Method]:
         Method("ESC (w=4)", ESC(4) | cap),
         Method(ASC_ROW, ASC() | cap),
         Method(HORIZON, FiniteHorizon(0.97, settings.max_samples) | cap),
-        Method(AGREEMENT, ASC() | cap, learns=()),
+        Method(AGREEMENT, ASC() | cap, learns=(), worth=settings.worth),
     ]
 
 
@@ -258,7 +263,7 @@ def weighing(
     if isinstance(made.offline, Calibration) and made.offline.rule() != made.offline.rule(safeguard="paper"):
         yield method_by(made.offline, SAFEGUARDED, spec, made.measure, settings, safeguarded_rule)
     learns = scores.candidates() if spec == "auto" else [spec]
-    yield Method(ONLINE, ASC() | Cap(settings.max_samples), spec, learns=learns)
+    yield Method(ONLINE, ASC() | Cap(settings.max_samples), spec, learns=learns, worth=settings.worth)
     # Without a mixture, the offline error says why no measure could be chosen.
     yield method_by(made.mixture or made.offline, MIXTURE, spec, made.measure, settings)
 
@@ -269,7 +274,7 @@ def cutting(
     """Yield ReASC (online) that cuts weak samples in the middle, where the pool has token signals to choose among."""
     if spec == "auto" and scores.signals:
         rule = ASC() | Cap(settings.max_samples)
-        yield Method(CUTTING, rule, spec, learns=scores.candidates(), cut_quantile=quantile)
+        yield Method(CUTTING, rule, spec, learns=scores.candidates(), worth=settings.worth, cut_quantile=quantile)
 
 
 def paper_rule(calibration: Calibration) -> StoppingRule:

@@ -63,6 +63,7 @@ class Stream:
         scores: for each candidate measure, shape (Q, n); NaN where there is none.
         measures: the candidates.
         budget: responses to each at most.
+        worth: samples that a question may cost for one more point of agreement; 0 for any number, None for the default.
         minimum: questions before the first calibration.
         cut_after: after how many tokens a weak sample is cut, shape (Q, n), 0 for never; None to cut none.
         cut_quantile: the share of first responses that are weak.
@@ -72,6 +73,7 @@ class Stream:
     scores: Sequence[npt.NDArray[Any]]
     measures: Sequence[Measure]
     budget: int
+    worth: float | None = None
     minimum: int = MINIMUM
     cut_after: Callable[[ConfidenceCut], npt.NDArray[np.int64]] | None = None
     cut_quantile: float = DEFAULT_CUT_QUANTILE
@@ -112,7 +114,9 @@ class Stream:
 
     def _decided_by(self, calibration: Calibration | None) -> tuple[StoppingRule, Sequence[Sequence[Response]]]:
         """Return the rule, and all responses as it reads them."""
-        rule = ASC() if calibration is None else calibration.rule(on_missing_confidence="count", budget=self.budget)
+        rule: StoppingRule = ASC()
+        if calibration is not None:
+            rule = calibration.rule(on_missing_confidence="count", budget=self.budget, worth=self.worth)
         return rule | Cap(self.budget), self.responses(calibration.measure if calibration else None)
 
     def _cut_after(self, calibration: Calibration | None) -> npt.NDArray[np.int64]:
