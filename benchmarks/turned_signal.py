@@ -96,7 +96,7 @@ def outcomes(index: int, *, questions: int, turn: int, seed: int, ways: Sequence
         given = turned(pool.tested, turn, how, seed)
         run = stream(given)
         ended = next((row for row in range(turn, questions) if run.measures[row] is None), questions)
-        without = run if how == KEPT else stream(given, tested=False)
+        without = run if how == KEPT else stream(given[: turn + AFTER], tested=False)
         watched = np.array([one.samples > 1 for one in run.decisions]) | run.audited
         yield Outcome(
             how,
