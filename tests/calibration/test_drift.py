@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from langchain_reasc.calibration import (
     AgreementRates,
@@ -61,6 +63,11 @@ def test_it_begins_anew_after_an_alarm_and_goes_on_from_its_state() -> None:
     assert not DriftMonitor().observe(0.95, False)
     assert DriftMonitor(state=monitor.state).observe(0.95, False)
     assert DriftMonitor(state=(1.0,)).state == DriftMonitor().state  # of another version
+
+
+@pytest.mark.parametrize("always", [True, False])
+def test_what_always_came_as_predicted_is_no_drift_however_long(always: bool) -> None:
+    assert observations_to_alarm(float(always), np.full(20_000, always), DriftMonitor()) > 20_000
 
 
 @pytest.mark.parametrize("predicted", [0.0, 0.03, 0.97, 1.0])
@@ -126,6 +133,14 @@ def test_separation_is_of_the_leader_by_counts(
     answers: list[int | None], scores: list[float], expected: list[float]
 ) -> None:
     assert list(separation(answers, np.array(scores))) == expected
+
+
+@given(st.lists(st.tuples(st.sampled_from([None, 0, 1, 2]), st.integers(-3, 3)), max_size=12))
+def test_separation_is_of_ranks_and_turns_with_the_scores(votes: list[tuple[int | None, int]]) -> None:
+    answers, scores = [answer for answer, _ in votes], np.array([score for _, score in votes], dtype=float)
+    found = list(separation(answers, scores))
+    assert found == list(separation([None if one is None else 9 - one for one in answers], scores**3))
+    assert [1 - one for one in found] == pytest.approx(list(separation(answers, -scores)))
 
 
 def test_the_margin_of_a_separation_is_wide_where_little_was_seen() -> None:
