@@ -127,9 +127,11 @@ class PoolScores:
         if (key := (cut.signal, cut.window)) not in self._minima:
             parts = self._parts(cut.signal)
             tokens = (one for values, lengths in parts for one in np.split(values, lengths.cumsum()[:-1]))
-            found = [running_minima(one, cut.window) for one in tokens]
-            ends, minima = map(np.concatenate, zip(*found, strict=True))
-            self._minima[key] = ends, minima, np.repeat(np.arange(len(found)), [len(one) for one, _ in found])
+            found = [(ends, minima, one.size) for one in tokens for ends, minima in [running_minima(one, cut.window)]]
+            response = np.repeat(np.arange(len(found)), [len(ends) for ends, *_ in found])
+            last = np.array([size for *_, size in found])[response]
+            ends, minima = (np.concatenate([one[at] for one in found]) for at in range(2))
+            self._minima[key] = ends[ends < last], minima[ends < last], response[ends < last]
         ends, minima, response = self._minima[key]
         below = minima < cut.threshold
         first, at = np.unique(response[below], return_index=True)

@@ -65,7 +65,7 @@ def calibrate_consensus(
     fingerprint: Fingerprint | None = None,
     seed: int = 0,
     explained: bool = True,
-    cut_quantile: float = 0.0,
+    cut_quantile: float = DEFAULT_CUT_QUANTILE,
 ) -> Calibration:
     """Learn the agreement rule from questions without labels; labels that are known count in place of consensus.
 

@@ -58,7 +58,7 @@ class ConsensusLearner:
         fingerprint: Fingerprint | None = None,
         seed: int = 0,
         explained: bool = True,
-        cut_quantile: float = 0.0,
+        cut_quantile: float = consensus.DEFAULT_CUT_QUANTILE,
     ) -> None:
         self.measures, self.minimum, self.fingerprint = tuple(measures), minimum, fingerprint or Fingerprint()
         self._budget, self._seed, self._explained, self._cut_quantile = budget, seed, explained, cut_quantile

@@ -492,7 +492,7 @@ class Calibration(Record):
         """When a sample is cut in the middle; None where none is."""
         if self.cutting is None or self.signal is None:
             return None
-        return ConfidenceCut(self.signal, self.cutting.window, self.cutting.threshold)
+        return ConfidenceCut(self.signal, self.cutting.window, self.cutting.threshold, self.top_k)
 
     def rule(
         self,

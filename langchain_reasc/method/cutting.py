@@ -30,19 +30,21 @@ class ConfidenceCut:
 
     Attributes:
         signal: the token signal, a name in :data:`~langchain_reasc.method.token_signals.SIGNALS`.
-        window: W, tokens per group; a sample of fewer tokens is never cut.
+        window: W, tokens per group; a sample of fewer tokens is never cut, nor one at its last token.
         threshold: the group mean below which a sample is cut.
+        top_k: k, alternatives per token behind the signal, where they are several; None where unknown.
     """
 
     signal: str
     window: int
     threshold: float
+    top_k: int | None = None
 
     def tokens(self, values: npt.ArrayLike) -> int | None:
         """Return after how many tokens a response with these values of the signal, shape (T,), is cut; None: never."""
         ends, minima = running_minima(values, self.window)
-        below = np.flatnonzero(minima < self.threshold)
-        return int(ends[below[0]]) if below.size else None
+        below = ends[(minima < self.threshold) & (ends < np.size(values))]
+        return int(below[0]) if below.size else None
 
 
 class RunningConfidence:

@@ -32,7 +32,7 @@ from langchain_reasc.models.logprobs import count_tokens
 from langchain_reasc.models.usage import tokens_of_text
 from langchain_reasc.threads import each
 
-__all__ = ["ResponseBound", "bounded", "message_of", "metadata_of", "salvaged", "token_limit"]
+__all__ = ["ResponseBound", "all_text", "bounded", "message_of", "metadata_of", "salvaged", "token_limit"]
 
 _NO_LIMIT: Final = 65_536  # tokens, where none is known
 _TEXTS: Final = ("text", "thinking", "reasoning", "refusal")  # fields of a content block
@@ -117,7 +117,7 @@ class ResponseBound:
 
     def take(self, chunk: ChatGenerationChunk) -> None:
         """Count a chunk."""
-        metadata, text = metadata_of(chunk), _all_text(chunk)
+        metadata, text = metadata_of(chunk), all_text(chunk)
         self._ended = self._ended or has_finish_reason(metadata)
         self._seen.append(chunk)
         self._tokens += count_tokens(metadata)
@@ -212,7 +212,7 @@ def _finish_block(block: Any, calls: Sequence[ToolCall | InvalidToolCall]) -> An
     return next(({**call, **extras} for call in calls if call["id"] == block.get("id")), block)
 
 
-def _all_text(chunk: ChatGenerationChunk) -> str:
+def all_text(chunk: ChatGenerationChunk) -> str:
     """Return all that the model wrote in a chunk, be it text, reasoning, or arguments of calls."""
     message = chunk.message
     calls = message.tool_call_chunks if isinstance(message, AIMessageChunk) else ()

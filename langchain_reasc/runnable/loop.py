@@ -87,7 +87,8 @@ async def draw(question: Question, count: int, *, live: bool = False) -> AsyncGe
     if not slots.count:
         raise SamplingError("given up, because the call was interrupted or another input of its batch failed")
     indices, passed_on = question.launch(slots.count), False
-    wave = Wave(question.model, question.messages, indices, config, question.clock.wave(), ended=slots.give_back)
+    limit, cuts = question.clock.wave(), question.cuts(indices)
+    wave = Wave(question.model, question.messages, indices, config, limit, ended=slots.give_back, cuts=cuts)
     wave.cutoff.prompt_tokens = question.prompt_tokens
     try:
         with question.cutoff.notifying(wave.cutoff.give_up):

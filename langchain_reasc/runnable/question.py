@@ -22,6 +22,7 @@ from langchain_reasc.exceptions import (
     is_control_flow,
     root_of,
 )
+from langchain_reasc.method.cutting import ConfidenceCut, cuttable
 from langchain_reasc.method.decision import support
 from langchain_reasc.method.stopping import Cap, Decision, Response, decide
 from langchain_reasc.models.prepared import to_messages
@@ -115,6 +116,7 @@ class Question:
         self._audit_index: int | None = None
         self._audit_answers: list[str | None] = []
         self._audit_notices: list[str] = []
+        self._cut: ConfidenceCut | None = None
         self.decision: Decision | None = None
         self.begun = self.taken_alone = False
         self.prompt_tokens: int | None = None
@@ -134,6 +136,7 @@ class Question:
             setup.require_fit(setup.calibration, self.model, self.messages)
         terms = setup.terms(calibration)
         self._calibration, self._rule = calibration, terms.rule
+        self._cut = None if self.model.schemas else terms.cut  # of a call, its own tokens alone are scored, at its end
         notices = terms.notices if notices is None else notices
         unknown = setup.unknown_names(self.model.schemas) if self.model.schemas else []
         self._notices = tuple(dict.fromkeys([*self.model.notices, *unknown, *notices]))
@@ -177,6 +180,12 @@ class Question:
             self._to_audit = False
         self._launched = first + count
         return range(first, self._launched)
+
+    def cuts(self, indices: Sequence[int]) -> dict[int, ConfidenceCut]:
+        """Return which of these samples may be cut in the middle, and when; an audit is none of them."""
+        if self._cut is None or self.decision:
+            return {}
+        return dict.fromkeys(cuttable(indices, self._cut_account()["samples"]), self._cut)
 
     def add(self, sample: Sample) -> None:
         """Take a sample that has ended, and decide.
@@ -287,6 +296,7 @@ class Question:
             "samples": decision.samples,
             "launched": len(samples),
             "failed": [*map(attrgetter("status"), samples)].count("failed"),
+            **({"cut": self._cut_account()} if self._cut else {}),
             "without_confidence": len(votes.missing),
             **promises,
             "tokens": usage.account,
@@ -315,6 +325,11 @@ class Question:
             self._to_audit = self._to_audit and decision.reason not in _NOT_AUDITED
         if self._on_response:
             self._on_response(self._sampled([sample])[0], decision)
+
+    def _cut_account(self) -> dict[str, int]:
+        """Return how many samples were cut in the middle, and their tokens."""
+        cut = [output_tokens(sample.message) for sample in self._samples.values() if sample.status == "cut"]
+        return {"samples": len(cut), "output": sum(cut)}
 
     def _compare(self, sample: Sample, decision: Decision) -> None:
         """Compare the answer of one more response with that of the decision."""

@@ -54,7 +54,8 @@ class SampledResponse:
     Attributes:
         index: its place in launch order.
         message: what the model said, with its token signals; None when it failed before the first token.
-        status: ``complete``, ``cancelled`` or ``failed``.
+        status: ``complete``, ``cancelled`` (once the decision had fallen), ``cut`` (in the middle, because the model's
+            confidence fell too low) or ``failed``.
         used: whether the decision rests on it; others were launched beside it and paid for all the same.
         answer: the normalized answer, or None.
         score: S(y), or None where no confidence was read.
@@ -65,7 +66,7 @@ class SampledResponse:
 
     index: int
     message: AIMessage | None
-    status: Literal["complete", "cancelled", "failed"]
+    status: Literal["complete", "cancelled", "cut", "failed"]
     used: bool
     answer: str | None
     score: float | None

@@ -25,13 +25,14 @@ from pydantic import BaseModel
 from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.chunks import ResponseBound, bounded, metadata_of, token_limit
-from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, USAGE_ESTIMATED
+from langchain_reasc.models.contract import CANCELLED, CUT, FINISH_REASON, USAGE_ESTIMATED
 from langchain_reasc.models.integrations import integration_of
 from langchain_reasc.models.logprobs import count_tokens
 from langchain_reasc.models.refusal import LOGPROBS_REQUEST, LogprobsRequest
+from langchain_reasc.models.running import StreamedConfidence
 from langchain_reasc.models.usage import tokens_of_text
 from langchain_reasc.models.wrappers import rewrap, wrapped_runnables
-from langchain_reasc.sampling.cutoff import CUTOFF, Cutoff, read
+from langchain_reasc.sampling.cutoff import CUT_BELOW, CUTOFF, Cutoff, read
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking, blocking_items, result_of
 
 __all__ = ["Copies", "copy_for_sample", "refuse_counting_models"]
@@ -139,10 +140,29 @@ def _streaming(kind: type, name: str, workers: type[Workers | AsyncWorkers]) -> 
         if cutoff is None:
             return chunks
         ending, bound = partial(_last_chunk, model, messages, cutoff), ResponseBound(token_limit(model, kwargs))
-        reading = read(bounded(chunks, bound, partial(ending, reason="length")), cutoff, ending, workers())
+        chunks = bounded(chunks, bound, partial(ending, reason="length"))
+        if (cut := CUT_BELOW.get()) is not None:
+            chunks = _cutting(chunks, StreamedConfidence(cut), partial(ending, reason=CUT))
+        reading = read(chunks, cutoff, ending, workers())
         return reading if workers.is_async else blocking_items(reading)
 
     return stream
+
+
+async def _cutting(
+    chunks: AsyncGenerator[ChatGenerationChunk],
+    confidence: StreamedConfidence,
+    last_chunk: Callable[[list[ChatGenerationChunk]], ChatGenerationChunk],
+) -> AsyncGenerator[ChatGenerationChunk]:
+    """Yield the chunks of a response; where its confidence falls too low before its end, close it with a last chunk."""
+    seen: list[ChatGenerationChunk] = []
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            yield chunk
+            seen.append(chunk)
+            if confidence.falls_below(chunk) and not has_finish_reason(metadata_of(chunk)):
+                yield last_chunk(seen)
+                return
 
 
 def _requesting(model: BaseChatModel, name: str, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, closing, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -14,11 +14,11 @@ from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.models.chunks import message_of, salvaged
-from langchain_reasc.models.contract import USAGE_ESTIMATED, FailedSample, is_cancelled
+from langchain_reasc.models.contract import USAGE_ESTIMATED, FailedSample, is_cancelled, is_cut
 from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.models.stated import read_stated_confidence
 from langchain_reasc.models.usage import estimated_usage, reported_usage
-from langchain_reasc.sampling.cutoff import CUTOFF, as_failure, within
+from langchain_reasc.sampling.cutoff import CUT_BELOW, CUTOFF, as_failure, within
 from langchain_reasc.sampling.cuttable import Copies, copy_for_sample, refuse_counting_models
 from langchain_reasc.sampling.tracing import suppress_tracing, traced
 from langchain_reasc.sampling.wave import Sample, Wave
@@ -147,6 +147,7 @@ async def _draw_sample(
     wave: Wave, index: int, chunks: list[BaseMessage], workers: Workers | AsyncWorkers, *, live: bool
 ) -> Sample:
     CUTOFF.set(wave.cutoff)
+    CUT_BELOW.set(wave.cuts.get(index))
     model, copies = wave.model, Copies()
     own = copy_for_sample(model.model, copies)
     config, arguments = model.call_config(wave.config, index), model.call_kwargs(index)
@@ -184,6 +185,8 @@ def _ended(wave: Wave, index: int, said: Sequence[Any]) -> Sample:
         )
     if is_cancelled(message):
         return Sample(index, message, "cancelled")
+    if is_cut(message):
+        return Sample(index, message, "cut")
     if usage := reported_usage(message):
         wave.cutoff.prompt_tokens = usage["input_tokens"]
     return Sample(index, message)
@@ -216,7 +219,8 @@ async def _outcomes(
     timer = limit and workers.call_later(limit.seconds, partial(cutoff.give_up, limit.error))
     try:
         sample: Any = model.sampler.asample if workers.is_async else model.sampler.sample  # type: ignore[union-attr]
-        begin = partial(sample, wave.messages, n=len(wave.indices), first=wave.indices[0], **model.kwargs)
+        cuts = {"cuts": wave.cuts} if wave.cuts and getattr(model.sampler, "cuts_samples", False) else {}
+        begin = partial(sample, wave.messages, n=len(wave.indices), first=wave.indices[0], **model.kwargs, **cuts)
         # To begin may take long: a server is asked what it supports, a model is loaded.
         stream: Any = begin() if workers.is_async else within(None, begin, cutoff)
         with closing(stream), cutoff.notifying(stream.cancel):
@@ -231,11 +235,15 @@ async def _outcomes(
 def _handed_over(wave: Wave, index: int, outcome: AIMessage | FailedSample) -> Sample:
     cutoff = wave.cutoff
     message: AIMessage | None
-    error: Exception | None
+    error: Exception | None = None
+    status: Literal["complete", "cancelled", "cut", "failed"] = "complete"
     if isinstance(outcome, FailedSample):
-        message, error = outcome.message, outcome.error
+        message, error, status = outcome.message, outcome.error, "failed"
     elif is_cancelled(outcome):
         message, error = outcome, cutoff.error
+        status = "failed" if error else "cancelled"
+    elif is_cut(outcome):
+        message, status = outcome, "cut"
     else:
         usage = reported_usage(outcome)
         cutoff.prompt_tokens = usage["input_tokens"] if usage else None
@@ -244,4 +252,4 @@ def _handed_over(wave: Wave, index: int, outcome: AIMessage | FailedSample) -> S
         estimated = estimated_usage(message, prompt_tokens=cutoff.prompt_tokens or 0)
         metadata = message.response_metadata | {USAGE_ESTIMATED: True}
         message = message.model_copy(update={"usage_metadata": estimated, "response_metadata": metadata})
-    return Sample(index, message, "failed" if error else "cancelled", error)
+    return Sample(index, message, status, error)

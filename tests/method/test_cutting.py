@@ -27,17 +27,18 @@ VALUES = st.lists(st.floats(-30, 0, width=32), max_size=40)
 def test_a_sample_is_cut_at_the_first_group_below_the_threshold(
     values: list[float], window: int, threshold: float, chunk: int
 ) -> None:
-    """Live, in chunks of any size, at the same token as afterwards."""
+    """Live, in chunks of any size, at the same token as afterwards; but for the last, with which it has ended."""
     cut = ConfidenceCut("token_logprob", window, threshold)
     after, running = cut.tokens(values), RunningConfidence(cut)
-    means = {end: float(np.mean(values[end - window : end])) for end in range(window, len(values) + 1)}
+    means = {end: float(np.mean(values[end - window : end])) for end in range(window, len(values))}
     below = [end for end, mean in means.items() if mean < threshold]
     if all(abs(mean - threshold) > 1e-9 for mean in means.values()):
         assert after == (below[0] if below else None)
-    taken = [running.falls_below([value]) for value in values[: after or len(values)]]
+    before = values[: after or max(0, len(values) - 1)]
+    taken = [running.falls_below([value]) for value in before]
     assert taken == [False] * (len(taken) - 1) + [after is not None] * bool(taken)
     chunks = RunningConfidence(cut)
-    told = [chunks.falls_below(values[at : at + chunk]) for at in range(0, len(values), chunk)]
+    told = [chunks.falls_below(before[at : at + chunk]) for at in range(0, len(before), chunk)]
     assert (told.index(True) if True in told else None) == (None if after is None else (after - 1) // chunk)
 
 
