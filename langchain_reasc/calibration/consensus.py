@@ -37,7 +37,7 @@ __all__ = ["DEFAULT_AGREEMENT", "DEFAULT_CUT_QUANTILE", "calibrate_consensus", "
 DEFAULT_AGREEMENT: Final = 0.975  # θ: the lowest that costs 0.3 points at most on any kind of simulated pools
 DEFAULT_CUT_QUANTILE: Final = 0.2
 _WORTH: Final = 10.0  # samples for a point of agreement: likewise
-_WORTH_WEIGHED: Final = 6.0  # where votes are weighed, which gains more than this costs
+_WORTH_KNOWN: Final = 6.0  # where votes are weighed, or labels tell how often an answer of a given share is right
 _VOTE_THRESHOLD: Final = 0.99  # of weighted votes; at .985 scores that follow agreement cost over 0.3 points
 _LONG_ENOUGH: Final = 4  # responses, so that each half of them has a vote to agree with
 _ENOUGH_DECISIONS: Final = 16  # from which on the probability of further agreement is recorded
@@ -50,6 +50,7 @@ _LEVEL: Final = 0.10  # of that bound
 _RESAMPLES: Final = 2000
 _FEWEST: Final = 6  # questions with agreeing and other responses that an AUROC within questions needs
 _FEWEST_LABELLED: Final = 5  # questions with right and wrong responses by their labels, which then may refuse a measure
+_FEWEST_KNOWN: Final = 10  # labelled questions that were answered rightly, and wrongly, to tell what a share is worth
 _KNOTS: Final = 33
 _CUT_TRUSTED: Final = 0.60  # the same bound for the lowest group mean, from which on weak samples are cut
 
@@ -76,7 +77,7 @@ def calibrate_consensus(
         threshold: θ, the probability that the whole budget would give the same answer at which sampling stops.
         worth: samples that a question may cost for one more point of agreement, see
             :class:`~langchain_reasc.method.value.ValueStop`; 0 for any number. None for 10, or for 6 where votes are
-            weighed.
+            weighed or enough labels are known: then a point of accuracy is meant.
         made_of: signal -> ``top_k`` and ``vocabulary_size`` that it was made of; recorded.
         fingerprint: what was measured.
         seed: the seed of the resampled bounds.
@@ -90,12 +91,13 @@ def calibrate_consensus(
     given, every = measures, _with_votes(questions, len(measures))
     measures, voted = _with_distinct_scores(given, every)
     trusted = _trusted_measure(voted, measures, seed, explained=explained)
+    prior = fit_prior([one.answers for one in voted])
+    right = _right_by_share(voted, prior)
     if worth is None:
-        worth = _WORTH if trusted.odds is None else _WORTH_WEIGHED
-    parameters = {"threshold": threshold, "worth": worth}
+        worth = _WORTH if trusted.odds is None and not right else _WORTH_KNOWN
+    parameters = {"threshold": threshold, "worth": worth, **right}
     if trusted.odds is not None:
         parameters |= {"vote_threshold": _VOTE_THRESHOLD, "alternatives": _alternatives(voted)}
-    prior = fit_prior([one.answers for one in voted])
     calibration = Calibration.now(
         trusted.measure,
         trusted.scores,
@@ -166,6 +168,30 @@ def fit_prior(answers: Sequence[Iterable[int | None]]) -> Prior:
             belongs = joint / joint.sum(axis=1, keepdims=True)
             weights = (times @ belongs + _PSEUDO_QUESTIONS / len(grid)) / (counts.total() + _PSEUDO_QUESTIONS)
     return Prior(grid, tuple((weights / weights.sum()).tolist()))
+
+
+def _right_by_share(questions: Sequence[Observed], prior: Prior) -> dict[str, float]:
+    """Fit the log-odds that the leading answer is right in its expected share, to questions whose labels are known.
+
+    Returns:
+        ``right_slope`` and ``right_intercept``; nothing where too few are known, or a larger share is no better.
+    """
+    shares, labels = list[float](), list[bool]()
+    for question in questions:
+        ranked = Counter(answer for answer in question.answers if answer is not None).most_common()
+        of_leader = (
+            right for answer, right in zip(question.answers, question.labelled, strict=True) if answer == ranked[0][0]
+        )
+        if (right := next(of_leader, None)) is not None:
+            shares.append(prior.share([count for _, count in ranked]))
+            labels.append(right)
+    if min(labels.count(True), labels.count(False)) < _FEWEST_KNOWN:
+        return {}
+    from sklearn.linear_model import LogisticRegression
+
+    fit = LogisticRegression(C=10.0).fit(np.array(shares)[:, None], labels)
+    slope, intercept = float(fit.coef_[0, 0]), float(fit.intercept_[0])
+    return {"right_slope": slope, "right_intercept": intercept} if slope > 0 else {}
 
 
 def _alternatives(questions: Sequence[Observed]) -> float:

@@ -260,8 +260,8 @@ class RuleBlock(Record):
         Args:
             prior: how answers agree.
             odds: logit p from a score.
-            parameters: ``threshold``, and ``worth`` if not 0; with odds also the vote's ``vote_threshold`` and
-                ``alternatives``.
+            parameters: ``threshold``; ``worth`` if not 0, with ``right_slope`` and ``right_intercept`` where a point of
+                it is one of accuracy; with odds also the vote's ``vote_threshold`` and ``alternatives``.
         """
         if odds is not None:
             parameters["average"] = _probability(odds.average)
@@ -312,7 +312,8 @@ class RuleBlock(Record):
         agreement = Agreement(prior, parameters["threshold"], budget, vote)
         worth = parameters.get("worth", 0) if worth is None else worth
         check_worth(worth)
-        return agreement | ValueStop(prior, worth, budget) if worth else agreement
+        right = (parameters["right_slope"], parameters["right_intercept"]) if "right_slope" in parameters else None
+        return agreement | ValueStop(prior, worth, budget, right) if worth else agreement
 
 
 @lru_cache(maxsize=16)  # a prior caches what it has worked out, and a rule is made for every question

@@ -68,7 +68,12 @@ def consensus_lines(calibration: "Calibration", *, asked: int, known: int) -> It
     if curve := calibration.p_agree:
         text = "how likely further responses agree with it, which is not how likely it is right"
         yield from _folded("P(agree)", f"{_support_range(curve)}: {text}")
-    yield from _folded("In use", "sampling stops as soon as the answer is unlikely to change, were all responses drawn")
+    stops = "sampling stops as soon as the answer is unlikely to change, were all responses drawn"
+    parameters = calibration.rule_.parameters if calibration.rule_ else {}
+    if worth := parameters.get("worth"):
+        what = "its probability of being right" if "right_slope" in parameters else "its share of the responses"
+        stops += f"; or where {worth:g} more samples would raise {what} by less than a point"
+    yield from _folded("In use", stops)
 
 
 def _gate_lines(gate: "Gate") -> Iterator[str]:

@@ -171,6 +171,15 @@ class Prior:
         joint: Floats = weights * likelihoods([counts], self.components)[0]
         return np.asarray(joint / joint.sum()) if joint.any() else weights
 
+    def share(self, counts: Sequence[int]) -> float:
+        """Return the expected share of the answer of ``counts[0]`` among all that the model would ever give.
+
+        Args:
+            counts: how often each answer was given.
+        """
+        given = ((counts[0] - one.discount) / (sum(counts) + one.concentration) for one in self.components)
+        return float(self.posterior(counts) @ np.fromiter(given, float))
+
     @cached_property
     def _known(self) -> dict[tuple[Shape, int], float]:
         return {}

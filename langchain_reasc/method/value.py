@@ -5,7 +5,8 @@ them the leader's, a Pitman–Yor process of discount d and concentration α exp
 (n₁ − d) / (n + α), and so does the mixture that was learned from how answers agree
 (:mod:`~langchain_reasc.method.agreement`). To stop is worth that share. To go on costs a price, and is worth what is
 expected of the next state. Backward induction from the end of the budget over the partitions of the answers so far
-gives the best stop there is under this prior (Chow, Robbins and Siegmund 1971).
+gives the best stop there is under this prior (Chow, Robbins and Siegmund 1971). Where labels told how often an answer
+of a given share is right, the same is done with the probability of being right in place of the share.
 
 So a question is left early whose votes are scattered behind one leader, such as 4, 1, 1, 1 and 1 of eight: more samples
 would hardly find a better answer, although the evidence for this one is never sufficient. Between two answers that are
@@ -36,22 +37,24 @@ Partition = tuple[int, ...]
 """How often each answer was given, largest first."""
 
 _POINT: Final = 0.01
+_POINTS: Final = 512  # of the integral over shares
 
 
 @dataclass(frozen=True)
 class ValueStop(StoppingRule):
     """Stop when the samples left would gain less than they cost.
 
-    The gain is in expected share of the leader: how often further responses would give the answer. A response without
-    an answer uses one of the calls that are left. Votes are counted; the posterior is that of Eq. 5, as the stop says
-    nothing of how sure the answer is.
+    The gain is in expected share of the leader: how often further responses would give the answer; or in its
+    probability of being right. A response without an answer uses one of the calls that are left. Votes are counted; the
+    posterior is that of Eq. 5, as the stop says nothing of how sure the answer is.
 
     Attributes:
         prior: how answers are expected to agree.
-        worth: samples that a question may cost for one more point (0.01) of that share; above zero.
+        worth: samples that a question may cost for one more point (0.01) of the gain; above zero.
         budget: responses in all, ``max_samples``. No more than 24 answers are looked ahead to: of a larger budget, the
             first 24 stand for all of it up to the 12th answer, and from then on the two leading answers decide
             (:func:`~langchain_reasc.method.horizon.expected_gain`).
+        right: slope and intercept of the log-odds that an answer is right in its share; None to gain in share itself.
 
     Raises:
         ConfigurationError: a worth or a budget out of range.
@@ -61,6 +64,7 @@ class ValueStop(StoppingRule):
     prior: Prior
     worth: float
     budget: int = DEFAULT_BUDGET
+    right: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         check_budget(self.budget)
@@ -90,7 +94,7 @@ class ValueStop(StoppingRule):
 
     @cached_property
     def _outlook(self) -> "_Outlook":
-        return _outlook(self.prior)
+        return _outlook(self.prior, self.right)
 
 
 def check_worth(worth: float) -> None:
@@ -124,13 +128,14 @@ class _Next(NamedTuple):
 class _Outlook:
     """What a prior expects of each partition, and whether it pays to go on from there."""
 
-    def __init__(self, prior: Prior) -> None:
+    def __init__(self, prior: Prior, right: tuple[float, float] | None) -> None:
         grid = np.asarray(prior.components, dtype=np.float64)
         self._discount, self._concentration = grid[:, 0], grid[:, 1]
         self._weights = [np.asarray(prior.weights, dtype=np.float64)[None]]
         """After n + 1 answers the weights of the components given each partition, shape (partitions, components)."""
-        self._shares: list[Floats] = []
-        """Likewise the share that the leader is expected to have, shape (partitions,)."""
+        self._gains = None if right is None else self._probabilities_of_being_right(*right)
+        self._values: list[Floats] = []
+        """Likewise what it is worth to stop, shape (partitions,)."""
         self._chances: list[Floats] = []
         """Likewise the probability of each row of what may follow."""
         self._known: dict[tuple[float, int], list[Booleans]] = {}
@@ -139,28 +144,29 @@ class _Outlook:
         """Return for n = 0 … horizon answers whether it pays to go on from each partition; at the horizon never.
 
         Args:
-            price: of a sample, in shares of the leader.
+            price: of a sample, in what it is worth to stop.
             horizon: answers in the end.
         """
         if (price, horizon) not in self._known:
-            while len(self._shares) < horizon:
+            while len(self._values) < horizon:
                 self._look_further()
-            value = self._shares[horizon - 1]
+            value = self._values[horizon - 1]
             on = [np.zeros(len(value), dtype=bool)]
             for n in range(horizon - 1, 0, -1):
-                follows, share = _next(n), self._shares[n - 1]
+                follows, stopping = _next(n), self._values[n - 1]
                 expected = self._chances[n - 1] * value[follows.into]
-                going = np.bincount(follows.origin, expected, len(share)) - price
-                on.append(going > share)
-                value = np.maximum(going, share)
+                going = np.bincount(follows.origin, expected, len(stopping)) - price
+                on.append(going > stopping)
+                value = np.maximum(going, stopping)
             self._known[price, horizon] = [np.zeros(0, dtype=bool), *reversed(on)]
         return self._known[price, horizon]
 
     def _look_further(self) -> None:
         """Work out what is expected after one more answer."""
-        n, weights = len(self._shares) + 1, self._weights[-1]
-        leading = np.array([counts[0] for counts in _positions(n)], dtype=np.float64)[:, None]
-        self._shares.append((weights * (leading - self._discount) / (n + self._concentration)).sum(axis=1))
+        n, weights = len(self._values) + 1, self._weights[-1]
+        leading = np.array([counts[0] for counts in _positions(n)])
+        worth = self._shares(n) if self._gains is None else self._gains[n]
+        self._values.append((weights * worth[leading]).sum(axis=1))
         follows = _next(n)
         size, kinds = follows.size[:, None], follows.kinds[:, None]
         opened = np.maximum(self._concentration + kinds * self._discount, 0.0)
@@ -171,10 +177,36 @@ class _Outlook:
         after[follows.into] = np.where(total[:, None] > 0, joint / np.maximum(total, 1e-300)[:, None], self._weights[0])
         self._weights.append(after)
 
+    def _shares(self, n: int) -> Floats:
+        """Return the expected share of an answer that was given 0 … n times of n, shape (n + 1, components)."""
+        given = np.arange(n + 1)[:, None]
+        return np.asarray(np.maximum(given - self._discount, 0.0) / (n + self._concentration))
+
+    def _probabilities_of_being_right(self, slope: float, intercept: float) -> list[Floats]:
+        """Return likewise the probability that it is right, for each n up to the largest horizon.
+
+        At the horizon the share p is Beta(n₁ − d, n − n₁ + α + d), which is integrated over p = sin² θ. Before it, the
+        value is what is expected of the next one: were it integrated anew, its error would be taken for a gain.
+        """
+        from scipy.special import expit
+
+        n = LARGEST_HORIZON
+        share = np.sin((np.arange(_POINTS) + 0.5) / _POINTS * np.pi / 2) ** 2
+        given = np.arange(n + 1)[:, None, None]
+        one = np.maximum(given - self._discount[:, None], 1e-9) - 0.5
+        other = np.maximum(n - given + (self._concentration + self._discount)[:, None], 1e-9) - 0.5
+        density = one * np.log(share) + other * np.log1p(-share)
+        density = np.exp(density - density.max(axis=2, keepdims=True))
+        gains = [(density * expit(slope * share + intercept)).sum(axis=2) / density.sum(axis=2)]
+        for before in range(n - 1, 0, -1):
+            again = self._shares(before)
+            gains.append(again * gains[-1][1:] + (1 - again) * gains[-1][:-1])
+        return [gains[-1], *reversed(gains)]
+
 
 @lru_cache(maxsize=8)  # a few megabytes each, where 24 answers are looked ahead to
-def _outlook(prior: Prior) -> _Outlook:
-    return _Outlook(prior)
+def _outlook(prior: Prior, right: tuple[float, float] | None) -> _Outlook:
+    return _Outlook(prior, right)
 
 
 @lru_cache(maxsize=LARGEST_HORIZON + 1)

@@ -90,10 +90,10 @@ class DecisionOptions(Checked, metaclass=_ShownOptions):
     """Samples per question at most."""
     worth: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Samples that a question may cost for one more point of agreement, under a calibration learned without labels: one
-    point is a hundredth of all responses that the model would ever give. Sampling also stops where more would gain less
-    (``reason`` is ``worth``, and the answer counts as undecided), such as where votes scatter behind one leader. 0 is
-    any number of samples. None is what was chosen when it was calibrated, or 0 where an undecided answer is not given
-    (``on_undecided``)."""
+    point is a hundredth of all responses that the model would ever give, or where it knew enough labels a hundredth of
+    right answers. Sampling also stops where more would gain less (``reason`` is ``worth``, and the answer counts as
+    undecided), such as where votes scatter behind one leader. 0 is any number of samples. None is what was chosen when
+    it was calibrated, or 0 where an undecided answer is not given (``on_undecided``)."""
     concurrency: int = Field(default=4, ge=1)
     """Samples launched at once (a wave). 1 spends the fewest tokens, ``max_samples`` takes the least time. While an
     open gate may accept the first response, that one is launched alone. ``config["max_concurrency"]`` bounds the

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import expit
 from scipy.stats import beta
 
 from langchain_reasc.calibration import (
@@ -220,6 +222,28 @@ def test_it_tells_how_likely_further_responses_agree() -> None:
     cut = [Observed(one.answers, one.scores, counted=False) for one in questions(200)]
     for given, measures in ((questions(12), MEASURES), ([unscored(0, 0)] * 40, []), (cut, MEASURES)):
         assert calibrate_consensus(given, measures=measures).p_agree is None  # too few, too short, cut short
+
+
+@pytest.mark.parametrize(
+    ("known", "learns"), [(1.0, True), (0.15, False), (0.0, False)], ids=["labels", "few labels", "no labels"]
+)
+def test_where_labels_are_known_a_point_of_worth_is_one_of_accuracy(known: float, learns: bool) -> None:
+    rng, drawn = np.random.default_rng(2), []
+    for _ in range(200):
+        share = rng.beta(2, 1)
+        answers = [0 if rng.random() < share else int(one) for one in rng.integers(1, 9, 8)]
+        leader = max(dict.fromkeys(answers), key=answers.count)
+        right = bool(rng.random() < expit(8 * (answers.count(leader) / 8 - 0.4)))
+        labels = tuple(right if one == leader else False for one in answers) if rng.random() < known else ()
+        drawn.append(replace(unscored(*answers), right=labels))
+    made = calibrate_consensus(drawn)
+    parameters = made.rule_.parameters if made.rule_ else {}
+    assert ("right_slope" in parameters, parameters["worth"]) == (learns, 6.0 if learns else 10.0)
+    assert Calibration.model_validate_json(made.model_dump_json()).rule() == made.rule()
+    if learns:
+        slope, intercept = parameters["right_slope"], parameters["right_intercept"]
+        seldom, mostly = expit(slope * np.array([0.2, 0.9]) + intercept)  # shares are drawn together by the prior
+        assert seldom < 0.5 < 0.95 < mostly
 
 
 def test_budget_threshold_and_worth_are_those_given() -> None:
