@@ -25,15 +25,18 @@ from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_reasc_backend.bridge import AsyncStream, Sender, Stream
 
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method.cutting import ConfidenceCut
 from langchain_reasc.models.chunks import message_of, salvaged
 from langchain_reasc.models.contract import (
     CANCELLED,
+    CUT,
     FAILED_ATTEMPTS,
     FINISH_REASON,
     RECEIVED_TOKENS,
     FailedSample,
     sample_id,
 )
+from langchain_reasc.models.running import StreamedConfidence
 from langchain_reasc_openai.replicas import ReplicaPool, finish_reason, messages_in, read, received_tokens
 from langchain_reasc_openai.routing import Attempt
 
@@ -60,6 +63,8 @@ class Sample:
         shares_prompt: whether another sample of the same request is billed for the prompt.
         usage: its usage, where its chunks carry none.
         failed_attempts: a record of each attempt before the last.
+        cut_below: the confidence below which it is cut in the middle; None where it is not.
+        cut: whether it was.
     """
 
     index: int
@@ -72,6 +77,9 @@ class Sample:
     shares_prompt: bool = False
     usage: UsageMetadata | None = None
     failed_attempts: list[dict[str, Any]] = field(default_factory=list)
+    cut_below: ConfidenceCut | None = None
+    cut: bool = False
+    _confidence: StreamedConfidence | None = None
 
     def start_attempt(self, server: str) -> None:
         """Start an attempt, and record the failed one before it."""
@@ -79,6 +87,14 @@ class Sample:
             error = f"{type(self.error).__name__}: {self.error}".splitlines()[0]
             self.failed_attempts.append({"server": self.server, "error": error, RECEIVED_TOKENS: self.tokens})
         self.chunks, self.ended, self.server, self.error = [], False, server, None
+        self._confidence = StreamedConfidence(self.cut_below) if self.cut_below else None
+
+    def take(self, chunk: ChatGenerationChunk) -> None:
+        """Take a chunk, after which it may have ended, or be cut."""
+        self.chunks.append(chunk)
+        self.ended |= finish_reason(chunk) is not None
+        weak = self._confidence is not None and self._confidence.falls_below(chunk)
+        self.cut = weak and not self.ended
 
     def hand_over(self, put: Callable[["Sample"], None]) -> None:
         """Hand it to the reader."""
@@ -112,9 +128,9 @@ class Sample:
         metadata = {**message.response_metadata, "server": self.server}
         if self.failed_attempts:
             metadata[FAILED_ATTEMPTS] = self.failed_attempts
-        if self.cancelled or self.error:
+        if self.cancelled or self.cut or self.error:
             metadata[RECEIVED_TOKENS] = self.tokens
-            metadata[FINISH_REASON] = CANCELLED if self.cancelled else "error"
+            metadata[FINISH_REASON] = CUT if self.cut else CANCELLED if self.cancelled else "error"
         if self.shares_prompt:
             usage = UsageMetadata(input_tokens=0, output_tokens=self.tokens, total_tokens=self.tokens)
         update: dict[str, Any] = {"response_metadata": metadata, "id": message.id or sample_id()}
@@ -142,6 +158,8 @@ class Draw:
         sample_timeout: seconds that a sample may take, all its attempts together; then it has failed.
         timeout: seconds that all samples may take together.
         rate_limiter: asked before each attempt.
+        cuts: index -> the confidence below which this sample is cut in the middle; of no effect on those that share a
+            request, whose stream goes on.
         cancelled: whether what still runs is cut off.
 
     Raises:
@@ -159,6 +177,7 @@ class Draw:
     sample_timeout: float | None = None
     timeout: float | None = None
     rate_limiter: BaseRateLimiter | None = None
+    cuts: Mapping[int, ConfidenceCut] = field(default_factory=dict)
     cancelled: bool = field(default=False, init=False)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list, init=False)
 
@@ -196,6 +215,9 @@ class Draw:
         deadline = time.monotonic() + min(limits) if limits else None
         samples = [Sample(self.first + at) for at in range(self.n)]
         size = self.per_request if self.pool.can_stream_choices(self.kwargs) else 1
+        if size == 1:
+            for sample in samples:
+                sample.cut_below = self.cuts.get(sample.index)
         groups = [samples[at : at + size] for at in range(0, self.n, size)]
         self._tasks = [asyncio.create_task(self._draw_group(group, deadline, put)) for group in groups]
         try:
@@ -213,11 +235,11 @@ class Draw:
         try:
             await attempts.run(lambda attempt: self._attempt(attempt, group, put), deadline=deadline)
         except asyncio.CancelledError:
-            if not self.cancelled:
+            if not self.cancelled and not group[0].cut:
                 raise
             group = [sample for sample in group if sample.server is not None]  # else never sent, and so never paid for
             for sample in group:
-                sample.cancelled = not sample.handed_over
+                sample.cancelled = not sample.handed_over and not sample.cut
         except Exception as failure:
             error = failure
         self._hand_over_rest(group, error, deadline, put)
@@ -243,9 +265,8 @@ class Draw:
             sample.start_attempt(attempt.replica.url)
 
         def take(index: int, chunk: ChatGenerationChunk) -> None:
-            asked[index].chunks.append(chunk)
-            asked[index].ended |= finish_reason(chunk) is not None
-            if self.cancelled:  # a client may have swallowed the cancellation
+            asked[index].take(chunk)
+            if self.cancelled or asked[index].cut:  # a client may have swallowed the cancellation
                 raise asyncio.CancelledError
             if any(sample.chunks and not sample.ended for sample in asked):  # the last to end waits for the bill
                 for sample in asked:
