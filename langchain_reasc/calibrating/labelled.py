@@ -292,4 +292,4 @@ def _select(firsts: Sequence[_Response], seed: int) -> tuple[Measure, dict[str, 
         return default_measure([name for name in signals[0] if all(name in other for other in signals)]), {}
     spans = [one.reading.spans if one.vote.answer is not None else None for one in firsts]
     selection = select_measure(signals, right, spans=spans, seed=seed)
-    return selection.measure, {"rejected": selection.rejected, "cross_validated": selection.cross_validated}
+    return selection.measure, selection.evidence

@@ -265,8 +265,7 @@ def calibrate_offline_on(
     measure, selected = spec, {}
     if spec == "auto":
         selection = scores.select(firsts, seed=seed)
-        measure = selection.measure
-        selected = {"rejected": selection.rejected, "cross_validated": selection.cross_validated}
+        measure, selected = selection.measure, selection.evidence
     questions: dict[int, list[tuple[Response, bool]]] = {}
     for question, number in (*firsts, *further):
         right = bool(pool.questions[question].responses[number].correct)

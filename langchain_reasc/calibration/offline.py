@@ -41,6 +41,7 @@ def calibrate_offline(
     fingerprint: Fingerprint | None = None,
     rejected: Sequence[RejectedMeasure] = (),
     cross_validated: float | None = None,
+    cross_fitted: Sequence[tuple[float, bool]] = (),
     within: AUROC | None = None,
 ) -> Calibration:
     """Algorithm 1: τ_gate = max(mean score of correct responses, smallest t with accuracy(S ≥ t) ≥ p_target).
@@ -61,6 +62,8 @@ def calibrate_offline(
         rejected: the measures that a selection did not choose; recorded.
         cross_validated: the held-out AUROC of that selection; by as much as it is lower, the choice flattered the
             measure.
+        cross_fitted: responses as that selection scored them without having seen them, with whether they were right.
+            The safe gate is tested on these: on the responses that chose the measure it would accept too much.
         within: how well the score separates the responses to one question, see
             :func:`~langchain_reasc.calibration.auroc.mean_auroc`; None where unknown, as with one response to each.
 
@@ -85,7 +88,7 @@ def calibrate_offline(
         lambda_=scale,
         weight=weight,
         p_target=p_target,
-        gate=_gate(values, labels, p_target),
+        gate=_gate(values, labels, p_target, cross_fitted),
         fallback=_why_fallback(auroc, labels),
         unweighed=_why_unweighed(within, weight, labels),
         auroc=auroc,
@@ -160,15 +163,17 @@ def checked_scores(scores: npt.ArrayLike, p_target: float) -> Floats:
     return values
 
 
-def _gate(scores: Floats, correct: Booleans, p_target: float) -> Gate:
+def _gate(scores: Floats, correct: Booleans, p_target: float, cross_fitted: Sequence[tuple[float, bool]]) -> Gate:
     """Return Algorithm 1's gate, with the safe one beside it.
 
     The paper's is the first threshold at which the observed accuracy reaches ``p_target``: a maximum over many, and so
     optimistic. The safe one is found by a fixed sequence of tests (Learn then Test, Angelopoulos et al. 2021): from the
     highest threshold downwards, each must have a Clopper-Pearson lower bound of at least ``p_target`` at 95 %, and the
     first that has not ends it. So the chance that any threshold passes whose accuracy is lower is at most 5 %, however
-    many are tried. It keeps the paper's other part, the mean score of correct responses, above which accuracy is taken
-    to be no lower; so it is never below the paper's.
+    many are tried. A measure that was chosen on these responses would pass too often; there, each response is tested by
+    the measure that the others choose, and the threshold accepts the same share of all. The safe threshold is never
+    below the paper's and keeps its other part, the mean score of correct responses, above which accuracy is taken to be
+    no lower.
     """
     if not correct.any():
         why = f"none of the {scores.size} calibration responses is correct"
@@ -187,12 +192,18 @@ def _gate(scores: Floats, correct: Booleans, p_target: float) -> Gate:
     else:
         why = f"no threshold reaches p_target {p_target:g}; the best accuracy above any is {accuracy.max():.3f}"
         parts = {"threshold": None, "closed_because": why}
-    safe = _safe_threshold(scores, correct, p_target, at_least=mean_correct)
+    tested, right = np.array(cross_fitted).T if cross_fitted else (scores, correct)
+    safe = _safe_count(tested, right.astype(bool), p_target)
+    if "accepted" in safe and reached.size:
+        count = max(safe["accepted"] * scores.size // tested.size, 1)
+        safe["safe_threshold"] = max(parts["threshold"], float(np.sort(scores)[-count]))
+    elif "accepted" in safe:
+        safe = {"safe_closed_because": parts["closed_because"]}
     return Gate(mean_part=mean_correct, level=_LEVEL, **parts, **safe)
 
 
-def _safe_threshold(scores: Floats, correct: Booleans, p_target: float, *, at_least: float) -> dict[str, Any]:
-    """Return the fields of the safe threshold: the lowest that passes and is not below ``at_least``, or why none does.
+def _safe_count(scores: Floats, correct: Booleans, p_target: float) -> dict[str, Any]:
+    """Return how many of the responses the lowest threshold that passes accepts, as fields of a gate, or why none does.
 
     Of the k highest scores, those above the (k + 1)th are drawn independently from all scores above it, so how many of
     them are right is binomial although the threshold is one of the scores.
@@ -225,8 +236,7 @@ def _safe_threshold(scores: Floats, correct: Booleans, p_target: float, *, at_le
     count = int(accepted[passed][-1])
     right = count - int(wrong[count - 1])
     bound = binomtest(right, count, alternative="greater").proportion_ci(confidence_level=_LEVEL, method="exact")
-    threshold = max(at_least, float(descending[count - 1]))
-    return {"safe_threshold": threshold, "accepted": count, "lower_bound": float(bound.low)}
+    return {"accepted": count, "lower_bound": float(bound.low)}
 
 
 def _why_fallback(auroc: AUROC | None, correct: Booleans) -> str | None:

@@ -1,8 +1,9 @@
 """``signal="auto"``: choose signal, score and window on labelled responses, and record the rejected ones."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product, starmap
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ __all__ = [
     "candidate_measures",
     "default_measure",
     "rejected_measures",
+    "select_among",
     "select_measure",
 ]
 
@@ -37,12 +39,20 @@ class Selection:
         auroc: the mean AUROC of that measure over the folds.
         cross_validated: AUROC on folds that had no part in choosing; the honest figure for the whole procedure.
         rejected: for each signal the best of its other measures, and the paper's default.
+        cross_fitted: each response by the measure that is chosen without it, in standard deviations from that
+            measure's mean, with whether it was right; those without a score are left out.
     """
 
     measure: Measure
     auroc: float
     cross_validated: float
     rejected: tuple[RejectedMeasure, ...]
+    cross_fitted: tuple[tuple[float, bool], ...]
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        """What a calibration by the chosen measure is to know of the choice, as arguments of it."""
+        return {name: getattr(self, name) for name in ("rejected", "cross_validated", "cross_fitted")}
 
 
 def select_measure(
@@ -79,24 +89,62 @@ def select_measure(
     default_measure(signals)  # raises where there is none
     candidates = candidate_measures(signals, longest=longest)
     candidates += _span_measures(candidates, spans)
-    if not can_be_compared(labels):
-        raise CalibrationDataError(
-            f"comparing signals takes at least {_FOLDS} correct and {_FOLDS} wrong responses, "
-            f"got {int(labels.sum())} correct and {int((~labels).sum())} wrong; name a signal, or label more questions"
-        )
+    _check_comparable(labels)
     scores = [
         [np.nan if one.of_span and span is None else one(held, span) for one in candidates]
         for held, span in zip(token_signals, spans or [Spans()] * labels.size, strict=True)
     ]
-    held_out = _fold_aurocs(np.array(scores).T, labels, seed)
-    mean = held_out.mean(axis=1)
+    return select_among(candidates, np.array(scores).T, labels, seed=seed)
+
+
+def select_among(candidates: Sequence[Measure], scores: Floats, correct: npt.ArrayLike, *, seed: int = 0) -> Selection:
+    """Choose among measures by the scores that they give; as :func:`select_measure`, which computes them.
+
+    Args:
+        candidates: the measures.
+        scores: shape (candidates, n), S(y) of each response by each of them; NaN where it has none.
+        correct: shape (n,), whether each response was right.
+        seed: the seed of the folds.
+
+    Raises:
+        CalibrationDataError: too few responses of a class to form the folds.
+    """
+    from sklearn.model_selection import RepeatedStratifiedKFold
+
+    labels = np.asarray(correct, dtype=bool)
+    _check_comparable(labels)
+    folds = RepeatedStratifiedKFold(n_splits=_FOLDS, n_repeats=_REPEATS, random_state=seed)
+    parts = list(folds.split(labels, labels))
+    aurocs = [_aurocs(scores[:, part[labels[part]]], scores[:, part[~labels[part]]]) for _, part in parts]
+    held_out = np.stack(aurocs, axis=1).reshape(len(candidates), _REPEATS, _FOLDS)
+    # Within each repeat, the choice on the other folds, with the AUROC on the one left out.
+    on_others = (held_out.sum(axis=2, keepdims=True) - held_out).argmax(axis=0)
+    mean = held_out.mean(axis=(1, 2))
     best = int(np.argmax(mean))
     return Selection(
         measure=candidates[best],
         auroc=float(mean[best]),
-        cross_validated=_procedure_auroc(held_out),
+        cross_validated=float(np.take_along_axis(held_out, on_others[None], axis=0).mean()),
         rejected=_default_and_best(candidates, mean, best),
+        cross_fitted=tuple(_cross_fitted(scores, labels, parts[:_FOLDS], on_others[0])),
     )
+
+
+def _cross_fitted(
+    scores: Floats, labels: Booleans, parts: Sequence[tuple[Any, Any]], chosen: npt.NDArray[np.intp]
+) -> Iterator[tuple[float, bool]]:
+    """Yield the z-score of each response, by the measure that was chosen on the other folds, and whether it is right.
+
+    Args:
+        scores: shape (candidates, n).
+        labels: shape (n,).
+        parts: for each fold the responses of the others, and its own.
+        chosen: for each fold the row of the measure.
+    """
+    for (others, part), row in zip(parts, chosen, strict=True):
+        spread = np.nanstd(scores[row, others])
+        z = (scores[row, part] - np.nanmean(scores[row, others])) / (spread or 1.0)
+        yield from ((float(one), bool(right)) for one, right in zip(z, labels[part], strict=True) if np.isfinite(one))
 
 
 def _common_signals(
@@ -116,6 +164,14 @@ def can_be_compared(correct: npt.ArrayLike) -> bool:
     """Whether there are enough right and wrong responses to choose a measure by how it separates them."""
     labels = np.asarray(correct, dtype=bool)
     return int(min(labels.sum(), (~labels).sum())) >= _FOLDS
+
+
+def _check_comparable(labels: Booleans) -> None:
+    if not can_be_compared(labels):
+        raise CalibrationDataError(
+            f"comparing signals takes at least {_FOLDS} correct and {_FOLDS} wrong responses, "
+            f"got {int(labels.sum())} correct and {int((~labels).sum())} wrong; name a signal, or label more questions"
+        )
 
 
 def default_measure(signals: Collection[str]) -> Measure:
@@ -154,15 +210,6 @@ def _span_measures(candidates: Sequence[Measure], spans: Sequence[Spans | None])
     return [Measure(signal, score) for signal in SIGNALS if signal in signals for score in scores]
 
 
-def _fold_aurocs(scores: Floats, labels: Booleans, seed: int) -> Floats:
-    """AUROC of each candidate on each fold, shape (candidates, folds)."""
-    from sklearn.model_selection import RepeatedStratifiedKFold
-
-    folds = RepeatedStratifiedKFold(n_splits=_FOLDS, n_repeats=_REPEATS, random_state=seed)
-    parts = [part for _, part in folds.split(labels, labels)]
-    return np.stack([_aurocs(scores[:, part[labels[part]]], scores[:, part[~labels[part]]]) for part in parts], axis=1)
-
-
 def _aurocs(right: Floats, wrong: Floats) -> Floats:
     """AUROC of each row over the scores that it has; ½ where it has none of a class."""
     found = auroc_of(right, wrong)
@@ -170,13 +217,6 @@ def _aurocs(right: Floats, wrong: Floats) -> Floats:
         pair = [scores[row][~np.isnan(scores[row])] for scores in (right, wrong)]
         found[row] = auroc_of(*pair) if all(scores.size for scores in pair) else 0.5
     return found
-
-
-def _procedure_auroc(held_out: Floats) -> float:
-    """Within each repeat, choose on the other folds and read the AUROC on the one left out."""
-    by_repeat = held_out.reshape(len(held_out), _REPEATS, _FOLDS)
-    others = by_repeat.sum(axis=2, keepdims=True) - by_repeat
-    return float(np.take_along_axis(by_repeat, others.argmax(axis=0)[None], axis=0).mean())
 
 
 def _default_and_best(candidates: Sequence[Measure], mean: Floats, best: int) -> tuple[RejectedMeasure, ...]:

@@ -156,6 +156,33 @@ def test_a_safe_gate_that_is_closed_says_why(n: int, reason: str) -> None:
     assert made.notices() == (f"the gate is closed: {reason}",)
 
 
+@pytest.mark.parametrize(
+    ("tested", "accepted", "rank"),
+    [
+        (ranked(128, *range(65, 129)), 61, 61),
+        (ranked(128, 1, *range(50, 129)), 46, 46),
+        (ranked(128, 1, 2, *range(65, 129)), None, None),
+        (ranked(64, 40, 41, *range(50, 65)), 29, 58),  # 29 of 64, as some had no score: as many are 58 of 128
+        (ranked(128), 116, None),  # below the mean of the right ones nothing is accepted
+    ],
+)
+def test_a_measure_chosen_on_the_responses_is_tested_on_those_that_did_not_choose_it(
+    tested: tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]], accepted: int | None, rank: int | None
+) -> None:
+    scores, correct = ranked(128, *range(124, 129))
+    scores = -((129 - scores) ** 3)  # so that the mean is low
+    gate = calibrate(scores, correct, cross_fitted=list(zip(*tested, strict=True))).gate
+    assert gate.accepted == accepted
+    assert gate.safe_threshold == (-(rank**3) if rank else gate.threshold if accepted else None)
+    assert gate.threshold == calibrate(scores, correct).gate.threshold == scores[correct].mean() < -(77**3)
+
+
+def test_where_the_papers_gate_is_closed_the_safe_one_is_too() -> None:
+    scores, correct = ranked(128, 1, 2, *range(5, 129, 2))
+    gate = calibrate(scores, correct, cross_fitted=list(zip(*ranked(128), strict=True))).gate
+    assert gate.threshold is None and gate.safe_closed_because == gate.closed_because
+
+
 def test_scores_that_are_equal_are_accepted_together_or_not_at_all() -> None:
     """46 of the highest score would do; but with it come 14 more, of which 5 are wrong."""
     correct = np.arange(128) % 12 != 0

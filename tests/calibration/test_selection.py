@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from langchain_reasc.calibration import select_measure
+from langchain_reasc.calibration import Selection, select_measure
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure, Spans
 from langchain_reasc.method.token_signals import SIGNALS
@@ -40,6 +40,24 @@ def test_noise_stays_near_one_half_when_held_out() -> None:
     found = [select_measure(*noise(60, 20, SIGNALS, seed)) for seed in range(12)]
     assert np.mean([selection.auroc for selection in found]) > 0.55
     assert np.mean([selection.cross_validated for selection in found]) == pytest.approx(0.5, abs=0.07)
+
+
+def _held_out_auroc(found: Selection) -> float:
+    z, right = zip(*found.cross_fitted, strict=True)
+    return float(roc_auc_score(right, z))
+
+
+def test_responses_are_scored_by_what_is_chosen_without_them() -> None:
+    """So that on noise they look like noise, and on a planted signal as good as it is."""
+    found = [select_measure(*noise(60, 20, SIGNALS, seed)) for seed in range(12)]
+    assert np.mean([_held_out_auroc(one) for one in found]) == pytest.approx(0.5, abs=0.07)
+    responses, correct = noise(60, 40, ("self_certainty", "token_logprob"), seed=0)
+    for signals, right in zip(responses, correct, strict=True):
+        signals["token_logprob"] = 100.0 + 7.0 * (signals["token_logprob"] + 0.6 * right)  # in another unit
+    planted = select_measure(responses, correct)
+    assert _held_out_auroc(planted) > 0.9 and len(planted.cross_fitted) == 60
+    assert sum(right for _, right in planted.cross_fitted) == correct.sum()
+    assert np.std([z for z, _ in planted.cross_fitted]) == pytest.approx(1.0, abs=0.1)
 
 
 def test_the_papers_default_wins_a_tie() -> None:
@@ -92,6 +110,7 @@ def test_the_answers_tokens_are_found_where_every_vote_has_them() -> None:
     scores = [best(responses[at], spans[at]) for at in voting]
     assert found.measure == best
     assert found.auroc == pytest.approx(roc_auc_score(correct[voting], scores), abs=0.06)
+    assert len(found.cross_fitted) == len(voting)
 
     spans[7] = Spans(last_step=(0, 3))
     assert select_measure(responses, correct, spans=spans).measure.score != "answer_span"

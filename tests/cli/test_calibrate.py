@@ -26,7 +26,7 @@ def test_a_wrong_extractor_or_label_is_seen_beside_the_answers(tmp_path: Path) -
 
 
 def test_it_from_a_pool(tmp_path: Path) -> None:
-    path, out = write_pool(tmp_path / "p.sqlite", questions=80, samples=4), tmp_path / "c.json"
+    path, out = write_pool(tmp_path / "p.sqlite", questions=80, samples=4, separation=1.5), tmp_path / "c.json"
     shown = " ".join(reasc("calibrate", "--pool", path, "--out", out, "--limit", 60).stdout.split())
     made = load_calibration(out)
     assert made.n == 60 and made.rejected and made.within is not None

@@ -131,6 +131,18 @@ def _measured(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
         )
 
 
+def _left_out(run: Replay) -> Iterator[str]:
+    """Yield what varies from one calibration to the next and no interval shows."""
+    if run.calibration_size and run.arrangements == 1:
+        yield (
+            "The intervals hold for what ReASC learned here. From other questions, or in another order, it would learn "
+            "something else, whose spread they leave out: for ReASC in general they are too narrow; --shuffles N shows "
+            "that spread."
+        )
+    elif run.calibration_size and run.pool.calibrating:
+        yield "The intervals of ReASC (offline) hold for this one calibration, and leave out how others would differ."
+
+
 def _controls(rows: Sequence[Row]) -> Iterator[str]:
     if chosen := [confidence for row in rows for confidence in row.outcomes.confidences]:
         found = " to ".join(dict.fromkeys(f"{confidence:.4g}" for confidence in (min(chosen), max(chosen))))

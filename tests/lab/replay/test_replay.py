@@ -26,6 +26,7 @@ from langchain_reasc_lab.replay import (
 from pools.synthetic import BY_HAND, question, response, write_lines, write_pool
 
 from langchain_reasc.calibrating import PoolScores, calibrate_offline_on
+from langchain_reasc.calibration import calibrate_offline
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.method import Measure
 
@@ -148,6 +149,17 @@ def test_auto_chooses_on_the_calibration_questions_alone(tmp_path: Path) -> None
         run = replay(read_pool(path), ["auto"], calibration_size=60)
         chosen.append(run.outcomes[OFFLINE, "auto"].calibrations[0].measure)
     assert chosen[0] == chosen[1]
+
+
+def test_auto_has_its_gate_tested_on_responses_that_did_not_choose(tmp_path: Path) -> None:
+    pool = read_pool(write_pool(tmp_path / "p.sqlite", 100, 1, separation=0.5))
+    scores, firsts = PoolScores(pool), [(at, 0) for at in range(100)]
+    gate = calibrate_offline_on(pool, scores, firsts, "auto").gate
+    chosen = scores.select(firsts, seed=0)
+    values = [score for (score,) in scores.scores(chosen.measure)]
+    right = [bool(one.correct) for one in pool.responses]
+    assert gate == calibrate_offline(values, right, measure=chosen.measure, cross_fitted=chosen.cross_fitted).gate
+    assert gate != calibrate_offline(values, right, measure=chosen.measure).gate
 
 
 def test_shuffles_move_questions_and_responses_and_are_reproducible(tmp_path: Path) -> None:
