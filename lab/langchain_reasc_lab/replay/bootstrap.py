@@ -90,7 +90,7 @@ class Bootstrap:
         Args:
             of: computes it, given a function name -> means; on the means themselves and on those of the resamples, all
                 at once.
-            learned: whether a method that it is of learned something else in each shuffle.
+            learned: whether a method in it learned something else in each shuffle.
         """
         value = float(of(lambda name: self._value[:, self._at[name]])[0])
         with warnings.catch_warnings():
@@ -128,11 +128,11 @@ class Bootstrap:
         return estimate.within(0.0, 1.0)
 
     def difference(self, one: Any, other: Any, *, among: Any = None, learned: bool = False) -> Estimate:
-        """Return by how much one share is larger than another, of the same questions, with an exact interval.
+        """Return by how much one share is larger than another, of the same questions.
 
         The questions on which only the one is right and those on which only the other is are two shares, each with its
         exact interval; where both are few, as between methods that hardly differ, resamples would cover too little.
-        The interval of their difference is that of Zou and Donner (2008, Statistics in Medicine 27, 1693-1702), with
+        Zou and Donner (2008, Statistics in Medicine 27, 1693-1702) make the interval of their difference of these, with
         the correlation of two shares of the same questions.
 
         Args:

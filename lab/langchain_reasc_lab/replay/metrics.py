@@ -134,8 +134,8 @@ def difference(
 ) -> Estimate:
     """Return how much more accurate one method is than another on the same questions and responses.
 
-    The interval is exact, and between different rules that never differed it says how many questions may differ all the
-    same. The same rule under two names has no difference to bound.
+    Between different rules that never differed, the interval says how many questions may differ all the same. The same
+    rule under two names has no difference to bound.
 
     Args:
         by_question: the means of both, as :func:`side_by_side` names them.

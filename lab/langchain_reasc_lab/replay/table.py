@@ -113,17 +113,10 @@ def _measured(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
     more = f"; the prompt has {prompts[0]:.0f} more" if prompts else ""
     between = "; for rows that learn, with the variance between shuffles" if run.shuffles > 1 else ""
     yield (
-        f"[..]: 95 % intervals, {RESAMPLES:,} bootstrap resamples over questions, exact for Δ (in points){between}. "
-        f"Tokens: generated, per question, in the samples a method used{more}.{not_counted}"
+        f"[..]: 95 % intervals, {RESAMPLES:,} bootstrap resamples over questions, and Clopper and Pearson's for Δ (in "
+        f"points){between}. Tokens: generated, per question, in the samples a method used{more}.{not_counted}"
     )
-    if calibrated and run.arrangements == 1:
-        yield (
-            "The intervals hold for what ReASC learned here. From other questions, or in another order, it would learn "
-            "something else, whose spread they leave out: for ReASC in general they are too narrow; --shuffles N shows "
-            "that spread."
-        )
-    elif calibrated and run.pool.calibrating:
-        yield "The intervals of ReASC (offline) hold for this one calibration, and leave out how others would differ."
+    yield from _left_out(run)
     if any(row.spec == "auto" for row in rows):
         yield (
             "auto: signal, score and window chosen on the labelled calibration responses; ReASC (online) chooses "

@@ -12,9 +12,9 @@ from langchain_reasc_lab.report.study import Study
 from langchain_reasc_lab.report.tables import Cell, Column, Table
 
 INTERVALS: Final = (
-    f"[..] are 95 % intervals from {RESAMPLES:,} bootstrap resamples over questions, each with all its shuffles; for "
-    "differences in accuracy, for none and for all they are exact (Clopper and Pearson). For methods that learn, they "
-    "have the variance between shuffles in them."
+    f"[..] are 95 % intervals from {RESAMPLES:,} bootstrap resamples over questions, each with all its shuffles; those "
+    "of differences in accuracy, of none and of all are Clopper and Pearson's. For methods that learn, they have the "
+    "variance between shuffles in them."
 )
 
 Block = tuple[Sequence[Sequence[Cell]], Sequence[str]]

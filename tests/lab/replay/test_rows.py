@@ -46,7 +46,7 @@ def test_where_nothing_differed_the_interval_is_the_exact_one(tmp_path: Path) ->
         difference = rows[name].accuracy_vs_asc
         assert (difference.value, difference.low, difference.high) == pytest.approx((0, -most, most))
     assert rows["ASC"].accuracy_vs_asc == Estimate(0.0, 0.0, 0.0)
-    assert "exact for Δ" in " ".join(footnotes(run, [*rows.values()]))
+    assert "Clopper and Pearson's for Δ" in " ".join(footnotes(run, [*rows.values()]))
     found = {row["method"]: row["accuracy_vs_asc"] for row in as_data(run, [*rows.values()])["rows"]}
     assert found["ESC (w=4)"] == pytest.approx({"value": 0, "low": -most, "high": most})
 
