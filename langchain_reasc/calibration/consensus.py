@@ -52,6 +52,7 @@ _FEWEST: Final = 6  # questions with agreeing and other responses that an AUROC 
 _FEWEST_LABELLED: Final = 5  # questions with right and wrong responses by their labels, which then may refuse a measure
 _FEWEST_KNOWN: Final = 10  # labelled questions that were answered rightly, and wrongly, to tell what a share is worth
 _KNOTS: Final = 33
+_AS_GOOD: Final = 0.03  # of an AUROC within questions: windows that are no further behind the best separate as well
 _CUT_TRUSTED: Final = 0.60  # the same bound for the lowest group mean, from which on weak samples are cut
 
 
@@ -274,8 +275,8 @@ def _cutting(
 ) -> Cutting | None:
     """Choose below which confidence a sample is cut; None where that would not tell weak samples from others.
 
-    Among the windows that most first responses are longer than, it is the one whose lowest group mean separates best
-    within questions. The threshold is taken from first responses, since these are never cut.
+    The window is the smallest, and so the soonest to tell, of those whose lowest group means separate about best within
+    questions; most first responses are longer. The threshold is taken from first responses, which are never cut.
     """
     plain = Measure(trusted.signal, "mean")
     lowest = [one for one in measures if (one.signal, one.score) == (trusted.signal, "lowest_group")]
@@ -289,7 +290,8 @@ def _cutting(
     known, judged = _judged(of_signal, len(longer), [one.judged for one in of_signal])
     if not known or (each := auroc_per_question(judged)).shape[1] < _FEWEST:
         return None
-    best = int(np.argmax(each.mean(axis=1)))
+    means = each.mean(axis=1)
+    best = int(np.argmax(means >= means.max() - _AS_GOOD))  # the first of these
     within, chosen = _resampled_mean(each[best], seed), longer[known[best]]
     if within.low < _CUT_TRUSTED:
         return None
