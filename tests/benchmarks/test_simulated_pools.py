@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.rules import LAggregated
 from langchain_reasc_lab.simulation.answers import ANSWERS
 from langchain_reasc_lab.simulation.pools import Responses, kind_of, simulated_pool
 from langchain_reasc_lab.simulation.signals import SIGNAL_KINDS
@@ -60,14 +59,15 @@ def test_on_easy_pools_l_aggregated_takes_one_sample_and_loses_a_point_and_agree
     """A learned prior of nearly certain answers: at 0.975 L = 3 accepts any first answer, right or not."""
     pool = simulated_pool(7, questions=1000)
     assert pool.kind.answers == "near-perfect"
-    counts = [np.unique(row[row >= 0], return_counts=True)[1].tolist() for row in pool.warm_up.answers]
-    agreement, _ = CONFIGURATIONS["Agreement (counts)"](pool.warm_up)
+    (l_aggregated, _), (agreement, _) = (
+        CONFIGURATIONS[name](pool.warm_up) for name in ("L = 3 (.975)", "Agreement (counts)")
+    )
 
     def figures(rule: StoppingRule) -> tuple[float, float]:
         samples, answers = decisions(rule, pool.tested)
         return float(samples.mean()), 100 * float((answers == pool.tested.right).mean())
 
-    (once, guessed), (more, agreed), (_, asc) = map(figures, (LAggregated.of_counts(counts, 0.975), agreement, ASC()))
+    (once, guessed), (more, agreed), (_, asc) = map(figures, (l_aggregated, agreement, ASC()))
     assert once == 1.0 and guessed < asc - 1.0
     assert 1.9 < more < 3.0 and agreed > asc - MEAN_LOSS
 
