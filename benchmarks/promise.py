@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     asked = {"sizes": given.sizes, "fresh": given.fresh, "seed": given.seed}
     found = [one for index in range(given.pools) for one in promises(index, **asked)]
-    console = Console(highlight=False)
+    console = Console(width=100, highlight=False)
     console.print(f"{given.pools} pools (seed {given.seed}), {given.fresh:,} other questions of each")
     console.print(table(found))
     true = sum(one.truth <= one.bound for one in found)

@@ -151,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     asked = {"questions": given.questions, "turn": given.turn, "seed": given.seed, "ways": given.scores}
     found = [one for index in range(given.pools) for one in outcomes(index, **asked)]
-    console = Console(highlight=False)
+    console = Console(width=100, highlight=False)
     console.print(
         f"{given.pools} streams of {given.questions} questions (seed {given.seed}); scores turn at {given.turn}."
     )
