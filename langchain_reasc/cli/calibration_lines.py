@@ -74,6 +74,9 @@ def consensus_lines(calibration: "Calibration", *, asked: int, known: int) -> It
         what = "its probability of being right" if "right_slope" in parameters else "its share of the responses"
         stops += f"; or where {worth:g} more samples would raise {what} by less than a point"
     yield from _folded("In use", stops)
+    if cutting := calibration.cutting:
+        low = f"{calibration.signal} falls below {cutting.threshold:.4g} in the mean of {cutting.window} tokens"
+        yield from _folded("Cut", f"are samples whose {low}, as in {cutting.quantile:.0%} of first ones")
 
 
 def _gate_lines(gate: "Gate") -> Iterator[str]:

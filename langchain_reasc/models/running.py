@@ -1,18 +1,22 @@
 """The running confidence of a response that is streamed, from the log-probabilities in its chunks."""
 
+import math
 from collections.abc import Sequence
+from statistics import fmean
+from typing import Any, Final
 
 from langchain_core.outputs import ChatGenerationChunk
 
-from langchain_reasc.exceptions import ConfidenceError, LogprobsUnavailable
+from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.method.cutting import ConfidenceCut, RunningConfidence
-from langchain_reasc.method.token_signals import signals_from_alternatives
 from langchain_reasc.models.chunks import all_text, metadata_of
-from langchain_reasc.models.payloads import Token, check_logprobs, read_tokens
+from langchain_reasc.models.payloads import FLOOR, Token, read_tokens
 
 __all__ = ["StreamedConfidence"]
 
-_SPELLED = 0.9  # of the text that has come: less, and tokens came without log-probabilities
+_SPELLED: Final = 0.9  # of the text that has come: less, and tokens came without log-probabilities
+_ROUNDING: Final = 1e-3
+_MOST: Final = 1.02  # the sum of the probabilities at one position
 
 
 class StreamedConfidence:
@@ -20,8 +24,8 @@ class StreamedConfidence:
 
     It goes by the chunks as they come, and gives up for the rest of a response whose log-probabilities cannot be
     trusted: where text comes without them, as from servers that send them with the last chunk or drop them while they
-    parse reasoning; where one cannot be what it claims; and where a token of several in a chunk is likelier than the
-    likeliest, or has the alternatives of another, as under speculative decoding. Such a response is not cut.
+    parse reasoning; where one cannot be what it claims; and where a token is likelier than the likeliest, or several in
+    a chunk have the same alternatives, as under speculative decoding. Such a response is not cut.
 
     Args:
         cut: when a sample is cut.
@@ -39,8 +43,8 @@ class StreamedConfidence:
         try:
             tokens = read_tokens(metadata_of(chunk))
             self._check(tokens, all_text(chunk))
-            return bool(tokens) and self._running.falls_below(self._values(tokens))
-        except (LogprobsUnavailable, ConfidenceError):
+            return self._running.falls_below([self._value(token.logprob, token.alternatives) for token in tokens])
+        except LogprobsUnavailable:
             self._trusted = False
             return False
 
@@ -53,17 +57,20 @@ class StreamedConfidence:
         if len(alternatives) > 1 and len(set(alternatives)) < len(alternatives):
             raise LogprobsUnavailable("several tokens came with the same alternatives")
 
-    def _values(self, tokens: Sequence[Token]) -> list[float]:
-        """The signal of these tokens, made of as many alternatives as the threshold was."""
-        found, cut = check_logprobs(tokens), self._cut
-        if len(found.chosen) < len(tokens) or cut.signal in found.withheld:
-            raise LogprobsUnavailable("a token has no log-probability that can be believed")
-        alternatives = found.alternatives
-        if cut.signal != "token_logprob" and cut.top_k is not None:
-            alternatives = alternatives[:, : cut.top_k]
-            if alternatives.shape[1] < cut.top_k:
-                raise LogprobsUnavailable("a token has fewer alternatives than the threshold is made of")
-        if len(tokens) > 1 and alternatives.size and (found.chosen > found.alternatives[:, 0] + 1e-3).any():
-            raise LogprobsUnavailable("a token is likelier than the likeliest")
-        signals = signals_from_alternatives(found.chosen, alternatives, signals=[cut.signal])
-        return [float(value) for value in signals[cut.signal]]
+    def _value(self, chosen: Any, alternatives: Sequence[Any]) -> float:
+        """The signal of a token, of as many alternatives as the threshold was made of; arrays would take 100 µs."""
+        cut = self._cut
+        if not all(isinstance(one, float | int) and one <= _ROUNDING for one in (chosen, *alternatives)):
+            raise LogprobsUnavailable("a token has a log-probability that is none")
+        ranked: list[float] = sorted((max(one, FLOOR) for one in alternatives), reverse=True)
+        if chosen <= FLOOR or sum(map(math.exp, ranked)) > _MOST or (ranked and chosen > ranked[0] + _ROUNDING):
+            raise LogprobsUnavailable("a token has a log-probability that it cannot have")
+        if cut.signal == "token_logprob":
+            return min(float(chosen), 0.0)
+        ranked = ranked[: cut.top_k]
+        if len(ranked) < (cut.top_k or 1) or cut.signal not in ("top_k", "neg_entropy"):
+            raise LogprobsUnavailable("there are fewer alternatives than the threshold is made of")
+        if cut.signal == "top_k":
+            return -fmean(ranked)
+        total = math.log(sum(map(math.exp, ranked)))
+        return sum(math.exp(one - total) * (one - total) for one in ranked)

@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_reasc.method import ConfidenceCut
+from langchain_reasc.models.chunks import message_of
+from langchain_reasc.models.logprobs import read_signals
 from langchain_reasc.models.running import StreamedConfidence
 
 CUT = ConfidenceCut("token_logprob", 4, -1.0)
@@ -42,6 +45,11 @@ def first_cut(cut: ConfidenceCut, *chunks: ChatGenerationChunk) -> int | None:
         (TOP_K, [chunk(token(-0.2, -0.2, -2.0, -9.0))] * 4, 3),  # one more alternative than k
         (TOP_K, [chunk(token(-0.2, -0.2, -2.0), token(-1.0, -1.0, -1.1))] * 2, 1),
         # Nothing that follows is trusted:
+        (
+            ConfidenceCut("self_certainty", 4, 99.0),
+            [chunk(token(-2.0))] * 9,
+            None,
+        ),  # no server's give it
         (TOP_K, [chunk(token(-0.2, -0.2))] + [chunk(token(-0.2, -0.2, -2.0))] * 9, None),  # fewer than k
         (TOP_K, [chunk(token(-0.2, -0.2, -2.0), token(-0.2, -0.2, -2.0))] * 4, None),  # the same for two tokens
         (TOP_K, [chunk(token(-0.2, -0.9, -2.0), token(-1.0, -1.0, -1.1))] * 4, None),  # above the likeliest
@@ -55,3 +63,16 @@ def test_a_response_is_cut_with_the_chunk_that_lowers_it(
     cut: ConfidenceCut, chunks: list[ChatGenerationChunk], at: int | None
 ) -> None:
     assert first_cut(cut, *chunks) == at
+
+
+@pytest.mark.parametrize("signal", ["token_logprob", "top_k", "neg_entropy"])
+def test_the_signal_is_that_of_the_whole_response(signal: str) -> None:
+    """It is cut with the token with which its recorded signal falls below."""
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        ranked = np.sort(np.log(rng.dirichlet(np.full(30, 0.3), 24))[:, :5].clip(-90), axis=1)[:, ::-1]
+        said = [chunk(token(row[rng.integers(0, 3)], *row)) for row in ranked.tolist()]
+        whole = message_of([AIMessageChunk(one.text, response_metadata=one.generation_info or {}) for one in said])
+        values = read_signals(whole).signals[signal]
+        cut = ConfidenceCut(signal, 6, float(np.median(values)), top_k=5)
+        assert first_cut(cut, *said[:-1]) == ((cut.tokens(values) or 0) - 1 if cut.tokens(values) else None)
