@@ -42,6 +42,16 @@ def test_a_sample_is_cut_at_the_first_group_below_the_threshold(
     assert (told.index(True) if True in told else None) == (None if after is None else (after - 1) // chunk)
 
 
+def test_only_what_is_below_the_threshold_is_cut() -> None:
+    values = np.random.default_rng(0).normal(size=40).tolist()
+    ends, minima = running_minima(values, 5)
+    for end, lowest in zip(ends[:-1].tolist(), minima[:-1].tolist(), strict=True):
+        for threshold, expected in ((lowest, ends[ends.tolist().index(end) + 1]), (np.nextafter(lowest, 9), end)):
+            cut = ConfidenceCut("top_k", 5, float(threshold))
+            running = RunningConfidence(cut)
+            assert cut.tokens(values) == expected == [running.falls_below([one]) for one in values].index(True) + 1
+
+
 @given(VALUES, st.integers(1, 12))
 def test_minima_fall_and_come_later(values: list[float], window: int) -> None:
     ends, minima = running_minima(values, window)
@@ -65,7 +75,11 @@ def test_as_many_as_allowed_are_cut() -> None:
     assert cuttable(range(4, 8), 0) == [4, 5, 6, 7] and cuttable(range(4, 8), 2) == [5, 7]
 
 
-@given(st.text("abc-", min_size=1, max_size=16), st.lists(st.booleans(), min_size=16, max_size=16), st.integers(1, 16))
+@given(
+    st.lists(st.sampled_from("aaaaaab-"), min_size=1, max_size=16).map("".join),
+    st.lists(st.booleans(), min_size=16, max_size=16),
+    st.integers(1, 16),
+)
 def test_it_decides_as_if_each_sample_were_drawn_in_turn(given: str, weak: list[bool], budget: int) -> None:
     drawn = responses(given)
     rules: list[StoppingRule] = [ASC(), FiniteHorizon(0.97, budget), Cap(budget)]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from servers.chat_wire import DONE, Chat
 from servers.exchange import Exchange
 
 from backends.openai.loopback import Face, Script, by_seed, cut_after, endless, eventually, pool_of, says, serving
@@ -37,8 +38,18 @@ def test_others_are_not_cut(face: Face) -> None:
     with serving(says("a b c d e f g h")) as url, pool_of(url, seed=0) as model:
         assert reasons(face.sample(model, n=3, cuts={0: NEVER})) == {0: "stop", 1: "stop", 2: "stop"}
         assert reasons(face.sample(model, n=2, first=4, cuts={0: ALWAYS})) == {4: "stop", 5: "stop"}
-    with serving(says("a b c d")) as url, pool_of(url, seed=0) as model:  # it ends with its fourth token
-        assert set(reasons(face.sample(model, n=2, cuts={1: NEVER})).values()) == {"stop"}
+
+
+def test_a_sample_that_ends_with_its_weak_token_is_whole(face: Face) -> None:
+    async def ends(exchange: Exchange) -> None:
+        for word in ("a ", "b ", "c "):
+            await exchange.token(word)
+        last = Chat().token("d", exchange.body, index=0)
+        last["choices"][0]["finish_reason"] = "stop"
+        await exchange.stream([last, Chat().chunk(choices=[], usage=Chat().usage([["so"] * 4])), DONE])
+
+    with serving(ends) as url, pool_of(url, seed=0) as model:
+        assert reasons(face.sample(model, n=1, cuts={0: ALWAYS})) == {0: "stop"}
 
 
 def test_a_sample_that_moves_is_watched_from_its_beginning(face: Face) -> None:
