@@ -251,6 +251,8 @@ class _Probe:
             "reasoning_logprobs": _reasoning_has_logprobs(events) if logprobs else None,
         }
         self.notices += _missing_in_streams(**found, logprobs=logprobs)
+        if found["streamed_logprobs"] and _logprobs_are_late(events):
+            self.notices.append("logprobs come later than their text: no sample is cut for low confidence")
         return found
 
     def _stops(self, samplers: Mapping[str, str]) -> bool | None:
@@ -302,6 +304,17 @@ def _missing_in_streams(
         yield "streams carry no logprobs of the reasoning: confidence is that of the answer alone"
     if not streamed_usage:
         yield "streams carry no token counts: tokens are estimated from the chunks"
+
+
+def _logprobs_are_late(events: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a stream shows text before the first logprobs, as of a server that sends them all at the end."""
+    for event in events:
+        if _count_logprobs(event.get("choices"))[0]:
+            return False
+        delta = _first(event.get("choices")).get("delta")
+        if isinstance(delta, dict) and delta.get("content"):
+            return True
+    return False
 
 
 def _reasoning_has_logprobs(events: Sequence[Mapping[str, Any]]) -> bool | None:

@@ -93,6 +93,24 @@ def test_what_a_server_has_is_found_and_what_is_missing_is_said(
     assert not notice or any(notice in said for said in caps.notices), caps.notices
 
 
+class Late(Fake):
+    """A server that sends the logprobs of all tokens with the last."""
+
+    def events(self, request: dict[str, Any], at: int = 0) -> Any:
+        events = [*super().events(request, at)]
+        choices = [event["choices"][0] for event in events if event["choices"]]
+        told = [choice.pop("logprobs") for choice in choices if choice.get("logprobs")]
+        if told:
+            choices[-1]["logprobs"] = {"content": [token for one in told for token in one["content"]]}
+        return iter(events)
+
+
+def test_logprobs_that_come_later_than_their_text_are_said() -> None:
+    caps = found(Late())
+    assert caps.streamed_logprobs is True
+    assert caps.notices == ("logprobs come later than their text: no sample is cut for low confidence",)
+
+
 @dataclass
 class Thinking(Fake):
     """A server whose reasoning parser takes the first words out of the content, and may lose the logprobs of some."""
