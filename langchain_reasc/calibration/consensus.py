@@ -37,7 +37,7 @@ __all__ = ["DEFAULT_AGREEMENT", "DEFAULT_CUT_QUANTILE", "calibrate_consensus", "
 DEFAULT_AGREEMENT: Final = 0.975  # θ: the lowest that costs 0.3 points at most on any kind of simulated pools
 DEFAULT_CUT_QUANTILE: Final = 0.2
 _WORTH: Final = 10.0  # samples for a point of agreement: likewise
-_WORTH_KNOWN: Final = 6.0  # where votes are weighed, or labels tell how often an answer of a given share is right
+_WORTH_RIGHT: Final = 6.0  # for a point of accuracy
 _VOTE_THRESHOLD: Final = 0.99  # of weighted votes; at .985 scores that follow agreement cost over 0.3 points
 _LONG_ENOUGH: Final = 4  # responses, so that each half of them has a vote to agree with
 _ENOUGH_DECISIONS: Final = 16  # from which on the probability of further agreement is recorded
@@ -77,8 +77,8 @@ def calibrate_consensus(
         budget: responses to a question at most.
         threshold: θ, the probability that the whole budget would give the same answer at which sampling stops.
         worth: samples that a question may cost for one more point of agreement, see
-            :class:`~langchain_reasc.method.value.ValueStop`; 0 for any number. None for 10, or for 6 where votes are
-            weighed or enough labels are known: then a point of accuracy is meant.
+            :class:`~langchain_reasc.method.value.ValueStop`; 0 for any number. None for 10. Where
+            enough labels are known a point of accuracy is meant, and None is 6.
         made_of: signal -> ``top_k`` and ``vocabulary_size`` that it was made of; recorded.
         fingerprint: what was measured.
         seed: the seed of the resampled bounds.
@@ -95,7 +95,7 @@ def calibrate_consensus(
     prior = fit_prior([one.answers for one in voted])
     right = _right_by_share(voted, prior)
     if worth is None:
-        worth = _WORTH if trusted.odds is None and not right else _WORTH_KNOWN
+        worth = _WORTH_RIGHT if right else _WORTH
     parameters = {"threshold": threshold, "worth": worth, **right}
     if trusted.odds is not None:
         parameters |= {"vote_threshold": _VOTE_THRESHOLD, "alternatives": _alternatives(voted)}
