@@ -38,7 +38,7 @@ NEEDED: dict[str, dict[str, object]] = {
     "cges": LOGISTIC,
     "l_aggregated": {"priors": ((0.8, 0.2), (0.5, 0.3, 0.2))},
 }
-BY_EQ_5 = {"fixed_budget", "asc", "esc", "reasc", "finite_horizon", "cannot_catch_up"}
+BY_EQ_5 = {"fixed_budget", "asc", "esc", "reasc", "finite_horizon", "cannot_catch_up", "sprt", "ahead_by"}
 ALL = [rule_named(name, NEEDED.get(name)) for name in rules()]
 COMPOSED = [ReASC(Standardizer(0.5, 0.3), gate=1.5) | ESC(2), ASC(0.8) & ESC(3), (ASC(0.9) | ESC(2)) & Cap(4)]
 AGREEMENT = [Agreement(Prior.uniform(), 0.9, 8, vote) for vote in (None, rule_named("bayesian_vote", LOGISTIC))]
@@ -67,7 +67,8 @@ def rule_and_scores() -> tuple[st.SearchStrategy[StoppingRule], st.SearchStrateg
 
 def test_names_are_those_of_accounts() -> None:
     own = ["fixed_budget", "asc", "esc", "reasc", "finite_horizon", "cannot_catch_up", "bayesian_vote"]
-    registered = {"cges", "l_aggregated", "majority_certificate", "cisc", "deepconf_filter", "distrivoting"}
+    stopping = {"cges", "l_aggregated", "majority_certificate", "sprt", "ahead_by"}
+    registered = {*stopping, "cisc", "deepconf_filter", "distrivoting"}
     assert list(rules())[: len(own)] == own
     assert rules().keys() == {*own, *registered}
     assert all(rule.name == name for name, rule in zip(rules(), ALL, strict=True))
