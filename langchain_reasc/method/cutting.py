@@ -11,6 +11,7 @@ never more than half of those launched.
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +19,23 @@ import numpy.typing as npt
 from langchain_reasc.method.decision import Decision, Response
 from langchain_reasc.method.stopping import Cap, StoppingRule, decide
 
-__all__ = ["ConfidenceCut", "CutDecision", "RunningConfidence", "cuttable", "decide_with_cuts", "running_minima"]
+__all__ = [
+    "WEAK",
+    "ConfidenceCut",
+    "CutDecision",
+    "RunningConfidence",
+    "cuttable",
+    "decide_with_cuts",
+    "running_minima",
+    "without_weak",
+]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+
+
+WEAK: Final = Response(None)
+"""What a rule reads of a sample that was cut: it has no answer, and has taken one of the samples there may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +122,7 @@ class CutDecision:
     """A decision on samples of which some were cut.
 
     Attributes:
-        decision: it rests on the samples that were not cut.
+        decision: its ``samples`` are those that were not cut.
         launched: samples launched, those that were cut among them.
         cut: which of these were cut.
     """
@@ -116,6 +130,11 @@ class CutDecision:
     decision: Decision
     launched: int
     cut: tuple[int, ...]
+
+
+def without_weak(decision: Decision, drawn: Sequence[Response]) -> Decision:
+    """Return a decision on samples of which some are :data:`WEAK`, resting on the others alone."""
+    return replace(decision, samples=sum(one is not WEAK for one in drawn[: decision.samples]))
 
 
 def decide_with_cuts(
@@ -133,9 +152,10 @@ def decide_with_cuts(
     for index in range(min(budget, len(responses))):
         if weak[index] and cuttable((index,), len(cut)):
             cut.append(index)
-    kept = [index for index in range(min(budget, len(responses))) if index not in cut]
-    decision = decide(rule | Cap(budget), [responses[index] for index in kept])
-    launched = kept[decision.samples - 1] + 1 if decision.stop else min(budget, len(responses))
+    drawn = [WEAK if index in cut else one for index, one in enumerate(responses[:budget])]
+    decision = decide(rule | Cap(budget), drawn)
+    launched = decision.samples
     if not decision.stop:
         decision = replace(decision, stop=True, reason="budget")
+    decision = without_weak(decision, drawn)
     return CutDecision(decision, launched, tuple(index for index in cut if index < launched))

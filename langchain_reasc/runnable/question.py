@@ -22,9 +22,9 @@ from langchain_reasc.exceptions import (
     is_control_flow,
     root_of,
 )
-from langchain_reasc.method.cutting import ConfidenceCut, cuttable
+from langchain_reasc.method.cutting import WEAK, ConfidenceCut, cuttable, without_weak
 from langchain_reasc.method.decision import support
-from langchain_reasc.method.stopping import Cap, Decision, Response, decide
+from langchain_reasc.method.stopping import Cap, Decision, Response, StoppingRule, decide
 from langchain_reasc.models.prepared import to_messages
 from langchain_reasc.models.usage import output_tokens
 from langchain_reasc.runnable.account import add_account, failure_notices
@@ -198,6 +198,8 @@ class Question:
             self._next += 1
             if following.status == "complete" and following.message is not None:
                 self._decide(following, following.message)
+            elif following.status == "cut":
+                self._settle()
         if self.decision and sample.index == self._audit_index:
             self._compare(sample, self.decision)
 
@@ -250,7 +252,7 @@ class Question:
 
     def sampled(self, *, ended: bool) -> Sampled:
         """Return what the total budget of a batch needs to know."""
-        decision = None if ended else self.decision or decide(self._capped_rule, list(self._responses.values()))
+        decision = None if ended else self.decision or self._decided_by(self._capped_rule)
         return Sampled(decision, self.launched, max(0, self._max_samples - self.launched), self.tokens)
 
     def result(self) -> ReASCResult:
@@ -280,7 +282,7 @@ class Question:
         votes, given = self._votes, list(self._responses.values())
         decision = self.decision
         if decision is None:
-            decision = decide(votes.rule(self._rule, self._max_samples), given)
+            decision = self._decided_by(votes.rule(self._rule, self._max_samples))
             decision = replace(decision, stop=True, reason=self._ended_by or "budget")
         hopeless = votes.hopeless_notices(decision) if decision.hopeless else []
         notices = [*self._notices, *hopeless, *(self._audit_notices or votes.notices(given))]
@@ -319,12 +321,25 @@ class Question:
                 raise LogprobsUnavailable(f"{error}. {self.model.not_requested}") from error
         self._responses[sample.index] = response
         self._unanswered = self._unanswered and response.answer is None
-        decision = decide(self._capped_rule, list(self._responses.values()))
+        decision = self._settle()
+        if self._on_response:
+            self._on_response(self._sampled([sample])[0], decision)
+
+    def _settle(self) -> Decision:
+        """Decide on all so far, and keep the decision if it has fallen."""
+        decision = self._decided_by(self._capped_rule)
         if decision.stop:
             self.decision = decision
             self._to_audit = self._to_audit and decision.reason not in _NOT_AUDITED
-        if self._on_response:
-            self._on_response(self._sampled([sample])[0], decision)
+        return decision
+
+    def _decided_by(self, rule: StoppingRule) -> Decision:
+        """Return what a rule decides on the responses so far; of those that were cut it knows that they were drawn."""
+        ended = range(self._next) if self._cut else self._responses
+        drawn = [
+            self._responses.get(at, WEAK) for at in ended if at in self._responses or self._samples[at].status == "cut"
+        ]
+        return without_weak(decide(rule, drawn), drawn)
 
     def _cut_account(self) -> dict[str, int]:
         """Return how many samples were cut in the middle, and their tokens."""

@@ -10,6 +10,7 @@ from langchain_reasc.method import (
     Cap,
     ConfidenceCut,
     FiniteHorizon,
+    Response,
     RunningConfidence,
     StoppingRule,
     cuttable,
@@ -84,16 +85,16 @@ def test_it_decides_as_if_each_sample_were_drawn_in_turn(given: str, weak: list[
     drawn = responses(given)
     rules: list[StoppingRule] = [ASC(), FiniteHorizon(0.97, budget), Cap(budget)]
     for rule in rules:
-        kept, cut, launched = list[int](), list[int](), 0
-        while launched < min(budget, len(drawn)):
-            (cut if weak[launched] and 2 * (len(cut) + 1) <= launched + 1 else kept).append(launched)
-            launched += 1
-            if launched - 1 in kept and decide(rule | Cap(budget), [drawn[at] for at in kept]).stop:
+        seen, cut = list[Response](), list[int]()
+        for at in range(min(budget, len(drawn))):
+            weak_one = weak[at] and 2 * (len(cut) + 1) <= at + 1
+            cut += [at] * weak_one
+            seen.append(Response(None) if weak_one else drawn[at])
+            if decide(rule | Cap(budget), seen).stop:
                 break
-        found = decide_with_cuts(rule, drawn, weak, budget)
-        assert (found.launched, found.cut) == (launched, tuple(cut))
-        expected = decide(rule | Cap(budget), [drawn[at] for at in kept])
-        assert found.decision.answer == expected.answer and found.decision.samples == len(kept)
+        found, expected = decide_with_cuts(rule, drawn, weak, budget), decide(rule | Cap(budget), seen)
+        assert (found.launched, found.cut) == (len(seen), tuple(cut))
+        assert (found.decision.answer, found.decision.samples) == (expected.answer, len(seen) - len(cut))
         assert found.decision.stop and found.decision.reason == (expected.reason or "budget")
 
 

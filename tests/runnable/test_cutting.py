@@ -79,7 +79,8 @@ def test_a_live_run_cuts_as_replay_does_to_the_token(runner: Any) -> None:
         assert [one.status for one in result.responses] == [
             "cut" if at in found.cut else "complete" for at in range(found.launched)
         ]
-        assert (result.decision.answer, result.decision.samples) == (found.decision.answer, found.decision.samples)
+        told = result.decision.answer, result.decision.samples, result.decision.reason
+        assert told == (found.decision.answer, found.decision.samples, found.decision.reason)
         assert [one.output_tokens for one in result.responses] == tokens and result.usage.output_tokens == sum(tokens)
         account = result.message.response_metadata["reasc"]
         paid = sum(tokens[at] for at in found.cut)
