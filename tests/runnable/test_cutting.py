@@ -71,7 +71,7 @@ def expected(question: str) -> tuple[Any, list[int]]:
 
 
 def test_a_live_run_cuts_as_replay_does_to_the_token(runner: Any) -> None:
-    reasc = ReASCRunnable(model=model(), calibration=learned(), concurrency=1)
+    reasc = ReASCRunnable(model=model(), calibration=learned(), concurrency=1, cut_weak=True)
     cut = 0
     for question in (f"q{at}" for at in range(24)):
         found, tokens = expected(question)
@@ -95,7 +95,7 @@ def test_of_a_wave_no_more_than_half_are_cut(runner: Any) -> None:
     """Each of these samples is weak, but for its answer: every one that may be cut is."""
     bad = Reply("hm " * 20 + "answer is 7", told=lambda at, token: plain(at, token, -9.0))
     weak = Scripted(script=lambda question, index: bad)
-    result = runner.solve(ReASCRunnable(model=weak, calibration=learned(), concurrency=4), "q")
+    result = runner.solve(ReASCRunnable(model=weak, calibration=learned(), concurrency=4, cut_weak=True), "q")
     cut = [one.index for one in result.responses if one.status == "cut"]
     assert cut[:2] == [1, 3] and 2 * len(cut) <= len(result.responses) and cut[:2] == cuttable(range(4), 0)
     assert result.answer == "7" and result.usage.estimated
@@ -105,7 +105,7 @@ def test_of_a_wave_no_more_than_half_are_cut(runner: Any) -> None:
     "options", [{"cut_weak": False}, {"calibration": None}, {"rule": ASC()}, {"tools": True}], ids=str
 )
 def test_else_none_is_cut(runner: Any, options: dict[str, Any]) -> None:
-    options = {"calibration": learned(), **options}
+    options = {"calibration": learned(), "cut_weak": True, **options}
     bound: Any = model().bind(tools=[TOOL]) if options.pop("tools", False) else model()
     reasc = ReASCRunnable(model=bound, concurrency=1, allow_fingerprint_mismatch=True, **options)
     for question in ("q0", "q1", "q2"):
@@ -133,10 +133,9 @@ def missing(at: int, token: str, logprob: float) -> dict[str, Any] | None:
 
 @pytest.mark.parametrize("told", [late, impossible, unknown, missing])
 def test_a_response_whose_logprobs_cannot_be_trusted_is_not_cut(runner: Any, told: Told) -> None:
-    reasc = ReASCRunnable(
-        model=model(told), calibration=learned(), concurrency=1, max_samples=4, on_missing_confidence="count"
-    )
+    options: Any = {"calibration": learned(), "max_samples": 4, "cut_weak": True}
+    reasc = ReASCRunnable(model=model(told), concurrency=1, on_missing_confidence="count", **options)
     result = runner.solve(reasc, "q0")
     assert {one.status for one in result.responses} == {"complete"}
-    good = ReASCRunnable(model=model(lambda at, token, _: plain(at, token, -9.0)), calibration=learned(), max_samples=4)
+    good = ReASCRunnable(model=model(lambda at, token, _: plain(at, token, -9.0)), **options)
     assert "cut" in {one.status for one in runner.solve(good, "q0").responses}
