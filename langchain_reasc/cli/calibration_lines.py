@@ -76,8 +76,7 @@ def consensus_lines(calibration: "Calibration", *, asked: int, known: int) -> It
     yield from _folded("In use", stops)
     if cutting := calibration.cutting:
         low = f"{calibration.signal} falls below {cutting.threshold:.4g} in the mean of {cutting.window} tokens"
-        often = f"as in {cutting.quantile:.0%} of first ones"
-        yield from _folded("Weak", f"samples, which cut_weak=True cuts in the middle: {low}, {often}")
+        yield from _folded("Cut", f"are samples whose {low}, as in {cutting.quantile:.0%} of first ones")
 
 
 def _gate_lines(gate: "Gate") -> Iterator[str]:

@@ -227,12 +227,11 @@ class Options(DecisionOptions):
     time_budget: float | None = Field(default=None, gt=0)
     """Seconds in which the samples of a question may be launched. Unlike with ``timeout``, what a wave has in flight
     then is waited for, so this alone never leaves a question without a response."""
-    cut_weak: bool = False
+    cut_weak: bool = True
     """Cut a sample in the middle once the model's confidence, averaged over its last tokens, falls below what a
-    calibration without labels has found to be low. Such a sample casts no vote, and its tokens so far are paid for. On
-    the shipped model's problems it saves little beside ``worth``, so it is off by default. It needs a calibration that
-    trusts a measure of the token logprobs, and a model whose logprobs come with its tokens. The first sample of a
-    question is never cut, nor more than half of them; nor is any where tools are bound."""
+    calibration without labels has found to be low. Such a sample casts no vote, and its tokens so far are paid for. It
+    needs a calibration that trusts a measure of the token logprobs, and a model whose logprobs come with its tokens.
+    The first sample of a question is never cut, nor more than half of them; nor is any where tools are bound."""
     ask_confidence: bool = False
     """Ask the model to end each response with a line such as ``Confidence: 85%``, for models without logprobs: stated
     (verbalised) confidence, as the measure ``Measure("verbalized", "mean")``. The line is no part of the answer, nor of
