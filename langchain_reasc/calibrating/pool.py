@@ -65,7 +65,7 @@ class PoolScores:
         self._scores: dict[Measure | str, list[list[float | None]]] = {}
         self._arrays: dict[Measure | str, Floats] = {}
         self._candidates: list[Measure] = []
-        self._minima: dict[tuple[str, int], tuple[npt.NDArray[np.int64], Floats, npt.NDArray[np.int64]]] = {}
+        self._minima: dict[tuple[str, int], tuple[npt.NDArray[np.int32], Floats, npt.NDArray[np.int64]]] = {}
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -125,18 +125,19 @@ class PoolScores:
             PoolError: the pool does not carry the signal.
         """
         if (key := (cut.signal, cut.window)) not in self._minima:
-            parts = self._parts(cut.signal)
-            tokens = (one for values, lengths in parts for one in np.split(values, lengths.cumsum()[:-1]))
-            found = [(ends, minima, one.size) for one in tokens for ends, minima in [running_minima(one, cut.window)]]
-            response = np.repeat(np.arange(len(found)), [len(ends) for ends, *_ in found])
-            last = np.array([size for *_, size in found])[response]
-            ends, minima = (np.concatenate([one[at] for one in found]) for at in range(2))
-            self._minima[key] = ends[ends < last], minima[ends < last], response[ends < last]
-        ends, minima, response = self._minima[key]
-        below = minima < cut.threshold
-        first, at = np.unique(response[below], return_index=True)
+            all_ends, all_minima = list[npt.NDArray[np.int32]](), list[Floats]()
+            for values, lengths in self._parts(cut.signal):
+                for tokens in np.split(values, lengths.cumsum()[:-1]):
+                    ends, minima = running_minima(tokens, cut.window)
+                    all_ends.append(ends[ends < tokens.size].astype(np.int32))
+                    all_minima.append(minima[ends < tokens.size])
+            behind = np.cumsum([len(ends) for ends in all_ends])
+            self._minima = {key: (np.concatenate(all_ends), np.concatenate(all_minima), behind)}  # of the last alone
+        known, lowest, behind = self._minima[key]
+        below = np.flatnonzero(lowest < cut.threshold)
+        response, at = np.unique(np.searchsorted(behind, below, side="right"), return_index=True)
         after = np.zeros(len(self._responses), dtype=np.int64)
-        after[first] = ends[below][at]
+        after[response] = known[below][at]
         return self._shaped(after, 0)
 
     def select(self, firsts: Pairs, *, seed: int) -> Selection:
