@@ -36,7 +36,7 @@ __all__ = ["DEFAULT_AGREEMENT", "DEFAULT_CUT_QUANTILE", "calibrate_consensus", "
 
 DEFAULT_AGREEMENT: Final = 0.975  # θ: the lowest that costs 0.3 points at most on any kind of simulated pools
 DEFAULT_CUT_QUANTILE: Final = 0.2
-_WORTH: Final = 10.0  # samples for a point of agreement: likewise
+_WORTH: Final = 10.0  # samples for a point of agreement: at 7, some simulated pools lose over a point
 _WORTH_RIGHT: Final = 6.0  # for a point of accuracy
 _VOTE_THRESHOLD: Final = 0.99  # of weighted votes; at .985 scores that follow agreement cost over 0.3 points
 _LONG_ENOUGH: Final = 4  # responses, so that each half of them has a vote to agree with
@@ -77,8 +77,8 @@ def calibrate_consensus(
         budget: responses to a question at most.
         threshold: θ, the probability that the whole budget would give the same answer at which sampling stops.
         worth: samples that a question may cost for one more point of agreement, see
-            :class:`~langchain_reasc.method.value.ValueStop`; 0 for any number. None for 10. Where
-            enough labels are known a point of accuracy is meant, and None is 6.
+            :class:`~langchain_reasc.method.value.ValueStop`; 0 for any number. None for 10. Where enough
+            labels are known a point of accuracy is meant, and None is 6.
         made_of: signal -> ``top_k`` and ``vocabulary_size`` that it was made of; recorded.
         fingerprint: what was measured.
         seed: the seed of the resampled bounds.
