@@ -32,6 +32,7 @@ from backends.openai.loopback import (
 )
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, SamplingError
 from langchain_reasc.models import FailedSample
+from langchain_reasc_openai import RetryPolicy
 
 
 async def says_its_seed(exchange: Exchange) -> None:
@@ -134,7 +135,7 @@ def test_cancelled_samples_come_out_at_once_and_the_server_sees_their_connection
 
 def test_samples_that_were_never_sent_do_not_come_out(face: Face) -> None:
     script = Script(refuses(429, retry_after="30"))
-    with serving(script) as url, pool_of(url, sample_timeout=0.1) as model:
+    with serving(script) as url, pool_of(url, retry=RetryPolicy(attempts=1)) as model:
         face.sample(model, n=1)
         assert face.cancelled_when(model, lambda: True, n=3) == []
     assert len(script.requests) == 1
