@@ -80,6 +80,7 @@ class Sample:
     cut_below: ConfidenceCut | None = None
     cut: bool = False
     _confidence: StreamedConfidence | None = None
+    _weak: bool = False
 
     def start_attempt(self, server: str) -> None:
         """Start an attempt, and record the failed one before it."""
@@ -87,14 +88,18 @@ class Sample:
             error = f"{type(self.error).__name__}: {self.error}".splitlines()[0]
             self.failed_attempts.append({"server": self.server, "error": error, RECEIVED_TOKENS: self.tokens})
         self.chunks, self.ended, self.server, self.error = [], False, server, None
-        self._confidence = StreamedConfidence(self.cut_below) if self.cut_below else None
+        self._confidence, self._weak = StreamedConfidence(self.cut_below) if self.cut_below else None, False
 
     def take(self, chunk: ChatGenerationChunk) -> None:
-        """Take a chunk, after which it may have ended, or be cut."""
-        self.chunks.append(chunk)
+        """Take a chunk, after which it may have ended; or refuse it, and be cut.
+
+        Whether the weak chunk before was the end is often said by this one alone.
+        """
         self.ended |= finish_reason(chunk) is not None
-        weak = self._confidence is not None and self._confidence.falls_below(chunk)
-        self.cut = weak and not self.ended
+        self.cut = self._weak and not self.ended
+        if not self.cut:
+            self.chunks.append(chunk)
+            self._weak |= self._confidence is not None and self._confidence.falls_below(chunk)
 
     def hand_over(self, put: Callable[["Sample"], None]) -> None:
         """Hand it to the reader."""

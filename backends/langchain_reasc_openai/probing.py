@@ -1,17 +1,24 @@
 """Probe a server's capabilities, and remember them in this process or a JSON file."""
 
+import math
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from langchain_core.messages import AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk
 from pydantic import BaseModel, SecretStr, ValidationError
 
-from langchain_reasc.exceptions import ConfigurationError, ServerBusy, ServerError
+from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable, ServerBusy, ServerError
 from langchain_reasc.files import write_atomically
+from langchain_reasc.method.cutting import ConfidenceCut
+from langchain_reasc.models.payloads import Token, read_tokens
+from langchain_reasc.models.running import StreamedConfidence
 from langchain_reasc_openai.closed_streams import stops_when_cut_off
 from langchain_reasc_openai.presets import Capabilities
 from langchain_reasc_openai.server import Answer, Server, base_url, identify
@@ -21,6 +28,8 @@ __all__ = ["probe", "remembered"]
 _MESSAGES: Final = [{"role": "user", "content": "Name some random words."}]
 _SEEDED_TOKENS: Final = 12
 _STREAMED_TOKENS: Final = 8  # as many as show whether a response begins with reasoning
+_COMPARED: Final = 5  # alternatives per token of a stream
+_DIFFERENT: Final = 1.0  # nats between two log-probabilities of one token, which what is computed beside it may change
 _K: Final = (20, 10, 5, 3, 1)
 _MANY: Final = 100
 _WRONG: Final = {"not": "a value of any parameter"}
@@ -162,7 +171,7 @@ class _Probe:
         """
         self._require_response()
         logprobs, k = self._logprobs()
-        streams = self._streams(logprobs)
+        streams = self._streams(logprobs, k or 0)
         samplers = self._samplers()
         return Capabilities(
             server=self.identity.preset.name,
@@ -237,12 +246,13 @@ class _Probe:
         self.notices.append(f"n=2 gives no two responses ({why}): each sample is a request of its own")
         return False
 
-    def _streams(self, logprobs: bool) -> dict[str, bool | None]:
-        asked = {"logprobs": True, "top_logprobs": 1} if logprobs else {}
-        events = self._stream(stream_options={"include_usage": True}, **asked)
-        if isinstance(events, Answer):
-            events = self._stream(**asked)
-        if isinstance(events, Answer):
+    def _streams(self, logprobs: bool, k: int) -> dict[str, bool | None]:
+        asked = {"logprobs": True, **({"top_logprobs": min(k, _COMPARED)} if k else {})} if logprobs else {}
+        usage = {"stream_options": {"include_usage": True}}
+        for more in ({**usage, "temperature": 0}, usage, {}):
+            if not isinstance(events := self._stream(**more, **asked), Answer):
+                break
+        else:
             self.notices.append(f"no streams ({events.message}): a sample cannot be cut off")
             return {"streamed_logprobs": False, "streamed_usage": False}
         found: dict[str, bool | None] = {
@@ -251,8 +261,12 @@ class _Probe:
             "reasoning_logprobs": _reasoning_has_logprobs(events) if logprobs else None,
         }
         self.notices += _missing_in_streams(**found, logprobs=logprobs)
-        if found["streamed_logprobs"] and _logprobs_are_late(events):
-            self.notices.append("logprobs come later than their text: no sample is cut for low confidence")
+        if found["streamed_logprobs"]:
+            whole = self.server.chat(self._body(_STREAMED_TOKENS, temperature=0, **asked))
+            if why := _distrusted(events, whole.choices):
+                self.notices.append(
+                    f"logprobs in streams cannot be trusted: {why}; no sample is cut for low confidence"
+                )
         return found
 
     def _stops(self, samplers: Mapping[str, str]) -> bool | None:
@@ -306,15 +320,32 @@ def _missing_in_streams(
         yield "streams carry no token counts: tokens are estimated from the chunks"
 
 
-def _logprobs_are_late(events: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a stream shows text before the first logprobs, as of a server that sends them all at the end."""
+def _distrusted(events: Sequence[Mapping[str, Any]], whole: Any) -> str | None:
+    """Return why the log-probabilities of a stream cannot be trusted; None where nothing speaks against them.
+
+    They are judged as those of a sample that may be cut, and compared with those of a ``whole`` response to the same
+    prompt, both at temperature 0, up to where these two differ.
+    """
+    confidence = StreamedConfidence(ConfidenceCut("token_logprob", 1, -math.inf))
+    streamed: list[Token] = []
     for event in events:
-        if _count_logprobs(event.get("choices"))[0]:
-            return False
-        delta = _first(event.get("choices")).get("delta")
-        if isinstance(delta, dict) and delta.get("content"):
-            return True
-    return False
+        choice = _first(event.get("choices"))
+        delta = choice.get("delta")
+        text = delta.get("content") if isinstance(delta, dict) else None
+        told = {"logprobs": choice.get("logprobs")}
+        message = AIMessageChunk(text if isinstance(text, str) else "")
+        confidence.falls_below(ChatGenerationChunk(message=message, generation_info=told))
+        if confidence.untrusted:
+            return confidence.untrusted
+        streamed += read_tokens(told)
+    with suppress(LogprobsUnavailable):
+        for one, other in zip(streamed, read_tokens({"logprobs": _first(whole).get("logprobs")}), strict=False):
+            if one.spelled is None or one.spelled != other.spelled:
+                return None
+            pairs = [(one.logprob, other.logprob), *zip(one.alternatives, other.alternatives, strict=False)]
+            if any(_is_number(b) and not abs(a - b) <= _DIFFERENT for a, b in pairs[:3]):
+                return "they differ from those of the same response, not streamed"
+    return None
 
 
 def _reasoning_has_logprobs(events: Sequence[Mapping[str, Any]]) -> bool | None:

@@ -16,6 +16,7 @@ __all__ = ["StreamedConfidence"]
 
 _SPELLED: Final = 0.9  # of the text that has come: less, and tokens came without log-probabilities
 _ROUNDING: Final = 1e-3
+_SAME: Final = 0.01  # of a token's own log-probability and the one it has among the alternatives
 _MOST: Final = 1.02  # the sum of the probabilities at one position
 
 
@@ -24,35 +25,39 @@ class StreamedConfidence:
 
     It goes by the chunks as they come, and gives up for the rest of a response whose log-probabilities cannot be
     trusted: where text comes without them, as from servers that send them with the last chunk or drop them while they
-    parse reasoning; where one cannot be what it claims; and where a token is likelier than the likeliest, or several in
-    a chunk have the same alternatives, as under speculative decoding. Such a response is not cut.
+    parse reasoning; where one cannot be what it claims; and where a token does not belong among its alternatives, or
+    several in a chunk have the same ones, as under speculative decoding. Such a response is not cut.
 
     Args:
         cut: when a sample is cut.
+
+    Attributes:
+        untrusted: why the log-probabilities cannot be trusted; None while they can.
     """
+
+    untrusted: str | None = None
 
     def __init__(self, cut: ConfidenceCut) -> None:
         self._cut, self._running = cut, RunningConfidence(cut)
         self._text = self._spelled = 0  # bytes
-        self._trusted = True
 
     def falls_below(self, chunk: ChatGenerationChunk) -> bool:
         """Take a chunk; return whether the response is to be cut by now."""
-        if not self._trusted:
+        if self.untrusted:
             return False
         try:
             tokens = read_tokens(metadata_of(chunk))
             self._check(tokens, all_text(chunk))
             return self._running.falls_below([self._value(token.logprob, token.alternatives) for token in tokens])
-        except LogprobsUnavailable:
-            self._trusted = False
+        except LogprobsUnavailable as error:
+            self.untrusted = str(error)
             return False
 
     def _check(self, tokens: Sequence[Token], text: str) -> None:
         self._text += len(text.encode(errors="replace"))
         self._spelled += sum(token.size or 0 for token in tokens)
         if self._spelled < _SPELLED * self._text:
-            raise LogprobsUnavailable("text came without log-probabilities")
+            raise LogprobsUnavailable("text comes before its log-probabilities, or without them")
         alternatives = [token.alternatives for token in tokens if token.alternatives]
         if len(alternatives) > 1 and len(set(alternatives)) < len(alternatives):
             raise LogprobsUnavailable("several tokens came with the same alternatives")
@@ -63,8 +68,10 @@ class StreamedConfidence:
         if not all(isinstance(one, float | int) and one <= _ROUNDING for one in (chosen, *alternatives)):
             raise LogprobsUnavailable("a token has a log-probability that is none")
         ranked: list[float] = sorted((max(one, FLOOR) for one in alternatives), reverse=True)
-        if chosen <= FLOOR or sum(map(math.exp, ranked)) > _MOST or (ranked and chosen > ranked[0] + _ROUNDING):
+        if chosen <= FLOOR or sum(map(math.exp, ranked)) > _MOST:
             raise LogprobsUnavailable("a token has a log-probability that it cannot have")
+        if ranked and chosen > ranked[-1] + _SAME and not any(abs(chosen - one) <= _SAME for one in ranked):
+            raise LogprobsUnavailable("a token is likelier than alternatives that it is not among")
         if cut.signal == "token_logprob":
             return min(float(chosen), 0.0)
         ranked = ranked[: cut.top_k]

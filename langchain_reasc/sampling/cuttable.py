@@ -154,15 +154,21 @@ async def _cutting(
     confidence: StreamedConfidence,
     last_chunk: Callable[[list[ChatGenerationChunk]], ChatGenerationChunk],
 ) -> AsyncGenerator[ChatGenerationChunk]:
-    """Yield the chunks of a response; where its confidence falls too low before its end, close it with a last chunk."""
+    """Yield the chunks of a response; where its confidence falls too low before its end, close it with a last chunk.
+
+    Whether a chunk was the end is often said by the next one alone, so that is waited for.
+    """
     seen: list[ChatGenerationChunk] = []
+    ended = weak = False
     async with aclosing(chunks):
         async for chunk in chunks:
-            yield chunk
-            seen.append(chunk)
-            if confidence.falls_below(chunk) and not has_finish_reason(metadata_of(chunk)):
+            ended |= has_finish_reason(metadata_of(chunk))
+            if weak and not ended:
                 yield last_chunk(seen)
                 return
+            yield chunk
+            seen.append(chunk)
+            weak |= confidence.falls_below(chunk)
 
 
 def _requesting(model: BaseChatModel, name: str, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -53,6 +53,7 @@ def first_cut(cut: ConfidenceCut, *chunks: ChatGenerationChunk) -> int | None:
         (TOP_K, [chunk(token(-0.2, -0.2))] + [chunk(token(-0.2, -0.2, -2.0))] * 9, None),  # fewer than k
         (TOP_K, [chunk(token(-0.2, -0.2, -2.0), token(-0.2, -0.2, -2.0))] * 4, None),  # the same for two tokens
         (TOP_K, [chunk(token(-0.2, -0.9, -2.0), token(-1.0, -1.0, -1.1))] * 4, None),  # above the likeliest
+        (TOP_K, [chunk(token(-1.5, -0.5, -2.0))] * 9, None),  # likelier than the second, and neither of them
         (CUT, [chunk(text="a text"), *[chunk(token(-2.0))] * 9], None),  # text without log-probabilities
         (CUT, [chunk(text="text"), chunk(text="text"), chunk(*[token(-2.0)] * 8, text="")], None),  # all at the end
         (CUT, [chunk(token(0.7))] + [chunk(token(-2.0))] * 9, None),

@@ -101,6 +101,14 @@ def test_of_a_wave_no_more_than_half_are_cut(runner: Any) -> None:
     assert result.answer == "7" and result.usage.estimated
 
 
+def test_a_sample_that_ends_with_its_weak_token_is_whole(runner: Any) -> None:
+    """Its finish reason comes in a chunk of its own, after that token."""
+    ends = Reply("hm " * 20 + "answer is 7", told=lambda at, token: plain(at, token, -99.0 if at == 22 else -0.1))
+    reasc = ReASCRunnable(model=Scripted(script=lambda question, index: ends), calibration=learned(), concurrency=4)
+    result = runner.solve(reasc, "q")
+    assert {one.status for one in result.responses} <= {"complete", "cancelled"}
+
+
 @pytest.mark.parametrize(
     "options", [{"cut_weak": False}, {"calibration": None}, {"rule": ASC()}, {"tools": True}], ids=str
 )

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from servers.chat_wire import DONE, Chat
 from servers.exchange import Exchange
 
@@ -40,16 +41,23 @@ def test_others_are_not_cut(face: Face) -> None:
         assert reasons(face.sample(model, n=2, first=4, cuts={0: ALWAYS})) == {4: "stop", 5: "stop"}
 
 
-def test_a_sample_that_ends_with_its_weak_token_is_whole(face: Face) -> None:
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_sample_that_ends_with_its_weak_token_is_whole(face: Face, apart: bool) -> None:
+    """Whether the finish reason comes with the last token, or in a chunk of its own."""
+
     async def ends(exchange: Exchange) -> None:
         for word in ("a ", "b ", "c "):
             await exchange.token(word)
-        last = Chat().token("d", exchange.body, index=0)
-        last["choices"][0]["finish_reason"] = "stop"
-        await exchange.stream([last, Chat().chunk(choices=[], usage=Chat().usage([["so"] * 4])), DONE])
+        last, end = Chat().token("d", exchange.body, index=0), Chat().last(0, [])
+        if not apart:
+            last["choices"][0]["finish_reason"] = "stop"
+        bill = Chat().chunk(choices=[], usage=Chat().usage([["so"] * 4]))
+        await exchange.stream([last, *([end] if apart else []), bill, DONE])
 
     with serving(ends) as url, pool_of(url, seed=0) as model:
-        assert reasons(face.sample(model, n=1, cuts={0: ALWAYS})) == {0: "stop"}
+        [(_, message)] = face.sample(model, n=1, cuts={0: ALWAYS})
+    assert message.response_metadata["finish_reason"] == "stop" and message.content == "a b c d"
+    assert message.usage_metadata["output_tokens"] == 4
 
 
 def test_a_sample_that_moves_is_watched_from_its_beginning(face: Face) -> None:

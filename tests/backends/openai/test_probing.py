@@ -105,10 +105,69 @@ class Late(Fake):
         return iter(events)
 
 
-def test_logprobs_that_come_later_than_their_text_are_said() -> None:
-    caps = found(Late())
-    assert caps.streamed_logprobs is True
-    assert caps.notices == ("logprobs come later than their text: no sample is cut for low confidence",)
+class Several(Fake):
+    """A server whose stream says two tokens at a time, as under speculative decoding."""
+
+    def events(self, request: dict[str, Any], at: int = 0) -> Any:
+        [words] = self.said(request, at)
+        for place in range(0, len(words), 2):
+            delta = {"role": "assistant", "content": "".join(words[place : place + 2])}
+            told = self.of_chunk(words[place : place + 2], request, place)
+            yield self.chunk(choices=[{"index": 0, "delta": delta, "finish_reason": None, "logprobs": told}])
+        yield self.last(0, [words])
+        yield self.chunk(choices=[], usage=self.usage([words]))
+
+    def of_chunk(self, words: Any, request: dict[str, Any], place: int) -> Any:
+        return self.logprobs(words, request, place)
+
+    def ranked(self, word: str, place: int, k: int) -> list[tuple[str, float]]:
+        """The token is likeliest, and the less likely the later it comes."""
+        ranked = [(word, -0.1 - place / 8), *((f"w{at}", -3.0 - at) for at in range(k - 1))]
+        return [ranked[0], *ranked]
+
+
+class Copied(Several):
+    """Its stream gives each token of a chunk the alternatives of the first."""
+
+    def of_chunk(self, words: Any, request: dict[str, Any], place: int) -> Any:
+        told = super().of_chunk(words, request, place)
+        for token in told["content"] if told else ():
+            token["top_logprobs"] = told["content"][0]["top_logprobs"]
+        return told
+
+
+class Shifted(Several):
+    """Its stream gives each token the alternatives of the next."""
+
+    def of_chunk(self, words: Any, request: dict[str, Any], place: int) -> Any:
+        told = super().of_chunk(words, request, place)
+        for at, token in enumerate(told["content"] if told else ()):
+            token["top_logprobs"] = self.entry("", place + at + 1, 5)["top_logprobs"]
+        return told
+
+
+class Flat(Several):
+    """Its stream says another log-probability of each token than a whole response does."""
+
+    def of_chunk(self, words: Any, request: dict[str, Any], place: int) -> Any:
+        return self.logprobs(words, request, place + 16)
+
+
+@pytest.mark.parametrize(
+    ("fake", "why"),
+    [
+        (Several(), None),
+        (Late(), "text comes before its log-probabilities, or without them"),
+        (Copied(), "several tokens came with the same alternatives"),
+        (Shifted(), "a token is likelier than alternatives that it is not among"),
+        (Flat(), "they differ from those of the same response, not streamed"),
+    ],
+)
+def test_logprobs_in_streams_that_cannot_be_trusted_are_said(fake: Fake, why: str | None) -> None:
+    caps = found(fake)
+    assert caps.streamed_logprobs and caps.streamed_usage
+    said = f"logprobs in streams cannot be trusted: {why}; no sample is cut for low confidence"
+    assert caps.notices == ((said,) if why else ())
 
 
 @dataclass
