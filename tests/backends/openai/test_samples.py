@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
+from langchain_reasc_openai import RetryPolicy
 from servers.chat_wire import PROMPT_TOKENS
 from servers.exchange import Exchange
 
@@ -32,7 +33,6 @@ from backends.openai.loopback import (
 )
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, SamplingError
 from langchain_reasc.models import FailedSample
-from langchain_reasc_openai import RetryPolicy
 
 
 async def says_its_seed(exchange: Exchange) -> None:
