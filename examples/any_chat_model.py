@@ -5,7 +5,7 @@
     python examples/any_chat_model.py --model qwen --base-url http://localhost:8000/v1     # vLLM, llama-server, ...
 
 ``calibration="online"`` learns while it answers, from how far the responses to each question agree. It counts votes on
-the first 32 questions; then it stops as soon as the whole budget would hardly answer otherwise. It needs no logprobs,
+the first 16 questions; then it stops as soon as the whole budget would hardly answer otherwise. It needs no logprobs,
 and uses them where they come and prove useful. ``--state`` keeps what was learned, so that the next run starts with it.
 """
 

@@ -7,7 +7,7 @@
     python examples/ollama_chat.py --model gemma3 --base-url http://host:11434 "How much is 17 * 23?"
 
 Any LangChain chat model is sampled this way: one stream per sample. How many samples Ollama really decodes at once is
-its OLLAMA_NUM_PARALLEL. ``calibration="online"`` learns without labels: after 32 questions its own rule decides, so
+its OLLAMA_NUM_PARALLEL. ``calibration="online"`` learns without labels: after 16 questions its own rule decides, so
 keep what it learns with ``--state online.json``.
 """
 

@@ -42,7 +42,7 @@ def main() -> None:
     ) as model:
         server = model.capabilities()  # asks once, and says at once if no server is there
         print(f"{server.server} {server.version or ''}: up to {server.top_logprobs} alternatives per token")
-        # No labels are needed: votes are counted on 32 questions, and what was learned of them decides from then on.
+        # No labels are needed: votes are counted on 16 questions, and what was learned of them decides from then on.
         reasc = ReASCRunnable(model=model, calibration="online", online_state=given.state, concurrency=4)
         for question, message in zip(QUESTIONS, reasc.batch([*QUESTIONS]), strict=True):
             account = message.response_metadata["reasc"]

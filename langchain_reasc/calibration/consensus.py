@@ -72,7 +72,7 @@ def calibrate_consensus(
     """Learn the agreement rule from questions without labels; labels that are known count in place of consensus.
 
     Args:
-        questions: what was sampled, each up to where counting votes stopped; 32 are enough to begin with.
+        questions: what was sampled, each up to where counting votes stopped; 16 are enough to begin with.
         measures: the candidates that ``scores`` are of; without any, only answers are learned from.
         budget: responses to a question at most.
         threshold: θ, the probability that the whole budget would give the same answer at which sampling stops.
@@ -130,7 +130,7 @@ def _with_votes(questions: Sequence[Observed], measures: int) -> list[Observed]:
             )
     voted = [one for one in questions if any(answer is not None for answer in one.answers)]
     if len(voted) < 2:
-        raise CalibrationDataError(f"{len(voted)} of {len(questions)} questions have an answer; 32 are enough to begin")
+        raise CalibrationDataError(f"{len(voted)} of {len(questions)} questions have an answer; 16 are enough to begin")
     return voted
 
 

@@ -27,7 +27,7 @@ from langchain_reasc.method.stopping import DEFAULT_BUDGET, decide
 
 __all__ = ["KEPT", "MINIMUM", "ConsensusLearner"]
 
-MINIMUM: Final = 32
+MINIMUM: Final = 16
 KEPT: Final = 512
 GROWTH: Final = 1.25
 Fit = tuple[Calibration | None, Expected, int]

@@ -78,7 +78,7 @@ class DecisionOptions(Checked, metaclass=_ShownOptions):
 
     calibration: Calibration | Literal["online", "mixture"] | str | Path | None = None
     """A calibration, the path of one, or None to count votes. ``"online"`` learns without labels, from how far the
-    responses to each question agree: it counts votes (ASC) for 32 questions, then its own rule decides while it goes on
+    responses to each question agree: it counts votes (ASC) for 16 questions, then its own rule decides while it goes on
     learning. It needs no logprobs, and uses them if they come. ``"mixture"`` is the paper's Algorithm 2."""
     rule: StoppingRule | None = None
     """When to stop. None leaves it to the calibration (ReASC, or the agreement rule of one made without labels), and

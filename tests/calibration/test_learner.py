@@ -36,9 +36,9 @@ def test_it_refits_as_the_number_grows_and_keeps_the_last(fits: Any) -> None:
     one = ConsensusLearner(MEASURES)
     assert not any(observe(one, range(540)))
     sizes = [len(questions) for questions, *_ in fits]
-    assert sizes[:4] == [32, 40, 50, 63] and sizes[-1] <= 512
+    assert sizes[:4] == [16, 20, 25, 32] and sizes[-1] <= 512
     assert len(one.state().questions) == 512 and one.seen == 540
-    assert [[one.counted for one in questions].count(False) for questions, *_ in fits[:2]] == [0, 8]
+    assert [[one.counted for one in questions].count(False) for questions, *_ in fits[:2]] == [0, 4]
 
 
 def test_a_state_is_all_of_it(fits: Any) -> None:

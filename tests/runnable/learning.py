@@ -9,7 +9,7 @@ from langchain_reasc.calibration import ConsensusCalibrator
 
 from .fakes import Reply, Scripted
 
-MINIMUM = 32
+MINIMUM = 16
 QUESTIONS = [f"q{i}" for i in range(MINIMUM)]
 
 

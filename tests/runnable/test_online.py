@@ -30,11 +30,11 @@ def test_it_counts_until_it_has_learned_and_then_says_so(runner: Any, fits: Any,
     reasc = online()
     before = answered(runner, reasc)
     assert {account["method"] for account in before} == {"asc"}
-    assert before[0]["notices"] == [f"learning without labels (0 of 32 questions seen): {COUNTING}"]
-    assert before[31]["notices"] == [f"learning without labels (31 of 32 questions seen): {COUNTING}"]
+    assert before[0]["notices"] == [f"learning without labels (0 of 16 questions seen): {COUNTING}"]
+    assert before[15]["notices"] == [f"learning without labels (15 of 16 questions seen): {COUNTING}"]
     assert reasc.learned is not None and reasc.learned.n == MINIMUM
     assert reasc.learned.fingerprint.model == "scripted"
-    said = "learned from 32 questions without labels, of answers and top_k/mean"
+    said = "learned from 16 questions without labels, of answers and top_k/mean"
     assert logged() == [("INFO", f"{said}; from now on that decides")]
     easy, hard = answered(runner, reasc, ["q100", "q101"])
     assert (easy["method"], easy["reason"], easy["launched"], easy["notices"]) == ("reasc", "gate", 1, [said])
@@ -78,7 +78,7 @@ def test_it_needs_no_logprobs(runner: Any) -> None:
     accounts = answered(runner, reasc, [*QUESTIONS, "q100"])
     assert "Mute: no confidence: its maker says so" in accounts[0]["notices"]
     assert reasc.learned is not None and reasc.learned.measure is None
-    assert accounts[-1]["notices"][1].startswith("learned from 32 questions without labels, of answers alone")
+    assert accounts[-1]["notices"][1].startswith("learned from 16 questions without labels, of answers alone")
     assert (accounts[-1]["answer"], accounts[-1]["without_confidence"]) == ("1", 0)
 
 
@@ -116,7 +116,7 @@ def test_a_failure_in_learning_costs_no_answer(runner: Any, monkeypatch: Any, lo
     account = answered(runner, online(max_samples=2), [*QUESTIONS, "q100"])[-1]
     assert account["answer"] is not None
     if isinstance(error, CalibrationDataError):
-        assert account["notices"] == [f"nothing could be learned from 32 questions yet: {COUNTING}"]
+        assert account["notices"] == [f"nothing could be learned from 16 questions yet: {COUNTING}"]
     else:
         assert ("ERROR", "a question could not be learned from") in logged()
 
@@ -256,7 +256,7 @@ def test_responses_that_agree_otherwise_than_was_learned_begin_it_anew(
     switched = methods.index("asc")
     assert switched >= 3 and set(methods[switched:]) == {"asc"}
     forgotten = "responses agree with one another otherwise than was learned, so that was forgotten: counting votes"
-    assert after[switched]["notices"][0] == f"{forgotten} (ASC) and learning again (0 of 32 questions seen)"
+    assert after[switched]["notices"][0] == f"{forgotten} (ASC) and learning again (0 of 16 questions seen)"
     assert ("WARNING", after[switched]["notices"][0]) in logged()
 
 

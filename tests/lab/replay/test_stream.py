@@ -78,9 +78,9 @@ def test_it_learns_and_decides_as_a_live_run(arrangement: Arrangement, measures:
 def test_the_first_questions_are_asks_and_audits_come_after(arrangement: Arrangement) -> None:
     streamed = run(arrangement, [])
     asc = arrangement.decisions(Method("ASC", ASC() | Cap(16)))
-    assert streamed.decisions[:32] == asc[:32]
-    assert streamed.audited.sum() == sum(row % AUDITED == 0 for row in range(32, 90))
-    assert sum(one.samples for one in streamed.decisions[32:]) < sum(one.samples for one in asc[32:])
+    assert streamed.decisions[:16] == asc[:16]
+    assert streamed.audited.sum() == sum(row % AUDITED == 0 for row in range(16, 90))
+    assert sum(one.samples for one in streamed.decisions[16:]) < sum(one.samples for one in asc[16:])
     assert streamed.calibration is not None and streamed.calibration.method == "consensus"
 
 
