@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, 
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import suppress
 from contextvars import copy_context
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, Final, ParamSpec, TypeVar
 from weakref import WeakSet
@@ -19,7 +19,6 @@ __all__ = [
     "AsyncWorkers",
     "DaemonExecutor",
     "Workers",
-    "aimport_deferred",
     "as_they_end",
     "blocking",
     "blocking_items",
@@ -37,7 +36,6 @@ _POLL: Final = 0.5  # seconds; see `taken_from`
 _AT_EXIT: Final = 1.0  # seconds that threads are given when the interpreter exits
 _DEFERRED: Final = ("scipy.special", "jsonschema", "langsmith.run_helpers")
 _started: WeakSet[threading.Thread] = WeakSet()
-_imported = False
 
 
 def start_daemon(run: Callable[[], object], name: str) -> threading.Thread:
@@ -276,17 +274,9 @@ def in_event_loop() -> bool:
     return True
 
 
+@cache
 def import_deferred() -> None:
     """Import what ``import langchain_reasc`` leaves out and a first question needs; it takes some hundred ms."""
-    global _imported
-    if not _imported:
-        for name in _DEFERRED:
-            with suppress(ImportError):  # jsonschema comes with an extra
-                import_module(name)
-        _imported = True
-
-
-async def aimport_deferred() -> None:
-    """Do the same in a thread, so that it does not hold the event loop."""
-    if not _imported:
-        await asyncio.to_thread(import_deferred)
+    for name in _DEFERRED:
+        with suppress(ImportError):  # jsonschema comes with an extra
+            import_module(name)

@@ -63,7 +63,6 @@ class PoolScores:
         self._responses = [response for question in pool.questions for response in question.responses]
         self._flat: dict[Measure | str, Floats] = {}  # of all responses, one question after the other
         self._scores: dict[Measure | str, list[list[float | None]]] = {}
-        self._arrays: dict[Measure | str, Floats] = {}
         self._candidates: list[Measure] = []
         self._minima: dict[tuple[str, int], tuple[npt.NDArray[np.int32], Floats, npt.NDArray[np.int64]]] = {}
 
@@ -85,9 +84,7 @@ class PoolScores:
 
     def array(self, measure: Measure | str) -> Floats:
         """The same as :meth:`scores`, shape (questions, responses); NaN where there is none, or no response."""
-        if measure not in self._arrays:
-            self._arrays[measure] = self._shaped(self._of_all(measure), np.nan)
-        return self._arrays[measure]
+        return self._shaped(self._of_all(measure), np.nan)
 
     def _shaped(self, values: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
         """Return the values of all responses as an array of shape (questions, responses)."""

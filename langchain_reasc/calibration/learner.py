@@ -23,7 +23,7 @@ from langchain_reasc.calibration.online_state import Drift, MadeOf, Observed, Ob
 from langchain_reasc.calibration.record import Calibration, Fingerprint
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.stopping import DEFAULT_BUDGET, decide
+from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule, decide
 
 __all__ = ["KEPT", "MINIMUM", "ConsensusLearner"]
 
@@ -142,6 +142,8 @@ class ConsensusLearner:
         self.seen, self._fitted = state.seen, state.fitted
         self.alarms, self.drifted = state.alarms, state.drifted
         self.calibration = state.calibration
+        if self.calibration:
+            self._rule(self.calibration).prepare()
         self._monitors |= {
             what: DriftMonitor(state=kept) for what, kept in zip(self._monitors, state.drift, strict=False)
         }
@@ -181,9 +183,12 @@ class ConsensusLearner:
                     drifts.append("confidence")
         return next(iter(drifts), None)
 
+    def _rule(self, calibration: Calibration) -> StoppingRule:
+        return calibration.rule(on_missing_confidence="count", budget=self._budget)
+
     def _expect(self, questions: Iterable[Observed], calibration: Calibration) -> Expected:
         """Return what these questions, decided by this calibration's rule, say of those to come."""
-        rule, measure = calibration.rule(on_missing_confidence="count", budget=self._budget), calibration.measure
+        rule, measure = self._rule(calibration), calibration.measure
         row = self.measures.index(measure) if measure in self.measures else None
         following, separations = list[NextResponse](), list[float]()
         for question in questions:

@@ -86,6 +86,9 @@ class Agreement(StoppingRule):
             return voted
         return replace(voted, stop=True, reason="agreement", posterior=counted.posterior)
 
+    def prepare(self) -> None:
+        self.prior.leader_stays([1], min(self.budget, LARGEST_HORIZON))
+
     def weights(self, responses: Sequence[Response]) -> list[float]:
         """Return one for each response, or what the weighted vote gives it."""
         return super().weights(responses) if self.vote is None else self.vote.weights(responses)

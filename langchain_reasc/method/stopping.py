@@ -69,6 +69,9 @@ class StoppingRule(ABC):
     def __call__(self, responses: Sequence[Response]) -> Decision:
         """Decide after exactly these responses, without looking for an earlier stop."""
 
+    def prepare(self) -> None:
+        """Work out what decisions look up, once: for a rule that looks ahead it takes up to half a second."""
+
     def weights(self, responses: Sequence[Response]) -> list[float]:
         """Return the evidence each response contributes to its answer: one, unless the rule reads confidence."""
         return [1.0] * len(responses)
@@ -263,6 +266,10 @@ class _Either(StoppingRule):
     @property
     def reads_scores(self) -> bool:
         return self.left.reads_scores or self.right.reads_scores
+
+    def prepare(self) -> None:
+        self.left.prepare()
+        self.right.prepare()
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
         return self.left.weights(responses)

@@ -79,6 +79,9 @@ class ValueStop(StoppingRule):
         stop = not self._pays(votes, left)
         return replace(votes, stop=stop, reason="worth" if stop else None)
 
+    def prepare(self) -> None:
+        self._outlook.goes_on(self._price, min(self.budget, LARGEST_HORIZON))
+
     def _pays(self, votes: Decision, left: int) -> bool:
         """Whether to go on is worth its price."""
         counts = sorted(map(int, votes.evidence.values()), reverse=True)
@@ -94,7 +97,7 @@ class ValueStop(StoppingRule):
 
     @cached_property
     def _outlook(self) -> "_Outlook":
-        return _outlook(self.prior, self.right)
+        return _outlook(self.prior, self.right, min(self.budget, LARGEST_HORIZON))
 
 
 def check_worth(worth: float) -> None:
@@ -126,19 +129,26 @@ class _Next(NamedTuple):
 
 
 class _Outlook:
-    """What a prior expects of each partition, and whether it pays to go on from there."""
+    """What a prior expects of each partition of up to so many answers, and whether it pays to go on from there.
 
-    def __init__(self, prior: Prior, right: tuple[float, float] | None) -> None:
+    Threads may share it: what is made here stays as it is, and two that ask for the same price at most do the same.
+    """
+
+    def __init__(self, prior: Prior, right: tuple[float, float] | None, answers: int) -> None:
         grid = np.asarray(prior.components, dtype=np.float64)
         self._discount, self._concentration = grid[:, 0], grid[:, 1]
-        self._weights = [np.asarray(prior.weights, dtype=np.float64)[None]]
-        """After n + 1 answers the weights of the components given each partition, shape (partitions, components)."""
-        self._gains = None if right is None else self._probabilities_of_being_right(*right)
+        gains = None if right is None else self._probabilities_of_being_right(*right)
         self._values: list[Floats] = []
-        """Likewise what it is worth to stop, shape (partitions,)."""
+        """After n + 1 answers what it is worth to stop at each partition, shape (partitions,)."""
         self._chances: list[Floats] = []
         """Likewise the probability of each row of what may follow."""
         self._known: dict[tuple[float, int], list[Booleans]] = {}
+        first = weights = np.asarray(prior.weights, dtype=np.float64)[None]
+        for n in range(1, answers + 1):
+            leading = np.array([counts[0] for counts in _positions(n)])
+            self._values.append((weights * (self._shares(n) if gains is None else gains[n])[leading]).sum(axis=1))
+            if n < answers:
+                weights = self._look_further(n, weights, first)
 
     def goes_on(self, price: float, horizon: int) -> list[Booleans]:
         """Return for n = 0 … horizon answers whether it pays to go on from each partition; at the horizon never.
@@ -148,8 +158,6 @@ class _Outlook:
             horizon: answers in the end.
         """
         if (price, horizon) not in self._known:
-            while len(self._values) < horizon:
-                self._look_further()
             value = self._values[horizon - 1]
             on = [np.zeros(len(value), dtype=bool)]
             for n in range(horizon - 1, 0, -1):
@@ -161,12 +169,17 @@ class _Outlook:
             self._known[price, horizon] = [np.zeros(0, dtype=bool), *reversed(on)]
         return self._known[price, horizon]
 
-    def _look_further(self) -> None:
-        """Work out what is expected after one more answer."""
-        n, weights = len(self._values) + 1, self._weights[-1]
-        leading = np.array([counts[0] for counts in _positions(n)])
-        worth = self._shares(n) if self._gains is None else self._gains[n]
-        self._values.append((weights * worth[leading]).sum(axis=1))
+    def _look_further(self, n: int, weights: Floats, first: Floats) -> Floats:
+        """Work out what may follow n answers.
+
+        Args:
+            n: answers so far.
+            weights: those of the components given each partition of them, shape (partitions, components).
+            first: the prior's, which a partition has that no component allows, shape (1, components).
+
+        Returns:
+            The weights given each partition of n + 1 answers.
+        """
         follows = _next(n)
         size, kinds = follows.size[:, None], follows.kinds[:, None]
         opened = np.maximum(self._concentration + kinds * self._discount, 0.0)
@@ -174,8 +187,8 @@ class _Outlook:
         total = joint.sum(axis=1)
         self._chances.append(follows.times * total)
         after = np.empty((len(_positions(n + 1)), joint.shape[1]))
-        after[follows.into] = np.where(total[:, None] > 0, joint / np.maximum(total, 1e-300)[:, None], self._weights[0])
-        self._weights.append(after)
+        after[follows.into] = np.where(total[:, None] > 0, joint / np.maximum(total, 1e-300)[:, None], first)
+        return after
 
     def _shares(self, n: int) -> Floats:
         """Return the expected share of an answer that was given 0 … n times of n, shape (n + 1, components)."""
@@ -204,9 +217,9 @@ class _Outlook:
         return [gains[-1], *reversed(gains)]
 
 
-@lru_cache(maxsize=8)  # a few megabytes each, where 24 answers are looked ahead to
-def _outlook(prior: Prior, right: tuple[float, float] | None) -> _Outlook:
-    return _Outlook(prior, right)
+@lru_cache(maxsize=8)  # half a megabyte each, where 24 answers are looked ahead to
+def _outlook(prior: Prior, right: tuple[float, float] | None, answers: int) -> _Outlook:
+    return _Outlook(prior, right, answers)
 
 
 @lru_cache(maxsize=LARGEST_HORIZON + 1)

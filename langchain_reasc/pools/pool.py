@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 Floats = npt.NDArray[np.float32]
-_VALUES_AT_ONCE: Final = 1 << 21  # 8 MB of one signal
+_VALUES_AT_ONCE: Final = 1 << 19  # 2 MB of one signal, of which three copies are held for a moment
 _QUESTIONS_AT_ONCE: Final = 500
 _TOO_SLOW: Final = 3  # responses to one question
 

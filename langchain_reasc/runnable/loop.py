@@ -19,7 +19,6 @@ from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.runnable.question import DeservesVote, Question
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.sampling import Sample, Wave, samples, take_slots
-from langchain_reasc.threads import aimport_deferred
 
 __all__ = ["answer", "answering", "begin", "draw", "finish"]
 
@@ -100,8 +99,8 @@ async def draw(question: Question, count: int, *, live: bool = False) -> AsyncGe
                         continue
                     if question.deserves_vote and not question.has_response and item.status == "complete":
                         await _judge(question, question.deserves_vote, item)
-                    if question.is_async:
-                        await aimport_deferred()
+                    if question.is_async and not question.setup.prepared.is_set():
+                        await _in_thread(question, question.setup.prepare)
                     if question.reads_in_thread:
                         await _in_thread(question, partial(question.add, item))
                     else:

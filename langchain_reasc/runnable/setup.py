@@ -1,7 +1,9 @@
 """Prepare the options of a call: the model, the rule, and the check of the calibration's fingerprint."""
 
+import os
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Self
 
@@ -37,6 +39,11 @@ __all__ = ["LEARNING", "PreparedOptions", "Setup", "Terms", "probability_curves"
 LEARNING: Final = ("online", "mixture")
 """Values of ``calibration`` that learn from what is answered."""
 OnMissing = Literal["error", "count"]
+_PREPARING: Final = threading.Lock()
+if hasattr(os, "register_at_fork"):  # or it would stay locked in a child that is forked meanwhile
+    os.register_at_fork(
+        before=_PREPARING.acquire, after_in_parent=_PREPARING.release, after_in_child=_PREPARING.release
+    )
 
 
 class Terms(NamedTuple):
@@ -69,6 +76,7 @@ class Setup:
         calibration: what scores mean; None where there is none, or it is learned.
         mixture: learns a calibration from first responses alone, in a batch from all of them before any decision.
         online: learns a calibration from every question that is answered. Where neither is set, nothing is learned.
+        prepared: whether :meth:`prepare` has been called.
     """
 
     options: Options
@@ -78,6 +86,7 @@ class Setup:
     calibration: Calibration | None = None
     mixture: MixtureCalibrator | None = None
     online: ConsensusCalibrator | None = None
+    prepared: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
     def of(cls, options: Options, model: Runnable[LanguageModelInput, Any], *, quiet: bool) -> "Setup":
@@ -120,8 +129,16 @@ class Setup:
         if prepared.schemas:
             setup.unknown_names(prepared.schemas)
         if not in_event_loop():  # else a thread of the first call does it
-            import_deferred()
+            setup.prepare()
         return setup
+
+    def prepare(self) -> None:
+        """Import and work out what the first decision needs, once; what is learned later is prepared as it is learned."""
+        with _PREPARING:  # of all setups, which need much the same
+            if not self.prepared.is_set():
+                import_deferred()
+                self.terms(self.learned).rule.prepare()
+                self.prepared.set()
 
     @property
     def fingerprint(self) -> Fingerprint:

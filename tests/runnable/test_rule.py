@@ -1,5 +1,7 @@
 """The rule that decides: that of the options, of the calibration, or without both the finite horizon."""
 
+import asyncio
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,6 +138,25 @@ class Twice(StoppingRule):
 
     def __call__(self, responses: Any) -> Any:
         return self.tally(responses, "evidence" if len(responses) == 2 else None)
+
+
+@pytest.mark.parametrize("in_loop", [False, True])
+def test_a_rule_prepares_itself_once_and_never_in_an_event_loop(in_loop: bool) -> None:
+    prepared = list[threading.Thread]()
+
+    class Ahead(Twice):
+        def prepare(self) -> None:
+            prepared.append(threading.current_thread())
+
+    def made() -> ReASCRunnable:
+        return ReASCRunnable(model=saying("1"), rule=Ahead() | Cap(4))
+
+    async def asked(runnable: ReASCRunnable | None) -> None:
+        runnable = runnable or made()
+        await asyncio.gather(*(runnable.ainvoke("q") for _ in range(3)))
+
+    asyncio.run(asked(None if in_loop else made()))
+    assert [one is threading.main_thread() for one in prepared] == [not in_loop]
 
 
 def test_a_rule_of_ones_own_decides_on_every_face(runner: Any) -> None:
