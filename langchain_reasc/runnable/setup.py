@@ -133,7 +133,7 @@ class Setup:
         return setup
 
     def prepare(self) -> None:
-        """Import and work out what the first decision needs, once; what is learned later is prepared as it is learned."""
+        """Import and work out what the first decision needs; what is learned later is prepared where it is learned."""
         with _PREPARING:  # of all setups, which need much the same
             if not self.prepared.is_set():
                 import_deferred()
