@@ -69,7 +69,7 @@ class StoppingRule(ABC):
     def __call__(self, responses: Sequence[Response]) -> Decision:
         """Decide after exactly these responses, without looking for an earlier stop."""
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027 (most rules look up nothing)
         """Work out what decisions look up, once: for a rule that looks ahead it takes up to half a second."""
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
