@@ -101,18 +101,19 @@ def compared(
 ) -> list[Outcome]:
     """What each configuration does on the pool of this number."""
     pool = simulated_pool(index, seed=seed, questions=questions)
-    asc_right, asc_tokens = _accuracy_and_tokens(pool.tested, ASC())
+    asc_right, asc_tokens = accuracy_and_tokens(pool.tested, ASC())
     found = []
     for name in configurations:
         with threadpool_limits(1):  # the processes share the processors already
             rule, measure = CONFIGURATIONS[name](pool.warm_up)
-        right, tokens = _accuracy_and_tokens(pool.tested, rule, measure)
+        right, tokens = accuracy_and_tokens(pool.tested, rule, measure)
         loss, kind = 100 * (asc_right - right), pool.kind
         found.append(Outcome(index, kind.answers, kind.signal, len(pool.warm_up), name, loss, tokens / asc_tokens))
     return found
 
 
-def _accuracy_and_tokens(tested: Responses, rule: StoppingRule, measure: int = 0) -> tuple[float, int]:
+def accuracy_and_tokens(tested: Responses, rule: StoppingRule, measure: int = 0) -> tuple[float, int]:
+    """What a rule does on these questions: its accuracy, and the tokens that it spends."""
     samples, answers = decisions(rule, tested, measure)
     spent = np.take_along_axis(np.cumsum(tested.tokens, axis=1), samples[:, None] - 1, axis=1)
     return float((answers == tested.right).mean()), int(spent.sum())

@@ -1,7 +1,7 @@
 """Confidence intervals: a bootstrap over questions, exact ones for shares and differences, and what learning adds.
 
-An interval is for new questions of the same kind and, where a method learned from some, for new ones to learn from in a
-new order.
+An interval is for new questions of the same kind. Where a method learned something else in each of several shuffles, it
+is also for new questions to learn from, in a new order; in one arrangement, a calibration is taken as it is.
 """
 
 import math
@@ -28,7 +28,7 @@ Means = Callable[[Any], Array]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with its 95 % interval."""
+    """A value with its 95 % interval; ``low`` and ``high`` are NaN where there is none."""
 
     value: float
     low: float
@@ -44,8 +44,13 @@ class Estimate:
         return Estimate(self.value, max(self.low, least), min(self.high, most))
 
     def interval(self, style: str) -> str:
-        """Return the interval as it is read, such as ``[65.6, 79.4]`` for ``".1f"``."""
-        return f"[{self.low:{style}}, {self.high:{style}}]"
+        """Return the interval as it is read, such as ``[65.6, 79.4]`` for ``".1f"``; empty where there is none."""
+        return "" if math.isnan(self.low) else f"[{self.low:{style}}, {self.high:{style}}]"
+
+    @property
+    def without_interval(self) -> "Estimate":
+        """The value alone."""
+        return Estimate(self.value, math.nan, math.nan)
 
 
 class Bootstrap:
@@ -58,8 +63,8 @@ class Bootstrap:
     Where a method learned something else in each shuffle, that varies beside the questions. Shuffles of one recording
     vary less than recordings do, as what they learn is correlated: by ρ, the share of the questions that calibrate, and
     .2 at least. The variance s² between J shuffles is therefore added as (1/J + ρ/(1 - ρ)) s² (Nadeau and Bengio 2003,
-    Machine Learning 52, 239-281), with Student's t at J - 1 degrees of freedom. One arrangement alone does not show
-    this variance: its interval holds for what was learned there.
+    Machine Learning 52, 239-281), with Student's t at J - 1 degrees of freedom. One arrangement does not show this
+    variance, so that there is no interval.
 
     Args:
         columns: name -> shape (shuffles, questions); a name is any key of a dictionary.
@@ -122,7 +127,7 @@ class Bootstrap:
             return mean(name) if among is None else ratio(mean(name), mean(among))
 
         estimate = self.estimate(of, learned=learned)
-        if estimate.value in (0.0, 1.0):
+        if estimate.value in (0.0, 1.0) and not (learned and math.isnan(estimate.low)):
             n = self.questions if questions is None else questions
             return exact(round(estimate.value) * n, n)
         return estimate.within(0.0, 1.0)
@@ -167,7 +172,7 @@ class Bootstrap:
         each = of(lambda name: self._by_shuffle[:, self._at[name]])
         each = each[np.isfinite(each)]
         if each.size < 2:
-            return alone
+            return alone.without_interval
         from scipy.special import stdtrit
 
         learned = each.var(ddof=1) * (1 / each.size + self._shared / (1 - self._shared))

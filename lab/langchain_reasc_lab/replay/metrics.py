@@ -1,7 +1,7 @@
 """From outcomes to rows: means over shuffles, with their intervals."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from langchain_reasc.calibrating import MeasureSpec
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.method import Measure
 from langchain_reasc_lab.replay.arrangement import COLUMNS
-from langchain_reasc_lab.replay.bootstrap import RESAMPLES, Bootstrap, Estimate, ratio
+from langchain_reasc_lab.replay.bootstrap import RESAMPLES, Array, Bootstrap, Estimate, Means, ratio
 from langchain_reasc_lab.replay.methods import ASC_ROW, OFFLINE
 from langchain_reasc_lab.replay.replay import Outcomes, Replay, RowKey, live_rule
 from langchain_reasc_lab.replay.risk import BINS, Risk
@@ -78,7 +78,8 @@ class Row:
 def summarize(run: Replay, *, parameters: float | None = None, resamples: int = RESAMPLES) -> list[Row]:
     """Return the rows of a replay, in the order of its methods.
 
-    A value is the mean over shuffles, and its interval that of :class:`~.bootstrap.Bootstrap`.
+    A value is the mean over shuffles, and its interval that of :class:`~.bootstrap.Bootstrap`. What a calibrated method
+    spends has no interval where it was ASC in every shuffle: other calibrations may save what none of these did.
 
     Args:
         run: a replay.
@@ -91,20 +92,22 @@ def summarize(run: Replay, *, parameters: float | None = None, resamples: int = 
     def row(key: RowKey) -> Row:
         outcomes = run.outcomes[key]
         learned = outcomes.learned
+        always_asc = outcomes.calibrated_anew and outcomes.rules == run.outcomes[asc].rules
         tokens, prompts = by_question.mean((key, "tokens")), by_question.mean((key, "prompt_tokens"))
 
+        def spent(of: Callable[[Means], Array]) -> Estimate:
+            estimate = by_question.estimate(of, learned=learned)
+            return estimate.without_interval if always_asc else estimate.within(0.0, np.inf)
+
         def versus(other: RowKey) -> Estimate:
-            ratios = by_question.estimate(
-                lambda mean: ratio(mean((key, "tokens")), mean((other, "tokens"))), learned=learned
-            )
-            return ratios.within(0.0, np.inf)
+            return spent(lambda mean: ratio(mean((key, "tokens")), mean((other, "tokens"))))
 
         return Row(
             method=key[0],
             spec=key[1],
             accuracy=by_question.share((key, "correct"), learned=learned),
-            samples=by_question.resampled((key, "samples"), learned=learned).within(0.0, np.inf),
-            tokens=by_question.resampled((key, "tokens"), learned=learned).within(0.0, np.inf),
+            samples=spent(lambda mean: mean((key, "samples"))),
+            tokens=spent(lambda mean: mean((key, "tokens"))),
             prompt_tokens=None if np.isnan(prompts) else prompts,
             tokens_vs_sc=versus(sc),
             tokens_vs_asc=versus(asc),
@@ -135,7 +138,7 @@ def difference(
     """Return how much more accurate one method is than another on the same questions and responses.
 
     Between different rules that never differed, the interval says how many questions may differ all the same. The same
-    rule under two names has no difference to bound.
+    rule under two names has no difference to bound, unless several calibrations taught it: others may teach another.
 
     Args:
         by_question: the means of both, as :func:`side_by_side` names them.
@@ -145,8 +148,10 @@ def difference(
         among: a column that is 1 on the questions on which they are compared; None for all.
     """
     first, second = outcomes[one], outcomes[other]
-    if first.rules == second.rules and np.array_equal(
-        first.column("correct"), second.column("correct"), equal_nan=True
+    if (
+        first.rules == second.rules
+        and not (first.calibrated_anew or second.calibrated_anew)
+        and np.array_equal(first.column("correct"), second.column("correct"), equal_nan=True)
     ):
         return Estimate(0.0, 0.0, 0.0)
     learned = first.learned or second.learned

@@ -78,6 +78,11 @@ class Outcomes:
         rules = list(self.rules.values())
         return len(rules) < len(self.cells) or any(rule != rules[0] for rule in rules)
 
+    @property
+    def calibrated_anew(self) -> bool:
+        """Whether it was calibrated in each of several shuffles, or could not be."""
+        return len(self.cells) > 1 and bool(self.calibrations or self.problems)
+
     @cached_property
     def risk(self) -> Risk | None:
         """What P(correct) is worth; None where nothing tells it."""

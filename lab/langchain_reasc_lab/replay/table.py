@@ -1,5 +1,6 @@
 """The comparison as a table, for a terminal or as Markdown."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -116,7 +117,7 @@ def _measured(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
         f"[..]: 95 % intervals, {RESAMPLES:,} bootstrap resamples over questions, and Clopper and Pearson's for Δ (in "
         f"points){between}. Tokens: generated, per question, in the samples a method used{more}.{not_counted}"
     )
-    yield from _left_out(run)
+    yield from _left_out(run, rows)
     if any(row.spec == "auto" for row in rows):
         yield (
             "auto: signal, score and window chosen on the labelled calibration responses; ReASC (online) chooses "
@@ -124,16 +125,15 @@ def _measured(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
         )
 
 
-def _left_out(run: Replay) -> Iterator[str]:
-    """Yield what varies from one calibration to the next and no interval shows."""
-    if run.calibration_size and run.arrangements == 1:
+def _left_out(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
+    """Yield which rows have no interval, and what varies from one calibration to the next and no interval shows."""
+    if without := list(dict.fromkeys(row.method for row in rows if math.isnan(row.accuracy.low))):
         yield (
-            "The intervals hold for what ReASC learned here. From other questions, or in another order, it would learn "
-            "something else, whose spread they leave out: for ReASC in general they are too narrow; --shuffles N shows "
-            "that spread."
+            f"No interval: {', '.join(without)}, as other questions, in another order, would teach something else; "
+            "--shuffles 10 shows how much that matters."
         )
-    elif run.calibration_size and run.pool.calibrating:
-        yield "The intervals of ReASC (offline) hold for this one calibration, and leave out how others would differ."
+    if run.calibration_size and (run.arrangements == 1 or run.pool.calibrating):
+        yield "Intervals of rows that were calibrated once hold for that calibration, and leave out how others differ."
 
 
 def _controls(rows: Sequence[Row]) -> Iterator[str]:
@@ -240,7 +240,7 @@ def _cells(row: Row, columns: Mapping[str, int]) -> dict[str, str]:
 def _interval(estimate: Estimate, style: str, separator: str) -> str:
     percents = (style.format(100 * part) for part in (estimate.value, estimate.low, estimate.high))
     value, low, high = (text.replace("100.0", "100") for text in percents)
-    return f"{value} \\[{low}{separator}{high}]"
+    return value if math.isnan(estimate.low) else f"{value} \\[{low}{separator}{high}]"
 
 
 def _section(row: Row) -> str:

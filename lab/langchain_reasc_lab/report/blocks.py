@@ -14,7 +14,7 @@ from langchain_reasc_lab.report.tables import Cell, Column, Table
 INTERVALS: Final = (
     f"[..] are 95 % intervals from {RESAMPLES:,} bootstrap resamples over questions, each with all its shuffles; those "
     "of differences in accuracy, of none and of all are Clopper and Pearson's. For methods that learn, they have the "
-    "variance between shuffles in them."
+    "variance between shuffles in them; a method that learns while it is tested has none in a single arrangement."
 )
 
 Block = tuple[Sequence[Sequence[Cell]], Sequence[str]]
@@ -127,8 +127,7 @@ def loss(name: str, against: str, difference: Estimate | None) -> Iterator[str]:
     if difference is None or not difference.value < 0:
         return
     points = f"{-difference.value:.1f} points" if difference.value <= -0.05 else "less than 0.1 points"
+    interval = Estimate(-difference.value, -difference.high, -difference.low).interval("+.1f")
+    known = f": the difference is {interval}" if interval else ""
     sure = "" if difference.high < 0 else ", which may be chance"
-    yield (
-        f"{against} is {points} more accurate than {name}: the difference is "
-        f"[{-difference.high:+.1f}, {-difference.low:+.1f}]{sure}."
-    )
+    yield f"{against} is {points} more accurate than {name}{known}{sure}."

@@ -188,7 +188,7 @@ def stage1(studies: Sequence[Study]) -> Table:
                 continue
             accepted = Results(study, study.run.outcomes, cost, among=outcomes.column("gated"))
             lost = accepted.minus(row, budget)
-            rows.append((name, accepted.share, accepted.accuracy(row), accepted.accuracy(budget), lost))
+            rows.append((name, accepted.share(row), accepted.accuracy(row), accepted.accuracy(budget), lost))
             notes += loss(f"the gate of {name}", f"On the questions that it accepts, {budget[0]}", lost)
             notes += [] if accepted.questions else [f"The gate of {name} accepts nothing."]
         return rows, notes
@@ -219,7 +219,7 @@ def stage2(studies: Sequence[Study]) -> Table:
                 notes.append(f"The gate of {row} accepts every question, and leaves none to Stage 2.")
                 continue
             for name, key in (("ASC (counts votes)", _ASC), ("ReASC (weighs them)", ours)):
-                rows.append((calibration, name, left.share, *_beside_asc(left, key)))
+                rows.append((calibration, name, left.share(ours), *_beside_asc(left, key)))
             notes += loss(f"{row} on these questions", ASC_ROW, left.minus(ours, _ASC))
         return rows, notes
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc_lab.replay.bootstrap import Bootstrap, Estimate
+from langchain_reasc_lab.replay.bootstrap import Estimate
 from langchain_reasc_lab.replay.methods import MIXTURE, OFFLINE
 from langchain_reasc_lab.replay.metrics import Row
 from langchain_reasc_lab.replay.plots import (
@@ -20,7 +20,7 @@ from langchain_reasc_lab.replay.plots import (
 )
 from langchain_reasc_lab.replay.worked import pick_worked
 from langchain_reasc_lab.report.comparisons import methods_shown
-from langchain_reasc_lab.report.results import ACCURACY
+from langchain_reasc_lab.report.results import ACCURACY, Cost, Results
 from langchain_reasc_lab.report.sensitivity import calibration_size, cut_quantile, scale
 from langchain_reasc_lab.report.study import Study, parameters_of
 from langchain_reasc_lab.report.svg import for_each_pool, svg
@@ -56,11 +56,15 @@ def _of_rows(
 
 
 def _tradeoff_words(rows: Sequence[Row]) -> str:
-    return " ".join(
-        f"{row.title}: {row.accuracy.percent.value:.1f} % {row.accuracy.percent.interval('.1f')} right with "
-        f"{row.tokens.value:,.0f} tokens a question."
-        for row in rows
-    )
+    def words(row: Row) -> str:
+        tokens = f"with {row.tokens.value:,.0f} tokens a question."
+        return f"{row.title}: {_percent(row.accuracy.percent)} right {tokens}"
+
+    return " ".join(map(words, rows))
+
+
+def _percent(share: Estimate) -> str:
+    return f"{share.value:.1f} % {share.interval('.1f')}".rstrip()
 
 
 def _risk_words(rows: Sequence[Row]) -> str:
@@ -132,9 +136,9 @@ def _accepted(study: Study, *, alone: bool) -> _Accepted:
     shares = {}
     for row in study.rows:
         if row.method in _METHODS:
-            gated = {"gated": row.outcomes.column("gated")}
-            drawn = Bootstrap(gated, row.outcomes.tested, seed=study.settings.seed)  # as the table stage1 has it
-            shares[row.method] = drawn.share("gated", learned=row.outcomes.learned).percent
+            key = (row.method, row.spec)  # as the table stage1 has it
+            held = Results(study, {key: row.outcomes}, Cost(flops=False), among=row.outcomes.column("gated"))
+            shares[row.method] = held.share(key)
     if not shares:
         raise PoolError(str(study.uncalibrated))
     given, recorded = study.settings.parameters if alone else None, parameters_of(study.pool.metadata)
@@ -143,7 +147,7 @@ def _accepted(study: Study, *, alone: bool) -> _Accepted:
 
 def _acceptance_words(one: _Accepted) -> str:
     size = "" if one.parameters is None else f" ({one.parameters / 1e9:.3g} billion parameters)"
-    shares = (f"{share.value:.1f} % {share.interval('.1f')} by {method}" for method, share in one.shares.items())
+    shares = (f"{_percent(share)} by {method}" for method, share in one.shares.items())
     return f"{one.pool}{size}: {', '.join(shares)} of the questions are answered from one response."
 
 

@@ -169,10 +169,14 @@ class Results:
         columns["among"] = self._among.astype(np.float64)
         self._by_question = Bootstrap(columns, tested, seed=study.settings.seed)
 
-    @property
-    def share(self) -> Estimate:
-        """The share of the tested questions that count, in per cent."""
-        return self._by_question.share("among").percent
+    def share(self, key: RowKey) -> Estimate:
+        """Return the share of the tested questions that count, in per cent, where this method says which.
+
+        None or all in every shuffle have no interval: other calibrations may count some.
+        """
+        outcomes = self._outcomes[key]
+        share = self._by_question.share("among", learned=outcomes.learned).percent
+        return share.without_interval if outcomes.calibrated_anew and share.value in (0, 100) else share
 
     def accuracy(self, key: RowKey) -> Estimate | None:
         """Return right answers in per cent; None where no question counts."""

@@ -73,8 +73,10 @@ def _points(share: Estimate) -> str:
 
 def _tokens(ratio: Estimate) -> str:
     """Return how tokens relate to another method's."""
-    if not all(map(math.isfinite, (ratio.value, ratio.low, ratio.high))):
+    if not math.isfinite(ratio.value):
         return "for tokens that the pool does not tell"
+    if not math.isfinite(ratio.high - ratio.low):
+        return f"for tokens that differ by {100 * (ratio.value - 1):+.0f} %"
     more = Estimate(ratio.value - 1, ratio.low - 1, ratio.high - 1).percent
     fewer = Estimate(1 - ratio.value, 1 - ratio.high, 1 - ratio.low).percent
     if fewer.low > 0:

@@ -1,6 +1,7 @@
 """The rows of a replay beside each other: intervals of differences, controls, and what is said below the table."""
 
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -20,17 +21,21 @@ from langchain_reasc_lab.replay import (
     Row,
     as_data,
     footnotes,
+    print_comparison,
     read_pool,
     replay,
     side_by_side,
     summarize,
 )
 from pools.synthetic import question, response, write_lines, write_pool
+from rich.console import Console
 
 from langchain_reasc.calibration import calibrate_mixture
-from langchain_reasc.method import Measure
+from langchain_reasc.method import ASC, Cap, Measure
 
 FOUR = MethodSettings(max_samples=4)
+SPREAD, ONCE = "with the variance between shuffles", "rows that were calibrated once hold for that calibration"
+WITHOUT = f"No interval: {AGREEMENT}, {ONLINE}, as other questions"
 
 
 def _rows(run: Replay) -> dict[str, Row]:
@@ -77,20 +82,54 @@ def test_controls_are_asc_at_the_cost_of_each_row_and_four_at_once(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("shuffles", "apart", "says"),
+    ("shuffles", "apart", "says", "not_said"),
     [
-        (0, False, "hold for what ReASC learned here"),
-        (1, False, "hold for what ReASC learned here"),
-        (2, False, "with the variance between shuffles"),
-        (2, True, "of ReASC (offline) hold for this one calibration"),
+        (0, False, (WITHOUT, ONCE), SPREAD),
+        (1, False, (WITHOUT, ONCE), SPREAD),
+        (2, False, (SPREAD,), ONCE),
+        (2, True, (SPREAD, ONCE), WITHOUT),
     ],
 )
-def test_what_an_interval_leaves_out_is_told(tmp_path: Path, shuffles: int, apart: bool, says: str) -> None:
+def test_what_an_interval_leaves_out_is_told(
+    tmp_path: Path, shuffles: int, apart: bool, says: tuple[str, ...], not_said: str
+) -> None:
     pool = read_pool(write_pool(tmp_path / "p.sqlite", questions=30))
     if apart:
         pool = replace(pool, calibrating=10, calibration_path=tmp_path / "c.sqlite")
     run = replay(pool, [Measure()], calibration_size=10, shuffles=shuffles)
-    assert says in " ".join(footnotes(run, summarize(run, resamples=10)))
+    told = " ".join(footnotes(run, summarize(run, resamples=10)))
+    assert all(one in told for one in says) and not_said not in told
+
+
+def test_what_learns_while_it_is_tested_has_no_interval_in_one_arrangement(tmp_path: Path) -> None:
+    pool = read_pool(write_pool(tmp_path / "p.sqlite", questions=60, separation=2.0))
+    run = replay(pool, [Measure()], calibration_size=20)
+    rows = _rows(run)
+    fields = ("accuracy", "samples", "tokens", "tokens_vs_sc", "tokens_vs_asc", "accuracy_vs_sc", "accuracy_vs_asc")
+    for name, row in rows.items():
+        shown = {np.isfinite(getattr(row, field).low) for field in fields}
+        assert shown == {name not in (AGREEMENT, ONLINE)}, name
+    online = next(one for one in as_data(run, [*rows.values()])["rows"] if one["method"] == ONLINE)
+    assert online["accuracy"] == {"value": rows[ONLINE].accuracy.value, "low": None, "high": None}
+    [line] = [line for line in _printed(run, [*rows.values()]) if line.startswith(f" {ONLINE}")]
+    assert "[" not in line and f"{100 * rows[ONLINE].accuracy.value:.1f}" in line
+
+
+def test_several_calibrations_that_all_count_votes_do_not_prove_that_none_weighs_them(tmp_path: Path) -> None:
+    pool = read_pool(write_pool(tmp_path / "p.sqlite", questions=60, separation=0.0))
+    for shuffles, differ in ((1, False), (3, True)):
+        row = _rows(replay(pool, [Measure()], shuffles=shuffles, calibration_size=30))[SAFEGUARDED]
+        assert all(rule == ASC() | Cap(16) for rule in row.outcomes.rules.values())
+        assert (row.accuracy_vs_asc.value, row.tokens_vs_asc.value) == (0, 1)
+        assert (row.accuracy_vs_asc.low < 0 < row.accuracy_vs_asc.high) == differ
+        assert np.isnan(row.tokens_vs_asc.low) == differ
+
+
+def _printed(run: Replay, rows: list[Row]) -> list[str]:
+    console = Console(width=100, file=StringIO(), color_system=None)
+    print_comparison(run, rows, console)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue().splitlines()
 
 
 def test_a_row_that_learns_has_the_spread_between_shuffles_in_its_interval(tmp_path: Path) -> None:
