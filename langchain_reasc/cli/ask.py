@@ -61,8 +61,8 @@ def ask(
 ) -> None:
     """Answer one question, sampling only as often as the evidence asks for.
 
-    The answer goes to stdout, how sure it is to stderr. The exit code is 3 where the answer is undecided, because the
-    budget was spent before the evidence was sufficient.
+    The answer goes to stdout, how it was decided to stderr. The exit code is 3 where the answer is undecided, because
+    the budget was spent before the evidence was sufficient.
 
     [bold]Examples[/]
 
@@ -127,7 +127,7 @@ def _question(given: str) -> str:
 
 
 def _show(result: "ReASCResult") -> None:
-    """Print the answer, how sure it is, what was spent, the votes, and notices."""
+    """Print the answer, how it was decided, what was spent, the votes, and notices."""
     from langchain_reasc.runnable.result import cost, shortened, votes
 
     if result.answer is not None:
@@ -191,7 +191,7 @@ def _show_sample(response: "SampledResponse", decision: "Decision") -> None:
     text = " ".join(str(response.message.text).split()) if response.message else ""
     score = "" if response.score is None else f"  score {response.score:.3f}"
     passed = decision.reason == "gate"  # then no vote is counted
-    ahead = f"P(stays ahead) = {decision.posterior:.3f}"
+    ahead = f"posterior of the votes {decision.posterior:.3f}"
     after = "passes the gate" if passed else f"{ahead}  {'stop' if decision.stop else 'go on'}"
     console = stderr()
     console.print(

@@ -37,8 +37,8 @@ PROBABILITIES: Final = {"p_correct": "is right", "p_agree": "agrees with further
 HOPELESS: Final = "agreement is hopeless"
 """What the notice of it begins with."""
 _ENDINGS: Final = {
-    "evidence": "decided: {gave}, enough for it to stay ahead (P(stays ahead) = {posterior:.3f})",
-    "agreement": "decided: {gave}, and further ones would hardly change that (P(stays ahead) = {posterior:.3f})",
+    "evidence": "decided: {gave}, enough for it to stay ahead of the other answers",
+    "agreement": "decided: {gave}, and further ones would hardly change that",
     "window": "decided: {gave}, and so did all of the last window",
     "worth": "undecided: more samples would hardly help, and {gave}",
     "timeout": "undecided: the time is over, and {gave}",
@@ -213,7 +213,10 @@ class ReASCResult:
         return f"<b>{escape(shortened(self.answer))}</b><br>{text}{table}<small>{below}</small>"
 
     def summary(self) -> str:
-        """Say in one sentence whether the answer is decided, how many responses gave it, and how sure that is."""
+        """Say in one sentence whether the answer is decided, how many responses gave it, and what a calibration knows.
+
+        The posterior of the votes is not in it: it is far higher than the probability that the answer is right.
+        """
         ending = _ending(self)
         if self.doubt is not None:
             return f"doubted: {self.doubt}; {ending}"
@@ -297,7 +300,7 @@ def _ending(result: ReASCResult) -> str:
         return "accepted by the gate: the first response was confident enough" + (f"; {promise}" if promise else "")
     if decision.reason == "hopeless":
         return "undecided: " + next(one for one in result.notices if one.startswith(HOPELESS))
-    return _ENDINGS[decision.reason or "budget"].format(gave=_agreement(result), posterior=decision.posterior)
+    return _ENDINGS[decision.reason or "budget"].format(gave=_agreement(result))
 
 
 def _agreement(result: ReASCResult) -> str:

@@ -33,7 +33,7 @@ ENDLESS = Reply("the answer is 1", endless=True)
         (
             ["1"],
             {},
-            "decided: 3 of 3 responses gave it, and further ones would hardly change that (P(stays ahead) = 1.000)",
+            "decided: 3 of 3 responses gave it, and further ones would hardly change that",
         ),
         (["1", "2", "3", "1"], {}, "undecided: the budget is spent, and only 2 of 4 responses gave it"),
         (["1", "2", "1", "1"], {}, "undecided: the budget is spent, and 3 of 4 responses gave it"),
@@ -43,7 +43,7 @@ ENDLESS = Reply("the answer is 1", endless=True)
         (
             ["1"],
             {"confidence": 0.9},
-            "decided: 3 of 3 responses gave it, enough for it to stay ahead (P(stays ahead) = 0.938)",
+            "decided: 3 of 3 responses gave it, enough for it to stay ahead of the other answers",
         ),
         (["1"], {"rule": ESC(window=2)}, "decided: 2 of 2 responses gave it, and so did all of the last window"),
         (
