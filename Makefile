@@ -66,7 +66,7 @@ test-decisions: $(VENV)/.decisions
 lint: $(VENV)/.lint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy langchain_reasc lab backends benchmarks examples/*.py
+	@$(BIN)/mypy langchain_reasc lab backends server benchmarks examples/*.py
 	@cd examples/word_problems && MYPYPATH=../..:../../backends ../../$(BIN)/mypy --config-file ../../pyproject.toml *.py
 	@$(BIN)/python tests/documentation/check_snippets.py
 
@@ -96,7 +96,7 @@ $(VENV)/.demo: $(VENV)/.llama-cpp pyproject.toml
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo tests/parity/requirements.txt
-	@$(PIP) install --editable '.[llama-cpp,lab,openai,huggingface]' --group test --group providers --group examples
+	@$(PIP) install --editable '.[llama-cpp,lab,openai,serve,huggingface]' --group test --group providers --group examples
 	@$(PIP) install --no-deps -r tests/parity/requirements.txt
 	@touch $@
 

@@ -57,6 +57,15 @@ def test_every_package_has_its_place() -> None:
         assert found == set(order)
 
 
+def test_the_server_imports_the_core_and_one_backend_and_nobody_imports_it() -> None:
+    others = {"langchain_reasc_lab", "langchain_reasc_llama_cpp"}
+    found = [name for _, name in imports(ROOT / "server")]
+    assert not [name for name in found if name.split(".")[0] in others]
+    assert any(name.startswith("langchain_reasc_openai") for name in found)
+    around = [one for folder in ("langchain_reasc", "backends", "lab") for one in imports(ROOT / folder)]
+    assert not [path for path, name in around if name.startswith("langchain_reasc_server")]
+
+
 def test_the_core_imports_neither_the_laboratory_nor_a_backend() -> None:
     """But for the commands, which name the backends that come along."""
     others = {"langchain_reasc_lab", "langchain_reasc_backend", "langchain_reasc_llama_cpp", "langchain_reasc_openai"}

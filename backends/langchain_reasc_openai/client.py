@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -17,10 +18,14 @@ from langchain_reasc.models.refusal import LogprobsMemory
 from langchain_reasc_openai.errors import causes
 from langchain_reasc_openai.langchain_openai_internals import AdaptedChatOpenAI
 
-__all__ = ["WHOLE", "ServerClient", "bounded_http_client"]
+__all__ = ["EVENTS", "RAW", "WHOLE", "RawRequest", "ServerClient", "bounded_http_client"]
 
 WHOLE: Final = "whole"
 """Argument of a call: take the response in one piece, though it is asked for as a stream."""
+RAW: Final = "raw"
+"""Argument of a call: the :class:`RawRequest` that is sent instead of one made of the messages and other arguments."""
+EVENTS: Final = "upstream_events"
+"""Where the metadata of a response to a :class:`RawRequest` keeps the server's own events."""
 
 # openai's client changed from httpx to httpx2
 _httpx: Final[Any] = importlib.import_module(DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")[0])
@@ -29,6 +34,25 @@ _LONGEST_EVENT: Final = 16 << 20  # bytes; one token with 20 alternatives has 2,
 _LARGEST_REPLY: Final = 256 << 20  # bytes; 100,000 such tokens in one piece
 _HARMLESS: Final = ("host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent")
 _EVENT_ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
+
+
+@dataclass(frozen=True)
+class RawRequest:
+    """A request that goes out as its author wrote it, and whose response keeps the server's own words.
+
+    The arguments of the call beside it are for those who read the response. Of them only ``logprobs`` and
+    ``top_logprobs`` are sent, and that a stream with its usage is wanted. The response's metadata has its events, each
+    as it came, under ``"upstream_events"``; of a response in one piece, that piece as an event.
+
+    Attributes:
+        body: the JSON of the request.
+        headers: sent beside it, in place of the model's own of the same name.
+        on_event: called when the first event of a response has come, in the thread that reads it.
+    """
+
+    body: Mapping[str, Any] = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    on_event: Callable[[], None] = field(default=lambda: None, repr=False)
 
 
 class ServerClient(AdaptedChatOpenAI):
@@ -87,6 +111,12 @@ class ServerClient(AdaptedChatOpenAI):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         """Stream, or where the server's streams lack what is wanted yield one chunk with the whole response."""
+        if RAW in kwargs:
+            with _without_key(self.openai_api_key):
+                async with aclosing(self._raw_chunks(**kwargs)) as arriving:
+                    async for chunk in arriving:
+                        yield chunk
+            return
         if kwargs.pop(WHOLE, False):
             kwargs.pop("stream_usage", None)
             yield _as_chunk(await self._agenerate(messages, stop=stop, run_manager=run_manager, **kwargs))
@@ -101,6 +131,29 @@ class ServerClient(AdaptedChatOpenAI):
             async with aclosing(chunks):
                 async for chunk in chunks:
                     yield chunk
+
+    def _raw_chunks(self, raw: RawRequest, **kwargs: Any) -> AsyncGenerator[ChatGenerationChunk]:
+        """Stream the response to a raw request; the first chunk holds the list of its events, which goes on growing."""
+        streamed = not kwargs.get(WHOLE)
+        body = {**raw.body, "stream": streamed}
+        if streamed and kwargs.get("stream_usage"):
+            body["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
+        body |= {name: kwargs[name] for name in ("logprobs", "top_logprobs") if name in kwargs}
+
+        async def response(wanted: bool) -> AsyncGenerator[ChatGenerationChunk]:
+            events: list[dict[str, Any]] = []
+            async with aclosing(self.raw_events(_logprobs_if(wanted, body), raw.headers)) as arriving:
+                async for event in arriving:
+                    events.append(event)
+                    chunk = self.chunk_of(event)
+                    if len(events) == 1:
+                        raw.on_event()
+                        chunk = chunk or ChatGenerationChunk(message=AIMessageChunk(content=""))
+                        chunk.message.response_metadata[EVENTS] = events
+                    if chunk is not None:
+                        yield chunk
+
+        return self._logprobs.astream(response) if body.get("logprobs") else response(True)
 
     async def _agenerate(
         self,

@@ -3,13 +3,15 @@
 ``tests/backends/openai/test_langchain_openai_internals.py`` names what a release of langchain-openai has changed.
 """
 
+import json
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
-from openai import BaseModel
+from openai import AsyncStream, BaseModel
 
 __all__ = ["CLIENT_FIELDS", "AdaptedChatOpenAI", "default_parameters", "messages_of"]
 
@@ -30,6 +32,32 @@ class AdaptedChatOpenAI(ChatOpenAI):
         """
         options = {"stream": True, "stream_options": {"include_usage": True}}
         return await self.async_client.create(**self._get_request_payload(messages, stop=stop, **{**kwargs, **options}))
+
+    async def raw_events(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> AsyncGenerator[dict[str, Any]]:
+        """Send a body as it is, and yield the events of its response as they are.
+
+        A reply in one piece, asked for or not, is one event. Needed as langchain-openai writes a body of its own, from
+        messages that know OpenAI's fields alone, and reads as much of a reply: it goes out by openai's documented way
+        for undocumented requests (``client.post``), on ChatOpenAI's ``root_async_client``.
+
+        Raises:
+            openai.APIError: the server refuses, or an event is an error.
+        """
+        stream = await self.root_async_client.post(
+            "/chat/completions",
+            cast_to=object,
+            body=body,
+            options={"headers": dict(headers)},
+            stream=True,
+            stream_cls=AsyncStream[object],
+        )
+        async with stream:
+            if "json" in stream.response.headers.get("content-type", ""):
+                yield _as_event(json.loads(await stream.response.aread()))
+                return
+            async for event in stream:
+                if isinstance(event, dict):
+                    yield event
 
     def chunk_of(self, event: dict[str, Any]) -> ChatGenerationChunk | None:
         """Return an event of :meth:`send_streamed` as LangChain's chunk, by ``_convert_chunk_to_generation_chunk``."""
@@ -59,6 +87,17 @@ class AdaptedChatOpenAI(ChatOpenAI):
             if isinstance(generation.message, AIMessage):
                 generation.message.usage_metadata = None
         return result
+
+
+def _as_event(reply: dict[str, Any]) -> dict[str, Any]:
+    """Return a reply in one piece as the only event of a stream."""
+    choices = []
+    for choice in reply.get("choices") or ():
+        delta = dict(choice.get("message") or {})
+        if calls := delta.get("tool_calls"):
+            delta["tool_calls"] = [{"index": at, **call} for at, call in enumerate(calls)]
+        choices.append({**{name: value for name, value in choice.items() if name != "message"}, "delta": delta})
+    return {**reply, "object": "chat.completion.chunk", "choices": choices}
 
 
 def default_parameters(model: ChatOpenAI) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from langchain_reasc.complaints import explained, nearest
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc_openai.client import RAW
 from langchain_reasc_openai.presets import PRESETS, Capabilities
 
 __all__ = ["SamplerFields", "check_names", "request_of", "token_limit_in"]
@@ -36,7 +37,7 @@ class SamplerFields(BaseModel):
 _SAMPLERS: Final = frozenset(SamplerFields.model_fields)
 _LIMITS: Final = ("max_tokens", "max_completion_tokens")
 _CALL_NAMES: Final = frozenset(
-    {*inspect.signature(Completions.create).parameters, *_SAMPLERS, "stream_usage", "stop", "strict"}
+    {*inspect.signature(Completions.create).parameters, *_SAMPLERS, "stream_usage", "stop", "strict", RAW}
     - {"self", "messages", "stream"}
 )
 

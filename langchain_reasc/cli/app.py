@@ -36,6 +36,8 @@ More reliable answers from a language model, for fewer tokens (ReASC).
 [bold]reasc pool show pool.sqlite[/]    what does it hold, and what has it cost?
 
 [bold]reasc probe http://localhost:8000/v1[/]    what does a server support?
+
+[bold]reasc serve --url http://localhost:8000[/]    the same for every OpenAI client, by its base URL
 """
 
 
@@ -47,8 +49,8 @@ class _Commands(TyperGroup):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        # Not when this is imported: the laboratory's commands import modules that stand beside it.
-        self.commands.update(get_group(_laboratory()).commands)
+        # Not when this is imported: these commands import modules that stand beside it.
+        self.commands.update(get_group(_registered()).commands)
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         prepare_streams()
@@ -85,18 +87,20 @@ for command in (ask.ask, calibrate.calibrate, probe.probe):
     app.command(help=_reflowed(command.__doc__ or ""))(with_groups(command))
 
 
-_LABORATORY = ("demo", "record", "grade", "replay", "report", "pool")
+_EXTRAS = {**dict.fromkeys(("demo", "record", "grade", "replay", "report", "pool"), "lab"), "serve": "serve"}
+"""Commands of other packages -> the extra that they need."""
 
 
-def _laboratory() -> typer.Typer:
+def _registered() -> typer.Typer:
     """Return the commands that packages register as entry points: functions, or a module of several under one name."""
-    registered, missing, panel = typer.Typer(), set(_LABORATORY), "Laboratory"
+    registered, missing = typer.Typer(), set(_EXTRAS)
     for entry in entry_points(group="langchain_reasc.commands"):
         try:
             command = entry.load()
         except ImportError:
             continue
         missing.discard(entry.name)
+        panel = None if entry.name == "serve" else "Laboratory"
         if callable(command):
             registered.command(entry.name, help=_reflowed(command.__doc__ or ""), rich_help_panel=panel)(
                 with_groups(command)
@@ -120,9 +124,8 @@ def _laboratory() -> typer.Typer:
 
 
 def _not_installed(context: typer.Context) -> None:
-    raise ConfigurationError(
-        f'`reasc {context.info_name}` is part of the laboratory: pip install "langchain-reasc[lab]"'
-    )
+    extra = _EXTRAS[str(context.info_name)]
+    raise ConfigurationError(f'`reasc {context.info_name}` needs more packages: pip install "langchain-reasc[{extra}]"')
 
 
 def main() -> None:

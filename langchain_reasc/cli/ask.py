@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from langchain_reasc.method.stopping import Decision, StoppingRule
     from langchain_reasc.runnable.result import ReASCResult, SampledResponse
 
-__all__ = ["ask"]
+__all__ = ["ask", "parse_rule"]
 
 _UNDECIDED = 3  # exit code
 _OF_RESPONSE = ("answer", "score", "weight", "status", "used", "output_tokens")
@@ -77,7 +77,7 @@ def ask(
     from langchain_reasc.runnable.runnable import ReASCRunnable
 
     text = _question(question)
-    stopping = None if rule is None else _rule(rule, budget=max_samples)
+    stopping = None if rule is None else parse_rule(rule, budget=max_samples)
     how = asking.prompting(source.model)
     known = _calibration(calibration, shipped=source.is_shipped)
     with source.open(**how.sampling, seed=seed) as model:
@@ -151,7 +151,7 @@ def _calibration(chosen: str | None, *, shipped: bool) -> "Calibration | None":
     return load_calibration(own) if shipped and own.exists() else None
 
 
-def _rule(given: str, *, budget: int) -> "StoppingRule":
+def parse_rule(given: str, *, budget: int) -> "StoppingRule":
     """Return the rule of that name and parameters; one that looks ahead does so to this budget.
 
     Raises:

@@ -31,18 +31,18 @@ def test_help_teaches_with_examples() -> None:
     assert reasc("--version").stdout.startswith("reasc 0.")
 
 
-def test_without_the_laboratory_one_line_says_what_to_install() -> None:
+def test_a_command_of_another_package_says_what_to_install_where_that_is_missing() -> None:
     script = """
 import importlib.metadata, sys
 found = importlib.metadata.entry_points
 ours = {"group": "langchain_reasc.commands"}
 importlib.metadata.entry_points = lambda **chosen: () if chosen == ours else found(**chosen)
 from langchain_reasc.cli import app
-for arguments in (["record", "q.jsonl", "--out", "p.sqlite"], ["pool", "show", "--json"], ["-h"]):
+for arguments in (["record", "q.jsonl", "--out", "p.sqlite"], ["serve", "--port", "1"], ["-h"]):
     print(app(arguments, standalone_mode=False))"""
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    said = 'error: `reasc {}` is part of the laboratory: pip install "langchain-reasc[lab]"\n'
-    assert ended.stderr == said.format("record") + said.format("pool")
+    said = 'error: `reasc {}` needs more packages: pip install "langchain-reasc[{}]"\n'
+    assert ended.stderr == said.format("record", "lab") + said.format("serve", "serve")
     assert ended.stdout.startswith("1\n1\n") and "calibrate" in ended.stdout
 
 

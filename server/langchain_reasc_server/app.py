@@ -1,0 +1,272 @@
+"""The server's routes: read a request, let it in, vote on it or pass it through, and answer in OpenAI's form."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from langchain_reasc.files import parse_json
+from langchain_reasc_server.chat import Call, Solver, Upstream, Won, role_event
+from langchain_reasc_server.errors import Refused, refusal_of
+from langchain_reasc_server.events import EventStream, Send
+from langchain_reasc_server.keys import Admission, Client
+from langchain_reasc_server.metrics import Metrics
+from langchain_reasc_server.wire import DONE, Json, encoded, event_of
+
+__all__ = ["Gateway", "Serving"]
+
+_HELD: Final = 0.5
+"""Seconds for which the head of a stream waits for the upstream, so that a refusal keeps its status."""
+_BODY_WITHIN: Final = 120.0  # seconds
+_LARGEST_HEAD: Final = 32_768  # bytes
+_METHODS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
+_PING: Final = b": ping\n\n"
+
+
+class Serving(Upstream, Protocol):
+    """An upstream as the server needs it, see :class:`langchain_reasc_server.proxy.Servers`."""
+
+    def forwarded(self, headers: Any) -> dict[str, str]: ...
+    async def forward(self, request: Request, body: bytes, call: Call | None, why: str, send: Send) -> None: ...
+    async def ready(self) -> bool: ...
+    async def close(self) -> None: ...
+
+
+Answer = Callable[[Request, Client, Send], Awaitable[None]]
+
+
+@dataclass(eq=False)
+class Gateway:
+    """A server in front of an upstream.
+
+    Attributes:
+        upstream: where responses come from.
+        solver: what votes.
+        admission: who may ask, and how much.
+        ping: seconds between the signs of life in a stream while it is voted on.
+        empty_deltas: whether these are events with an empty delta, and not comments.
+        largest: bytes of a request at most.
+        metrics: what is counted.
+    """
+
+    upstream: Serving
+    solver: Solver
+    admission: Admission = field(default_factory=Admission)
+    ping: float = 5.0
+    empty_deltas: bool = False
+    largest: int = 20_000_000
+    metrics: Metrics = field(default_factory=Metrics)
+
+    @property
+    def app(self) -> Starlette:
+        """The ASGI application."""
+        routes = [
+            Route("/v1/chat/completions", _Guarded(self, self._chat), methods=["POST"]),
+            Route("/v1/{path:path}", _Guarded(self, self._other), methods=_METHODS),
+            Route("/health/live", lambda request: JSONResponse({"status": "live"})),
+            Route("/health/ready", self._ready),
+            Route("/health", self._ready),
+            Route("/metrics", self._metrics),
+        ]
+        handlers: Any = {HTTPException: _no_such_path}
+        return Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        yield
+        await self.upstream.close()
+
+    async def _ready(self, request: Request) -> Response:
+        ready = await self.upstream.ready()
+        return JSONResponse({"status": "ready" if ready else "the upstream does not answer"}, 200 if ready else 503)
+
+    async def _metrics(self, request: Request) -> Response:
+        return PlainTextResponse(self.metrics.text, media_type=self.metrics.content_type)
+
+    async def _other(self, request: Request, client: Client, send: Send) -> None:
+        """Pass through what is no chat completion."""
+        body = await self._body(request)
+        async with self._until_gone(request, client):
+            await self.upstream.forward(request, body, None, "no chat completion", send)
+
+    async def _chat(self, request: Request, client: Client, send: Send) -> None:
+        """Vote on a chat completion, or pass it through."""
+        kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+        if kind != "application/json" and not kind.endswith("+json"):
+            raise Refused(415, f"a chat completion is asked for in application/json, not {kind}")
+        body = await self._body(request)
+        call = Call.of(_object(body), request.headers, self.upstream.forwarded(request.headers))
+        why = call.why_not_voted(self.solver.votes)
+        async with self._until_gone(request, client):
+            if why is not None:
+                await self.upstream.forward(request, encoded(call.body) if call.changed else body, call, why, send)
+                return
+            request.state.way = "vote"
+            if call.streamed:
+                await self._stream(call, client, send)
+                return
+            won = await self.solver.solve(call, lambda: None)
+            self._record(won, client)
+            response = Response(encoded(won.whole), headers=won.headers, media_type="application/json")
+            await response(request.scope, request.receive, send)
+
+    async def _stream(self, call: Call, client: Client, send: Send) -> None:
+        """Vote while the client gets signs of life, then stream the winner."""
+        loop, begun = asyncio.get_running_loop(), asyncio.Event()
+        events = EventStream(send)
+        voting = asyncio.create_task(self.solver.solve(call, lambda: _call(loop, begun.set)))
+        waiting = asyncio.create_task(begun.wait())
+        try:
+            await asyncio.wait({voting, waiting}, timeout=_HELD, return_when=asyncio.FIRST_COMPLETED)
+            if voting.done():
+                events.headers |= voting.result().headers
+            first, head = role_event(call)
+            await events.write(first)
+            while not voting.done():
+                await asyncio.wait({voting}, timeout=self.ping)
+                if not voting.done():
+                    await events.write(event_of(head, {}) if self.empty_deltas else _PING)
+            try:
+                won = voting.result()
+            except Exception as error:
+                refused = refusal_of(error)
+                self.metrics.record_failure(refused.status)
+                await events.write(refused.body)
+            else:
+                self._record(won, client)
+                await events.write(*won.events(head), DONE)
+            await events.end()
+        finally:
+            for task in (voting, waiting):
+                task.cancel()
+            await asyncio.gather(voting, waiting, return_exceptions=True)
+
+    def _record(self, won: Won, client: Client) -> None:
+        account = won.account
+        self.metrics.record_vote(account)
+        self.admission.charge(client, account["samples"])
+
+    @asynccontextmanager
+    async def _until_gone(self, request: Request, client: Client) -> AsyncIterator[None]:
+        """Admit a request, and cancel what is done for it once its client has gone.
+
+        Raises:
+            ClientDisconnect: it has.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        gone = asyncio.create_task(_disconnected(request))
+        left = False
+
+        def cancel(_: object) -> None:
+            nonlocal left
+            if not gone.cancelled() and not request.state.answered:
+                left = task.cancel()
+
+        gone.add_done_callback(cancel)
+        try:
+            async with self.admission.admit(client):
+                yield
+        except asyncio.CancelledError:
+            if left and task.uncancel() == 0:
+                raise ClientDisconnect from None
+            raise
+        finally:
+            gone.remove_done_callback(cancel)
+            gone.cancel()
+
+    async def _body(self, request: Request) -> bytes:
+        """Read a request.
+
+        Raises:
+            Refused: it is too large, compressed, or does not come to its end.
+        """
+        encoding = request.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("", "identity"):
+            raise Refused(415, f"a request must not be compressed ({encoding})")
+        too_large = Refused(413, f"a request has {self.largest:,} bytes at most", code="request_too_large")
+        if int(request.headers.get("content-length") or 0) > self.largest:
+            raise too_large
+        body = bytearray()
+        try:
+            async with asyncio.timeout(_BODY_WITHIN):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > self.largest:
+                        raise too_large
+        except TimeoutError:
+            raise Refused(408, "the request did not come to its end in time") from None
+        return bytes(body)
+
+
+class _Guarded:
+    """An endpoint: checks the key, answers errors in OpenAI's envelope, and counts."""
+
+    def __init__(self, gateway: Gateway, answer: Answer) -> None:
+        self._gateway, self._answer = gateway, answer
+
+    async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
+        request, metrics, begun = Request(scope, receive), self._gateway.metrics, time.monotonic()
+        status: int | None = None
+        request.state.way, request.state.answered = "pass", False
+
+        async def sending(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            request.state.answered = message["type"] == "http.response.body" and not message.get("more_body")
+            await send(message)
+
+        metrics.running.inc()
+        try:
+            if sum(len(name) + len(value) for name, value in scope["headers"]) > _LARGEST_HEAD:
+                raise Refused(431, f"the headers of a request have {_LARGEST_HEAD:,} bytes at most")
+            client = self._gateway.admission.client(request.headers)
+            await self._answer(request, client, sending)
+        except ClientDisconnect:
+            status = 499  # nginx's, for a client that has closed the request
+        except Exception as error:
+            refused = refusal_of(error)
+            if request.state.way == "vote" and refused.status >= 400:
+                metrics.record_failure(refused.status)
+            if status is not None:  # the client sees the response break off
+                raise
+            await refused.response(scope, receive, sending)
+        finally:
+            metrics.running.dec()
+            metrics.requests.labels(request.state.way, str(status)).inc()
+            metrics.seconds.labels(request.state.way).observe(time.monotonic() - begun)
+
+
+def _call(loop: asyncio.AbstractEventLoop, set_event: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # the loop has ended
+        loop.call_soon_threadsafe(set_event)
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _object(body: bytes) -> Json:
+    try:
+        value = parse_json(body)
+    except ValueError as error:
+        raise Refused(400, f"the body is no JSON: {error}", code="invalid_json") from None
+    if not isinstance(value, dict):
+        raise Refused(400, f"the body must be a JSON object, not a {type(value).__name__}", code="invalid_json")
+    return value
+
+
+async def _no_such_path(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    said = f"{request.method} is not allowed here" if status == 405 else f"there is no {request.url.path}"
+    return Refused(status, said).response

@@ -1,0 +1,385 @@
+"""The vote on a chat completion: what a request asks for, who solves it, and how the winner is given back."""
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_messages
+from langchain_reasc_openai.client import EVENTS
+
+from langchain_reasc.agents.chat_model import ChatReASC
+from langchain_reasc.agents.inner_model import asks_for_structure
+from langchain_reasc.cli.ask import parse_rule
+from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
+from langchain_reasc_server.wire import (
+    Json,
+    event_of,
+    events_of,
+    merged,
+    new_id,
+    replayed,
+    reply_of,
+    usage_of,
+    with_message,
+)
+
+__all__ = ["Call", "Solver", "Upstream", "Votes", "Won", "messages_of", "role_event"]
+
+_SUFFIX: Final = ":reasc"
+_HEADER: Final = "x-reasc-"
+_OPTIONS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "answer": str,
+    "max_samples": int,
+    "rule": str,
+    "abstain_below": float,
+}
+"""What a request may ask of the vote -> how a header spells it."""
+_MOST_KINDS: Final = 64
+"""Kinds of request, by what they ask of the vote, for which a solver is kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Votes:
+    """How the operator has requests voted on.
+
+    Attributes:
+        answer: where the answer is in a text; ``"message"`` votes on calls of tools and structured output alone.
+        max_samples: samples of a request at most, whatever it asks for.
+        rule: when to stop, as ``reasc ask --rule`` takes it; None leaves that to the calibration.
+        calibration: ``"online"``, a file, or None to count votes.
+        state: the file in which ``"online"`` keeps what it has learned.
+        worth: samples for one more point of agreement, see ``Options.worth``.
+        concurrency: samples of a request launched at once.
+        in_flight: samples in flight at once, of all requests together; None for any number.
+    """
+
+    answer: str = "message"
+    max_samples: int = 16
+    rule: str | None = None
+    calibration: str | None = "online"
+    state: str | None = None
+    worth: float | None = None
+    concurrency: int = 4
+    in_flight: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A request for a chat completion.
+
+    Attributes:
+        body: as the client wrote it, without what it asks of the vote.
+        asked: what it asks of the vote: name of an option -> value.
+        changed: whether ``body`` is not the client's own, byte for byte.
+        headers: those of the client's that its upstream should see.
+    """
+
+    body: Json
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    changed: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, body: Json, headers: Mapping[str, str], forwarded: Mapping[str, str]) -> "Call":
+        """Read a request: its field ``reasc``, or else its headers, or else the end of its model's name.
+
+        Raises:
+            ConfigurationError: what it asks of the vote is wrong.
+        """
+        kept = {name: value for name, value in body.items() if name != "reasc"}
+        asked: dict[str, Any] = {}
+        model = kept.get("model")
+        if isinstance(model, str) and _SUFFIX in model:
+            kept["model"], _, number = model.partition(_SUFFIX)
+            if number:
+                asked["max_samples"] = _converted("max_samples", number.removeprefix("-"), int)
+        for name, convert in _OPTIONS.items():
+            if (text := headers.get(_HEADER + name.replace("_", "-"))) is not None:
+                asked[name] = _converted(name, text, convert)
+        given = body.get("reasc")
+        if not isinstance(given, dict | None):
+            raise ConfigurationError(f"reasc is an object with any of {', '.join(_OPTIONS)}, got {given!r}")
+        for name, value in (given or {}).items():
+            if name not in _OPTIONS:
+                raise ConfigurationError(f"reasc has no option {name!r}; it takes {', '.join(_OPTIONS)}")
+            asked[name] = _checked(name, value)
+        return cls(kept, asked, kept != body, forwarded)
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the client wants a stream."""
+        return bool(self.body.get("stream"))
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether a stream is to end with the usage."""
+        options = self.body.get("stream_options")
+        return isinstance(options, dict) and bool(options.get("include_usage"))
+
+    @property
+    def model(self) -> str:
+        """The model that the client names."""
+        return str(self.body.get("model") or "")
+
+    def why_not_voted(self, votes: Votes) -> str | None:
+        """Return why it is passed through as one request; None where it is voted on."""
+        body = self.body
+        tools = body.get("tools")
+        if not _is_list_of_objects(body.get("messages")) or not (tools is None or _is_list_of_objects(tools)):
+            return "not understood"
+        for name, is_one_response in _ALONE.items():
+            if (value := body.get(name)) is not None and is_one_response(value):
+                return name
+        if min(votes.max_samples, self.asked.get("max_samples", votes.max_samples)) == 1:
+            return "max_samples"
+        calls = bool(tools) and body.get("tool_choice") != "none"
+        structure = asks_for_structure(body) and body["response_format"] != {"type": "text"}
+        if calls or structure or self.asked.get("answer", votes.answer) != "message":
+            return None
+        return "nothing to vote on"
+
+
+_ALONE: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "n": lambda value: value != 1,
+    "temperature": lambda value: value == 0,
+    "top_p": lambda value: value == 0,
+    "top_k": lambda value: value == 1,
+    "seed": lambda value: True,
+    "modalities": lambda value: value != ["text"],
+    "audio": lambda value: True,
+    "functions": lambda value: True,
+}
+"""Fields of a request -> whether such a value leaves nothing to vote on, or more than one answer."""
+
+
+def _is_list_of_objects(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
+
+
+def _converted(name: str, text: str, convert: Callable[[str], Any]) -> Any:
+    try:
+        return _checked(name, convert(text))
+    except ValueError as error:
+        if isinstance(error, ConfigurationError):
+            raise
+        raise ConfigurationError(f"{name} is {text!r}, which is no {convert.__name__}") from None
+
+
+def _checked(name: str, value: Any) -> Any:
+    kind: Any = (int, float) if name == "abstain_below" else _OPTIONS[name]
+    if isinstance(value, bool) or not isinstance(value, kind) or (name == "max_samples" and value < 1):
+        raise ConfigurationError(f"reasc.{name} is {value!r}; it takes {_TAKES[name]}")
+    return value
+
+
+_TAKES: Final = {
+    "answer": "a text such as 'number' or 'message'",
+    "max_samples": "a whole number from 1",
+    "rule": "the name of a rule, such as 'asc'",
+    "abstain_below": "a probability between 0 and 1",
+}
+
+
+def messages_of(body: Mapping[str, Any]) -> list[BaseMessage]:
+    """Return the messages of a request, which serve its trace and what is learned; never fail."""
+    try:
+        return convert_to_messages(body["messages"])
+    except Exception:  # of a kind that LangChain does not know, and the upstream may
+        return [HumanMessage(str(body["messages"]))]
+
+
+class Upstream(Protocol):
+    """Where responses come from.
+
+    Attributes:
+        model: the name of the model that is voted on with what was learned of it.
+    """
+
+    model: str
+
+    @property
+    def chat_model(self) -> BaseChatModel:
+        """What is sampled."""
+
+    async def solve(self, solver: ChatReASC, call: Call, begun: Callable[[], None], limit: int | None) -> AIMessage:
+        """Return the winner of a request.
+
+        Args:
+            solver: who solves it.
+            call: the request.
+            begun: called when the upstream has begun to answer; may be called from another thread, and again.
+            limit: samples in flight at once, of all requests together.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Won:
+    """The winner of a request, in the form that its client asked for."""
+
+    call: Call
+    message: AIMessage
+    max_samples: int
+
+    @property
+    def account(self) -> Json:
+        """What is said of the vote: samples, votes, tokens, and how sure it is."""
+        told = self.message.response_metadata["reasc"]
+        said: Json = {name: told[name] for name in ("answer", "posterior", "notices") if name in told}
+        probabilities = {name: told[name]["value"] for name in ("p_correct", "p_agree") if name in told}
+        abstained = {name: told[name] for name in ("abstained", "abstained_because") if name in told}
+        return {
+            "samples": told["launched"],
+            "stop": told["reason"],
+            "votes": told["evidence"],
+            **said,
+            **probabilities,
+            **abstained,
+            "tokens": {"spent": told["tokens"]["input"] + told["tokens"]["output"], "saved": self.tokens_saved},
+            "winner": self._own_usage(),
+        }
+
+    @property
+    def tokens_saved(self) -> int:
+        """Tokens that ``max_samples`` responses as long as those of the vote would have cost more."""
+        told: Json = self.message.response_metadata["reasc"]
+        tokens: dict[str, int] = told["tokens"]
+        if told["reason"] == "alone" or not told["samples"]:
+            return 0
+        each = tokens["input"] / told["launched"] + (tokens["output"] - tokens["unused_output"]) / told["samples"]
+        return max(0, int(self.max_samples * each - tokens["input"] - tokens["output"]))
+
+    def _own_usage(self) -> Json:
+        """Return the tokens of the winner alone, as far as they are known."""
+        own = next((event["usage"] for event in reversed(self._events) if event.get("usage")), None)
+        if own is None:
+            told = self.message.response_metadata["reasc"]
+            alone = {"completion_tokens": told["tokens"]["output"]} if told["launched"] == 1 else {}
+            return {"prompt_tokens": round(told["tokens"]["input"] / told["launched"]), **alone}
+        return {name: own.get(name) for name in ("prompt_tokens", "completion_tokens")}
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The account, as far as headers hold it."""
+        account = self.account
+        said = {"samples": account["samples"], "stop": account["stop"], "tokens-saved": account["tokens"]["saved"]}
+        if "p_correct" in account:
+            said["p-correct"] = format(account["p_correct"], ".4f")
+        return {_HEADER + name: str(value) for name, value in said.items()}
+
+    @property
+    def whole(self) -> Json:
+        """The reply in one piece."""
+        reply, _ = self._reply()
+        return {**reply, "usage": usage_of(self.message.usage_metadata), "reasc": self.account}
+
+    def events(self, head: Mapping[str, Any]) -> Iterator[Json]:
+        """Yield the events of a stream that has begun with the id and the time of ``head``."""
+        reply, is_own = self._reply()
+        own = {"id": head["id"], "created": head["created"]}
+        given = replayed(self._events) if is_own else events_of(reply)
+        events = [{**event, **own, "choices": self._trimmed(event.get("choices") or ())} for event in given]
+        if self.call.wants_usage:
+            events = [{**event, "usage": None} for event in events]
+            events.append({**event_of({**reply, **own}, None), "usage": usage_of(self.message.usage_metadata)})
+        events[-1] = {**events[-1], "reasc": self.account}
+        yield from events
+
+    @property
+    def _events(self) -> list[Json]:
+        events: list[Json] = self.message.response_metadata.get(EVENTS) or []
+        return events
+
+    def _reply(self) -> tuple[Json, bool]:
+        """Return the reply, and whether it is what the upstream itself has said."""
+        reply = merged(self._events) if self._events else reply_of(self.message, self.call.model)
+        changed = with_message(reply, self.message) if self._events else reply
+        reply = changed or reply
+        return {**reply, "choices": self._trimmed(reply["choices"])}, changed is None
+
+    def _trimmed(self, choices: Iterable[Json]) -> list[Json]:
+        """Return choices with as many logprobs as the client asked for."""
+        wanted = self.call.body.get("logprobs")
+        k = self.call.body.get("top_logprobs") or 0
+        return [
+            {**choice, "logprobs": _with_alternatives(choice.get("logprobs"), k) if wanted else None}
+            for choice in choices
+        ]
+
+
+def _with_alternatives(logprobs: Any, k: int) -> Any:
+    if not isinstance(logprobs, dict) or not isinstance(logprobs.get("content"), list):
+        return logprobs
+    content = [{**token, "top_logprobs": (token.get("top_logprobs") or [])[:k]} for token in logprobs["content"]]
+    return {**logprobs, "content": content}
+
+
+class Solver:
+    """Solves requests, with what it learns of the operator's model and answers, and else by counting votes.
+
+    Raises:
+        ConfigurationError: the operator's options are wrong.
+        CalibrationFileError: the calibration, or what was learned before, cannot be read.
+        FingerprintMismatch: that is of another model.
+    """
+
+    def __init__(self, upstream: Upstream, votes: Votes) -> None:
+        self.upstream, self.votes = upstream, votes
+        online = votes.rule is None and votes.calibration == "online"
+        self._own = ChatReASC(
+            model=upstream.chat_model,
+            answer=votes.answer,
+            max_samples=votes.max_samples,
+            rule=None if votes.rule is None else parse_rule(votes.rule, budget=votes.max_samples),
+            calibration=votes.calibration if online or votes.calibration != "online" else None,
+            online_state=votes.state if online else None,
+            worth=votes.worth,
+            concurrency=votes.concurrency,
+        )
+        self._others: OrderedDict[tuple[Any, ...], ChatReASC] = OrderedDict()
+
+    async def solve(self, call: Call, begun: Callable[[], None]) -> Won:
+        """Return the winner of a request.
+
+        A calibration that was measured on something else (another prompt, say) is left aside, and votes are counted.
+
+        Raises:
+            ConfigurationError: the request asks for a vote that cannot be.
+            Exception: what the upstream refused it with, where no sample succeeded.
+        """
+        limit, asked = self.votes.in_flight, call.asked
+        fits = call.model in ("", self.upstream.model) and asked.get("answer", self.votes.answer) == self.votes.answer
+        for calibrated in (True, False) if fits and "rule" not in asked else (False,):
+            solver = self._solver(asked, calibrated=calibrated)
+            try:
+                message = await self.upstream.solve(solver, call, begun, limit)
+            except FingerprintMismatch:
+                if not calibrated:
+                    raise
+            else:
+                return Won(call, message, solver.max_samples)
+        raise AssertionError
+
+    def _solver(self, asked: Mapping[str, Any], *, calibrated: bool) -> ChatReASC:
+        """Return the operator's own solver, or one with what a request asks for; the last few are kept."""
+        update = {**asked, "max_samples": min(asked.get("max_samples", math.inf), self.votes.max_samples)}
+        key = (*(update.get(name) for name in _OPTIONS), calibrated)
+        if (known := self._others.pop(key, None)) is None:
+            if not calibrated:
+                update |= {"calibration": None, "online_state": None}
+            if "rule" in asked:
+                update["rule"] = parse_rule(asked["rule"], budget=update["max_samples"])
+            known = self._own.model_copy(update=update)
+        self._others[key] = known
+        if len(self._others) > _MOST_KINDS:
+            self._others.popitem(last=False)
+        return known
+
+
+def role_event(call: Call) -> tuple[Json, Json]:
+    """Return the first event of a stream, and the id, the time and the model that it has."""
+    head: Json = {"id": new_id(), "created": int(time.time()), "model": call.model}
+    return event_of(head, {"role": "assistant", "content": ""}), head

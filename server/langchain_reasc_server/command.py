@@ -1,0 +1,235 @@
+"""``reasc serve``: options, one file of them, and the server's life."""
+
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from langchain_reasc.cli.console import remark, secret_in
+from langchain_reasc.cli.models import ModelOptions, import_package
+from langchain_reasc.cli.options import Worth
+from langchain_reasc.exceptions import ConfigurationError, ReASCError
+from langchain_reasc.files import parse_toml, read_text
+
+if TYPE_CHECKING:
+    from langchain_reasc_server.app import Gateway, Serving
+
+__all__ = ["serve"]
+
+_KEYS: Final = "REASC_KEYS"
+_MEGABYTE: Final = 1_000_000
+
+
+def _read_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Take the options of a TOML file for defaults; those of the command line come first."""
+    if path is None:
+        return None
+    try:
+        given = parse_toml(read_text(path))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from None
+    names = {option.lstrip("-"): parameter for parameter in context.command.params for option in parameter.opts}
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        parameter = names.get(name.replace("_", "-"))
+        if parameter is None or parameter.name in ("config", "check", "help"):
+            raise ConfigurationError(f"{path} sets {name!r}, which is no option of reasc serve; see reasc serve --help")
+        many = getattr(parameter, "multiple", False)
+        values[str(parameter.name)] = [value] if many and not isinstance(value, list) else value
+    context.default_map = {**(context.default_map or {}), **values}
+    return path
+
+
+def serve(
+    *,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help='A TOML file with options by the same names: url = ["http://gpu1:8000"], max-samples = 8.',
+            is_eager=True,
+            callback=_read_config,
+        ),
+    ] = None,
+    source: ModelOptions,
+    gguf: Annotated[Path | None, typer.Option(metavar="FILE", help="The same as --model FILE.")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What kind of server --url is: vllm, sglang, llama-server, ollama, lm-studio, openai, generic. "
+            r"\[default: it is asked, with some short requests]",
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8080,
+    answer: Annotated[
+        str,
+        typer.Option(
+            metavar="SPEC",
+            help="Where the answer is in a text: auto, boxed, number, choice, math, regex:..., json, json:FIELD. "
+            "message: only calls of tools and structured output are voted on.",
+        ),
+    ] = "message",
+    max_samples: Annotated[int, typer.Option(min=1, help="Samples of a request at most, whatever it asks for.")] = 16,
+    rule: Annotated[str | None, typer.Option(metavar="NAME", help="When to stop, as for reasc ask.")] = None,
+    worth: Worth = None,
+    concurrency: Annotated[int, typer.Option(min=1, help="Samples of a request drawn at once.")] = 4,
+    in_flight: Annotated[
+        int | None, typer.Option(min=1, help=r"Samples in flight at once, of all requests. \[default: any number]")
+    ] = None,
+    calibration: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help=r"From reasc calibrate. \[default: learns without labels]"),
+    ] = None,
+    state: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where what is learned is kept; read at the start.")
+    ] = None,
+    no_learning: Annotated[bool, typer.Option("--no-learning", help="Count votes, and learn nothing.")] = False,
+    keys: Annotated[
+        Path | None, typer.Option(metavar="FILE", help=f"Keys of clients, one a line; {_KEYS} holds further ones.")
+    ] = None,
+    pass_keys: Annotated[
+        bool, typer.Option("--pass-keys", help="Send each client's own key on to --url, which then decides.")
+    ] = False,
+    requests: Annotated[int, typer.Option(min=1, help="Requests answered at once.")] = 128,
+    queue: Annotated[int, typer.Option(min=0, help="Requests that may wait beside them.")] = 512,
+    key_requests: Annotated[int | None, typer.Option(min=1, help="Requests at once of one key.")] = None,
+    key_samples: Annotated[int | None, typer.Option(min=1, help="Samples a minute of one key.")] = None,
+    ping: Annotated[float, typer.Option(min=0.05, help="Seconds between signs of life in a stream.")] = 5.0,
+    empty_deltas: Annotated[
+        bool, typer.Option("--empty-deltas", help="Let them be events with an empty delta, not comments.")
+    ] = False,
+    max_body: Annotated[float, typer.Option(min=0.001, help="Megabytes of a request at most.")] = 20.0,
+    shutdown: Annotated[int, typer.Option(min=0, help="Seconds that requests have to end when it is stopped.")] = 30,
+    check: Annotated[bool, typer.Option("--check", help="Check the options, ask the upstream, and end.")] = False,
+) -> None:
+    """Serve OpenAI's API in front of any model, with answers that are voted on.
+
+    Clients change their base URL and nothing else. Calls of tools and structured output are voted on, text where
+    --answer says where its answer is; everything else passes through untouched.
+
+    [bold]Examples[/]
+
+    reasc serve --url http://gpu1:8000 --model Qwen/Qwen2.5-7B-Instruct
+
+    reasc serve --gguf my.gguf --answer number --state learned.json
+
+    reasc serve --answer number     the shipped model: arithmetic word problems
+    """
+    import_package("langchain_reasc_server")
+    from langchain_reasc_server.app import Gateway
+    from langchain_reasc_server.chat import Solver, Votes
+    from langchain_reasc_server.keys import Admission, read_keys
+
+    if gguf is not None:
+        if source.model is not None or source.url or source.model_class:
+            raise ConfigurationError("--gguf names the model already; leave out --model, --url and --model-class")
+        source.model = str(gguf)
+    if no_learning and (calibration or state):
+        raise ConfigurationError("--no-learning excludes --calibration and --state")
+    if calibration and state:
+        raise ConfigurationError("--state keeps what is learned, and with --calibration nothing is")
+    if pass_keys and not source.url:
+        raise ConfigurationError("--pass-keys goes with --url")
+    learned: Any = None if no_learning else calibration or "online"
+    votes = Votes(
+        answer=answer,
+        max_samples=max_samples,
+        rule=rule,
+        calibration=learned,
+        state=None if state is None else str(state),
+        worth=worth,
+        concurrency=concurrency,
+        in_flight=in_flight,
+    )
+    admission = Admission(read_keys(keys, os.environ.get(_KEYS)), requests, queue, key_requests, key_samples)
+    with _opened(source, "generic" if pass_keys and preset is None else preset) as model:
+        upstream = _upstream(source, model, pass_keys=pass_keys)
+        gateway = Gateway(
+            upstream,
+            Solver(upstream, votes),
+            admission,
+            ping=ping,
+            empty_deltas=empty_deltas,
+            largest=round(max_body * _MEGABYTE),
+        )
+        if check:
+            _ask(model, strict=True)
+            remark(_line(gateway, source, "the options are right"))
+            return
+        _run(gateway, source, model, host, port, shutdown)
+
+
+def _opened(source: ModelOptions, preset: str | None) -> AbstractContextManager[Any]:
+    """Open the model; of a server that has only one, that one needs no name."""
+    if not source.url:
+        if preset is not None:
+            raise ConfigurationError("--preset goes with --url")
+        return source.open()
+    if source.model is None:
+        from langchain_reasc_server.proxy import only_model
+
+        key = None if source.key_variable is None else secret_in(source.key_variable)
+        source.model = only_model(source.url[0], key)
+    return source.open(preset=preset)
+
+
+def _upstream(source: ModelOptions, model: Any, *, pass_keys: bool) -> "Serving":
+    from langchain_reasc_server.local import LangChainModel
+    from langchain_reasc_server.proxy import Servers
+
+    if source.url:
+        return Servers(model, pass_keys=pass_keys)
+    names = (getattr(model, name, None) for name in ("model_name", "model", "model_id"))
+    return LangChainModel(model, next((str(name) for name in names if name), source.model or model.get_name()))
+
+
+def _ask(model: Any, *, strict: bool) -> None:
+    """Find out what servers support, before the first request has to."""
+    if not hasattr(model, "capabilities"):
+        return
+    try:
+        model.capabilities()
+    except ReASCError as error:
+        if strict:
+            raise
+        remark(f"note: {error}; requests are answered once it is there")
+
+
+def _line(gateway: "Gateway", source: ModelOptions, where: str) -> str:
+    """Say what is served in one line."""
+    votes, upstream = gateway.solver.votes, gateway.upstream
+    behind = f"{upstream.model} at {', '.join(source.url)}" if source.url else upstream.model
+    texts = "" if votes.answer == "message" else f", and answers in text ({votes.answer})"
+    kept = f", kept in {votes.state}" if votes.state else ""
+    learns = {"online": f"learning without labels{kept}", None: "counting votes"}
+    how = learns.get(votes.calibration, f"by {votes.calibration}")
+    return f"{where} → {behind}; voting on calls of tools and structured output{texts}; {how}"
+
+
+def _run(gateway: "Gateway", source: ModelOptions, model: Any, host: str, port: int, shutdown: int) -> None:
+    import uvicorn
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigurationError(f"{host}:{port} cannot be listened on: {error.strerror or error}") from None
+    options: Mapping[str, Any] = {
+        "http": "h11",  # which bounds what it keeps of a request's head
+        "log_level": "warning",
+        "access_log": False,
+        "server_header": False,
+        "timeout_graceful_shutdown": shutdown,
+    }
+    named = f"[{host}]" if ":" in host else host
+    with listening:
+        remark(_line(gateway, source, f"http://{named}:{listening.getsockname()[1]}/v1"))
+        threading.Thread(target=_ask, args=(model,), kwargs={"strict": False}, daemon=True).start()
+        uvicorn.Server(uvicorn.Config(gateway.app, **options)).run(sockets=[listening])

@@ -1,0 +1,121 @@
+"""Errors in OpenAI's envelope, with the status that the client should see."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import openai
+from langchain_core import exceptions as core
+from langchain_reasc_openai.errors import retry_after
+from starlette.responses import JSONResponse
+
+from langchain_reasc.exceptions import ConfigurationError, ReASCError, ServerBusy, Undecided, root_of
+from langchain_reasc_server.wire import Json
+
+__all__ = ["Refused", "refusal_of"]
+
+_log = logging.getLogger(__name__)
+_TYPES: Final = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+"""Status -> the type of an error; other 4xx are ``invalid_request_error``, and 5xx ``server_error``."""
+
+
+class Refused(Exception):
+    """A request that gets an error for an answer.
+
+    Attributes:
+        status: of the HTTP response.
+        error: what stands under ``error`` in its body.
+        headers: of the response.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        kind: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        kind = kind or _TYPES.get(status) or ("server_error" if status >= 500 else "invalid_request_error")
+        self.status, self.headers = status, dict(headers or {})
+        self.error: Json = {"message": message, "type": kind, "param": param, "code": code}
+
+    @property
+    def body(self) -> Json:
+        """The body of the response, or the event of a stream that fails in its middle."""
+        return {"error": self.error}
+
+    @property
+    def response(self) -> JSONResponse:
+        """The whole response."""
+        return JSONResponse(self.body, self.status, self.headers)
+
+
+def refusal_of(error: Exception) -> Refused:
+    """Return what the client is told of an error; what it must not see (addresses, say) is logged instead."""
+    if isinstance(error, Refused):
+        return error
+    seconds = retry_after(error)
+    headers = {} if seconds is None else {"retry-after": str(max(1, round(seconds)))}
+    if (status := _status_of(error)) is not None:
+        return _upstreams_own(error, status, headers)
+    for types, status, code, message in _OURS:
+        if isinstance(error, types):
+            if message is not None:
+                _log.warning("%s: %s", message, root_of(error))
+            return Refused(status, message or str(error), code=code, headers=headers)
+    if isinstance(error, ReASCError | core.ModelError | openai.APIError):
+        _log.warning("no response: %s", root_of(error))
+        return Refused(502, "the upstream gave no usable response", code="upstream_error", headers=headers)
+    _log.error("a request failed", exc_info=error)
+    return Refused(500, "an internal error; the server's log says more", code="internal_error")
+
+
+_OURS: Final[tuple[tuple[Any, int, str, str | None], ...]] = (
+    (core.ContextOverflowError, 400, "context_length_exceeded", None),
+    (Undecided, 422, "undecided", None),
+    (ConfigurationError, 400, "invalid_value", None),
+    (NotImplementedError, 400, "unsupported", "this model does not take what the request asks for"),
+    (
+        (openai.APITimeoutError, core.ModelTimeoutError, TimeoutError),
+        504,
+        "timeout",
+        "no answer in time",
+    ),
+    (ServerBusy, 503, "upstream_busy", "the upstream is busy"),
+    (
+        (openai.APIConnectionError, core.ModelConnectionError, OSError),
+        502,
+        "unreachable",
+        "the upstream is not reached",
+    ),
+)
+"""Types of errors -> status, code and message; None for the error's own."""
+
+
+def _status_of(error: Exception) -> int | None:
+    """Return the status that the upstream refused a request with, be it in the middle of a stream."""
+    if isinstance(error, openai.APIStatusError):
+        return error.status_code
+    if isinstance(error, openai.APIError):
+        code: Any = error.code or (error.body.get("status") if isinstance(error.body, dict) else None)
+        return int(code) if str(code).isdecimal() and 400 <= int(code) < 600 else None
+    return None
+
+
+def _upstreams_own(error: Exception, status: int, headers: Mapping[str, str]) -> Refused:
+    body: Any = getattr(error, "body", None)
+    fields = body.get("error", body) if isinstance(body, dict) else {}
+    fields = fields if isinstance(fields, dict) else {"message": str(fields)}
+    said = str(fields.get("message") or getattr(error, "message", "") or error)
+    refused = Refused(status, said, headers=headers)
+    refused.error |= {name: value for name, value in fields.items() if value is not None}
+    return refused

@@ -1,0 +1,38 @@
+"""A response by server-sent events, as it is written to one client."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any
+
+from langchain_reasc_server.wire import Json, sse
+
+__all__ = ["EventStream", "Send", "start_response"]
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+async def start_response(send: Send, status: int, headers: Iterable[tuple[str, str]]) -> None:
+    """Send the head of a response."""
+    raw = [(name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
+
+
+class EventStream:
+    """Writes events; its head goes out with the first of them."""
+
+    def __init__(self, send: Send, headers: Mapping[str, str] | None = None) -> None:
+        self._send, self.headers = send, dict(headers or {})
+        self.begun = False
+
+    async def write(self, *parts: bytes | Json) -> None:
+        """Send events, or bytes as they are, at once."""
+        if not self.begun:
+            given = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", **self.headers}
+            given["x-accel-buffering"] = "no"  # else nginx holds events back
+            self.begun = True
+            await start_response(self._send, 200, given.items())
+        body = b"".join(part if isinstance(part, bytes) else sse(part) for part in parts)
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def end(self) -> None:
+        """Send the end of the response."""
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})

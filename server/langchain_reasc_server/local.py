@@ -1,0 +1,147 @@
+"""Upstreams that are a LangChain chat model: a GGUF file in this process, the shipped model, or any class."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.messages.ai import UsageMetadata, add_usage
+from starlette.requests import Request
+from starlette.responses import Response
+
+from langchain_reasc.agents.chat_model import ChatReASC
+from langchain_reasc_server.chat import Call, messages_of
+from langchain_reasc_server.errors import Refused, refusal_of
+from langchain_reasc_server.events import EventStream, Send
+from langchain_reasc_server.wire import DONE, Json, chunk_event, encoded, event_of, new_id, reply_of, usage_of
+
+__all__ = ["LangChainModel"]
+
+_RENAMED: Final = {"max_completion_tokens": "max_tokens"}
+_SAMPLING: Final = (
+    *("temperature", "top_p", "top_k", "min_p", "typical_p", "max_tokens", "min_tokens", "seed"),
+    *("repetition_penalty", "presence_penalty", "frequency_penalty", "logprobs", "top_logprobs"),
+)
+"""What a client may set; never where the model is, or whose key it takes."""
+_BOUND: Final = ("tool_choice", "parallel_tool_calls")
+
+
+class LangChainModel:
+    """A LangChain chat model, whose requests and replies are written in OpenAI's form.
+
+    Attributes:
+        chat_model: what is sampled.
+        model: its name for clients, who may give any other.
+    """
+
+    def __init__(self, chat_model: BaseChatModel, model: str) -> None:
+        self.chat_model, self.model = chat_model, model
+
+    def forwarded(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Return the headers of a client's request that the upstream sees: none."""
+        return {}
+
+    async def solve(self, solver: ChatReASC, call: Call, begun: Callable[[], None], limit: int | None) -> AIMessage:
+        """Return the winner, as the chat model's own message."""
+        begun()
+        model, options = self._asked(solver, call.body)
+        message: AIMessage = await model.ainvoke(messages_of(call.body), {"max_concurrency": limit}, **options)
+        return message
+
+    async def forward(self, request: Request, body: bytes, call: Call | None, why: str, send: Send) -> None:
+        """Answer what is not voted on: one response or ``n``, whole or streamed, and the list of models.
+
+        Raises:
+            Refused: the model has nothing of the kind.
+        """
+        headers = {"x-reasc-passed-through": why}
+        path = request.url.path
+        if request.method == "GET" and path == "/v1/models":
+            row = {"id": self.model, "object": "model", "created": int(time.time()), "owned_by": "reasc"}
+            await _send({"object": "list", "data": [row]}, request, send, headers)
+        elif call is None:
+            raise Refused(404, f"this model has no {request.method} {path}")
+        elif not isinstance(call.body.get("messages"), list):
+            raise Refused(400, "messages must be a list of messages", param="messages", code="invalid_value")
+        elif call.streamed:
+            await self._stream(call, EventStream(send, headers))
+        else:
+            await _send(await self._whole(call), request, send, headers)
+
+    def _asked(self, model: Any, body: Json) -> tuple[Any, dict[str, Any]]:
+        """Return a model with the tools of a request bound to it, and the options of the call that the model has."""
+        fields = type(self.chat_model).model_fields
+        known = {_RENAMED.get(name, name): value for name, value in body.items() if value is not None}
+        options = {name: known[name] for name in _SAMPLING if name in known and name in fields}
+        if "stop" in known:
+            options["stop"] = [known["stop"]] if isinstance(known["stop"], str) else known["stop"]
+        if (form := known.get("response_format")) is not None and form != {"type": "text"}:
+            options["response_format"] = form
+        if tools := known.get("tools"):
+            model = model.bind_tools(tools, **{name: known[name] for name in _BOUND if name in known})
+        return model, options
+
+    async def _whole(self, call: Call) -> Json:
+        model, options = self._asked(self.chat_model, call.body)
+        prompt, n = messages_of(call.body), _n(call)
+        drawing = [asyncio.create_task(model.ainvoke(prompt, **options)) for _ in range(n)]
+        try:
+            messages: list[AIMessage] = await asyncio.gather(*drawing)
+        finally:
+            for task in drawing:
+                task.cancel()
+        usage: UsageMetadata | None = None
+        for message in messages:
+            usage = add_usage(usage, message.usage_metadata)
+        replies = [reply_of(message, call.model or self.model) for message in messages]
+        choices = [{**reply["choices"][0], "index": index} for index, reply in enumerate(replies)]
+        return {**replies[0], "choices": choices, "usage": usage_of(usage)}
+
+    async def _stream(self, call: Call, events: EventStream) -> None:
+        model, options = self._asked(self.chat_model, call.body)
+        head: Json = {"id": new_id(), "created": int(time.time()), "model": call.model or self.model}
+        usage: UsageMetadata | None = None
+        try:
+            for index in range(_n(call)):
+                whole: Any = None
+                async for chunk in model.astream(messages_of(call.body), **options):
+                    if whole is None:
+                        role: Json = {"role": "assistant", "content": ""}
+                        await events.write(event_of(head, role, index=index))
+                    whole = chunk if whole is None else whole + chunk
+                    if (event := chunk_event(head, chunk, index)) is not None:
+                        await events.write(event)
+                message = whole if whole is not None else AIMessage("")
+                usage = add_usage(usage, message.usage_metadata)
+                ended = reply_of(message, "")["choices"][0]["finish_reason"]
+                await events.write(event_of(head, {}, finish_reason=ended, index=index))
+        except Exception as error:
+            if not events.begun:
+                raise
+            await events.write(refusal_of(error).body)
+        else:
+            last = [{**event_of(head, None), "usage": usage_of(usage)}] if call.wants_usage else []
+            await events.write(*last, DONE)
+        await events.end()
+
+    async def ready(self) -> bool:
+        """Return whether it answers: it is in this process."""
+        return True
+
+    async def close(self) -> None:
+        """Do nothing; the chat model is its owner's."""
+
+
+def _n(call: Call) -> int:
+    n = 1 if call.body.get("n") is None else call.body["n"]
+    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= 128:
+        raise Refused(400, f"n is {json.dumps(n)}; it takes a whole number from 1 to 128", param="n")
+    return n
+
+
+async def _send(reply: Json, request: Request, send: Send, headers: Mapping[str, str]) -> None:
+    response = Response(encoded(reply), headers=headers, media_type="application/json")
+    await response(request.scope, request.receive, send)

@@ -1,0 +1,181 @@
+"""Upstreams that speak OpenAI's API: votes on their chat completions, and all else passed through untouched."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+from urllib.parse import unquote
+
+import httpx
+from langchain_core.messages import AIMessage
+from langchain_reasc_openai import ChatOpenAICompatible
+from langchain_reasc_openai.client import RAW, RawRequest
+from starlette.requests import Request
+
+from langchain_reasc.agents.chat_model import ChatReASC
+from langchain_reasc_server.chat import Call, messages_of
+from langchain_reasc_server.errors import Refused
+from langchain_reasc_server.events import Send, start_response
+from langchain_reasc_server.wire import sse
+
+__all__ = ["Servers"]
+
+_HOP_BY_HOP: Final = frozenset(
+    {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection"}
+    | {"te", "trailer", "transfer-encoding", "upgrade"}
+)
+_NOT_SENT: Final = _HOP_BY_HOP | {"host", "content-length", "accept-encoding", "authorization", "x-api-key", "cookie"}
+_NOT_GIVEN_BACK: Final = _HOP_BY_HOP | {"date", "server"}
+_OF_BODY: Final = frozenset({"content-type", "accept"})
+_TOLD: Final = (
+    *("tools", "tool_choice", "response_format", "temperature", "top_p", "max_tokens", "max_completion_tokens"),
+    *("presence_penalty", "frequency_penalty"),
+)
+"""Fields of a request that its votes, its bounds and its calibration depend on."""
+_OURS: Final = frozenset({"stream", "n", "logprobs", "top_logprobs"})
+_ALTERNATIVES: Final = 20  # as many as ReASC asks for, so that a client's wish changes no measure
+_TIMEOUT: Final = httpx.Timeout(None, connect=10.0)
+_READY_WITHIN: Final = 5.0  # seconds
+
+
+class Servers:
+    """One or several OpenAI-compatible servers.
+
+    Attributes:
+        chat_model: what is sampled.
+        model: the name of its model.
+    """
+
+    def __init__(self, chat_model: ChatOpenAICompatible, *, pass_keys: bool = False) -> None:
+        """Set it up; nothing is connected yet.
+
+        Args:
+            chat_model: names the servers, their model and their key.
+            pass_keys: whether a client's own key is sent on, in place of the operator's.
+        """
+        self.chat_model, self.model = chat_model, chat_model.model_name
+        self._pass_keys = pass_keys
+        self._key = chat_model.openai_api_key.get_secret_value()  # type: ignore[union-attr]
+        self._running: Counter[str] = Counter()
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=4.0)
+        self._client = httpx.AsyncClient(timeout=_TIMEOUT, limits=limits)
+
+    def forwarded(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Return the headers of a client's request that the upstream sees, the key among them."""
+        named = {name.strip().lower() for name in headers.get("connection", "").split(",")}
+        kept = {
+            name: value
+            for name, value in headers.items()
+            if name not in _NOT_SENT and name not in named and not name.startswith("x-reasc-")
+        }
+        own = headers.get("authorization") if self._pass_keys else None
+        return {**kept, "authorization": own or f"Bearer {self._key}", "accept-encoding": "identity"}
+
+    async def solve(self, solver: ChatReASC, call: Call, begun: Callable[[], None], limit: int | None) -> AIMessage:
+        """Return the winner, each sample of which is the client's own request."""
+        body = {name: value for name, value in call.body.items() if name not in _OURS}
+        headers = {name.title(): value for name, value in call.headers.items() if name not in _OF_BODY}
+        told = {name: call.body[name] for name in _TOLD if call.body.get(name) is not None}
+        if call.body.get("logprobs"):
+            k = call.body.get("top_logprobs") if solver.calibration is None else _ALTERNATIVES
+            told |= {"logprobs": True} if k is None else {"logprobs": True, "top_logprobs": k}
+        raw = RawRequest(body, headers, begun)
+        return await solver.ainvoke(messages_of(call.body), {"max_concurrency": limit}, **{RAW: raw}, **told)
+
+    async def forward(self, request: Request, body: bytes, call: Call | None, why: str, send: Send) -> None:
+        """Pass a request through, and its response back, both as they are.
+
+        Raises:
+            Refused: no server can be reached.
+        """
+        response = await self._sent(request, body)
+        url = str(response.request.url)
+        try:
+            given = [(name, value) for name, value in response.headers.multi_items() if name not in _NOT_GIVEN_BACK]
+            given.append(("x-reasc-passed-through", why))
+            if response.status_code >= 400:
+                await self._give_back_error(response, given, send)
+                return
+            await start_response(send, response.status_code, given)
+            try:
+                async for part in response.aiter_raw():
+                    await send({"type": "http.response.body", "body": part, "more_body": True})
+            except httpx.HTTPError as error:
+                if "text/event-stream" not in response.headers.get("content-type", ""):
+                    raise
+                broken = Refused(502, "the upstream broke the stream off", code="upstream_error").body
+                del error
+                await send({"type": "http.response.body", "body": sse(broken), "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._running[self._server_of(url)] -= 1
+            await response.aclose()
+
+    async def _sent(self, request: Request, body: bytes) -> httpx.Response:
+        """Return the head of the response of the first server that can be reached."""
+        path = request.scope.get("raw_path", request.url.path.encode()).decode("ascii", "replace").partition("?")[0]
+        if ".." in unquote(unquote(path)).replace("\\", "/").split("/"):
+            raise Refused(404, f"there is no {path}")
+        query = request.url.query
+        rest = path.removeprefix("/v1") + (f"?{query}" if query else "")
+        headers = self.forwarded(request.headers)
+        for url in self._servers_by_load():
+            sent = self._client.build_request(request.method, url + rest, headers=headers, content=body or None)
+            self._running[url] += 1
+            try:
+                return await self._client.send(sent, stream=True)
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                self._running[url] -= 1
+            except httpx.TimeoutException:
+                self._running[url] -= 1
+                raise Refused(504, "the upstream did not answer in time", code="timeout") from None
+            except httpx.HTTPError:
+                self._running[url] -= 1
+                raise Refused(502, "the upstream broke the connection off", code="upstream_error") from None
+            except BaseException:
+                self._running[url] -= 1
+                raise
+        raise Refused(502, "the upstream is not reached", code="unreachable")
+
+    def _servers_by_load(self) -> Iterable[str]:
+        known = self.chat_model.status()
+        ranked = sorted(
+            known, key=lambda one: (not one.healthy, one.in_flight + self._running[one.url], random.random())
+        )
+        return [one.url for one in ranked]
+
+    def _server_of(self, url: str) -> str:
+        return max((base for base in self.chat_model.base_urls if url.startswith(base)), key=len, default="")
+
+    async def _give_back_error(self, response: httpx.Response, given: list[tuple[str, str]], send: Send) -> None:
+        """Give an error back; without the operator's key, which a server may quote."""
+        body = await response.aread()
+        if not self._pass_keys and len(self._key) > 8:
+            body = body.replace(self._key.encode(), b"***")
+        kept = [(name, value) for name, value in given if name not in ("content-length", "content-encoding")]
+        await start_response(send, response.status_code, [*kept, ("content-length", str(len(body)))])
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def ready(self) -> bool:
+        """Return whether one of the servers answers."""
+        for url in self._servers_by_load():
+            with suppress(httpx.HTTPError):
+                headers = {"authorization": f"Bearer {self._key}"}
+                answer = await self._client.get(f"{url}/models", headers=headers, timeout=_READY_WITHIN)
+                if answer.status_code < 500:
+                    return True
+        return False
+
+    async def close(self) -> None:
+        """Drop the connections of what is passed through; the chat model's are its owner's."""
+        await self._client.aclose()
+
+
+def only_model(url: str, key: Any) -> str | None:
+    """Return the model that a server has, if it is the only one."""
+    from langchain_reasc_openai.server import Server, base_url
+
+    with Server(base_url(url), api_key=key) as server:
+        rows = server.get("/models").rows("data")
+    return str(rows[0]["id"]) if len(rows) == 1 and "id" in rows[0] else None

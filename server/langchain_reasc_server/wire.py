@@ -1,0 +1,274 @@
+"""OpenAI's chat API as JSON: merge the events of a stream, write a message as a reply, and a reply as events.
+
+Nothing here knows the fields of the API beyond those it must: what a server adds of its own stays where it was.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages.ai import UsageMetadata
+
+from langchain_reasc.models.contract import FINISH_REASON
+
+__all__ = [
+    "DONE",
+    "Json",
+    "chunk_event",
+    "encoded",
+    "event_of",
+    "events_of",
+    "merged",
+    "message_in",
+    "new_id",
+    "replayed",
+    "reply_of",
+    "sse",
+    "usage_of",
+    "with_message",
+]
+
+Json = dict[str, Any]
+DONE: Final = b"data: [DONE]\n\n"
+_STATED: Final = ("role", "type", "id")
+"""Strings in a delta that are said, not spelled out: some servers repeat them in each event."""
+_PIECE: Final = 64  # characters of a call's arguments in one event
+_LIMIT_REASONS: Final = ("length", "max_tokens", "MAX_TOKENS", "model_length")
+
+
+def new_id() -> str:
+    """Return an id for a response."""
+    return f"chatcmpl-{uuid.uuid4().hex}"
+
+
+def encoded(value: Any) -> bytes:
+    """Return a value as JSON; half of a surrogate pair, as a model may write it, by its escape."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def sse(event: Mapping[str, Any]) -> bytes:
+    """Return an event as it goes over the wire."""
+    return b"data: " + encoded(event) + b"\n\n"
+
+
+def merged(events: Iterable[Json]) -> Json:
+    """Return the reply that the events of one response add up to.
+
+    In a delta strings are joined and lists merged by their elements' ``index``. Elsewhere the last value stands that is
+    not null. Choices beyond the first are left out.
+    """
+    reply: Json = {}
+    choice: Json = {}
+    message: Json = {}
+    for event in events:
+        _update(reply, {name: value for name, value in event.items() if name != "choices"})
+        for one in event.get("choices") or ():
+            if (one.get("index") or 0) != 0:
+                continue
+            _update(choice, {name: value for name, value in one.items() if name not in ("delta", "logprobs")})
+            _add(message, one.get("delta") or {})
+            if one.get("logprobs"):
+                choice["logprobs"] = _added("logprobs", choice.get("logprobs"), one["logprobs"])
+    calls = message.get("tool_calls") or ()
+    if calls:
+        message["tool_calls"] = [{name: value for name, value in call.items() if name != "index"} for call in calls]
+    message = {"role": "assistant", "content": None, **message}
+    if calls and not message["content"]:
+        message["content"] = None
+    choice = {"index": 0, "message": message, "logprobs": None, **choice}
+    return {**reply, "object": "chat.completion", "choices": [choice]}
+
+
+def _update(target: Json, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        if value is not None or name not in target:
+            target[name] = value
+
+
+def _add(target: Json, delta: Mapping[str, Any]) -> None:
+    for name, value in delta.items():
+        target[name] = _added(name, target.get(name), value)
+
+
+def _added(name: str, before: Any, value: Any) -> Any:
+    """Return what is known of a field after one more delta."""
+    if before is None or value is None:
+        return _begun(value) if before is None else before
+    if isinstance(before, str) and isinstance(value, str):
+        if name in _STATED or (name == "name" and value == before):
+            return before or value
+        return before + value
+    if isinstance(before, dict) and isinstance(value, dict):
+        _add(before, value)
+        return before
+    if isinstance(before, list) and isinstance(value, list):
+        return _added_elements(before, value)
+    return value
+
+
+def _begun(value: Any) -> Any:
+    """Return a first value, so that adding to it changes no event."""
+    if isinstance(value, dict):
+        return {name: _begun(inner) for name, inner in value.items()}
+    return _added_elements([], value) if isinstance(value, list) else value
+
+
+def _added_elements(before: list[Any], more: Sequence[Any]) -> list[Any]:
+    places = {one["index"]: one for one in before if isinstance(one, dict) and isinstance(one.get("index"), int)}
+    for one in more:
+        index = one.get("index") if isinstance(one, dict) else None
+        if isinstance(index, int) and index in places:
+            _add(places[index], one)
+            continue
+        before.append(new := _begun(one))
+        if isinstance(index, int):
+            places[index] = new
+    return before
+
+
+def message_in(reply: Mapping[str, Any]) -> Json:
+    """Return the message of a reply."""
+    message: Json = reply["choices"][0]["message"]
+    return message
+
+
+def usage_of(usage: UsageMetadata | None) -> Json | None:
+    """Return LangChain's usage in OpenAI's form."""
+    if usage is None:
+        return None
+    prompt, generated = usage["input_tokens"], usage["output_tokens"]
+    written: Json = {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}
+    if (cached := (usage.get("input_token_details") or {}).get("cache_read")) is not None:
+        written["prompt_tokens_details"] = {"cached_tokens": cached}
+    if (reasoning := (usage.get("output_token_details") or {}).get("reasoning")) is not None:
+        written["completion_tokens_details"] = {"reasoning_tokens": reasoning}
+    return written
+
+
+def reply_of(message: AIMessage, model: str) -> Json:
+    """Return any chat model's message as a reply, without its usage."""
+    calls = [_call(call["id"], call["name"], json.dumps(call["args"])) for call in message.tool_calls]
+    calls += [_call(call["id"], call["name"], call["args"] or "") for call in message.invalid_tool_calls]
+    said: Json = {"role": "assistant", "content": str(message.text) or (None if calls else "")}
+    if isinstance(reasoning := message.additional_kwargs.get("reasoning_content"), str):
+        said["reasoning_content"] = reasoning
+    if calls:
+        said["tool_calls"] = calls
+    metadata = message.response_metadata
+    ended = metadata.get(FINISH_REASON) or metadata.get("stop_reason")
+    choice = {
+        "index": 0,
+        "message": said,
+        "logprobs": metadata.get("logprobs"),
+        "finish_reason": "length" if ended in _LIMIT_REASONS else "tool_calls" if calls else "stop",
+    }
+    return {
+        "id": new_id(),
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": model,
+        "choices": [choice],
+    }
+
+
+def _call(identifier: str | None, name: str | None, arguments: str) -> Json:
+    function = {"name": name or "", "arguments": arguments}
+    return {"id": identifier or f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function}
+
+
+def with_message(reply: Json, message: AIMessage) -> Json | None:
+    """Return a reply that says what a message says, where its own words differ; None where they do not.
+
+    The winner of a vote may have an answer in it that was put together from several responses, or may be empty.
+    """
+    said = message_in(reply)
+    told = [(call["function"]["name"], call["function"]["arguments"]) for call in said.get("tool_calls") or ()]
+    calls = {(call["name"], json.dumps(call["args"], sort_keys=True)) for call in message.tool_calls}
+    same_calls = bool(message.invalid_tool_calls) or calls == {(name, _sorted(text)) for name, text in told}
+    if same_calls and str(message.text) == _text(said.get("content")):
+        return None
+    written = reply_of(message, reply.get("model") or "")
+    choice = {**reply["choices"][0], **written["choices"][0], "logprobs": None}
+    return {**reply, "choices": [choice]}
+
+
+def _text(content: Any) -> str:
+    return str(AIMessage(content or "").text)
+
+
+def _sorted(arguments: str) -> str:
+    try:
+        return json.dumps(json.loads(arguments or "{}"), sort_keys=True)
+    except ValueError:
+        return arguments
+
+
+def replayed(events: Iterable[Json]) -> Iterator[Json]:
+    """Return the events of a response without the role, which was sent before, and without their usage."""
+    for event in events:
+        left = {name: value for name, value in event.items() if name != "usage"}
+        choices = [one for one in event.get("choices") or () if (one.get("index") or 0) == 0]
+        if (event.get("choices") and not choices) or (not choices and event.get("usage")):
+            continue
+        yield left | {"choices": [{**one, "delta": _without_role(one.get("delta") or {})} for one in choices]}
+
+
+def _without_role(delta: Mapping[str, Any]) -> Json:
+    return {name: value for name, value in delta.items() if name != "role"}
+
+
+def events_of(reply: Mapping[str, Any]) -> Iterator[Json]:
+    """Return a reply as the events of a stream: its text, its calls in pieces, and its end."""
+    choice, message = reply["choices"][0], message_in(reply)
+    rest = {name: value for name, value in message.items() if name not in ("role", "tool_calls")}
+    if any(value is not None for value in rest.values()):
+        yield event_of(reply, rest, logprobs=choice.get("logprobs"))
+    for index, call in enumerate(message.get("tool_calls") or ()):
+        arguments = call["function"]["arguments"]
+        yield event_of(reply, _piece({**call, "index": index, "function": {**call["function"], "arguments": ""}}))
+        for begin in range(0, len(arguments), _PIECE):
+            yield event_of(
+                reply, _piece({"index": index, "function": {"arguments": arguments[begin : begin + _PIECE]}})
+            )
+    yield event_of(reply, {}, finish_reason=choice.get("finish_reason") or "stop")
+
+
+def _piece(call: Json) -> Json:
+    return {"tool_calls": [call]}
+
+
+def event_of(
+    head: Mapping[str, Any],
+    delta: Json | None,
+    *,
+    finish_reason: str | None = None,
+    logprobs: Any = None,
+    index: int = 0,
+) -> Json:
+    """Return an event with the id, time and model of a reply; one with no choice where there is no delta."""
+    named = {name: head[name] for name in ("id", "created", "model", "system_fingerprint") if name in head}
+    choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
+    return {**named, "object": "chat.completion.chunk", "choices": [] if delta is None else [choice]}
+
+
+def chunk_event(head: Mapping[str, Any], chunk: AIMessageChunk, index: int = 0) -> Json | None:
+    """Return a chunk of any chat model as an event; None where it says nothing."""
+    delta: Json = {}
+    if text := str(chunk.text):
+        delta["content"] = text
+    if isinstance(reasoning := chunk.additional_kwargs.get("reasoning_content"), str):
+        delta["reasoning_content"] = reasoning
+    calls = []
+    for call in chunk.tool_call_chunks:
+        named = {"id": call["id"], "type": "function"} if call["id"] else {}
+        function = {"name": call["name"]} if call["name"] else {}
+        calls.append({"index": call["index"] or 0, **named, "function": {**function, "arguments": call["args"] or ""}})
+    if calls:
+        delta["tool_calls"] = calls
+    return event_of(head, delta, logprobs=chunk.response_metadata.get("logprobs"), index=index) if delta else None

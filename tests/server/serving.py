@@ -1,0 +1,150 @@
+"""The server in this process, in front of scripted upstreams."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import uvicorn
+from langchain_reasc_openai import ChatOpenAICompatible, RetryPolicy
+from langchain_reasc_server.app import Gateway
+from langchain_reasc_server.chat import Solver, Votes
+from langchain_reasc_server.keys import Admission
+from langchain_reasc_server.proxy import Servers
+from servers.chat_wire import Calling, Request
+from servers.exchange import Exchange, refuses
+from servers.fake_server import Served, serving
+
+HELLO = [{"role": "user", "content": "How much is 40 + 2?"}]
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+SHAPE = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "status",
+        "schema": {"type": "object", "properties": {"status": {"type": "string"}}, "required": ["status"]},
+    },
+}
+KEY = "sk-upstream-secret"
+FAST = RetryPolicy(attempts=2, first_wait=0.01, longest_wait=0.02, sideline=0.05)
+
+
+@dataclass
+class Said(Calling):
+    """Says its texts in turn; calls the first tool that it is offered; adds fields that no API knows."""
+
+    texts: Sequence[str] = ("it is 42",)
+    cities: Sequence[str] = ("Paris",)
+    strange: bool = True
+
+    def __post_init__(self) -> None:
+        self.calls = lambda at: [("weather", json.dumps({"city": self.cities[at % len(self.cities)]}))]
+
+    def called(self, request: Request, at: int) -> list[dict[str, Any]]:
+        return super().called(request, at) if request.get("tools") else []
+
+    def said(self, request: Request, at: int) -> list[Sequence[str]]:
+        if request.get("response_format"):
+            return [['{"status"', ': "fine"}']] * (request.get("n") or 1)
+        words = [f"{word} " for word in self.texts[at % len(self.texts)].split()]
+        return [words] * (request.get("n") or 1)
+
+    def document(self, kind: str, **fields: Any) -> dict[str, Any]:
+        own = {"system_fingerprint": "fp_1", "x_timing": {"queued": 3}} if self.strange else {}
+        return {**super().document(kind, **fields), **own}
+
+    def beside(self, word: str, request: Request, place: int) -> dict[str, Any]:
+        return {**super().beside(word, request, place), **({"x_of_choice": [1, 2]} if self.strange else {})}
+
+
+async def models(exchange: Exchange) -> None:
+    await exchange.reply(200, {"object": "list", "data": [{"id": "tiny", "object": "model"}]})
+
+
+@dataclass
+class Front:
+    """The server, and what it stands in front of."""
+
+    url: str
+    upstreams: list[Served]
+    gateway: Gateway
+    http: httpx.Client = field(init=False)
+
+    @property
+    def upstream(self) -> Served:
+        return self.upstreams[0]
+
+    def post(self, body: Any, path: str = "/chat/completions", **options: Any) -> httpx.Response:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"content-type": "application/json", **options.pop("headers", {})}
+        return self.http.post(self.url + path, content=content, headers=headers, **options)
+
+    def chat(self, **fields: Any) -> httpx.Response:
+        return self.post({"model": "tiny", "messages": HELLO, **fields})
+
+    def events(self, **fields: Any) -> list[Any]:
+        """The events of a stream, and what is no event as it stands."""
+        return events_in(self.chat(stream=True, **fields).text)
+
+
+def events_in(text: str) -> list[Any]:
+    parts = [part for part in text.split("\n\n") if part]
+    return [_event(part) for part in parts]
+
+
+def _event(part: str) -> Any:
+    data = part.removeprefix("data: ")
+    return json.loads(data) if data.startswith("{") else data
+
+
+@contextmanager
+def front(*answers: Any, served: Any = None, **options: Any) -> Iterator[Front]:
+    """Serve in front of upstreams that answer so, None for one that is gone; or of ``served``, which is no server."""
+    votes = options.pop("votes", {})
+    admission = options.pop("admission", {})
+    pass_keys = options.pop("pass_keys", False)
+    with ExitStack() as stack:
+        upstreams = [_gone() if one is None else stack.enter_context(serving(one, get=models)) for one in answers]
+        if served is None:
+            model = stack.enter_context(
+                ChatOpenAICompatible(
+                    base_url=[one.url for one in upstreams], model="tiny", preset="vllm", api_key=KEY, retry=FAST
+                )
+            )
+            served = Servers(model, pass_keys=pass_keys)
+        solver = Solver(served, Votes(**{"calibration": None, **votes}))
+        gateway = Gateway(served, solver, Admission(**admission), **options)
+        url = stack.enter_context(listening(gateway))
+        made = Front(url, upstreams, gateway)
+        made.http = stack.enter_context(httpx.Client(timeout=20))
+        yield made
+
+
+def _gone() -> Served:
+    with serving(refuses(404)) as served:
+        return served
+
+
+@contextmanager
+def listening(gateway: Gateway) -> Iterator[str]:
+    """Serve on loopback in a thread; gives the base URL."""
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        config = uvicorn.Config(gateway.app, http="h11", log_level="warning", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, name="gateway")
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
+        finally:
+            server.should_exit = True
+            thread.join(10)
+            assert not thread.is_alive()

@@ -1,0 +1,231 @@
+"""Clients that ask wrongly, too much, or leave; upstreams that fail."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from servers.exchange import Exchange, refuses
+
+from .serving import HELLO, TOOL, Said, front
+
+VOTED: dict[str, Any] = {"model": "tiny", "messages": HELLO, "tools": [TOOL]}
+JSON = "application/json"
+MALFORMED: dict[str, tuple[bytes, dict[str, str], int]] = {
+    "no JSON": (b"{", {}, 400),
+    "nothing": (b"", {}, 400),
+    "no object": (b"[1]", {}, 400),
+    "no UTF-8": (b'{"a": "\xff"}', {}, 400),
+    "too deep": (b'{"a": ' + b"[" * 100_000, {}, 400),
+    "an endless number": (b'{"a": ' + b"9" * 100_000 + b"}", {}, 400),
+    "too large": (b'{"a": "' + b"x" * 50_000 + b'"}', {}, 413),
+    "a form": (b"a=1", {"content-type": "application/x-www-form-urlencoded"}, 415),
+    "compressed": (b"\x1f\x8b", {"content-encoding": "gzip"}, 415),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_a_malformed_request_gets_an_error_and_reaches_nobody(case: str) -> None:
+    body, headers, status = MALFORMED[case]
+    with front(Said(), largest=250_000 if case != "too large" else 40_000) as server:
+        response = server.post(body, headers=headers)
+        assert response.status_code == status
+        assert response.json()["error"]["type"] == "invalid_request_error" and response.json()["error"]["message"]
+        assert server.upstream.exchanges == []
+        assert server.chat(tools=[TOOL]).status_code == 200
+
+
+def test_a_body_without_a_length_is_bounded_too() -> None:
+    with front(Said(), largest=40_000) as server:
+        parts = (b"x" * 10_000 for _ in range(100))
+        headers = {"content-type": JSON}
+        response = server.http.post(f"{server.url}/chat/completions", content=parts, headers=headers)
+        assert response.status_code == 413
+
+
+def test_a_flood_of_headers_is_refused() -> None:
+    with front(Said()) as server:
+        flood = {f"x-{at}": "y" * 1000 for at in range(100)}
+        assert server.post(VOTED, headers=flood).status_code == 431
+        assert server.upstream.exchanges == []
+        assert server.chat(tools=[TOOL]).status_code == 200
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/nowhere", 404), ("POST", "/health", 405)])
+def test_errors_of_routing_come_in_the_envelope(method: str, path: str, status: int) -> None:
+    with front(Said()) as server:
+        response = server.http.request(method, server.url.removesuffix("/v1") + path)
+        assert response.status_code == status and set(response.json()["error"]) == {"message", "type", "param", "code"}
+
+
+async def endless(exchange: Exchange) -> None:
+    """Words until the client has gone."""
+    await exchange.begin()
+    while not exchange.gone.is_set():
+        await exchange.token("on ")
+        await exchange.writer.drain()
+        await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("voted", [False, True])
+def test_where_the_client_goes_everything_upstream_is_closed(voted: bool, streamed: bool) -> None:
+    body = {**VOTED, "stream": streamed, "response_format": {"type": "json_object"}} if voted else {"messages": HELLO}
+    body |= {"model": "tiny", "stream": streamed or not voted}
+    with front(endless, ping=0.05) as server:
+        sent = json.dumps(body)
+        with httpx.Client(timeout=0.7) as client, pytest.raises(httpx.TimeoutException):
+            path, headers = f"{server.url}/chat/completions", {"content-type": JSON}
+            with client.stream("POST", path, content=sent, headers=headers) as response:
+                began = time.monotonic()
+                for _ in response.iter_bytes():
+                    if time.monotonic() - began > 0.4:
+                        raise httpx.ReadTimeout("enough")
+        assert server.upstream.exchanges
+        assert eventually(lambda: all(one.gone.is_set() for one in server.upstream.exchanges))
+        counted = [one.sent for one in server.upstream.exchanges]
+        time.sleep(0.1)
+        assert [one.sent for one in server.upstream.exchanges] == counted
+        metrics = server.http.get(server.url.replace("/v1", "/metrics")).text
+        assert 'status="499"' in metrics and "reasc_requests_running 0.0" in metrics
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_a_stream_shows_life_while_it_is_voted_on() -> None:
+    async def slow(exchange: Exchange) -> None:
+        await asyncio.sleep(1.0)
+        await Said()(exchange)
+
+    for empty, expected in ((False, ": ping"), (True, {})):
+        with front(slow, ping=0.1, empty_deltas=empty) as server:
+            began, first = time.monotonic(), 0.0
+            text = ""
+            sent = json.dumps({**VOTED, "stream": True})
+            path, headers = f"{server.url}/chat/completions", {"content-type": JSON}
+            with server.http.stream("POST", path, content=sent, headers=headers) as response:
+                for part in response.iter_text():
+                    first = first or time.monotonic() - began
+                    text += part
+            _, second, *_ = text.split("\n\n")
+            shown: Any = second if second.startswith(":") else json.loads(second.removeprefix("data: "))
+            assert (shown if isinstance(shown, str) else shown["choices"][0]["delta"]) == expected
+            assert first < 0.9 and text.endswith("data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(("status", "kind"), [(400, "invalid_request_error"), (404, "x"), (429, "x"), (503, "x")])
+def test_a_vote_that_the_upstream_refuses_keeps_its_status(status: int, kind: str, streamed: bool) -> None:
+    with front(refuses(status, retry_after="0.01")) as server:
+        response = server.post({**VOTED, "stream": streamed})
+        error = response.json()["error"]
+        assert response.status_code == status and error["message"] == f"refused with {status}"
+        assert error["type"] == "test"  # the upstream's own
+        assert "x-reasc-passed-through" not in response.headers
+        assert response.headers.get("retry-after") == "1"
+
+
+@pytest.mark.parametrize("body", [VOTED, {**VOTED, "stream": True}, {"model": "tiny", "messages": HELLO}])
+def test_an_upstream_that_is_not_there_is_a_bad_gateway(body: dict[str, Any]) -> None:
+    with front(None) as server:
+        response = server.post(body)
+        assert response.status_code == 502 and response.json()["error"]["type"] == "server_error"
+        assert "127.0.0.1" not in response.text
+        ready = server.http.get(server.url.replace("/v1", "/health/ready"))
+        assert ready.status_code == 503
+        assert server.http.get(server.url.replace("/v1", "/health/live")).status_code == 200
+
+
+def test_an_error_in_the_middle_of_a_stream_comes_as_an_event() -> None:
+    async def fails(exchange: Exchange) -> None:
+        await asyncio.sleep(0.7)  # after the head has gone out
+        await exchange.refuse(400, "too long", retry_after="0.01")
+
+    with front(fails) as server:
+        *_, last = server.events(tools=[TOOL])
+        assert last["error"]["message"] == "too long"
+
+
+def test_without_a_key_nobody_is_answered() -> None:
+    with front(Said(), admission={"keys": ("sk-one", "sk-two")}) as server:
+        for given in ({}, {"authorization": "Bearer sk-three"}, {"authorization": "Basic sk-one"}):
+            for path in ("/chat/completions", "/embeddings"):
+                response = server.post(VOTED, path, headers=given)
+                assert response.status_code == 401 and response.json()["error"]["code"] == "invalid_api_key"
+                assert "sk-one" not in response.text
+        for given in ({"authorization": "Bearer sk-one"}, {"authorization": "bearer  sk-two"}, {"x-api-key": "sk-two"}):
+            assert server.post(VOTED, headers=given).status_code == 200
+        assert not any("sk-one" in str(sent) for sent in server.upstream.headers)
+
+
+@contextmanager
+def held(server: Any, **options: Any) -> Iterator[None]:
+    """A request that is being answered."""
+    thread = threading.Thread(target=lambda: server.post(VOTED, **options))
+    before = len(server.upstream.exchanges)
+    thread.start()
+    assert eventually(lambda: len(server.upstream.exchanges) > before)
+    yield
+    thread.join()
+
+
+async def slowly(exchange: Exchange) -> None:
+    await asyncio.sleep(0.5)
+    await Said()(exchange)
+
+
+def test_a_full_queue_says_when_to_come_again() -> None:
+    with front(slowly, admission={"requests": 1, "queue": 0}) as server:
+        with held(server):
+            response = server.post(VOTED)
+            assert response.status_code == 429 and response.headers["retry-after"] == "1"
+            assert response.json()["error"]["code"] == "queue_full"
+        assert server.post(VOTED).status_code == 200
+
+
+def test_a_request_in_the_queue_is_answered_in_its_turn() -> None:
+    with front(slowly, admission={"requests": 1, "queue": 1}) as server, held(server):
+        assert server.post(VOTED).status_code == 200
+
+
+def test_one_key_cannot_take_all_places() -> None:
+    one, two = ({"authorization": f"Bearer {name}"} for name in ("one", "two"))
+    with front(slowly, admission={"keys": ("one", "two"), "each": 1}) as server, held(server, headers=one):
+        assert server.post(VOTED, headers=one).json()["error"]["code"] == "too_many_requests"
+        assert server.post(VOTED, headers=two).status_code == 200
+
+
+def test_samples_a_minute_are_those_that_were_drawn() -> None:
+    now = [0.0]
+    limits = {"samples_per_minute": 6, "clock": lambda: now[0]}
+    with front(Said(), admission=limits, votes={"max_samples": 8, "concurrency": 8, "rule": "fixed_budget"}) as server:
+        assert server.post(VOTED).json()["reasc"]["samples"] == 8
+        refused = server.post(VOTED)
+        assert refused.status_code == 429 and refused.json()["error"]["code"] == "too_many_samples"
+        now[0] += float(refused.headers["retry-after"])
+        assert server.post(VOTED).status_code == 200
+
+
+def test_what_is_counted_is_told() -> None:
+    with front(Said()) as server:
+        account = server.post(VOTED).json()["reasc"]
+        server.chat()
+        text = server.http.get(server.url.replace("/v1", "/metrics")).text
+        assert 'reasc_requests_total{status="200",way="vote"} 1.0' in text
+        assert 'reasc_requests_total{status="200",way="pass"} 1.0' in text
+        assert f"reasc_samples_total {account['samples']}.0" in text
+        assert f'reasc_tokens_total{{kind="spent"}} {account["tokens"]["spent"]}.0' in text
+        assert f'reasc_tokens_total{{kind="saved"}} {account["tokens"]["saved"]}.0' in text
+        assert 'reasc_stops_total{reason="agreement"} 1.0' in text

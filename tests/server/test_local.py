@@ -1,0 +1,134 @@
+"""In front of a LangChain chat model, in this process."""
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import openai
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_reasc_server.local import LangChainModel
+from pydantic import Field
+
+from .serving import HELLO, SHAPE, TOOL, Front, front
+
+USAGE: Any = {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}
+
+
+class Scripted(BaseChatModel):
+    """Says its texts in turn, or calls the tool that it was given; keeps the arguments of its calls."""
+
+    texts: Sequence[str] = ("it is 42",)
+    temperature: float | None = None
+    calls: list[dict[str, Any]] = Field(default_factory=list)
+    turns: Any = None
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, tools: Any, *, tool_choice: Any = None, **kwargs: Any) -> Any:
+        return self.bind(tools=tools, **({} if tool_choice is None else {"tool_choice": tool_choice}), **kwargs)
+
+    def _message(self, kwargs: dict[str, Any]) -> AIMessage:
+        self.calls.append(kwargs)
+        if kwargs.get("tools"):
+            return AIMessage(
+                "", tool_calls=[{"name": "weather", "args": {"city": "Rome"}, "id": "1"}], usage_metadata=USAGE
+            )
+        text = '{"status": "fine"}' if kwargs.get("response_format") else next(self.turns)
+        return AIMessage(text, usage_metadata=USAGE, response_metadata={"finish_reason": "stop"})
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self._message({**kwargs, "stop": stop}))])
+
+    def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Iterator[Any]:
+        message = self._message({**kwargs, "stop": stop})
+        for at, word in enumerate(str(message.content).split(" ") if message.content else []):
+            yield ChatGenerationChunk(message=AIMessageChunk(f" {word}" if at else word))
+        calls = [
+            {
+                "name": one["name"],
+                "args": json.dumps(one["args"]),
+                "id": one["id"],
+                "index": at,
+                "type": "tool_call_chunk",
+            }
+            for at, one in enumerate(message.tool_calls)
+        ]
+        last: Any = {"content": "", "tool_call_chunks": calls, "usage_metadata": USAGE, "chunk_position": "last"}
+        yield ChatGenerationChunk(message=AIMessageChunk(**last), generation_info={"finish_reason": "stop"})
+
+
+@pytest.fixture
+def server() -> Iterator[Front]:
+    model = Scripted(turns=itertools.cycle(["it is 42"]))
+    with front(served=LangChainModel(model, "scripted"), votes={"answer": "number"}) as made:
+        yield made
+
+
+ASKED: dict[str, Any] = {"model": "scripted", "messages": HELLO, "temperature": 0.7, "no_model_knows_this": 1}
+
+
+@pytest.mark.parametrize("voted", [True, False])
+def test_openais_client_reads_all_kinds_of_replies(server: Front, voted: bool) -> None:
+    with openai.OpenAI(base_url=server.url, api_key="any", max_retries=0) as client:
+        asked: Any = {"model": "scripted", "messages": HELLO, **({} if voted else {"seed": 3})}
+        reply = client.chat.completions.create(**asked)
+        assert reply.choices[0].message.content == "it is 42" and reply.choices[0].finish_reason == "stop"
+        spent = reply.usage.total_tokens if reply.usage else 0
+        assert spent == 7 * (getattr(reply, "reasc", None) or {"samples": 1})["samples"]
+        shaped = client.chat.completions.create(**asked, response_format=SHAPE)  # type: ignore[call-overload]
+        assert json.loads(shaped.choices[0].message.content) == {"status": "fine"}
+        for tool_choice in ("auto", "required"):
+            with client.chat.completions.stream(**asked, tools=[TOOL], tool_choice=tool_choice) as stream:
+                final = stream.get_final_completion()
+            [call] = final.choices[0].message.tool_calls or ()
+            assert json.loads(call.function.arguments) == {"city": "Rome"}
+            assert final.choices[0].finish_reason == "tool_calls"
+        assert [one.id for one in client.models.list()] == ["scripted"]
+
+
+def test_options_that_the_model_has_reach_it(server: Front) -> None:
+    server.post({**ASKED, "stop": "x", "reasc": {"max_samples": 2}})
+    [first, *_] = server.gateway.upstream.chat_model.calls  # type: ignore[attr-defined]
+    assert (first["temperature"], first["stop"]) == (0.7, ["x"]) and "no_model_knows_this" not in first
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_n_responses_come_as_n_choices(server: Front, streamed: bool) -> None:
+    body = {**ASKED, "n": 3, "stream": streamed, "stream_options": {"include_usage": True}}
+    response = server.post(body)
+    assert response.headers["x-reasc-passed-through"] == "n"
+    if streamed:
+        *events, last, done = [json.loads(one[6:]) if "{" in one else one for one in response.text.split("\n\n") if one]
+        said = [
+            "".join(c["delta"].get("content", "") for e in events for c in e["choices"] if c["index"] == i)
+            for i in range(3)
+        ]
+        assert said == ["it is 42"] * 3 and last["usage"]["total_tokens"] == 21 and done == "data: [DONE]"
+    else:
+        reply = response.json()
+        assert [one["index"] for one in reply["choices"]] == [0, 1, 2] and reply["usage"]["total_tokens"] == 21
+
+
+def test_the_winners_own_prompt_is_told(server: Front) -> None:
+    account = server.post(ASKED).json()["reasc"]
+    assert account["winner"]["prompt_tokens"] == 5 and account["tokens"]["spent"] == 7 * account["samples"]
+
+
+REFUSED = {
+    "/embeddings": ({"input": "x"}, 404),
+    "/chat/completions": ({"model": "m", "messages": "hello"}, 400),
+    "/chat/completions?": ({"model": "m", "messages": HELLO, "n": 0}, 400),
+}
+
+
+@pytest.mark.parametrize("path", REFUSED)
+def test_what_the_model_does_not_have_is_refused(server: Front, path: str) -> None:
+    body, status = REFUSED[path]
+    response = server.post(body, path)
+    assert response.status_code == status and response.json()["error"]["message"]

@@ -1,0 +1,137 @@
+"""What is not voted on goes through as if nobody stood between."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from servers.exchange import Exchange
+
+from .serving import HELLO, KEY, SHAPE, TOOL, Said, front
+
+CHAT: dict[str, Any] = {"model": "tiny", "messages": HELLO, "tools": [TOOL]}
+REASONS: dict[str, tuple[dict[str, Any], str]] = {
+    "several": ({**CHAT, "n": 3}, "n"),
+    "greedy": ({**CHAT, "temperature": 0}, "temperature"),
+    "greedy by top_p": ({**CHAT, "top_p": 0}, "top_p"),
+    "greedy by top_k": ({**CHAT, "top_k": 1}, "top_k"),
+    "seeded": ({**CHAT, "seed": 7}, "seed"),
+    "audio": ({**CHAT, "modalities": ["text", "audio"]}, "modalities"),
+    "older calls": ({**CHAT, "functions": [{"name": "f"}]}, "functions"),
+    "one sample": ({**CHAT, "reasc": {"max_samples": 1}}, "max_samples"),
+    "text": ({"model": "tiny", "messages": HELLO}, "nothing to vote on"),
+    "no tools allowed": ({**CHAT, "tool_choice": "none"}, "nothing to vote on"),
+    "plain text": ({"model": "tiny", "messages": HELLO, "response_format": {"type": "text"}}, "nothing to vote on"),
+    "no messages": ({"model": "tiny", "messages": "hello", "tools": [TOOL]}, "not understood"),
+    "odd tools": ({"model": "tiny", "messages": HELLO, "tools": {"a": 1}}, "not understood"),
+}
+
+
+async def echo(exchange: Exchange) -> None:
+    """Answer with what was asked."""
+    await exchange.reply(200, {"asked": exchange.body, "path": exchange.path}, x_own="kept", set_cookie="a=b")
+
+
+@pytest.mark.parametrize("case", REASONS)
+def test_what_cannot_be_voted_on_is_forwarded_and_says_why(case: str) -> None:
+    body, why = REASONS[case]
+    with front(echo) as server:
+        response = server.post(body)
+        assert response.headers["x-reasc-passed-through"] == why
+        assert response.headers["x-own"] == "kept" and "x-reasc-samples" not in response.headers
+        asked = {name: value for name, value in body.items() if name != "reasc"}
+        assert response.json() == {"asked": asked, "path": "/v1/chat/completions"}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_bytes_and_status_are_the_upstreams_own(streamed: bool) -> None:
+    body = {"model": "tiny", "messages": HELLO, "stream": streamed, "stream_options": {"include_usage": True}}
+    with front(Said()) as server:
+        ours = server.post(body)
+        theirs = httpx.post(f"{server.upstream.url}/chat/completions", json=body)
+        assert ours.content == theirs.content and ours.headers["content-type"] == theirs.headers["content-type"]
+        assert ours.status_code == theirs.status_code == 200
+
+
+def test_a_body_that_need_not_change_goes_on_byte_for_byte() -> None:
+    received: list[str] = []
+
+    async def keep(exchange: Exchange) -> None:
+        received.append(exchange.headers["content-length"])
+        await exchange.reply(200, {})
+
+    odd = b'{ "model":"tiny",\n "messages": [ {"role":"user","content":"\\u00e4"} ], "big": 12345678901234567890 }'
+    with front(keep) as server:
+        assert server.post(odd).json() == {}
+        assert received == [str(len(odd))]
+        assert server.upstream.requests[0]["big"] == 12345678901234567890
+
+
+def test_other_paths_go_through_with_their_query() -> None:
+    with front(echo) as server:
+        embedded = server.post({"input": "x"}, "/embeddings?dimensions=8")
+        assert embedded.json() == {"asked": {"input": "x"}, "path": "/v1/embeddings?dimensions=8"}
+        assert embedded.headers["x-reasc-passed-through"] == "no chat completion"
+        assert server.http.get(f"{server.url}/models").json()["data"][0]["id"] == "tiny"
+        for path in ("/%2e%2e/slots", "/a/%2E%2E/%2e%2e/slots", "/%252e%252e/slots", "/..%2fslots"):
+            target = httpx.Request("POST", server.url + "/x", content=b"{}")
+            target.url = target.url.copy_with(raw_path=f"/v1{path}".encode())
+            assert server.http.send(target).status_code == 404, path
+        assert len(server.upstream.exchanges) == 1
+
+
+ERRORS = [
+    (400, {"error": {"message": "bad field", "type": "invalid_request_error", "param": "x", "code": "bad"}}),
+    (404, {"error": {"message": "no such model", "type": "not_found", "param": None, "code": "model_not_found"}}),
+    (418, "not even JSON"),
+    (500, {"detail": "out of memory"}),
+]
+
+
+@pytest.mark.parametrize(("status", "body"), ERRORS)
+def test_an_error_of_the_upstream_is_its_own(status: int, body: Any) -> None:
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.reply(status, body, retry_after="7")
+
+    with front(refuse) as server:
+        response = server.chat()
+        assert response.status_code == status and response.headers["retry-after"] == "7"
+        assert response.text == (body if isinstance(body, str) else json.dumps(body))
+
+
+def test_the_upstreams_key_goes_to_it_and_to_nobody_else() -> None:
+    async def quote(exchange: Exchange) -> None:
+        await exchange.refuse(401, f"Incorrect API key provided: {exchange.headers['authorization']}")
+
+    for body in ({}, {"tools": [TOOL]}, {"tools": [TOOL], "stream": True}, {"response_format": SHAPE}):
+        with front(quote) as server:
+            response = server.post(
+                {"model": "tiny", "messages": HELLO, **body}, headers={"authorization": "Bearer mine"}
+            )
+            assert KEY not in response.text and "Incorrect API key" in response.text
+            assert {sent["authorization"] for sent in server.upstream.headers} == {f"Bearer {KEY}"}
+            assert response.status_code == 401
+
+
+def test_a_clients_own_key_is_passed_on_where_the_operator_says_so() -> None:
+    with front(Said(), pass_keys=True) as server:
+        for body in ({}, {"tools": [TOOL]}):
+            server.post({"model": "tiny", "messages": HELLO, **body}, headers={"authorization": "Bearer mine"})
+        assert {sent["authorization"] for sent in server.upstream.headers} == {"Bearer mine"}
+
+
+def test_headers_of_the_client_reach_the_upstream_and_those_of_the_connection_do_not() -> None:
+    given = {"x-trace": "t1", "openai-organization": "o", "cookie": "c=1", "x-reasc-answer": "message"}
+    with front(Said()) as server:
+        for body in ({}, {"tools": [TOOL]}):
+            server.post({"model": "tiny", "messages": HELLO, **body}, headers=given)
+        assert len(server.upstream.headers) > 2
+        for sent in server.upstream.headers:
+            assert (sent["x-trace"], sent["openai-organization"]) == ("t1", "o")
+            assert "cookie" not in sent and "x-reasc-answer" not in sent and sent["accept-encoding"] == "identity"
+
+
+def test_the_next_server_is_asked_where_one_is_not_there() -> None:
+    with front(None, Said()) as server:
+        for body in ({}, {}, {}, {"tools": [TOOL]}):
+            assert server.chat(**body).status_code == 200
