@@ -98,10 +98,11 @@ def _methods_explained(budget: int) -> str:
     return (
         f"pass@1 takes the first response, SC@{budget} the majority of {budget}. ESC stops when the four responses of "
         "a window agree, ASC when the leading answer is ahead with 95 %, Finite horizon when it wins the vote of the "
-        "whole budget with 97 %, Agreement when it does so with 97.5 %, as the questions before have taught it. ReASC "
-        "weighs votes by confidence, and may stop after one: offline is calibrated on labelled questions, and "
-        "safeguarded is what runs by default; mixture is fitted to the first responses to all tested questions, and "
-        "online learns from one tested question after the other, both without labels."
+        "whole budget with 97 %, Agreement when it does so with 97.5 %, as the questions before have taught it, or "
+        "when more samples would hardly help, as ReASC (online) does too. ReASC weighs votes by confidence, and may "
+        "stop after one: offline is calibrated on labelled questions, and safeguarded is what runs by default; mixture "
+        "is fitted to the first responses to all tested questions, and online learns from one tested question after "
+        "the other, both without labels; cut also ends weak samples in the middle, as a live run does by default."
     )
 
 

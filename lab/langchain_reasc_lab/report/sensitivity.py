@@ -161,7 +161,8 @@ def cut_quantile(studies: tuple[Study, ...]) -> Table:
         keys |= {one: (f"{CUTTING}: {one:g}", study.spec) for one in QUANTILES}
         return [(one, *_cells(results, outcomes, keys[one])) for one in sorted(keys)], how_compared(study, cost)
 
-    quantile = Column("q", ".2f", "The share of first responses that fall as low as the samples that are cut.")
+    share = "The share of first responses that fall as low as the samples that are cut; 0 cuts none, "
+    quantile = Column("q", ".2f", f"{share}{DEFAULT_CUT_QUANTILE:g} is the default.")
     return table_of(studies, [quantile, *_columns(cost)], block, notes=(_CHOICE, INTERVALS))
 
 
