@@ -337,12 +337,14 @@ class Cutting(Record):
         quantile: the share of the first responses whose lowest group mean is below the threshold.
         threshold: the group mean below which a sample is cut.
         within: how well the lowest group mean separates agreeing responses from others within a question.
+        evidence: what a vote below the threshold is expected to tell, over what an average one does.
     """
 
     window: int = Field(ge=1)
     quantile: Annotated[FiniteFloat, Field(gt=0, lt=1)]
     threshold: FiniteFloat
     within: AUROC
+    evidence: Annotated[FiniteFloat, Field(ge=0)]
 
 
 class SupportCurve(Record):
@@ -408,6 +410,7 @@ class Calibration(Record):
         rejected: the measures that ``measure="auto"`` did not choose.
         rule_: the stopping rule, if it is not ReASC; ``rule`` in the file.
         cutting: by consensus: when a weak sample is cut in the middle; null: never.
+        uncut: by consensus: why no sample is cut, although a measure is trusted; null where none was to be cut.
         untrusted: by consensus: why no measure of confidence is used; null where one is.
         guarantee: by consensus: what is promised, in words.
         p_correct: how likely an answer is right; null without labels, or with one response to each.
@@ -441,6 +444,7 @@ class Calibration(Record):
     rejected: tuple[RejectedMeasure, ...] = ()
     rule_: RuleBlock | None = Field(default=None, alias="rule")
     cutting: Cutting | None = None
+    uncut: str | None = None
     untrusted: str | None = None
     guarantee: str | None = None
     p_correct: SupportCurve | None = None

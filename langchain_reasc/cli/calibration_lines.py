@@ -77,6 +77,8 @@ def consensus_lines(calibration: "Calibration", *, asked: int, known: int) -> It
     if cutting := calibration.cutting:
         low = f"{calibration.signal} falls below {cutting.threshold:.4g} in the mean of {cutting.window} tokens"
         yield from _folded("Cut", f"are samples whose {low}, as in {cutting.quantile:.0%} of first ones")
+    elif calibration.uncut:
+        yield from _folded("Cut", f"is no sample: {calibration.uncut}")
 
 
 def _gate_lines(gate: "Gate") -> Iterator[str]:

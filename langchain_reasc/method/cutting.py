@@ -24,6 +24,7 @@ __all__ = [
     "ConfidenceCut",
     "CutDecision",
     "RunningConfidence",
+    "as_cut",
     "cuttable",
     "decide_with_cuts",
     "running_minima",
@@ -137,6 +138,21 @@ def without_weak(decision: Decision, drawn: Sequence[Response]) -> Decision:
     return replace(decision, samples=sum(one is not WEAK for one in drawn[: decision.samples]))
 
 
+def as_cut(responses: Sequence[Response], weak: Sequence[bool]) -> tuple[list[Response], list[int]]:
+    """Return what a rule reads of responses that are drawn one after the other, and which of them are cut.
+
+    Args:
+        responses: in launch order.
+        weak: whether each falls below the threshold; it is cut as far as that is allowed.
+    """
+    drawn, cut = list(responses), list[int]()
+    for index in range(len(drawn)):
+        if weak[index] and cuttable((index,), len(cut)):
+            cut.append(index)
+            drawn[index] = WEAK
+    return drawn, cut
+
+
 def decide_with_cuts(
     rule: StoppingRule, responses: Sequence[Response], weak: Sequence[bool], budget: int
 ) -> CutDecision:
@@ -148,11 +164,7 @@ def decide_with_cuts(
         weak: whether each falls below the threshold.
         budget: samples that are launched at most.
     """
-    cut: list[int] = []
-    for index in range(min(budget, len(responses))):
-        if weak[index] and cuttable((index,), len(cut)):
-            cut.append(index)
-    drawn = [WEAK if index in cut else one for index, one in enumerate(responses[:budget])]
+    drawn, cut = as_cut(responses[:budget], weak)
     decision = decide(rule | Cap(budget), drawn)
     launched = decision.samples
     if not decision.stop:

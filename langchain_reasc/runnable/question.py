@@ -298,7 +298,7 @@ class Question:
             "samples": decision.samples,
             "launched": len(samples),
             "failed": [*map(attrgetter("status"), samples)].count("failed"),
-            **({"cut": self._cut_account()} if self._cut else {}),
+            **({"cut": self._cut_account()} if self._cut else self._uncut()),
             "without_confidence": len(votes.missing),
             **promises,
             "tokens": usage.account,
@@ -345,6 +345,12 @@ class Question:
         """Return how many samples were cut in the middle, and their tokens."""
         cut = [output_tokens(sample.message) for sample in self._samples.values() if sample.status == "cut"]
         return {"samples": len(cut), "output": sum(cut)}
+
+    def _uncut(self) -> dict[str, str]:
+        """Return why no sample was to be cut in the middle, where the calibration decided that."""
+        options, calibration = self.setup.options, self._calibration
+        why = calibration.uncut if calibration and options.cut_weak and options.rule is None else None
+        return {"uncut": why} if why else {}
 
     def _compare(self, sample: Sample, decision: Decision) -> None:
         """Compare the answer of one more response with that of the decision."""

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from langchain_reasc.calibration import AUROC, Calibration, Cutting, Observed, calibrate_consensus
-from langchain_reasc.method import ASC, Cap, ConfidenceCut, Measure, Response, decide
+from langchain_reasc.method import ASC, Cap, ConfidenceCut, Measure, Response, decide, decide_with_cuts
 
 WINDOWS = (8, 16, 32)
 MEASURES = [
@@ -17,13 +17,20 @@ MEASURES = [
 ]
 
 
-def questions(n: int = 64, *, tells: float = 1.0, tokens: tuple[int, int] = (20, 28), seed: int = 0) -> list[Observed]:
+def questions(
+    n: int = 64,
+    *,
+    tells: float = 1.0,
+    tokens: tuple[int, int] = (20, 28),
+    right: tuple[float, float] = (0.4, 0.9),
+    seed: int = 0,
+) -> list[Observed]:
     """Questions as ASC leaves them, scored from token signals that are higher in right responses."""
     rng, made = np.random.default_rng(seed), []
     for _ in range(n):
-        right = rng.random(16) < rng.uniform(0.4, 0.9)
-        answers = np.where(right, 0, rng.integers(1, 5, 16)).tolist()
-        signals = [rng.normal(-1 + 0.5 * tells * one, 0.8, rng.integers(*tokens)) for one in right]
+        correct = rng.random(16) < rng.uniform(*right)
+        answers = np.where(correct, 0, rng.integers(1, 5, 16)).tolist()
+        signals = [rng.normal(-1 + 0.5 * tells * one, 0.8, rng.integers(*tokens)) for one in correct]
         used = decide(ASC() | Cap(16), [Response(str(answer)) for answer in answers]).samples
         scores = [[measure({"token_logprob": one}) for one in signals[:used]] for measure in MEASURES]
         made.append(Observed(tuple(answers[:used]), np.array(scores)))
@@ -80,6 +87,60 @@ def test_else_none_is_cut(given: list[Observed], options: dict[str, Any]) -> Non
     rows = [MEASURES.index(one) for one in measures]
     made = learned([Observed(one.answers, one.scores[rows]) for one in given], measures, **options)
     assert made.cutting is None and made.cut is None
+    assert (made.uncut is None) == (made.measure is None or "cut_quantile" in options)
+
+
+@pytest.mark.parametrize(("right", "cuts"), [((0.4, 0.9), True), ((0.9, 1.0), False)])
+def test_samples_are_cut_where_less_evidence_is_lost_than_tokens_are_saved(
+    right: tuple[float, float], cuts: bool
+) -> None:
+    """Where nearly all responses are right, so are the weak ones: then half a sample costs less than its vote."""
+    given = questions(400, right=right, tells=1.5)
+    made = learned(given)
+    assert made.measure and made.rule_ and (made.cutting is not None) == cuts == (made.uncut is None)
+    window = made.cutting.window if made.cutting else 8
+    row, lowest = MEASURES.index(made.measure), MEASURES.index(Measure("token_logprob", "lowest_group", window))
+    below = np.quantile([one.scores[lowest, 0] for one in given], 0.2)
+    scores, logits = np.array([(one.score, np.log(one.p / (1 - one.p))) for one in made.rule_.odds]).T
+    k, evidence = made.rule_.parameters["alternatives"], {True: list[float](), False: list[float]()}
+    for one in given:
+        for score, weak in zip(one.scores[row], one.scores[lowest] < below, strict=True):
+            odds = float(np.exp(np.interp(score, scores, logits)))
+            p = odds / (1 + odds)
+            evidence[bool(weak)].append((p - (1 - p) / k) * np.log(k * odds))
+    share = np.mean(evidence[True]) / np.mean(evidence[True] + evidence[False])
+    assert (share < 0.5) == cuts
+    if made.cutting:
+        assert made.cutting.evidence == pytest.approx(share, rel=1e-6)
+    else:
+        assert made.uncut and f"a weak response has {share:.0%} of the evidence" in made.uncut
+
+
+def test_the_promise_is_that_of_a_rule_that_does_not_know_what_was_cut() -> None:
+    given = questions(200, right=(0.3, 0.8))
+    for quantile in (0.0, 0.2):
+        made = learned(given, cut_quantile=quantile, explained=True)
+        assert made.measure and (made.cut is not None) == bool(quantile)
+        rule, others = made.rule(), {"evidence": 0, "budget": 0}
+        for one in given:
+            responses = one.responses(MEASURES.index(made.measure))
+            weak = [False] * len(responses)
+            if made.cut:
+                row = MEASURES.index(Measure("token_logprob", "lowest_group", made.cut.window))
+                weak = (one.scores[row] < made.cut.threshold).tolist()
+            counted = decide(ASC() | Cap(16), responses)
+            found = decide_with_cuts(rule, responses, weak, 16).decision
+            assert counted.reason
+            others[counted.reason] += counted.answer != found.answer
+        promised = made.guarantee or ""
+        assert f"are sufficient {others['evidence']} would be answered otherwise" in promised
+        assert f"are split to the end, {others['budget']} would" in promised
+
+
+def test_few_questions_do_not_tell_what_is_weak() -> None:
+    assert learned(questions(64)).cut
+    few = learned(questions(63))
+    assert few.measure and not few.cut and "64 questions tell" in (few.uncut or "") and "63 were" in (few.uncut or "")
 
 
 def test_where_the_lowest_group_says_nothing_none_is_cut() -> None:
@@ -87,7 +148,7 @@ def test_where_the_lowest_group_says_nothing_none_is_cut() -> None:
     for one in given:
         one.scores[1:4] = -5 - rng.random(one.scores[1:4].shape)  # always below the mean
     made = learned(given)
-    assert made.measure and made.cutting is None
+    assert made.measure and made.cutting is None and "with an AUROC of" in (made.uncut or "")
 
 
 def test_a_calibration_without_the_signal_of_each_token_cuts_none() -> None:
@@ -97,4 +158,4 @@ def test_a_calibration_without_the_signal_of_each_token_cuts_none() -> None:
         Calibration.model_validate(fields)
     within = AUROC(value=0.8, low=0.7, high=0.9)
     with pytest.raises(ValidationError):
-        Cutting(window=0, quantile=0.2, threshold=-1.0, within=within)
+        Cutting(window=0, quantile=0.2, threshold=-1.0, within=within, evidence=0.2)

@@ -122,6 +122,14 @@ def test_else_none_is_cut(runner: Any, options: dict[str, Any]) -> None:
         assert "cut" not in result.message.response_metadata["reasc"]
 
 
+@pytest.mark.parametrize(("options", "said"), [({}, True), ({"cut_weak": False}, False), ({"rule": ASC()}, False)])
+def test_why_none_is_cut_is_in_the_account(runner: Any, options: dict[str, Any], said: bool) -> None:
+    why = "a weak response has 60% of the evidence of an average one"
+    calibration = learned().model_copy(update={"cutting": None, "uncut": why})
+    result = runner.solve(ReASCRunnable(model=model(), calibration=calibration, **options), "q0")
+    assert result.message.response_metadata["reasc"].get("uncut") == (why if said else None)
+
+
 def late(at: int, token: str, logprob: float) -> dict[str, Any] | None:
     """Log-probabilities come with some of the tokens only, as behind a parser of reasoning."""
     return None if at < 4 else plain(at, token, -9.0)

@@ -20,13 +20,14 @@ from langchain_reasc_lab.replay import (
 from pools.synthetic import write_pool
 
 from langchain_reasc.calibrating import PoolScores
+from langchain_reasc.calibration import MINIMUM
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method import ASC, Cap, ConfidenceCut, Measure
 
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Pool:
-    return read_pool(write_pool(tmp_path_factory.mktemp("pool") / "p.sqlite", questions=90, separation=2.0))
+    return read_pool(write_pool(tmp_path_factory.mktemp("pool") / "p.sqlite", questions=120, separation=2.0))
 
 
 def test_each_response_is_cut_where_its_own_signal_falls_below(pool: Pool) -> None:
@@ -50,9 +51,9 @@ def test_what_is_cut_costs_its_tokens_and_casts_no_vote(pool: Pool) -> None:
     assert method.learns is not None
     stream = arrangement.stream(method.learns, cut_quantile=method.cut_quantile)
     streamed, cells = stream.run(), arrangement.outcome(method)
-    assert streamed.calibration and streamed.calibration.cut and not streamed.cut[:32].any()
+    assert streamed.calibration and streamed.calibration.cut and not streamed.cut[:MINIMUM].any()
     cut = streamed.cut > 0
-    assert cut[32:].any() and not cut[:, 0].any() and (2 * cut.sum(axis=1) <= streamed.launched).all()
+    assert cut[MINIMUM:].any() and not cut[:, 0].any() and (2 * cut.sum(axis=1) <= streamed.launched).all()
     for row, question in enumerate(split.tested):
         drawn = min(streamed.launched[row] + streamed.audited[row], 16)
         order = split.orders[question][:drawn]
@@ -66,7 +67,7 @@ def test_what_is_cut_costs_its_tokens_and_casts_no_vote(pool: Pool) -> None:
 
 
 def test_pools_with_token_signals_have_a_row_of_it(pool: Pool, tmp_path: Path) -> None:
-    run = replay(pool, ["auto"], calibration_size=30)
+    run = replay(pool, ["auto"], calibration_size=10)
     keys = [key for key in run.outcomes if key[0] in (ONLINE, CUTTING)]
     assert keys == [(ONLINE, "auto"), (CUTTING, "auto")]
     spent, less = (float(np.nansum(run.outcomes[key].column("tokens"))) for key in keys)
@@ -83,4 +84,4 @@ def test_without_a_calibration_or_a_quantile_none_is_cut(pool: Pool) -> None:
     streamed = arrangement.stream([Measure("token_logprob", "mean")]).run()
     assert streamed.calibration and streamed.calibration.cut is None and not streamed.cut.any()
     asc = arrangement.decisions(Method("ASC", ASC() | Cap(16)))
-    assert streamed.launched[:32].tolist() == [one.samples for one in asc[:32]]
+    assert streamed.launched[:MINIMUM].tolist() == [one.samples for one in asc[:MINIMUM]]
