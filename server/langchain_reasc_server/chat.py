@@ -205,6 +205,9 @@ class Upstream(Protocol):
     def chat_model(self) -> BaseChatModel:
         """What is sampled."""
 
+    def is_own(self, model: str) -> bool:
+        """Return whether a request for a model of this name is answered by the one that was learned of."""
+
     async def solve(self, solver: ChatReASC, call: Call, begun: Callable[[], None], limit: int | None) -> AIMessage:
         """Return the winner of a request.
 
@@ -351,7 +354,7 @@ class Solver:
             Exception: what the upstream refused it with, where no sample succeeded.
         """
         limit, asked = self.votes.in_flight, call.asked
-        fits = call.model in ("", self.upstream.model) and asked.get("answer", self.votes.answer) == self.votes.answer
+        fits = self.upstream.is_own(call.model) and asked.get("answer", self.votes.answer) == self.votes.answer
         for calibrated in (True, False) if fits and "rule" not in asked else (False,):
             solver = self._solver(asked, calibrated=calibrated)
             try:

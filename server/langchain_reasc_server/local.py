@@ -44,6 +44,10 @@ class LangChainModel:
         """Return the headers of a client's request that the upstream sees: none."""
         return {}
 
+    def is_own(self, model: str) -> bool:
+        """Return True: there is no other."""
+        return True
+
     async def solve(self, solver: ChatReASC, call: Call, begun: Callable[[], None], limit: int | None) -> AIMessage:
         """Return the winner, as the chat model's own message."""
         begun()

@@ -72,6 +72,10 @@ class Servers:
         own = headers.get("authorization") if self._pass_keys else None
         return {**kept, "authorization": own or f"Bearer {self._key}", "accept-encoding": "identity"}
 
+    def is_own(self, model: str) -> bool:
+        """Return whether it is the model that was named; servers may have others."""
+        return model in ("", self.model)
+
     async def solve(self, solver: ChatReASC, call: Call, begun: Callable[[], None], limit: int | None) -> AIMessage:
         """Return the winner, each sample of which is the client's own request."""
         body = {name: value for name, value in call.body.items() if name not in _OURS}

@@ -1,0 +1,120 @@
+"""``reasc serve`` as a user starts it: options, a file of them, and a process with the shipped model."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+import typer
+from langchain_reasc_server.command import serve
+from servers.fake_server import Served, serving
+from typer.testing import CliRunner
+
+from langchain_reasc.cli.options import with_groups
+from langchain_reasc.exceptions import ReASCError
+
+from .serving import Said, models
+
+app = typer.Typer()
+app.command()(with_groups(serve))
+QUESTION = "Emma has 27 old and 14 new cups. How many more does Emma need to have 60?"
+
+
+def run(*arguments: object) -> str:
+    """What is said on stderr; an error is raised as the library's, whose words ``reasc`` prints."""
+    ended = CliRunner().invoke(app, [*map(str, arguments)])
+    if isinstance(ended.exception, ReASCError):
+        raise ended.exception
+    assert ended.exit_code == 0, ended.output
+    return " ".join(ended.stderr.split())
+
+
+@pytest.fixture
+def upstream() -> Iterator[Served]:
+    with serving(Said(), get=models) as served:
+        yield served
+
+
+def test_check_asks_the_upstream_and_says_what_is_served(upstream: Served) -> None:
+    said = run("--check", "--url", upstream.root, "--answer", "number", "--no-learning", "--preset", "generic")
+    assert f"tiny at {upstream.root}" in said  # its only model needs no name
+    assert "answers in text (number)" in said and "counting votes" in said
+    assert upstream.gets == ["/v1/models"]
+
+
+def test_options_come_from_a_file_and_the_command_line_comes_first(upstream: Served, tmp_path: Path) -> None:
+    config = tmp_path / "serve.toml"
+    config.write_text(
+        f'url = "{upstream.root}"\nmodel = "tiny"\npreset = "generic"\nanswer = "boxed"\nmax-samples = 3\n'
+    )
+    assert "(boxed)" in run("--check", "--config", config)
+    assert "(number)" in run("--check", "--config", config, "--answer", "number")
+
+
+WRONG: dict[str, tuple[tuple[str, ...], str]] = {
+    "an unknown name in the file": (("--config", "FILE"), "'vibes', which is no option"),
+    "no such file": (("--config", "nowhere.toml"), "nowhere.toml cannot be read"),
+    "two models": (("--gguf", "a.gguf", "--model", "b"), "--gguf names the model already"),
+    "learning and not": (("--no-learning", "--state", "s.json"), "--no-learning excludes"),
+    "two sources of knowledge": (("--calibration", "c.json", "--state", "s.json"), "--state keeps what is learned"),
+    "keys for nobody": (("--pass-keys",), "--pass-keys goes with --url"),
+    "no keys in the file": (("--keys", "EMPTY"), "holds no keys"),
+    "an unknown answer": (("--answer", "vibes"), "vibes"),
+    "an unknown rule": (("--rule", "vibes"), "no stopping rule is called 'vibes'"),
+    "nobody there": (("--url", "http://127.0.0.1:9", "--check"), "no server at"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_options_are_refused_in_a_line(case: str, tmp_path: Path) -> None:
+    (tmp_path / "FILE").write_text("vibes = 1\n")
+    (tmp_path / "EMPTY").write_text("# nobody yet\n")
+    given, said = WRONG[case]
+    with pytest.raises(ReASCError, match=re.escape(said)):
+        run(*(tmp_path / one if one in ("FILE", "EMPTY") else one for one in given), "--check")
+
+
+@contextmanager
+def process(*arguments: str, **environment: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """A process of the command, and its base URL."""
+    script = "import typer; from langchain_reasc_server.command import *; from langchain_reasc.cli.options import *;"
+    script += "app = typer.Typer(); app.command()(with_groups(serve)); app()"
+    started = subprocess.Popen(
+        [sys.executable, "-c", script, "--port", "0", *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **environment},
+    )
+    try:
+        assert started.stderr is not None
+        line = started.stderr.readline()
+        yield line.split(" ")[0], started
+    finally:
+        started.kill()
+        started.wait()
+
+
+def test_a_process_answers_with_the_shipped_model_and_ends_when_told(tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp")
+    state = tmp_path / "learned.json"
+    with process("--answer", "number", "--state", str(state), REASC_KEYS="sk-mine") as (url, started):
+        asked = [{"role": "user", "content": QUESTION}]
+        assert httpx.post(f"{url}/chat/completions", json={"messages": asked}).status_code == 401
+        with openai.OpenAI(base_url=url, api_key="sk-mine", max_retries=0) as client:
+            [model] = client.models.list()
+            raw = client.chat.completions.with_raw_response.create(model=model.id, messages=asked)  # type: ignore[arg-type]
+            reply = raw.parse()
+            assert "\\boxed{" in str(reply.choices[0].message.content)
+            assert int(raw.headers["x-reasc-samples"]) > 1
+            pieces = client.chat.completions.create(model=model.id, messages=asked, seed=1, stream=True)  # type: ignore[call-overload]
+            assert len([piece for piece in pieces if piece.choices and piece.choices[0].delta.content]) > 3
+        started.send_signal(signal.SIGINT)
+        assert started.wait(20) in (0, 130, -signal.SIGINT)
+        assert state.exists()
