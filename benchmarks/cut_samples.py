@@ -9,6 +9,7 @@ compared are the questions after it, in streams in which samples may be cut by t
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +17,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 from langchain_reasc_lab.replay.stream import Stream, Streamed
-from langchain_reasc_lab.simulation.pools import Responses, simulated_pool
+from langchain_reasc_lab.simulation.pools import Responses, kind_of, simulated_pool
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -131,12 +132,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--scores", nargs="+", choices=WAYS, default=WAYS, help="what becomes of them (all)")
     given = vars(parser.parse_args(arguments))
     pools, ways = given.pop("pools"), given.pop("scores")
-    found = [one for index in range(pools) for one in outcomes(index, **given, ways=ways)]
+    streams = {index: list(outcomes(index, **given, ways=ways)) for index in range(pools)}
+    found = [one for stream in streams.values() for one in stream]
+    asked = Counter(kind_of(index).signal for index in streams)
+    cut = Counter(kind_of(index).signal for index, stream in streams.items() if stream)
     console = Console(highlight=False)
     console.print(
         f"{pools} streams of {given['questions']} questions (seed {given['seed']}); scores turn at {given['turn']}, "
         f"samples are cut below the {given['quantile']:g} quantile of first responses."
     )
+    of_each = ", ".join(f"{kind} {cut[kind]} of {asked[kind]}" for kind in asked)
+    console.print(f"By the turn they are cut, of the streams with each kind of signal, in: {of_each}.")
     console.print(table(found))
     return 0
 
