@@ -70,9 +70,10 @@ def deaf(model: Scripted) -> Any:
     ids=["before the decision", "after it"],
 )
 def test_what_does_not_end_is_left_behind(
-    runner: Any, never: threading.Event, hangs: int, status: str, failures: list[type]
+    runner: Any, never: threading.Event, hangs: int, status: str, failures: list[type], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ends = threading.Timer(4, never.set)  # by itself, as an event loop that is closed waits for it
+    monkeypatch.setattr("langchain_reasc.sampling.drawing._GRACE", 0.1)
+    ends = threading.Timer(2.5, never.set)  # by itself, as an event loop that is closed waits for it
     ends.start()
     model = deaf(hanging(never, hangs))
     result = solved(runner, never, model, concurrency=hangs + 1, max_samples=4, sample_timeout=SOON)
