@@ -230,8 +230,9 @@ class Options(DecisionOptions):
     cut_weak: bool = True
     """Cut a sample in the middle once the model's confidence, averaged over its last tokens, falls below what a
     calibration without labels has found to be low. Such a sample casts no vote, and its tokens so far are paid for. It
-    needs a calibration that trusts a measure of the token logprobs, and a model whose logprobs come with its tokens.
-    The first sample of a question is never cut, nor more than half of them; nor is any where tools are bound."""
+    needs a calibration that trusts a measure of the token logprobs and finds that cutting pays, and a model whose
+    logprobs come with its tokens. The first sample of a question is never cut, nor more than half of them; nor is any
+    where tools are bound."""
     ask_confidence: bool = False
     """Ask the model to end each response with a line such as ``Confidence: 85%``, for models without logprobs: stated
     (verbalised) confidence, as the measure ``Measure("verbalized", "mean")``. The line is no part of the answer, nor of
