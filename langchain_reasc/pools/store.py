@@ -20,21 +20,18 @@ longer.
 import json
 import math
 import os
-import sqlite3
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
 
+from langchain_reasc.database import Database
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.files import open_file, parse_json
+from langchain_reasc.files import parse_json
 from langchain_reasc.method.confidence import Span, Spans
 
 __all__ = ["Message", "PoolQuestion", "PoolResponse", "PoolStore", "TokenSignals", "storable"]
@@ -118,13 +115,7 @@ class Message:
     token_lengths: list[int] | None = None
 
 
-FORMAT: Final = 1
-_APPLICATION: Final = 0x52654153  # "ReAS", by which `file` identifies the database
-_MAGIC: Final = b"SQLite format 3\0"
-_WAIT: Final = 30.0  # seconds, for another process that writes
-_SCHEMA: Final = f"""
-PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {FORMAT};
+_SCHEMA: Final = """
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE questions (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, input TEXT, accepted TEXT NOT NULL);
 CREATE TABLE responses (
@@ -140,17 +131,6 @@ CREATE TABLE signals (
   name TEXT NOT NULL, question INTEGER NOT NULL REFERENCES questions, tokens BLOB NOT NULL, PRIMARY KEY (question, name)
 );
 """
-_ADVICE: Final = {
-    (
-        "disk is full",
-        "disk I/O error",
-    ): "it could not be written ({0}); what was recorded is kept: make room, and go on from there",
-    ("locked",): f"another process has been writing it for {_WAIT:.0f} s ({{0}})",
-    ("malformed", "not a database", "no such", "decode"): "the file is damaged ({0})",
-    ("readonly", "unable to open"): "{0}; to write a pool, its file and its folder must be writable: make them so, or "
-    "copy it elsewhere",
-}
-"""Parts of SQLite's messages -> what to tell the user."""
 _QUESTIONS_AT_ONCE: Final = 256
 _COLUMNS: Final[dict[str, tuple[type, ...]]] = {
     "answer": (str,),
@@ -170,19 +150,19 @@ _MESSAGE: Final = {"beside": dict, "usage": dict, "token_lengths": list}
 """The columns of ``messages`` behind the text, which are JSON."""
 
 
-class PoolStore:
-    """A pool's file, open.
+class PoolStore(Database):
+    """A pool's file, open."""
 
-    Args:
-        connection: the connection to the database.
-        path: the file.
-    """
-
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        self.path = path
-        self._sql = connection
-        self.close = weakref.finalize(self, connection.close)
-        """Close the file; using it afterwards is an error."""
+    NAME = "pool"
+    DONE = "recorded", "a recording"
+    INSTEAD = (
+        "if it holds a pool as JSON Lines, `reasc pool import {path} {sqlite}` makes one of it, and if it holds "
+        "questions, `reasc record` does"
+    )
+    ERROR = PoolError
+    APPLICATION = 0x52654153  # "ReAS"
+    FORMAT = 1
+    SCHEMA = _SCHEMA
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "PoolStore":
@@ -200,40 +180,6 @@ class PoolStore:
             raise PoolError(f"{source} holds no question; record some with `reasc record`")
         store._check()
         return store
-
-    @classmethod
-    def create(cls, path: Path) -> "PoolStore":
-        """Create a pool, or open the one that is there.
-
-        Raises:
-            PoolError: the file cannot be written, is not a pool, or was written by a later version.
-        """
-        store = cls._connect(path, "rwc")
-        with store.transaction() if store._is_empty() else nullcontext():
-            if store._is_empty():  # another process may have created the tables meanwhile
-                for statement in _SCHEMA.split(";"):
-                    store._sql.execute(statement)
-        store._check()
-        return store
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Write all that is written within, or nothing of it.
-
-        Raises:
-            PoolError: it could not be written, for example because the disk is full.
-        """
-        with self._reading():
-            if self._sql.in_transaction:  # part of a larger one
-                yield
-                return
-            self._sql.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._sql.execute("COMMIT")
-            finally:
-                if self._sql.in_transaction:
-                    self._sql.execute("ROLLBACK")
 
     def about(self) -> dict[str, Any]:
         """Return the metadata of the recording."""
@@ -388,88 +334,15 @@ class PoolStore:
             raise PoolError(f"{self.path}: signals of question {question!r} are of different numbers of tokens")
         return arrays
 
-    def _insert(self, table: str, *values: Any) -> None:
-        self._sql.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
-
     def _number(self, question: str) -> int | None:
         found = self._all("SELECT number FROM questions WHERE id = ?", storable(question))
         return found[0][0] if found else None
 
-    @classmethod
-    def _connect(cls, path: Path, mode: str) -> "PoolStore":
-        _require_sqlite(path)
-        where = f"file:{quote(str(path.absolute()))}?mode={mode}"
-        try:
-            opened = sqlite3.connect(where, uri=True, timeout=_WAIT, isolation_level=None, check_same_thread=False)
-        except sqlite3.Error as error:
-            raise PoolError(f"{path}: {_advice(str(error))}") from error
-        return cls(opened, path)
-
-    def _is_empty(self) -> bool:
-        return not self._all("SELECT 1 FROM sqlite_master")
-
     def _check(self) -> None:
-        pragmas = ("application_id", "user_version", "page_count", "page_size")
-        application, version, pages, size = (self._all(f"PRAGMA {name}")[0][0] for name in pragmas)
-        if application != _APPLICATION:
-            raise PoolError(f"{self.path} is an SQLite database, but no pool")
-        if version > FORMAT:
-            raise PoolError(
-                f"{self.path} was written by a newer version of langchain-reasc (format {version}, here is {FORMAT}); "
-                "update langchain-reasc"
-            )
-        self._check_tables()
+        super()._check()
+        [[pages]], [[size]] = self._all("PRAGMA page_count"), self._all("PRAGMA page_size")
         if (there := self.path.stat().st_size) < pages * size:  # SQLite would read zeros for what is missing
             raise PoolError(f"{self.path}: the file is damaged ({there} of {pages * size} bytes are there)")
-
-    def _check_tables(self) -> None:
-        """Refuse what only looks like our tables: a view or a virtual table may compute for ever, a trigger write."""
-        ours = {statement.split()[2]: statement.strip() for statement in _SCHEMA.split(";") if "TABLE" in statement}
-        for kind, name, table, sql in self._all("SELECT type, name, tbl_name, sql FROM sqlite_master"):
-            if (kind in ("table", "view") and sql != ours.get(name, sql)) or (kind == "trigger" and table in ours):
-                raise PoolError(f"{self.path}: its {kind} {name!r} was not written by a recording, and is not read")
-
-    def _all(self, query: str, *values: Any) -> list[Any]:
-        with self._reading():
-            return self._sql.execute(query, values).fetchall()
-
-    @contextmanager
-    def _reading(self, what: str = "") -> Iterator[None]:
-        """Raise a :class:`PoolError` for what SQLite cannot do, and for ``what`` if its values cannot be parsed."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise PoolError(f"{self.path}: {_advice(str(error))}") from error
-        except UnicodeDecodeError as error:  # of a name in the file, or in SQLite's own message
-            raise PoolError(f"{self.path}: the file is damaged ({error})") from error
-        except (ValueError, TypeError) as error:
-            if not what or isinstance(error, PoolError):
-                raise
-            raise PoolError(f"{self.path}: the file is damaged ({what} cannot be read: {error})") from error
-
-
-def _require_sqlite(path: Path) -> None:
-    """Refuse a file that is there and is neither empty nor an SQLite database."""
-    try:
-        if not path.exists():
-            return
-        with open_file(path) as file:  # no device, and no pipe, whose size would be 0
-            if file.read(len(_MAGIC)) in (b"", _MAGIC):
-                return
-    except IsADirectoryError:
-        raise PoolError(f"{path} is a folder; name a pool in it") from None
-    except OSError as error:
-        raise PoolError(f"cannot read the pool {path}: {error.strerror or error}") from error
-    raise PoolError(
-        f"{path} is not a pool, which is an SQLite file; if it holds a pool as JSON Lines, "
-        f"`reasc pool import {path} {path.with_suffix('.sqlite')}` makes one of it, and if it holds questions, "
-        "`reasc record` does"
-    )
-
-
-def _advice(message: str) -> str:
-    found = next((advice for parts, advice in _ADVICE.items() if any(part in message for part in parts)), "{0}")
-    return found.format(message)
 
 
 def storable(text: Any) -> Any:

@@ -130,7 +130,7 @@ def test_another_recorder_of_the_same_questions_is_noticed(store: PoolStore) -> 
 
 
 def test_two_that_write_at_once_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langchain_reasc.pools.store._WAIT", 0.05)
+    monkeypatch.setattr("langchain_reasc.pools.PoolStore.WAIT", 0.05)
     path = filled(tmp_path / "p.sqlite", 1)
     one, other = PoolStore.open(path), PoolStore.create(path)
     reading = PoolStore.open(path).questions()
