@@ -57,6 +57,7 @@ class Database:
         self._sql = connection
         self.close = weakref.finalize(self, connection.close)
         """Close the file; using it afterwards is an error."""
+        self.close.atexit = False  # what else ends with the process may use it
 
     @classmethod
     def create(cls, path: Path) -> Self:
@@ -75,8 +76,11 @@ class Database:
         return store
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self, mode: str = "IMMEDIATE") -> Iterator[None]:
         """Write all that is written within, or nothing of it.
+
+        Args:
+            mode: SQLite's word for when to lock the file; ``DEFERRED`` suffices to read.
 
         Raises:
             ReASCError: it could not be written, for example because the disk is full.
@@ -85,7 +89,7 @@ class Database:
             if self._sql.in_transaction:  # part of a larger one
                 yield
                 return
-            self._sql.execute("BEGIN IMMEDIATE")
+            self._sql.execute(f"BEGIN {mode}")
             try:
                 yield
                 self._sql.execute("COMMIT")

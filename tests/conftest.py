@@ -1,8 +1,9 @@
-"""For every test: how hypothesis looks for counterexamples, Ctrl-C, certificates, the model in full precision."""
+"""For every test: how hypothesis finds counterexamples, Ctrl-C, certificates, a disk, the model in full precision."""
 
 import gc
 import signal
 import sqlite3
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import certifi
 import pytest
+from disks import mounted
 from hypothesis import HealthCheck, settings
 
 # No deadline and no word on slow examples (machines are shared), and no example database (a test run leaves nothing).
@@ -85,3 +87,14 @@ def full_precision(tmp_path_factory: pytest.TempPathFactory) -> Path:
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of its own."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if not mounted("-t", "tmpfs", "-o", "size=8m", "tmpfs", place):
+        pytest.skip("takes the right to mount a disk")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)

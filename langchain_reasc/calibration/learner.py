@@ -19,20 +19,21 @@ from langchain_reasc.calibration.drift import (
     next_responses,
     separation,
 )
-from langchain_reasc.calibration.online_state import Drift, MadeOf, Observed, ObservedQuestion, OnlineState
+from langchain_reasc.calibration.online_state import Drift, MadeOf, Observed, OnlineState
+from langchain_reasc.calibration.online_store import KEPT
 from langchain_reasc.calibration.record import Calibration, Fingerprint
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule, decide
 
-__all__ = ["KEPT", "MINIMUM", "ConsensusLearner"]
+__all__ = ["MINIMUM", "ConsensusLearner"]
 
 MINIMUM: Final = 16
-KEPT: Final = 512
 GROWTH: Final = 1.25
-Fit = tuple[Calibration | None, Expected, int]
-"""The calibration of the questions seen (None: they determine none), what to expect of the next questions under it, and
-how many there were."""
+FEWEST_OUTCOMES: Final = 20
+Fit = tuple[Calibration | None, Expected, int, int]
+"""The calibration of the questions seen (None: they determine none), what to expect of the next questions under it, how
+many there were, and of how many the outcome was known."""
 
 
 class ConsensusLearner:
@@ -69,7 +70,7 @@ class ConsensusLearner:
     def _begin(self) -> None:
         self._questions: deque[Observed] = deque(maxlen=KEPT)
         self.made_of: MadeOf = {}
-        self.seen = self._fitted = 0
+        self.seen = self.outcomes = self._fitted = self._fitted_outcomes = 0
         self.calibration: Calibration | None = None
         self._expected: Expected | None = None
         self._monitors = {what: DriftMonitor() for what in ("going on", "audits", "separation")}
@@ -84,14 +85,25 @@ class ConsensusLearner:
         self.seen += 1
         return False
 
+    def record_outcome(self, id: bytes, correct: bool) -> bool:
+        """Keep whether the answer to a question was right. Return False where it is not among the last 512."""
+        for at, question in enumerate(self._questions):
+            if question.id == id:
+                self.outcomes += question.correct is None
+                self._questions[at] = replace(question, correct=correct)
+                return True
+        return False
+
     @property
     def due(self) -> bool:
-        """Whether it is time to calibrate."""
-        return self.seen >= max(self.minimum, math.ceil(GROWTH * self._fitted))
+        """Whether it is time to calibrate: for questions seen, or for outcomes told."""
+        return self.seen >= max(self.minimum, math.ceil(GROWTH * self._fitted)) or (
+            self.outcomes >= max(FEWEST_OUTCOMES, GROWTH * self._fitted_outcomes) and self.seen >= self.minimum
+        )
 
     def fit(self) -> Fit:
         """Calibrate on the questions seen. It changes nothing, and may take seconds."""
-        questions, seen = list(self._questions), self.seen
+        questions, seen, outcomes = list(self._questions), self.seen, self.outcomes
         try:
             calibration = consensus.calibrate_consensus(
                 questions,
@@ -104,71 +116,82 @@ class ConsensusLearner:
                 cut_quantile=self._cut_quantile,
             )
         except CalibrationDataError:
-            return None, Expected(None, AgreementRates(()), None), seen  # nothing to learn from these yet
-        return calibration, self._expect(questions, calibration), seen
+            return None, Expected(None, AgreementRates(()), None), seen, outcomes  # nothing to learn from these yet
+        return calibration, self._expect(questions, calibration), seen, outcomes
 
     def adopt(self, fit: Fit) -> None:
         """Use the calibration made of the questions."""
-        self.calibration, self._expected, self._fitted = fit
+        self.calibration, self._expected, self._fitted, self._fitted_outcomes = fit
 
     def postpone(self) -> None:
         """Calibrate no sooner than after a quarter more questions: it failed on these."""
-        self._fitted = self.seen
+        self._fitted, self._fitted_outcomes = self.seen, self.outcomes
+
+    @property
+    def questions(self) -> tuple[Observed, ...]:
+        """The questions that it knows, the last 512."""
+        return tuple(self._questions)
 
     def state(self) -> OnlineState:
-        """Return all that it has learned."""
-        scored = [np.isfinite(question.scores).any(axis=1) for question in self._questions]
-        rows = np.flatnonzero(np.any(scored, axis=0)).tolist() if scored else []
+        """Return what it has learned, beside questions and calibration."""
         return OnlineState(
-            fingerprint=self.fingerprint,
-            measures=tuple((one.signal, one.score, one.window) for one in (self.measures[row] for row in rows)),
             made_of=self.made_of,
             seen=self.seen,
             fitted=self._fitted,
+            outcomes=self.outcomes,
+            fitted_outcomes=self._fitted_outcomes,
             alarms=self.alarms,
             drifted=self.drifted,
             drift=tuple(monitor.state for monitor in self._monitors.values()),
-            calibration=self.calibration,
-            questions=tuple(ObservedQuestion.of(question, rows) for question in self._questions),
         )
 
-    def restore(self, state: OnlineState) -> None:
-        """Go on from a state. Scores by measures that are no candidates here are left out."""
-        self._begin()
-        known = {measure: row for row, measure in enumerate(self.measures)}
-        rows = [known.get(Measure(*measure)) for measure in state.measures]
-        self._questions.extend(one.observed(rows, len(self.measures)) for one in state.questions)
-        self.made_of = {signal: dict(made) for signal, made in state.made_of.items()}
-        self.seen, self._fitted = state.seen, state.fitted
-        self.alarms, self.drifted = state.alarms, state.drifted
-        self.calibration = state.calibration
+    def copy(self) -> Self:
+        """Return a learner that goes on from here by itself."""
+        other = copy(self)
+        other._questions, other.made_of = self._questions.copy(), dict(self.made_of)
+        other._monitors = {what: copy(monitor) for what, monitor in self._monitors.items()}
+        return other
+
+    def follow(
+        self, state: OnlineState, calibration: Calibration | None, questions: Iterable[Observed], *, anew: bool
+    ) -> None:
+        """Go on where others have come to. A calibration of its own stays where it was made of more questions.
+
+        Args:
+            state: what they have learned.
+            calibration: their latest one.
+            questions: what they know; all of it, or with ``anew=False`` what has come since it followed last.
+            anew: whether its own questions are forgotten.
+        """
+        own = (self.calibration, self._expected, self._fitted, self._fitted_outcomes)
+        later = self._fitted > state.fitted and self.alarms == state.alarms  # else others saw that it had drifted
+        made_of = {**self.made_of, **state.made_of}
+        if anew:
+            self._begin()
+        self._questions.extend(questions)
+        self.made_of = made_of
+        self.seen, self.outcomes, self.alarms, self.drifted = state.seen, state.outcomes, state.alarms, state.drifted
+        expected = None if anew or calibration != self.calibration else self._expected
+        made = own if later else (calibration, expected, state.fitted, state.fitted_outcomes)
+        self.calibration, self._expected, self._fitted, self._fitted_outcomes = made
+        kept = zip(self._monitors, state.drift, strict=False)
+        self._monitors |= {what: DriftMonitor(state=of_monitor) for what, of_monitor in kept}
+
+    def prepare(self) -> None:
+        """Work out what the rule of the calibration looks ahead to, which may take a second."""
         if self.calibration:
             self._rule(self.calibration).prepare()
-        self._monitors |= {
-            what: DriftMonitor(state=kept) for what, kept in zip(self._monitors, state.drift, strict=False)
-        }
 
-    def merged(self, others: OnlineState | None, own: Iterable[Observed]) -> Self:
-        """Return a learner of what others have learned, and then of these questions; the later calibration of both.
-
-        Scores of these questions whose signal is made of another k or V there are left out.
-        """
-        together = copy(self)
-        together._begin()
-        if others is not None:
-            together.restore(others)
-        if together._fitted < self._fitted and together.alarms <= self.alarms:  # else others saw that it had drifted
-            together.calibration, together._expected, together._fitted = self.calibration, self._expected, self._fitted
-        together.made_of = {**self.made_of, **together.made_of}
-        differs = [together.made_of.get(one.signal) != self.made_of.get(one.signal) for one in self.measures]
-        for question in own:
-            scores = np.where(np.array(differs)[:, None], np.nan, question.scores)
-            together.observe(replace(question, scores=scores))
-        return together
+    def fitting(self, question: Observed, made_of: MadeOf) -> Observed:
+        """Return a question without the scores whose signal was made of another k or V than here."""
+        differs = [self.made_of.get(one.signal) != made_of.get(one.signal) for one in self.measures]
+        if not any(differs):
+            return question
+        return replace(question, scores=np.where(np.array(differs)[:, None], np.nan, question.scores))
 
     def _drift_shown_by(self, question: Observed, calibration: Calibration) -> Drift | None:
         """Compare a question with what was expected of it. Return what is no longer so."""
-        if self._expected is None:  # the calibration was read from a file
+        if self._expected is None:  # others made the calibration
             self._expected = self._expect(self._questions, calibration)
         expected, drifts = self._expected, list[Drift]()
         for response in next_responses(question.answers, question.decided, question.answer):

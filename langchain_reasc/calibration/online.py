@@ -1,4 +1,4 @@
-"""``calibration="online"``: learn from every answered question in a background thread, and save the state."""
+"""``calibration="online"``: learn from every answered question in a background thread, and keep it in a store."""
 
 import atexit
 import hashlib
@@ -18,8 +18,9 @@ from weakref import WeakSet
 import numpy as np
 
 from langchain_reasc.calibration.fingerprint import check_fingerprint
-from langchain_reasc.calibration.learner import KEPT, MINIMUM, ConsensusLearner
-from langchain_reasc.calibration.online_state import Drift, MadeOf, Observed, OnlineState, OnlineStateFile
+from langchain_reasc.calibration.learner import MINIMUM, ConsensusLearner
+from langchain_reasc.calibration.online_state import Drift, MadeOf, Observed, OnlineState
+from langchain_reasc.calibration.online_store import KEPT, OnlineStore, OnlineStoreFile
 from langchain_reasc.calibration.record import Calibration, Fingerprint
 from langchain_reasc.calibration.selection import candidate_measures
 from langchain_reasc.exceptions import CalibrationFileError, ConfidenceError, FingerprintMismatch, LogprobsUnavailable
@@ -34,7 +35,9 @@ __all__ = ["ConsensusCalibrator", "Finished", "FinishedListener", "observed"]
 logger = logging.getLogger(__name__)
 
 _WAITING: Final = 64  # questions; where more come than can be scored, they are not learned from
-_EVERY: Final = 5.0  # seconds between writing what was seen
+_IDLE: Final = 1.0  # seconds that the thread waits for a question: to start one takes longer than to wake one
+_AGAIN: Final = 5.0  # seconds until a store that was out of reach is tried again
+_SILENT: Final = 3600.0  # seconds until that is logged again
 _LAST: Final = 5.0  # seconds for what still waits when the process ends
 _DRIFTED: Final[dict[Drift, str]] = {
     "agreement": "responses agree with one another otherwise than was learned",
@@ -59,22 +62,30 @@ class Finished:
         readings: the token signals of each response; None where it carries none, or casts no vote.
         decided: responses that the decision rests on.
         answer: the number of the answer that was decided on; None where that is none, or is put together from several.
+        id: that of the message given, by which its outcome may be told later.
     """
 
     answers: tuple[int | None, ...]
     readings: tuple[Reading | None, ...]
     decided: int
     answer: int | None
+    id: str | None = None
 
     @classmethod
-    def of(cls, answers: Sequence[str | None], readings: Sequence[Reading | None], decision: Decision) -> Self:
+    def of(
+        cls,
+        answers: Sequence[str | None],
+        readings: Sequence[Reading | None],
+        decision: Decision,
+        id: str | None = None,
+    ) -> Self:
         """Describe a question that was decided; ``answers`` and ``readings`` may end with those of an audit."""
         numbers: dict[str | None, int] = {}
         for answer in answers:
             if answer is not None:
                 numbers.setdefault(answer, len(numbers))
         chosen = decision.answer if decision.whole is None else None
-        return cls(tuple(map(numbers.get, answers)), tuple(readings), decision.samples, numbers.get(chosen))
+        return cls(tuple(map(numbers.get, answers)), tuple(readings), decision.samples, numbers.get(chosen), id)
 
 
 FinishedListener = Callable[[Finished], None]
@@ -94,7 +105,18 @@ def observed(question: Finished, measures: Sequence[Measure], made_of: MadeOf, *
     for at, reading in enumerate(question.readings):
         if reading is not None:
             scores[:, at] = [_score(reading, measure, made_of) for measure in measures]
-    return Observed(question.answers, scores, counted=counted, decided=question.decided, answer=question.answer)
+    return Observed(
+        question.answers,
+        scores,
+        counted=counted,
+        decided=question.decided,
+        answer=question.answer,
+        id=None if question.id is None else _hashed(question.id),
+    )
+
+
+def _hashed(id: str) -> bytes:
+    return hashlib.blake2b(id.encode("utf-8", "replace"), digest_size=12).digest()
 
 
 def _score(reading: Reading, measure: Measure, made_of: MadeOf) -> float:
@@ -113,8 +135,7 @@ class ConsensusCalibrator:
 
     Until ``minimum`` questions have been answered there is no calibration, and the caller counts votes (ASC). One is
     then made each time their number has grown by a quarter. The last 512 are kept: their answers as numbers, and scores
-    of their responses. A thread of its own scores, calibrates and writes the file; it lives while there is something to
-    do.
+    of their responses. A thread of its own scores, calibrates and writes; it lives while there is something to do.
 
     Where responses agree less, or more, than was learned, or confident ones no longer agree more than others, all of it
     is forgotten, and it begins anew: see :class:`~langchain_reasc.calibration.drift.DriftMonitor`.
@@ -124,9 +145,10 @@ class ConsensusCalibrator:
         budget: responses to a question at most.
         minimum: questions before the first calibration.
         fingerprint: what is measured.
-        path: the file to go on from, if it is there, and to keep. It is written every few seconds and when the process
-            ends. Processes that share one learn together: each adds its questions to those of the others.
-        any_model: whether a file is taken that was learned of another model, prompt or sampling.
+        path: the store to go on from, if it is there, and to keep. Each question is written once it is learned from.
+            Processes that share one learn together. Where it cannot be written, learning goes on in memory, and what is
+            not written yet is written once it can be, of the last 512 questions.
+        any_model: whether a store is taken that was learned of another model, prompt or sampling.
         seed: the seed of everything random: which questions are audited, and in a calibration.
 
     Raises:
@@ -146,7 +168,7 @@ class ConsensusCalibrator:
         seed: int = 0,
     ) -> None:
         self.measure, self.path = measure, None if path is None else Path(path)
-        self._file = None if path is None else OnlineStateFile(path)
+        self._file = None if path is None else OnlineStoreFile(path)
         self._fingerprint, self._seed = fingerprint or Fingerprint(), seed
         measures = [measure] if measure else candidate_measures([*SIGNALS, VERBALIZED])
         self._learner = ConsensusLearner(
@@ -154,12 +176,14 @@ class ConsensusCalibrator:
         )
         self._any_model = any_model
         self._waiting: deque[tuple[Finished, bool]] = deque()  # with whether what was learned decided it
-        self._unsaved: deque[Observed] = deque(maxlen=KEPT)  # what the file does not have yet
-        self._to_save = False
-        self._next_save = -math.inf
-        self._save_failed = False  # which is logged once
-        self._began_anew = False  # so that what the file has no longer holds
-        self._forked = False  # so that the learner has what the parent has not saved yet
+        self._unsaved: deque[Observed] = deque(maxlen=KEPT)  # learned from, but not in the store yet
+        self._untold: dict[bytes, bool] = {}  # outcomes, likewise
+        self._followed: OnlineStore | None = (
+            None  # the store that was read up to ``_last``; None: it must be read whole
+        )
+        self._last = 0
+        self._try_again = -math.inf
+        self._warned = -math.inf  # when it was logged that the store is out of reach
         self._numbers = count()
         self._begin_threads()
         self._restored = self._file is None
@@ -168,7 +192,7 @@ class ConsensusCalibrator:
         _calibrators.add(self)
 
     def restore(self) -> None:
-        """Go on from the file, once: when this is made, or in an event loop by the first call.
+        """Go on from the store, once: when this is made, or in an event loop by the first call.
 
         Raises:
             CalibrationFileError: as when it is made.
@@ -178,9 +202,9 @@ class ConsensusCalibrator:
             return
         with self._lock:
             if not self._restored and self._file is not None:
-                if (state := self._file.load()) is not None:
-                    self._check(state)
-                    self._learner.restore(state)
+                with self._file.transaction(create=False) as store:
+                    if store is not None and self._follow(store, self._learner):
+                        self._followed, self._last = store, store.last
                 self._restored = True
 
     def _begin_threads(self) -> None:
@@ -190,10 +214,16 @@ class ConsensusCalibrator:
         self._learning = self._working = self._closing = False
 
     def state(self) -> OnlineState:
-        """Return all that it has learned."""
+        """Return what it has learned, beside the questions."""
         self.restore()
         with self._lock:
             return self._learner.state()
+
+    @property
+    def questions(self) -> tuple[Observed, ...]:
+        """The last 512 questions."""
+        self.restore()
+        return self._learner.questions
 
     @property
     def calibration(self) -> Calibration | None:
@@ -218,7 +248,7 @@ class ConsensusCalibrator:
 
     @property
     def learns_of(self) -> tuple[Measure | None, Fingerprint, Path | None]:
-        """The measure and the model that it learns of, and its file."""
+        """The measure and the model that it learns of, and its store."""
         return self.measure, self._fingerprint, self.path
 
     def audits(self, share: float) -> bool:
@@ -254,24 +284,35 @@ class ConsensusCalibrator:
         with self._turn:
             return self._turn.wait_for(lambda: not self._learning, timeout)
 
-    def save(self) -> None:
-        """Write the file now, if it has one. A failure is logged: it must not cost an answer."""
-        if self._file is None:
-            return
+    def record_outcome(self, id: str, correct: bool) -> bool:
+        """Learn whether an answer was right, as somebody found out later. It takes milliseconds.
+
+        Args:
+            id: that of the message that was given.
+            correct: whether its answer was right.
+
+        Returns:
+            Whether the question is among those that are known: the last 512 that were voted on, since it began anew.
+        """
+        self.restore()
+        while self._learn_next():
+            pass
         with self._lock:
-            self._to_save, self._next_save = False, time.monotonic() + _EVERY
-            try:
-                self._file.update(self._merge)
-            except (CalibrationFileError, FingerprintMismatch) as error:
-                if not self._save_failed:
-                    logger.warning("what was learned is not kept: %s", error)
-                self._save_failed = True
-            else:
-                self._unsaved.clear()
-                self._began_anew = self._save_failed = False
+            self._untold[_hashed(id)] = correct
+            self._exchange()
+            known = any(question.id == _hashed(id) for question in self._learner.questions)
+            if not known:
+                self._untold.pop(_hashed(id), None)
+            return known
+
+    def save(self) -> None:
+        """Write to the store what could not be written before. A failure is logged: it must not cost an answer."""
+        with self._lock:
+            self._try_again = -math.inf
+            self._exchange()
 
     def close(self, timeout: float | None = None) -> None:
-        """Learn from the questions still queued, without calibrating anew, and write the file if that is due.
+        """Learn from the questions still queued, without calibrating anew, keep them, and close the store.
 
         Args:
             timeout: seconds for learning; what is not learned from by then is left out.
@@ -282,33 +323,26 @@ class ConsensusCalibrator:
             self._turn.notify_all()
         while time.monotonic() < ends and self._learn_next():
             pass
-        if self._to_save:
+        if self._unsaved:
             self.save()
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
 
     def _work(self) -> None:
-        """Learn from the queued questions and write the file when it is time, until there is nothing to do."""
-        while True:
-            if self._learn_next():
-                if self._learner.due and not self._closing:
-                    self._refit()
-                    self._next_save = -math.inf
-                elif time.monotonic() < self._next_save:
-                    continue
-            if self._to_save and (self._closing or time.monotonic() >= self._next_save):
-                self.save()
-            if not self._wait_for_work():
-                return
+        """Learn from the queued questions until there is nothing to do."""
+        while self._has_work():
+            if self._learn_next() and self._learner.due and not self._closing:
+                self._refit()
 
-    def _wait_for_work(self) -> bool:
-        """Wait for a question, or until it is time to write the file. Return False where there is nothing to do."""
+    def _has_work(self) -> bool:
+        """Wait a while for a question. Return False where none comes; then the thread ends."""
         with self._turn:
             if not self._waiting:
                 self._learning = False
                 self._turn.notify_all()
-                self._working = self._to_save
-                if self._to_save:
-                    left = max(0.0, self._next_save - time.monotonic())
-                    self._turn.wait_for(lambda: self._waiting or self._closing, left)
+                self._turn.wait_for(lambda: self._waiting or self._closing, _IDLE)
+                self._working = bool(self._waiting)
             return self._working
 
     def _learn_next(self) -> bool:
@@ -319,57 +353,120 @@ class ConsensusCalibrator:
                     return False
                 question, learned = self._waiting.popleft()
             try:
+                alarms = self._learner.alarms
                 scored = observed(question, self._learner.measures, self._learner.made_of, counted=not learned)
-                self._to_save = self._file is not None
-                if self._learner.observe(scored):
+                self._exchange(scored)
+                if self._learner.alarms > alarms:
                     logger.warning("%s", self.notice(None))
-                    self._unsaved.clear()
-                    self._began_anew, self._next_save = True, -math.inf
-                elif self._to_save:
-                    self._unsaved.append(scored)
             except Exception:
                 logger.exception("a question could not be learned from")
             return True
 
-    def _merge(self, others: OnlineState | None) -> OnlineState:
-        """Return the state to write, with what other processes have written since the file was last read."""
-        if others is not None:
-            self._check(others)
-        if (others is not None or self._forked) and not self._began_anew:
-            self._learner = self._learner.merged(others, self._unsaved)
-        self._forked = False
-        return self._learner.state()
+    def _exchange(self, question: Observed | None = None) -> None:
+        """Take over what others have kept, and keep what they do not have, in one transaction; or else learn alone.
+
+        Args:
+            question: one more question to learn from.
+        """
+        if self._file is not None and time.monotonic() >= self._try_again:
+            try:
+                with self._file.transaction(create=True) as store:
+                    assert store is not None
+                    learner = self._together(store, question)
+                    store.set_learned(self._fingerprint, learner.state(), learner.calibration)
+                    last = store.last
+            except (CalibrationFileError, FingerprintMismatch) as error:
+                now, self._followed = time.monotonic(), None
+                if now >= self._warned + _SILENT:
+                    self._warned = now
+                    logger.warning("what was learned is not kept: %s", error)
+                self._try_again = now + _AGAIN
+            else:
+                self._learner, self._followed, self._last = learner, store, last
+                self._unsaved.clear()
+                self._untold.clear()
+                return
+        if question is not None:
+            self._unsaved.append(question)
+            if self._learner.observe(question):
+                self._unsaved.clear()
+        for outcome in self._untold.items():
+            self._learner.record_outcome(*outcome)
+        if self._file is None:
+            self._untold.clear()
+
+    def _together(self, store: OnlineStore, question: Observed | None) -> ConsensusLearner:
+        """Return a learner of what is in the store, and of what is not yet, having added that."""
+        learner, new = self._learner.copy(), [] if question is None else [question]
+        if self._follow(store, learner):
+            new = [*self._unsaved, *new]
+        else:
+            store.clear()
+            for known in learner.questions:
+                store.add(known, learner.measures)
+        for one in new:
+            one = learner.fitting(one, self._learner.made_of)
+            if learner.observe(one):
+                store.clear()
+            else:
+                store.add(one, learner.measures)
+        for id, correct in self._untold.items():
+            if learner.record_outcome(id, correct):
+                store.set_correct(id, correct)
+        return learner
+
+    def _follow(self, store: OnlineStore, learner: ConsensusLearner) -> bool:
+        """Let a learner follow what the store knows. Return False where it knows nothing, or has not seen a drift yet.
+
+        Raises:
+            FingerprintMismatch: it was learned of something else.
+        """
+        state, fingerprint = store.learned("state"), store.learned("fingerprint")
+        if state is None or fingerprint is None:
+            return False
+        if not self._any_model:
+            try:
+                check_fingerprint(fingerprint, self._fingerprint)
+            except FingerprintMismatch as error:
+                raise FingerprintMismatch(f"online_state={str(self.path)!r}: {error}, or name another file") from None
+        if state.alarms < learner.alarms:
+            return False
+        anew = self._followed is not store or state.alarms > learner.alarms
+        questions = store.questions(learner.measures, after=0 if anew else self._last)
+        learner.follow(state, store.learned("calibration"), questions, anew=anew)
+        return True
 
     def _refit(self) -> None:
-        first = self._learner.calibration is None
+        with self._lock:
+            self._followed = None  # so that outcomes that others were told of are read, too
+            self._exchange()
+        learner = self._learner
+        if not learner.due:  # another process has calibrated meanwhile
+            return
+        first = learner.calibration is None
         try:
-            fit = self._learner.fit()
+            fit = learner.fit()
         except Exception:
-            self._learner.postpone()
+            with self._lock:
+                self._learner.postpone()
+                self._exchange()
             if not self._closing:  # else the interpreter has ended around it; what it was made from is saved
                 logger.exception("a question could not be learned from")
             return
         with self._lock:
-            self._learner.adopt(fit)
+            if self._learner.alarms == learner.alarms:
+                self._learner.adopt(fit)
+                self._exchange()
         if first and (calibration := self._learner.calibration) is not None:
             logger.info("%s; from now on that decides", self.notice(calibration))
-
-    def _check(self, state: OnlineState) -> None:
-        if self._any_model:
-            return
-        try:
-            check_fingerprint(state.fingerprint, self._fingerprint)
-        except FingerprintMismatch as error:
-            raise FingerprintMismatch(f"online_state={str(self.path)!r}: {error}, or name another file") from None
 
     def _in_child(self) -> None:
         """Forget, after a fork, what waits and what is not saved: that is the parent's, and its thread is not here."""
         self._begin_threads()
         self._waiting.clear()
         self._unsaved.clear()
-        self._to_save = self._began_anew = False
-        if self._file is not None:
-            self._file, self._forked = OnlineStateFile(self._file.path), True
+        self._untold.clear()
+        self._followed = None
 
 
 _calibrators: WeakSet[ConsensusCalibrator] = WeakSet()

@@ -1,26 +1,18 @@
-"""One question as an observation (which responses agree, and their scores), and the file of learned state.
+"""One question as an observation (which responses agree, and their scores), and what was learned of many.
 
-No text is kept. The file of ``calibration="online"`` may be read and written by several processes.
+No text is kept.
 """
 
-import json
-import os
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, FiniteFloat, model_validator
+from pydantic import Field, FiniteFloat
 
-from langchain_reasc.calibration.record import Calibration, Fingerprint, Record, read_record
-from langchain_reasc.exceptions import CalibrationFileError
-from langchain_reasc.files import write_atomically
-from langchain_reasc.method.confidence import Measure
+from langchain_reasc.calibration.record import Record
 from langchain_reasc.method.decision import Response
 
 __all__ = [
@@ -29,12 +21,10 @@ __all__ = [
     "Observed",
     "ObservedQuestion",
     "OnlineState",
-    "OnlineStateFile",
     "agrees_with_majority",
 ]
 
 _DIGITS: Final = 6  # significant ones, of a score
-_WAIT: Final = 30.0  # seconds, for another process that writes
 Count = Annotated[int, Field(ge=0)]
 Drift = Literal["agreement", "confidence"]
 """What is no longer as was learned: how responses agree, or what their scores tell."""
@@ -54,6 +44,8 @@ class Observed:
             counting says.
         decided: responses that the decision rests on; those after it are audits.
         answer: the answer that was decided on.
+        id: names the question, hashed; None where nobody can tell its outcome.
+        correct: its outcome, whether the answer that was decided on is right; None where that is not known.
     """
 
     answers: tuple[int | None, ...]
@@ -62,11 +54,16 @@ class Observed:
     counted: bool = True
     decided: int = 0
     answer: int | None = None
+    id: bytes | None = None
+    correct: bool | None = None
 
     @property
     def labelled(self) -> list[bool | None]:
-        """Whether each response that votes is right, by its label alone."""
-        right = self.right or (None,) * len(self.answers)
+        """Whether each response that votes is right, by its label alone; where one answer is, all others are wrong."""
+        right = self.right
+        if not right:
+            others = False if self.correct and self.answer is not None else None
+            right = tuple(self.correct if answer == self.answer else others for answer in self.answers)
         return [known if answer is not None else None for known, answer in zip(right, self.answers, strict=True)]
 
     @property
@@ -133,131 +130,24 @@ class ObservedQuestion(Record):
 
 
 class OnlineState(Record):
-    """All that was learned: questions as sampling left them, the calibration made of them, and how far they drift.
+    """What was learned, beside the questions and the calibration made of them.
 
     Attributes:
-        kind: says what the file is.
-        schema_version: 1.
-        fingerprint: what it was measured on.
-        measures: signal, score, window behind each row of scores.
         made_of: signal -> the k and V behind its scores.
         seen: questions since it began, or began anew.
         fitted: how many of them there were at the last calibration.
+        outcomes: questions of which somebody told whether the answer was right.
+        fitted_outcomes: how many of them there were at the last calibration.
         alarms: how often it began anew, because what was learned no longer held.
         drifted: what did not hold the last time.
         drift: state of the monitors: of questions that went on, of audits, and of what scores tell.
-        calibration: the latest one.
-        questions: the last of them.
     """
 
-    kind: Literal["reasc-online"] = "reasc-online"
-    schema_version: Literal[1] = 1
-    fingerprint: Fingerprint
-    measures: tuple[tuple[str, str, int], ...]
     made_of: MadeOf
     seen: Count
     fitted: Count
+    outcomes: Count
+    fitted_outcomes: Count
     alarms: Count
     drifted: Drift | None = None
     drift: tuple[tuple[Annotated[FiniteFloat, Field(ge=0)], ...], ...]
-    calibration: Calibration | None
-    questions: tuple[ObservedQuestion, ...]
-
-    @model_validator(mode="after")
-    def _of_one_shape(self) -> Self:
-        for at, question in enumerate(self.questions):
-            if not question.fits(len(self.measures)):
-                raise ValueError(
-                    f"question {at} has {len(question.answers)} answers and scores of lengths "
-                    f"{[len(row) for row in question.scores]}, by {len(self.measures)} measures"
-                )
-        for measure in self.measures:
-            Measure(*measure)
-        return self
-
-
-class OnlineStateFile:
-    """The file where online learning is kept; several processes may write it, each after reading what others wrote.
-
-    Beside it lies an empty file, ``NAME.lock``. The lock is SQLite's, which the operating system takes back from a
-    process that is killed.
-
-    Args:
-        path: the file; it need not exist.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        self._known: tuple[int, ...] | None = None  # the version last read or written
-
-    def load(self) -> OnlineState | None:
-        """Read and validate the state; None where there is no such file, which is how it begins.
-
-        Raises:
-            CalibrationFileError: it cannot be read, is something else, or its folder does not exist.
-        """
-        version = self._version()
-        state = self._read()
-        self._known = version
-        return state
-
-    def _read(self) -> OnlineState | None:
-        what = f"online_state={str(self.path)!r}"
-        advice = "name another file, or move this one away to begin anew"
-        try:
-            return read_record(OnlineState, self.path, what, advice, values=False)
-        except FileNotFoundError:
-            if not self.path.absolute().parent.is_dir():
-                raise CalibrationFileError(f"{what}: there is no folder {self.path.parent}") from None
-            return None
-
-    def update(self, merge: Callable[[OnlineState | None], OnlineState]) -> None:
-        """Write what ``merge`` makes of what others have written since; of None where nobody has. A question a line.
-
-        Raises:
-            CalibrationFileError: the file cannot be locked, read or written; what was there before is untouched.
-        """
-        with self._locked():
-            state = merge(self._read() if self._version() not in (None, self._known) else None)
-            head = state.model_dump_json(exclude={"questions"}, indent=1).removesuffix("\n}")
-            lines = ",\n".join(f"  {json.dumps(question.model_dump(mode='json'))}" for question in state.questions)
-            try:
-                write_atomically(self.path, f'{head},\n "questions": [\n{lines}\n ]\n}}\n')
-            except OSError as error:
-                why = error.strerror or error
-                raise CalibrationFileError(f"cannot write online_state to {self.path}: {why}") from error
-            self._known = self._version()
-
-    def _version(self) -> tuple[int, ...] | None:
-        try:
-            stat = self.path.stat()
-        except OSError:
-            return None
-        return stat.st_ino, stat.st_mtime_ns, stat.st_size
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        import sqlite3
-
-        target = self.path.resolve()
-        lock = target.with_name(f"{target.name}.lock")
-        with _NOT_WHILE_FORKING:
-            try:
-                with closing(sqlite3.connect(lock, timeout=_WAIT, isolation_level=None)) as connection:
-                    connection.execute("BEGIN EXCLUSIVE")
-                    yield
-            except sqlite3.Error as error:
-                raise CalibrationFileError(
-                    f"cannot write online_state to {self.path}: {lock} cannot be locked, another process may have held "
-                    f"it for {_WAIT:g} seconds ({error}); it is tried again"
-                ) from error
-
-
-# A child that is forked while SQLite holds a lock would take it for its own connection's, and wait for ever.
-_NOT_WHILE_FORKING: Final = threading.Lock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_NOT_WHILE_FORKING.acquire,
-        after_in_parent=_NOT_WHILE_FORKING.release,
-        after_in_child=_NOT_WHILE_FORKING.release,
-    )

@@ -287,12 +287,13 @@ class Question:
         hopeless = votes.hopeless_notices(decision) if decision.hopeless else []
         notices = [*self._notices, *hopeless, *(self._audit_notices or votes.notices(given))]
         notices += [*votes.confidence_notices(len(given)), *failure_notices(samples)]
-        if self._on_finished and decision.reason != "alone":
-            answers = [*map(attrgetter("answer"), given), *self._audit_answers]
-            self._on_finished(Finished.of(answers, votes.readings, decision))
         usage, responses = self._usage(), self._sampled(samples)
         promises = self._promises(self._calibration, decision) if self._calibration else {}
+        voted = decision
         winner, decision = self._winner(responses, decision)
+        if self._on_finished and voted.reason != "alone":
+            answers = [*map(attrgetter("answer"), given), *self._audit_answers]
+            self._on_finished(Finished.of(answers, votes.readings, voted, winner.id))
         figures = {
             "method": self._rule.name,
             "samples": decision.samples,

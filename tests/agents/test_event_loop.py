@@ -9,10 +9,11 @@ import numpy as np
 
 from langchain_reasc.calibration import (
     ConsensusCalibrator,
+    Fingerprint,
     Observed,
-    ObservedQuestion,
-    OnlineStateFile,
+    OnlineStore,
     calibrate_consensus,
+    candidate_measures,
 )
 
 PATH = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])  # where the tests' modules are
@@ -65,12 +66,14 @@ asyncio.run(main(sys.argv[1]))
 
 
 def test_the_loop_goes_on(tmp_path: Path) -> None:
-    state = tmp_path / "state.json"
-    new = ConsensusCalibrator().state()
-    question = ObservedQuestion(answers=(0, 1) * 8, scores=((0.5,) * 16,) * len(new.measures), counted=True)
+    state = tmp_path / "state.sqlite"
+    measures, store = candidate_measures(["top_k", "neg_entropy"]), OnlineStore.create(state)
     calibration = calibrate_consensus([Observed((0, 1) * 8, np.empty((0, 16)))] * 2)  # whose rule looks ahead
-    full = new.model_copy(update={"questions": (question,) * 512, "seen": 512, "calibration": calibration})
-    OnlineStateFile(state).update(lambda _: full)
+    with store.transaction():
+        for _ in range(512):
+            store.add(Observed((0, 1) * 8, np.full((len(measures), 16), 0.5), decided=16, answer=0), measures)
+        store.set_learned(Fingerprint(), ConsensusCalibrator().state().model_copy(update={"seen": 512}), calibration)
+    store.close()
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(state)],
         capture_output=True,

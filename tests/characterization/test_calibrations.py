@@ -14,6 +14,7 @@ import pytest
 import langchain_reasc as lr
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.answers import free_text
+from langchain_reasc.calibration import OnlineStore
 
 from .conftest import Runner
 from .fakes import Reply, Scripted, raised, saying
@@ -194,7 +195,7 @@ def test_what_cannot_be_calibrated(golden: Golden) -> None:
 )
 def test_online(audit: float, script: Any, mode: str, golden: Golden, tmp_path: Path) -> None:
     """60 questions one by one: what is launched, audited and said for each, and what is learned at the end."""
-    path, run = tmp_path / "online.json", Runner(mode)
+    path, run = tmp_path / "online.sqlite", Runner(mode)
     options: dict[str, Any] = {"calibration": "online", "audit": audit, "max_samples": 6, "online_state": path}
     options["measure"] = TOP_K
     reasc = ReASCRunnable(model=Scripted(script=script), **options, **ONE)
@@ -207,13 +208,18 @@ def test_online(audit: float, script: Any, mode: str, golden: Golden, tmp_path: 
     golden(lines)
     assert reasc.learned is not None
     golden(learned(reasc.learned, tmp_path), "learned", digits=6)
-    golden(numbers(json.loads(path.read_text())), "state", digits=6)
+    store = OnlineStore.open(path)
+    kept = [
+        {"answers": list(one.answers), "scores": [float(x) for x in one.scores[0] if x == x], "decided": one.decided}
+        for one in store.questions([TOP_K])
+    ]
+    golden(numbers(json.loads(store.learned("state").model_dump_json()) | {"questions": kept}), "state", digits=6)
     again = ReASCRunnable(model=Scripted(script=script), **options, **ONE)
     assert run(again, "solve", "q100").notices[0] == run(reasc, "solve", "q100").notices[0]
 
 
 def test_a_state_of_another_model_is_refused(tmp_path: Path, golden: Golden) -> None:
-    path = tmp_path / "online.json"
+    path = tmp_path / "online.sqlite"
     options: dict[str, Any] = {"calibration": "online", "online_state": path}
     reasc = ReASCRunnable(model=Scripted(script=drawn), **options)
     reasc.invoke("q1")

@@ -1,14 +1,10 @@
 """A disk that is full, or that may only be read: what was recorded is kept, and the same call goes on when it can."""
 
-import resource
-import shutil
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from disks import files_no_larger_than, mounted
 
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.pools import Pool, read_pool, record_pool
@@ -30,34 +26,6 @@ def record(path: Path) -> Pool:
     return record_pool(Talkative(), QUESTIONS, path, samples=2)
 
 
-@contextmanager
-def files_no_larger_than(size: int) -> Iterator[None]:
-    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
-
-
-def _mount(*arguments: object) -> bool:
-    if shutil.which("mount") is None:
-        return False
-    command = ["mount", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of its own."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    if not _mount("-t", "tmpfs", "-o", "size=8m", "tmpfs", place):
-        pytest.skip("takes the right to mount a disk")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
 def test_a_quota_keeps_what_was_recorded_and_recording_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "p.sqlite"
     with files_no_larger_than(240_000):
@@ -75,7 +43,7 @@ def test_a_quota_keeps_what_was_recorded_and_recording_goes_on(tmp_path: Path) -
 def test_a_pool_on_a_disk_that_may_only_be_read_is_read(disk: Path) -> None:
     path = disk / "p.sqlite"
     record_pool(Guesser(), QUESTIONS[:3], path, samples=2)
-    assert _mount("-o", "remount,ro", disk)
+    assert mounted("-o", "remount,ro", disk)
     assert len(read_pool(path).questions) == 3
     with pytest.raises(PoolError, match=r"p\.sqlite: .*(readonly|unable to open).*its folder must be writable"):
         record_pool(Guesser(), QUESTIONS, path, samples=2)

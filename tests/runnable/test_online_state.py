@@ -1,30 +1,29 @@
 """``online_state=PATH``: what is learned outlives the process, and says nothing of what was asked."""
 
 import asyncio
-import json
 import os
 import random
 import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from disks import files_no_larger_than, mounted
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.calibration import ConsensusCalibrator, OnlineStateFile
+from langchain_reasc.calibration import ConsensusCalibrator, OnlineStore
+from langchain_reasc.calibration import online as learning_online
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 
 from . import learning
 from .fakes import TOP_K, Reply, Scripted
 from .learning import MINIMUM, calibrator
 
-online_state = sys.modules[OnlineStateFile.__module__]
 ROOT = Path(__file__).parents[2]
 SECRETS = ("capital", "Paris", "Lyon", "sk-secret")
 
@@ -54,47 +53,37 @@ def saved(reasc: ReASCRunnable, count: int = 1, name: str = "q") -> None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "state.json"
+    return tmp_path / "state.sqlite"
 
 
 def test_another_process_goes_on_where_the_first_one_stopped(runner: Any, path: Path) -> None:
     first = online(path)
     ask(first, 1)
-    assert json.loads(path.read_text())["calibration"] is None
+    assert OnlineStore.open(path).learned("calibration") is None
     assert calibrator(online(path)).state().seen == 1
     ask(first, MINIMUM - 1)
     assert first.learned is not None
     second = online(path)
     assert second.learned == first.learned
     assert calibrator(second).state() == calibrator(first).state()
+    for one, other in zip(calibrator(first).questions, calibrator(second).questions, strict=True):
+        assert (one.answers, one.decided, one.answer, one.id) == (other.answers, other.decided, other.answer, other.id)
+        np.testing.assert_allclose(one.scores, other.scores, rtol=1e-6)
     assert runner.account(second, "q")["notices"][0].startswith(f"learned from {MINIMUM} ")
     ask(second, 3)
     assert second.learned is not None and second.learned.n == 20
 
 
 def test_it_says_nothing_of_what_was_asked(path: Path) -> None:
-    ask(online(path, model={"metadata": {"key": "sk-secret"}}), MINIMUM)
-    text = path.read_text()
-    assert not [one for one in SECRETS if one in text]
-    held = json.loads(text)
-    assert len(held["questions"]) == MINIMUM
-    for question in held["questions"]:
-        assert set(question) == {"answers", "scores", "counted"}
-        assert all(isinstance(answer, int) for answer in question["answers"])
-        assert all(isinstance(score, float) for row in question["scores"] for score in row)
-
-
-def test_it_is_not_written_for_every_question(path: Path, monkeypatch: Any) -> None:
-    written: list[int] = []
-    write = online_state.write_atomically
-    monkeypatch.setattr(
-        online_state, "write_atomically", lambda to, text: (written.append(json.loads(text)["seen"]), write(to, text))
-    )
-    reasc = online(path)
-    ask(reasc, MINIMUM + 2)
-    assert written[0] <= 5 and written.count(MINIMUM) == 1 and len(written) < 8
-    calibrator(reasc).save()
-    assert written[-1] == MINIMUM + 2
+    learned = ask(online(path, model={"metadata": {"key": "sk-secret"}}), MINIMUM)
+    del learned
+    with closing(sqlite3.connect(path)) as sql:
+        sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        columns = sql.execute("SELECT answers, id, scores FROM questions").fetchall()
+    data = b"".join(one.read_bytes() for one in path.parent.iterdir())
+    assert not [one for one in SECRETS if one.encode() in data]
+    assert len(columns) == MINIMUM and all(len(id) == 12 for _, id, _ in columns)
+    assert all(set(answers) <= set("[0123456789, ]") for answers, _, _ in columns)
 
 
 def started(path: Path, *lines: str) -> "subprocess.Popen[str]":
@@ -118,27 +107,15 @@ def ended(*processes: "subprocess.Popen[str]") -> str:
 
 
 def seen(path: Path) -> int:
-    state = OnlineStateFile(path).load()
-    assert state is not None and state.seen == len(state.questions)
-    return state.seen
+    store = OnlineStore.open(path)
+    assert store.learned("state").seen == len(store.questions([]))
+    return int(store.learned("state").seen)
 
 
 def test_what_was_seen_last_is_written_when_the_process_ends(path: Path) -> None:
     """Also by runnables that are gone, and by a program that fails."""
     assert "ValueError" in ended(started(path, "for at in range(4): asked(1, str(at))", "asked(5)", "raise ValueError"))
     assert seen(path) == 9
-
-
-def test_what_was_seen_last_is_written_within_seconds(path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("langchain_reasc.calibration.online._EVERY", 0.2)
-    reasc = online(path)
-    for at in range(5):
-        reasc.invoke(f"q{at}")
-    del reasc
-    deadline = time.monotonic() + 10
-    while not path.exists() or seen(path) < 5:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_processes_that_share_a_file_learn_together(path: Path) -> None:
@@ -161,17 +138,56 @@ def test_a_forked_process_adds_its_own(path: Path) -> None:
 
 
 def test_what_could_not_be_written_is_written_later(path: Path, monkeypatch: Any, caplog: Any) -> None:
-    monkeypatch.setattr(online_state, "_WAIT", 0.05)
+    monkeypatch.setattr(OnlineStore, "WAIT", 0.05)
+    monkeypatch.setattr(learning_online, "_AGAIN", 0.0)
     reasc = online(path)
-    with closing(sqlite3.connect(path.with_name("state.json.lock"), isolation_level=None)) as other:
-        other.execute("BEGIN EXCLUSIVE")
-        for _ in range(3):
-            saved(reasc)
+    saved(reasc)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        ask(reasc, 3)
+        assert calibrator(reasc).state().seen == 4, "it goes on learning"
     assert caplog.text.count("what was learned is not kept") == 1
-    assert "state.json.lock cannot be locked, another process may have held it" in caplog.text
-    assert not path.exists()
+    assert "state.sqlite: another process has been writing it for" in caplog.text
+    assert seen(path) == 1
     calibrator(reasc).save()
-    assert seen(path) == 3
+    assert seen(path) == 4
+
+
+def test_a_full_disk_costs_no_answer(path: Path, monkeypatch: Any, caplog: Any) -> None:
+    monkeypatch.setattr(learning_online, "_AGAIN", 0.0)
+    ask(online(path), 3).close()
+    reasc = online(path)
+    with files_no_larger_than(24_000):
+        ask(reasc, MINIMUM)
+        assert reasc.learned is not None
+        assert 3 <= calibrator(online(path)).state().seen < MINIMUM, "another process begins with what is there"
+    assert caplog.text.count("it could not be written") == 1 and "make room" in caplog.text
+    ask(reasc, 1)
+    assert seen(path) == calibrator(reasc).state().seen == MINIMUM + 4
+
+
+def test_a_disk_that_may_only_be_read_is_gone_on_from(disk: Path, caplog: Any) -> None:
+    path = disk / "state.sqlite"
+    first = online(path)
+    ask(first, MINIMUM).close()
+    assert mounted("-o", "remount,ro", disk)
+    reasc = online(path)
+    assert reasc.learned == first.learned is not None
+    assert ask(reasc, 5).state().seen == MINIMUM + 5
+    assert caplog.text.count("what was learned is not kept") == 1
+    assert "its file and its folder must be writable" in caplog.text
+
+
+def test_a_file_that_was_taken_away_is_written_anew(path: Path) -> None:
+    one, other = online(path), online(path)
+    saved(one, 3)
+    saved(other, 2)
+    for file in path.parent.iterdir():
+        file.unlink()
+    ask(one, 1)
+    assert seen(path) == 4
+    ask(other, 1)
+    assert seen(path) == 5 == calibrator(other).state().seen
 
 
 def test_what_belongs_to_another_model_is_not_overwritten(path: Path, caplog: Any) -> None:
@@ -197,41 +213,59 @@ def test_a_change_that_one_process_has_seen_is_forgotten_by_all(path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
-    [("", "is empty"), ('{"kind": "reasc-online", "sche', "EOF|invalid"), ("[]", "Input should be an object")],
+    ("content", "why"),
+    [
+        (b"", "is empty; name another file, or move this one away to begin anew"),
+        (b'{"kind": "reasc-online"}', "is not a calibration store, which is an SQLite file"),
+        (b"SQLite format 3\0 and no more", "the file is damaged"),
+    ],
 )
-def test_a_file_of_something_else_is_refused_and_left_alone(path: Path, text: str, why: str) -> None:
-    path.write_text(text)
-    with pytest.raises(CalibrationFileError, match=f"online_state=.*({why})"):
+def test_a_file_of_something_else_is_refused_and_left_alone(path: Path, content: bytes, why: str) -> None:
+    path.write_bytes(content)
+    with pytest.raises(CalibrationFileError, match=f"state.sqlite.*{why}"):
         online(path)
-    assert path.read_text() == text
+    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "why"),
     [
-        {"kind": "other"},
-        {"measures": [["top_k", "mean", 128]]},
-        {"questions": [{"answers": ["Paris"], "scores": [], "counted": True}]},
-        {"drift": [[-1.0]]},
+        ("PRAGMA user_version = 2", "written by a newer version"),
+        ("PRAGMA application_id = 3", "no calibration store"),
+        ("UPDATE learned SET value = '{' WHERE name = 'state'", "its state cannot be read"),
+        ("UPDATE learned SET value = replace(value, 'seen', 'sk-secret') WHERE name = 'state'", "its state cannot be"),
+        ("UPDATE questions SET answers = '[\"Paris\"]'", "question 1 cannot be read"),
+        ("UPDATE questions SET answers = '[]'", "question 1 cannot be read"),
+        ("UPDATE questions SET scores = x'00'", "question 1 cannot be read"),
+        ("UPDATE questions SET answer = 99", "question 1 cannot be read"),
+        ('UPDATE measures SET names = \'[["top_k", "mean", 0]]\'', "its measures cannot be read"),
+        ("DELETE FROM measures", "question 1 cannot be read"),
+        ("CREATE TRIGGER t AFTER INSERT ON questions BEGIN DELETE FROM learned; END", "not written by online learning"),
     ],
 )
-def test_a_file_that_contradicts_itself_is_refused(path: Path, change: dict[str, Any]) -> None:
-    state = ConsensusCalibrator().state()
-    OnlineStateFile(path).update(lambda _: state)
-    whole = json.loads(path.read_text())
-    whole["questions"] = [{"answers": [0, 1], "scores": [], "counted": True}]
-    path.write_text(json.dumps(whole))
-    assert OnlineStateFile(path).load() is not None
-    path.write_text(json.dumps(whole | change))
-    with pytest.raises(CalibrationFileError, match="move this one away to begin anew"):
+def test_a_file_that_contradicts_itself_is_refused(path: Path, change: str, why: str) -> None:
+    saved(online(path))
+    with closing(sqlite3.connect(path)) as sql, sql:
+        sql.execute(change)
+    with pytest.raises(CalibrationFileError, match=why) as raised:
+        online(path)
+    assert not [one for one in SECRETS if one in str(raised.value)] or "unknown" in str(raised.value)
+
+
+@pytest.mark.parametrize("size", [50, 5000, 20_000])
+def test_a_file_that_was_cut_short_is_refused(path: Path, size: int) -> None:
+    saved(online(path), MINIMUM)
+    with closing(sqlite3.connect(path)) as sql:
+        sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    os.truncate(path, size)
+    with pytest.raises(CalibrationFileError, match="the file is damaged"):
         online(path)
 
 
 def test_a_folder_that_is_not_there_is_told_before_anything_is_paid_for(path: Path) -> None:
     with pytest.raises(CalibrationFileError, match="there is no folder"):
         online(path / "further" / "state.json")
-    with pytest.raises(CalibrationFileError, match="cannot read"):
+    with pytest.raises(CalibrationFileError, match="is a folder; name a calibration store in it"):
         online(path.parent)
 
 
@@ -256,14 +290,15 @@ def test_a_file_that_cannot_be_written_costs_no_answer(runner: Any, path: Path, 
     path.mkdir()
     assert runner.account(reasc, "q")["answer"] is not None
     assert calibrator(reasc).wait(10)
-    assert "what was learned is not kept: cannot read online_state" in caplog.text
+    assert f"what was learned is not kept: {path} is a folder" in caplog.text
 
 
-def test_scores_by_other_measures_are_left_out(path: Path) -> None:
+def test_scores_by_other_measures_are_left_out_and_kept_for_others(path: Path) -> None:
     ask(online(path), 3)
-    state = calibrator(online(path, measure=TOP_K)).state()
-    assert state.measures == (("top_k", "mean", 128),)
-    assert all(np.shape(question.scores) == (1, len(question.answers)) for question in state.questions)
+    alone = ask(online(path, measure=TOP_K), 2)
+    assert [len(one.scores) for one in alone.questions] == [1] * 5
+    scored = [int(np.isfinite(one.scores).any(axis=1).sum()) for one in calibrator(online(path)).questions]
+    assert min(scored[:3]) > 10 and scored[3:] == [1, 1]
 
 
 def test_in_an_event_loop_the_file_is_read_by_a_thread_of_the_first_call(
@@ -271,13 +306,13 @@ def test_in_an_event_loop_the_file_is_read_by_a_thread_of_the_first_call(
 ) -> None:
     saved(online(path), 3)
     readers: list[threading.Thread] = []
-    read = online_state.read_record
+    read = OnlineStore.open
 
-    def reading(*args: Any, **options: Any) -> Any:
+    def reading(path: Path) -> OnlineStore:
         readers.append(threading.current_thread())
-        return read(*args, **options)
+        return read(path)
 
-    monkeypatch.setattr(online_state, "read_record", reading)
+    monkeypatch.setattr(OnlineStore, "open", reading)
 
     async def main() -> Any:
         reasc = online(path)

@@ -1,0 +1,290 @@
+"""The SQLite file of ``calibration="online"``: what every process that shares it has seen, and what was learned of it.
+
+Tables (``sqlite3 online.sqlite`` shows them)::
+
+    learned    name, value                  fingerprint, state (counts, drift monitors) and calibration, each as JSON
+    measures   number, names                sets of measures, as JSON: signal, score, window of each row of scores
+    questions  number, answers, measures, scores, counted, decided, answer, id, correct      the last 512
+
+``scores`` are float32, little-endian, of shape (measures, responses). Answers are numbers, and ids are hashed: no text
+is kept. What a process reads and writes of a question is one transaction, in a write-ahead log with
+``synchronous=NORMAL``: a kill loses nothing that was written, a power failure perhaps the last of it.
+"""
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Self
+from weakref import WeakSet
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from langchain_reasc.calibration.online_state import Observed, OnlineState
+from langchain_reasc.calibration.record import Calibration, Fingerprint, Record
+from langchain_reasc.complaints import findings
+from langchain_reasc.database import Database
+from langchain_reasc.exceptions import CalibrationFileError
+from langchain_reasc.files import parse_json
+from langchain_reasc.method.confidence import Measure
+
+__all__ = ["KEPT", "OnlineStore", "OnlineStoreFile"]
+
+KEPT: Final = 512
+_COLUMNS: Final = "number, answers, measures, scores, counted, decided, answer, id, correct"
+_RECORDS: Final[Mapping[str, Any]] = {"fingerprint": Fingerprint, "state": OnlineState, "calibration": Calibration}
+_ANSWERS: Final = TypeAdapter(tuple[int | None, ...])
+_MEASURES: Final = TypeAdapter(tuple[tuple[str, str, int], ...])
+
+
+class OnlineStore(Database):
+    """The file, open."""
+
+    NAME = "calibration store"
+    DONE = "learned", "online learning"
+    INSTEAD = "name another file, or move this one away to begin anew"
+    ERROR = CalibrationFileError
+    APPLICATION = 0x52654F6E  # "ReOn"
+    FORMAT = 1
+    SCHEMA = """
+CREATE TABLE learned (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE measures (number INTEGER PRIMARY KEY, names TEXT NOT NULL UNIQUE);
+CREATE TABLE questions (
+  number INTEGER PRIMARY KEY, answers TEXT NOT NULL, measures INTEGER NOT NULL REFERENCES measures,
+  scores BLOB NOT NULL, counted INTEGER NOT NULL, decided INTEGER NOT NULL, answer INTEGER, id BLOB, correct INTEGER
+);
+"""
+    WAIT = 5.0
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        super().__init__(connection, path)
+        self._parsed: dict[str, tuple[str, Record]] = {}  # name -> what was read or written last
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """Open an existing store, for writing too where that is allowed.
+
+        Raises:
+            CalibrationFileError: it is not there, cannot be read, is something else, or is damaged.
+        """
+        source = Path(path)
+        if not source.exists():
+            raise CalibrationFileError(f'no calibration store at {source}; calibration="online" makes one')
+        try:
+            return cls._opened(source, "rw" if os.access(source, os.W_OK) else "ro")
+        except CalibrationFileError as error:
+            if not isinstance(error.__cause__, sqlite3.OperationalError):
+                raise
+        # SQLite could not make the files beside it that it shares with writers: the disk is full, or may only be read.
+        return cls._opened(source, "ro&immutable=1")
+
+    @classmethod
+    def _opened(cls, source: Path, mode: str) -> Self:
+        store = cls._connect(source, mode)
+        if store._is_empty():
+            raise CalibrationFileError(f"{source} is empty; {cls.INSTEAD}")
+        store._check()
+        return store
+
+    def _check(self) -> None:
+        super()._check()
+        [[found], *_] = self._all("PRAGMA quick_check(1)")
+        if found != "ok":
+            raise CalibrationFileError(f"{self.path}: the file is damaged ({found}); {self.INSTEAD}")
+        self._sql.execute("PRAGMA synchronous = NORMAL")
+
+    @classmethod
+    def create(cls, path: Path) -> Self:
+        """Create a store, or open the one that is there; see :meth:`Database.create`."""
+        store = super().create(path)
+        with store._reading():
+            store._sql.execute("PRAGMA journal_mode = WAL")
+        return store
+
+    def learned(self, name: str) -> Any:
+        """Return what is kept under this name: ``fingerprint``, ``state`` or ``calibration``; None where nothing is."""
+        rows = self._all("SELECT value FROM learned WHERE name = ?", name)
+        if not rows:
+            return None
+        text, record = self._parsed.get(name, (None, None))
+        if text != rows[0][0]:
+            with self._valid(f"its {name}"):
+                record = _RECORDS[name].model_validate_json(rows[0][0])
+            self._parsed[name] = rows[0][0], record
+        return record
+
+    def set_learned(self, fingerprint: Fingerprint, state: OnlineState, calibration: Calibration | None) -> None:
+        """Replace what is kept beside the questions."""
+        with self.transaction():
+            for name, record in {"fingerprint": fingerprint, "state": state, "calibration": calibration}.items():
+                if record is None:
+                    self._sql.execute("DELETE FROM learned WHERE name = ?", (name,))
+                elif record != self.learned(name):
+                    self._parsed[name] = record.model_dump_json(), record
+                    self._sql.execute("INSERT OR REPLACE INTO learned VALUES (?, ?)", (name, self._parsed[name][0]))
+
+    @property
+    def last(self) -> int:
+        """The number of the last question; 0 where there is none."""
+        return int(self._all("SELECT MAX(number) FROM questions")[0][0] or 0)
+
+    def measures(self) -> list[Measure]:
+        """Return the measures by which some question has scores."""
+        return list(dict.fromkeys(one for measures in self._measures().values() for one in measures))
+
+    def questions(self, measures: Sequence[Measure], *, after: int = 0) -> list[Observed]:
+        """Return the questions behind this number, with scores of shape (measures, responses)."""
+        number_of = {measure: row for row, measure in enumerate(measures)}
+        places = {known: [number_of.get(one, -1) for one in held] for known, held in self._measures().items()}
+        rows = self._all(f"SELECT {_COLUMNS} FROM questions WHERE number > ? ORDER BY number", after)
+        questions = []
+        for number, *columns in rows:
+            with self._valid(f"question {number}"):
+                questions.append(_question(columns, places, len(measures)))
+        return questions
+
+    def add(self, question: Observed, measures: Sequence[Measure]) -> None:
+        """Add a question, and forget the one that came 512 before it."""
+        scored = np.flatnonzero(np.isfinite(question.scores).any(axis=1)).tolist()
+        names = json.dumps([(one.signal, one.score, one.window) for one in (measures[row] for row in scored)])
+        with self.transaction():
+            self._sql.execute("INSERT OR IGNORE INTO measures (names) VALUES (?)", (names,))
+            [(known,)] = self._all("SELECT number FROM measures WHERE names = ?", names)
+            scores = question.scores[scored].astype("<f4").tobytes()
+            fields = (question.counted, question.decided, question.answer, question.id, question.correct)
+            last = self._insert("questions", None, json.dumps(question.answers), known, scores, *fields)
+            self._sql.execute("DELETE FROM questions WHERE number <= ?", (last - KEPT,))
+
+    def set_correct(self, id: bytes, correct: bool) -> None:
+        """Keep whether the answer to a question was right."""
+        with self.transaction():
+            self._sql.execute("UPDATE questions SET correct = ? WHERE id = ?", (correct, id))
+
+    def clear(self) -> None:
+        """Forget all questions."""
+        with self.transaction():
+            self._sql.execute("DELETE FROM questions")
+
+    def _measures(self) -> dict[int, list[Measure]]:
+        rows = self._all("SELECT number, names FROM measures")
+        with self._valid("its measures"):
+            return {number: [Measure(*one) for one in _MEASURES.validate_json(names)] for number, names in rows}
+
+    @contextmanager
+    def _valid(self, what: str) -> Iterator[None]:
+        """Raise our error where ``what`` is not what was written, without showing it."""
+        try:
+            yield
+        except ValidationError as error:
+            why = findings(error, values=False)[0]
+        except (ValueError, TypeError, LookupError) as error:
+            why = str(error)
+        else:
+            return
+        raise CalibrationFileError(f"{self.path}: the file is damaged ({what} cannot be read: {why}); {self.INSTEAD}")
+
+
+def _question(columns: Sequence[Any], places: Mapping[int, Sequence[int]], measures: int) -> Observed:
+    """Parse a row.
+
+    Args:
+        columns: what it holds.
+        places: number of a set of measures -> which row of scores is each one's; -1: none.
+        measures: rows of scores.
+
+    Raises:
+        ValueError: it was not written by :meth:`OnlineStore.add`.
+        LookupError: likewise.
+    """
+    text, known, blob, counted, decided, answer, id, correct = columns
+    answers = _ANSWERS.validate_python(tuple(parse_json(text)), strict=True)
+    scores = np.frombuffer(blob, dtype="<f4").reshape(len(places[known]), len(answers))
+    if not answers or np.isinf(scores).any() or not 0 <= decided <= len(answers) or answer not in (None, *answers):
+        raise ValueError("its numbers contradict each other")
+    placed = np.full((measures + 1, len(answers)), np.nan)
+    placed[list(places[known])] = scores
+    correct = None if correct is None else bool(correct)
+    return Observed(answers, placed[:-1], counted=bool(counted), decided=decided, answer=answer, id=id, correct=correct)
+
+
+class OnlineStoreFile:
+    """A store that several processes and threads use, open from its first use on.
+
+    It is opened anew where another file has taken its place, after an error, and in both processes after a fork.
+
+    Args:
+        path: the file; it need not exist.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._store: OnlineStore | None = None
+        self._is: tuple[int, int] | None = None  # the file that is open
+        _files.add(self)
+
+    @contextmanager
+    def transaction(self, *, create: bool) -> Iterator[OnlineStore | None]:
+        """Give the store, whose changes are kept together or not at all; None where there is none to read.
+
+        Args:
+            create: whether to write, and so to create the file where it is not there.
+
+        Raises:
+            CalibrationFileError: it cannot be opened, read or written, or its folder does not exist.
+        """
+        if not self.path.absolute().parent.is_dir():
+            raise CalibrationFileError(f"there is no folder {self.path.parent}")
+        with _NOT_WHILE_FORKING:
+            if not (create or self.path.exists()):
+                yield None
+                return
+            try:
+                store = self._opened(create=create)
+                with store.transaction("IMMEDIATE" if create else "DEFERRED"):
+                    yield store
+            except BaseException:
+                self.close()
+                raise
+
+    def _opened(self, *, create: bool) -> OnlineStore:
+        if self._store is None or self._is != self._identity():
+            self.close()
+            self._store = OnlineStore.create(self.path) if create else OnlineStore.open(self.path)
+            self._is = self._identity()
+        return self._store
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            stat = self.path.stat()
+        except OSError:
+            return None
+        return stat.st_dev, stat.st_ino
+
+    def close(self) -> None:
+        """Close it until its next use."""
+        if self._store is not None:
+            self._store.close()
+        self._store = None
+
+
+_files: WeakSet[OnlineStoreFile] = WeakSet()
+# SQLite's locks are the process's: a child that is forked with a connection takes its parent's locks for its own.
+_NOT_WHILE_FORKING: Final = threading.Lock()
+
+
+def _close_before_fork() -> None:
+    _NOT_WHILE_FORKING.acquire()
+    for file in tuple(_files):
+        file.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_close_before_fork,
+        after_in_parent=_NOT_WHILE_FORKING.release,
+        after_in_child=_NOT_WHILE_FORKING.release,
+    )
