@@ -5,7 +5,7 @@
     python examples/azure_openai.py --deployment my-gpt-4o-mini
 
 Nothing needs to be running, but a deployment, best of a model that returns log-probabilities. ``calibration="online"``
-learns without labels: after 16 questions its own rule decides, so keep what it learns with ``--state online.json``.
+learns without labels: after 16 questions its own rule decides, so keep what it learns with ``--state online.sqlite``.
 """
 
 import argparse

@@ -8,7 +8,7 @@
 
 Any LangChain chat model is sampled this way: one stream per sample. How many samples Ollama really decodes at once is
 its OLLAMA_NUM_PARALLEL. ``calibration="online"`` learns without labels: after 16 questions its own rule decides, so
-keep what it learns with ``--state online.json``.
+keep what it learns with ``--state online.sqlite``.
 """
 
 import argparse

@@ -7,7 +7,7 @@
 
 ``ChatOpenAI`` works as well as ``ChatOpenAICompatible``. The latter closes its streams the moment a decision has
 fallen, and honours ``Retry-After``. ``calibration="online"`` learns without labels: after 16 questions its own rule
-decides, so keep what it learns with ``--state online.json``. Reasoning models return no log-probabilities: with them,
+decides, so keep what it learns with ``--state online.sqlite``. Reasoning models return no log-probabilities: with them,
 it learns from answers alone.
 Models that OpenAI serves by its Responses API alone work with ``ChatOpenAI`` and without a calibration only.
 """

@@ -8,7 +8,7 @@
 The samples of one question go to one server, whose prefix cache then holds the prompt; different questions spread over
 all of them. A server that fails is left alone for a while, and its samples begin again on another. The moment a
 decision has fallen, the streams of the other samples are closed, and the servers stop generating. What
-``calibration="online"`` learns is kept with ``--state online.json``.
+``calibration="online"`` learns is kept with ``--state online.sqlite``.
 """
 
 import argparse

@@ -30,7 +30,7 @@ from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.threads import in_event_loop, start_daemon
 
-__all__ = ["ConsensusCalibrator", "Finished", "FinishedListener", "observed"]
+__all__ = ["ConsensusCalibrator", "Finished", "FinishedListener", "hashed", "observed"]
 
 logger = logging.getLogger(__name__)
 
@@ -111,11 +111,12 @@ def observed(question: Finished, measures: Sequence[Measure], made_of: MadeOf, *
         counted=counted,
         decided=question.decided,
         answer=question.answer,
-        id=None if question.id is None else _hashed(question.id),
+        id=None if question.id is None else hashed(question.id),
     )
 
 
-def _hashed(id: str) -> bytes:
+def hashed(id: str) -> bytes:
+    """Return what is kept of an id."""
     return hashlib.blake2b(id.encode("utf-8", "replace"), digest_size=12).digest()
 
 
@@ -226,6 +227,11 @@ class ConsensusCalibrator:
         return self._learner.questions
 
     @property
+    def unsaved(self) -> int:
+        """How many questions were learned from that the store does not have yet."""
+        return len(self._unsaved)
+
+    @property
     def calibration(self) -> Calibration | None:
         """The latest calibration, or None while too little has been seen."""
         self.restore()
@@ -298,11 +304,11 @@ class ConsensusCalibrator:
         while self._learn_next():
             pass
         with self._lock:
-            self._untold[_hashed(id)] = correct
+            self._untold[hashed(id)] = correct
             self._exchange()
-            known = any(question.id == _hashed(id) for question in self._learner.questions)
+            known = any(question.id == hashed(id) for question in self._learner.questions)
             if not known:
-                self._untold.pop(_hashed(id), None)
+                self._untold.pop(hashed(id), None)
             return known
 
     def save(self) -> None:

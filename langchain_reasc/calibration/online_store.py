@@ -154,9 +154,10 @@ CREATE TABLE questions (
         with self.transaction():
             self._sql.execute("INSERT OR IGNORE INTO measures (names) VALUES (?)", (names,))
             [(known,)] = self._all("SELECT number FROM measures WHERE names = ?", names)
-            scores = question.scores[scored].astype("<f4").tobytes()
+            scores = question.scores[scored].astype("<f4")
+            scores[np.isinf(scores)] = np.nan  # too large for float32
             fields = (question.counted, question.decided, question.answer, question.id, question.correct)
-            last = self._insert("questions", None, json.dumps(question.answers), known, scores, *fields)
+            last = self._insert("questions", None, json.dumps(question.answers), known, scores.tobytes(), *fields)
             self._sql.execute("DELETE FROM questions WHERE number <= ?", (last - KEPT,))
 
     def set_correct(self, id: bytes, correct: bool) -> None:
@@ -203,7 +204,7 @@ def _question(columns: Sequence[Any], places: Mapping[int, Sequence[int]], measu
     text, known, blob, counted, decided, answer, id, correct = columns
     answers = _ANSWERS.validate_python(tuple(parse_json(text)), strict=True)
     scores = np.frombuffer(blob, dtype="<f4").reshape(len(places[known]), len(answers))
-    if not answers or np.isinf(scores).any() or not 0 <= decided <= len(answers) or answer not in (None, *answers):
+    if not answers or np.isinf(scores).any() or decided < 0 or not isinstance(answer, int | None):
         raise ValueError("its numbers contradict each other")
     placed = np.full((measures + 1, len(answers)), np.nan)
     placed[list(places[known])] = scores

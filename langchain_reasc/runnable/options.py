@@ -119,10 +119,10 @@ class DecisionOptions(Checked, metaclass=_ShownOptions):
     bottom 10 %, W = 128), or the same score of a signal that the model gives; with ``ask_confidence``, the stated
     confidence of a model that gives none."""
     online_state: str | Path | None = None
-    """The file in which ``calibration="online"`` keeps what it has learned. It is read at the start (in an event loop,
-    by a thread of the first call), and written every few seconds while it learns and when the process ends. It holds
-    scores, and answers as numbers, but no text. A file of another model is refused. Processes that share one learn
-    together."""
+    """The SQLite file in which ``calibration="online"`` keeps what it has learned. It is read at the start (in an event
+    loop, by a thread of the first call), and each question that is learned from is written to it. It holds scores, and
+    answers as numbers, but no text. A file of another model is refused. Any number of processes of one machine may
+    share one, and learn together."""
     audit: float = Field(default=0.05, ge=0, le=1)
     """The share of the questions decided by ``calibration="online"`` for which one more response is drawn, and paid
     for, to check that what was learned still holds. Where it does not, it counts votes (ASC) and learns again."""

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from backends.openai.fake_server import Fake, serving, sglang, vllm
 
+from langchain_reasc.calibration import OnlineStore
 from langchain_reasc.pools import read_pool
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -63,11 +64,11 @@ def test_a_chain_with_a_local_gguf_prints_an_answer_and_its_account() -> None:
 
 @pytest.mark.slow  # 48 questions, up to sixteen responses each
 def test_a_chain_with_any_chat_model_answers_every_question(tmp_path: Path) -> None:
-    told = shown(run("any_chat_model.py", "--state", "online.json", cwd=tmp_path))
+    told = shown(run("any_chat_model.py", "--state", "online.sqlite", cwd=tmp_path))
     answered = [line for line in told.splitlines() if " samples, by " in line]
     assert len(answered) == 48
     assert "tokens generated for 48 questions" in told
-    assert json.loads((tmp_path / "online.json").read_text())["seen"] >= 32
+    assert OnlineStore.open(tmp_path / "online.sqlite").learned("state").seen >= 32
 
 
 @pytest.mark.slow  # a whole calibration; make test runs the same steps in tests/cli

@@ -237,7 +237,7 @@ def test_a_file_of_something_else_is_refused_and_left_alone(path: Path, content:
         ("UPDATE questions SET answers = '[\"Paris\"]'", "question 1 cannot be read"),
         ("UPDATE questions SET answers = '[]'", "question 1 cannot be read"),
         ("UPDATE questions SET scores = x'00'", "question 1 cannot be read"),
-        ("UPDATE questions SET answer = 99", "question 1 cannot be read"),
+        ("UPDATE questions SET answer = 'Paris'", "question 1 cannot be read"),
         ('UPDATE measures SET names = \'[["top_k", "mean", 0]]\'', "its measures cannot be read"),
         ("DELETE FROM measures", "question 1 cannot be read"),
         ("CREATE TRIGGER t AFTER INSERT ON questions BEGIN DELETE FROM learned; END", "not written by online learning"),
