@@ -71,6 +71,7 @@ class ConsensusLearner:
         self._questions: deque[Observed] = deque(maxlen=KEPT)
         self.made_of: MadeOf = {}
         self.seen = self.outcomes = self._fitted = self._fitted_outcomes = 0
+        self.fitting_until = 0.0  # Unix time until which a process calibrates for all
         self.calibration: Calibration | None = None
         self._expected: Expected | None = None
         self._monitors = {what: DriftMonitor() for what in ("going on", "audits", "separation")}
@@ -122,10 +123,11 @@ class ConsensusLearner:
     def adopt(self, fit: Fit) -> None:
         """Use the calibration made of the questions."""
         self.calibration, self._expected, self._fitted, self._fitted_outcomes = fit
+        self.fitting_until = 0.0
 
     def postpone(self) -> None:
         """Calibrate no sooner than after a quarter more questions: it failed on these."""
-        self._fitted, self._fitted_outcomes = self.seen, self.outcomes
+        self._fitted, self._fitted_outcomes, self.fitting_until = self.seen, self.outcomes, 0.0
 
     @property
     def questions(self) -> tuple[Observed, ...]:
@@ -140,6 +142,7 @@ class ConsensusLearner:
             fitted=self._fitted,
             outcomes=self.outcomes,
             fitted_outcomes=self._fitted_outcomes,
+            fitting_until=self.fitting_until,
             alarms=self.alarms,
             drifted=self.drifted,
             drift=tuple(monitor.state for monitor in self._monitors.values()),
@@ -171,6 +174,7 @@ class ConsensusLearner:
         self._questions.extend(questions)
         self.made_of = made_of
         self.seen, self.outcomes, self.alarms, self.drifted = state.seen, state.outcomes, state.alarms, state.drifted
+        self.fitting_until = 0.0 if later else state.fitting_until
         expected = None if anew or calibration != self.calibration else self._expected
         made = own if later else (calibration, expected, state.fitted, state.fitted_outcomes)
         self.calibration, self._expected, self._fitted, self._fitted_outcomes = made

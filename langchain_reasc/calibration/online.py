@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 _WAITING: Final = 64  # questions; where more come than can be scored, they are not learned from
 _IDLE: Final = 1.0  # seconds that the thread waits for a question: to start one takes longer than to wake one
+_FITTING: Final = 15.0  # seconds that others leave it to a process to calibrate for all, which may have been killed
 _AGAIN: Final = 5.0  # seconds until a store that was out of reach is tried again
 _SILENT: Final = 3600.0  # seconds until that is logged again
 _LAST: Final = 5.0  # seconds for what still waits when the process ends
@@ -183,6 +184,8 @@ class ConsensusCalibrator:
             None  # the store that was read up to ``_last``; None: it must be read whole
         )
         self._last = 0
+        self._to_fit = False  # whether it is time to calibrate, and no other process does it
+        self._fits = False  # whether this one does
         self._try_again = -math.inf
         self._warned = -math.inf  # when it was logged that the store is out of reach
         self._numbers = count()
@@ -329,7 +332,7 @@ class ConsensusCalibrator:
             self._turn.notify_all()
         while time.monotonic() < ends and self._learn_next():
             pass
-        if self._unsaved:
+        if self._unsaved or self._fits:
             self.save()
         with self._lock:
             if self._file is not None:
@@ -338,7 +341,7 @@ class ConsensusCalibrator:
     def _work(self) -> None:
         """Learn from the queued questions until there is nothing to do."""
         while self._has_work():
-            if self._learn_next() and self._learner.due and not self._closing:
+            if self._learn_next() and self._to_fit:
                 self._refit()
 
     def _has_work(self) -> bool:
@@ -378,7 +381,11 @@ class ConsensusCalibrator:
             try:
                 with self._file.transaction(create=True) as store:
                     assert store is not None
-                    learner = self._together(store, question)
+                    learner, now = self._together(store, question), time.time()
+                    if to_fit := learner.due and not (self._closing or now < learner.fitting_until):
+                        learner.fitting_until = now + _FITTING
+                    elif self._fits and self._closing:  # another process may do it
+                        learner.fitting_until = 0.0
                     store.set_learned(self._fingerprint, learner.state(), learner.calibration)
                     last = store.last
             except (CalibrationFileError, FingerprintMismatch) as error:
@@ -388,7 +395,7 @@ class ConsensusCalibrator:
                     logger.warning("what was learned is not kept: %s", error)
                 self._try_again = now + _AGAIN
             else:
-                self._learner, self._followed, self._last = learner, store, last
+                self._learner, self._followed, self._last, self._to_fit = learner, store, last, to_fit
                 self._unsaved.clear()
                 self._untold.clear()
                 return
@@ -400,6 +407,7 @@ class ConsensusCalibrator:
             self._learner.record_outcome(*outcome)
         if self._file is None:
             self._untold.clear()
+        self._to_fit = self._learner.due and not self._closing
 
     def _together(self, store: OnlineStore, question: Observed | None) -> ConsensusLearner:
         """Return a learner of what is in the store, and of what is not yet, having added that."""
@@ -444,22 +452,22 @@ class ConsensusCalibrator:
 
     def _refit(self) -> None:
         with self._lock:
-            self._followed = None  # so that outcomes that others were told of are read, too
+            self._followed, self._fits = None, True  # so that outcomes that others were told of are read, too
             self._exchange()
         learner = self._learner
-        if not learner.due:  # another process has calibrated meanwhile
-            return
         first = learner.calibration is None
         try:
             fit = learner.fit()
         except Exception:
             with self._lock:
+                self._fits = False
                 self._learner.postpone()
                 self._exchange()
             if not self._closing:  # else the interpreter has ended around it; what it was made from is saved
                 logger.exception("a question could not be learned from")
             return
         with self._lock:
+            self._fits = False
             if self._learner.alarms == learner.alarms:
                 self._learner.adopt(fit)
                 self._exchange()
@@ -472,7 +480,7 @@ class ConsensusCalibrator:
         self._waiting.clear()
         self._unsaved.clear()
         self._untold.clear()
-        self._followed = None
+        self._followed, self._to_fit, self._fits = None, False, False
 
 
 _calibrators: WeakSet[ConsensusCalibrator] = WeakSet()

@@ -138,6 +138,7 @@ class OnlineState(Record):
         fitted: how many of them there were at the last calibration.
         outcomes: questions of which somebody told whether the answer was right.
         fitted_outcomes: how many of them there were at the last calibration.
+        fitting_until: Unix time until which a process calibrates for all.
         alarms: how often it began anew, because what was learned no longer held.
         drifted: what did not hold the last time.
         drift: state of the monitors: of questions that went on, of audits, and of what scores tell.
@@ -148,6 +149,7 @@ class OnlineState(Record):
     fitted: Count
     outcomes: Count
     fitted_outcomes: Count
+    fitting_until: FiniteFloat = 0.0
     alarms: Count
     drifted: Drift | None = None
     drift: tuple[tuple[Annotated[FiniteFloat, Field(ge=0)], ...], ...]

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from disks import files_no_larger_than, mounted
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.calibration import ConsensusCalibrator, OnlineStore
+from langchain_reasc.calibration import ConsensusCalibrator, OnlineStore, OnlineStoreFile
 from langchain_reasc.calibration import online as learning_online
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 
@@ -196,6 +197,25 @@ def test_what_belongs_to_another_model_is_not_overwritten(path: Path, caplog: An
         saved(reasc)
     assert "what was learned is not kept: online_state=" in caplog.text
     assert online(path).learned is None  # it is still the first one's
+
+
+def test_one_process_calibrates_for_all(path: Path, monkeypatch: Any) -> None:
+    """And where it was killed meanwhile, another one after a while."""
+    made: list[int] = []
+    fit = learning_online.ConsensusLearner.fit
+    monkeypatch.setattr(learning_online.ConsensusLearner, "fit", lambda self: (made.append(self.seen), fit(self))[1])
+    one, other = online(path), online(path)
+    saved(one, MINIMUM - 1)
+    with OnlineStoreFile(path).transaction(create=True) as store:
+        state = store.learned("state").model_copy(update={"fitting_until": time.time() + 1.0})
+        store.set_learned(store.learned("fingerprint"), state, None)
+    ask(one, 2)
+    assert one.learned is None and not made
+    time.sleep(1.1)
+    ask(other, 1)
+    assert one.learned is None is not other.learned and made == [MINIMUM + 2]
+    ask(one, 1)
+    assert one.learned == other.learned and len(made) == 1
 
 
 def test_a_change_that_one_process_has_seen_is_forgotten_by_all(path: Path) -> None:
