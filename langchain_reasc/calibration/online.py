@@ -209,6 +209,7 @@ class ConsensusCalibrator:
                 with self._file.transaction(create=False) as store:
                     if store is not None and self._follow(store, self._learner):
                         self._followed, self._last = store, store.last
+                self._learner.prepare()
                 self._restored = True
 
     def _begin_threads(self) -> None:
@@ -395,6 +396,8 @@ class ConsensusCalibrator:
                     logger.warning("what was learned is not kept: %s", error)
                 self._try_again = now + _AGAIN
             else:
+                if learner.calibration is not self._learner.calibration:
+                    learner.prepare()
                 self._learner, self._followed, self._last, self._to_fit = learner, store, last, to_fit
                 self._unsaved.clear()
                 self._untold.clear()
