@@ -44,7 +44,6 @@ __all__ = [
 ]
 
 RECORDED: Final = "recorded"
-_VALUES_AT_ONCE = 1 << 22  # so that memory stays small
 MeasureSpec = Measure | Literal["recorded", "auto"]
 """A measure, the scores that the pool itself carries, or the choice of a measure on the calibration split."""
 Pairs = Sequence[tuple[int, int]]
@@ -217,11 +216,10 @@ def _scores_of_all(measure: Measure, values: npt.NDArray[np.float32], lengths: n
     """
     scores, starts = np.full(lengths.size, np.nan), lengths.cumsum() - lengths
     for length in np.unique(lengths[lengths > 0]).tolist():
-        of_length = np.flatnonzero(lengths == length)
-        for rows in np.array_split(of_length, 1 + of_length.size * length // _VALUES_AT_ONCE):
-            tokens = values[starts[rows, None] + np.arange(length)].astype(np.float64)
-            finite = np.isfinite(tokens).all(axis=1)
-            scores[rows[finite]] = SCORES[measure.score](tokens[finite], measure.window)
+        rows = np.flatnonzero(lengths == length)
+        tokens = values[starts[rows, None] + np.arange(length)].astype(np.float64)
+        finite = np.isfinite(tokens).all(axis=1)
+        scores[rows[finite]] = SCORES[measure.score](tokens[finite], measure.window)
     return scores
 
 
