@@ -17,7 +17,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Final
 
-from langchain_reasc.calibration import ConsensusCalibrator, Finished, OnlineStore, hashed
+from langchain_reasc.calibration import ConsensusCalibrator, Finished, OnlineStore
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.threads import import_deferred
 
@@ -141,9 +141,9 @@ def trial(path: Path, *, processes: int, questions: int, kills: int, seed: int =
     names = [name for worker in workers for name in worker.names]
     store = OnlineStore.open(path)
     kept, state, made = store.questions([MEASURE]), store.learned("state"), store.learned("calibration")
-    hashes = [one.id for one in kept]
-    lost = 0 if len(names) > len(hashes) else len({hashed(name) for name in names} - set(hashes))
-    doubled = len(hashes) - len(set(hashes))
+    ids = [one.id for one in kept]
+    lost = 0 if len(names) > len(ids) else len(set(names) - set(ids))
+    doubled = len(ids) - len(set(ids))
     seconds = time.monotonic() - begun
     return Outcome(len(names), killed, state.seen, len(kept), lost, doubled, made.n if made else 0, seconds)
 

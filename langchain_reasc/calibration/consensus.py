@@ -30,7 +30,7 @@ from langchain_reasc.method.agreement import Agreement, Prior, default_component
 from langchain_reasc.method.bayesian_vote import PointOdds
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.cutting import ConfidenceCut, as_cut
-from langchain_reasc.method.decision import Response
+from langchain_reasc.method.decision import Response, support
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, Cap, StoppingRule, decide
 
 __all__ = ["DEFAULT_AGREEMENT", "DEFAULT_CUT_QUANTILE", "calibrate_consensus", "fit_prior"]
@@ -73,6 +73,9 @@ def calibrate_consensus(
     cut_quantile: float = DEFAULT_CUT_QUANTILE,
 ) -> Calibration:
     """Learn the agreement rule from questions without labels; labels that are known count in place of consensus.
+
+    Where 10 answers or more are known to be right, and 10 wrong, it also says how likely an answer is right
+    (``p_correct``): of questions like those whose labels are known.
 
     Args:
         questions: what was sampled, each up to where counting votes stopped; 16 are enough to begin with.
@@ -127,6 +130,7 @@ def calibrate_consensus(
     weak = _weak(calibration.cut, given, [one for one in every if one.counted])
     counts = Agreement(prior, budget=budget)
     explanation = {"guarantee": _promise(rule, counts, counted, weak, len(voted)), "p_agree": _p_agree(rule, counted)}
+    explanation["p_correct"] = _p_correct(rule, voted, trusted.row)
     return calibration.model_copy(update=explanation)
 
 
@@ -499,5 +503,21 @@ def _p_agree(rule: StoppingRule, questions: Sequence[Sequence[Response]]) -> Sup
     long = (responses for responses in questions if len(responses) >= _LONG_ENOUGH)
     pairs = [pair for responses in long if (pair := agreement_with_rest(rule, responses)) is not None]
     if len(pairs) < _ENOUGH_DECISIONS:
+        return None
+    return fit_support_curve(*zip(*pairs, strict=True), rule=rule.name)
+
+
+def _p_correct(rule: StoppingRule, questions: Sequence[Observed], row: int | None) -> SupportCurve | None:
+    """Return how likely an answer is right, by the labels that are known; None where too few are, of either kind."""
+    pairs = list[tuple[float, bool]]()
+    for question in questions:
+        if any(known is not None for known in question.labelled):
+            decision = decide(rule, question.responses(row))
+            known = {str(answer): right for answer, right in zip(question.answers, question.labelled, strict=True)}
+            share, right = support(decision), known.get(decision.answer or "")
+            if share is not None and right is not None:
+                pairs.append((share, right))
+    of_right = sum(right for _, right in pairs)
+    if min(of_right, len(pairs) - of_right) < _FEWEST_KNOWN:
         return None
     return fit_support_curve(*zip(*pairs, strict=True), rule=rule.name)

@@ -86,7 +86,7 @@ class ConsensusLearner:
         self.seen += 1
         return False
 
-    def record_outcome(self, id: bytes, correct: bool) -> bool:
+    def record_outcome(self, id: str, correct: bool) -> bool:
         """Keep whether the answer to a question was right. Return False where it is not among the last 512."""
         for at, question in enumerate(self._questions):
             if question.id == id:

@@ -30,7 +30,7 @@ from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.threads import in_event_loop, start_daemon
 
-__all__ = ["ConsensusCalibrator", "Finished", "FinishedListener", "hashed", "observed"]
+__all__ = ["ConsensusCalibrator", "Finished", "FinishedListener", "observed"]
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Finished:
         readings: the token signals of each response; None where it carries none, or casts no vote.
         decided: responses that the decision rests on.
         answer: the number of the answer that was decided on; None where that is none, or is put together from several.
-        id: that of the message given, by which its outcome may be told later.
+        id: names it where its outcome may be told later.
     """
 
     answers: tuple[int | None, ...]
@@ -112,13 +112,8 @@ def observed(question: Finished, measures: Sequence[Measure], made_of: MadeOf, *
         counted=counted,
         decided=question.decided,
         answer=question.answer,
-        id=None if question.id is None else hashed(question.id),
+        id=question.id,
     )
-
-
-def hashed(id: str) -> bytes:
-    """Return what is kept of an id."""
-    return hashlib.blake2b(id.encode("utf-8", "replace"), digest_size=12).digest()
 
 
 def _score(reading: Reading, measure: Measure, made_of: MadeOf) -> float:
@@ -179,7 +174,7 @@ class ConsensusCalibrator:
         self._any_model = any_model
         self._waiting: deque[tuple[Finished, bool]] = deque()  # with whether what was learned decided it
         self._unsaved: deque[Observed] = deque(maxlen=KEPT)  # learned from, but not in the store yet
-        self._untold: dict[bytes, bool] = {}  # outcomes, likewise
+        self._untold: dict[str, bool] = {}  # outcomes, likewise
         self._followed: OnlineStore | None = (
             None  # the store that was read up to ``_last``; None: it must be read whole
         )
@@ -247,7 +242,9 @@ class ConsensusCalibrator:
         if calibration is not None:
             of = "answers alone" if calibration.measure is None else f"answers and {calibration.measure}"
             why = f" ({calibration.untrusted})" if calibration.untrusted else ""
-            return f"learned from {calibration.n} questions without labels, of {of}{why}"
+            curve = calibration.p_correct
+            labels = f"{curve.n} of them with a known outcome" if curve else "without labels"
+            return f"learned from {calibration.n} questions{',' * bool(curve)} {labels}, of {of}{why}"
         so_far = f"{learner.seen} of {learner.minimum} questions seen"
         if learner.alarms:
             why = _DRIFTED[learner.drifted or "agreement"]
@@ -278,16 +275,20 @@ class ConsensusCalibrator:
             if len(self._waiting) >= _WAITING:
                 return
             self._waiting.append((question, learned))
-            self._learning = True
-            self._turn.notify_all()
-            if not self._working:
-                try:
-                    start_daemon(self._work, "online calibration")
-                    self._working = True
-                except RuntimeError as error:  # no thread can be started, when the process ends, say
-                    self._waiting.clear()
-                    self._learning = False
-                    logger.warning("a question could not be learned from: %s", error)
+            self._wake()
+
+    def _wake(self) -> None:
+        """Let the thread go to work, and start it where it has ended; ``_turn`` is held."""
+        self._learning = True
+        self._turn.notify_all()
+        if not self._working:
+            try:
+                start_daemon(self._work, "online calibration")
+                self._working = True
+            except RuntimeError as error:  # no thread can be started, when the process ends, say
+                self._waiting.clear()
+                self._learning = False
+                logger.warning("a question could not be learned from: %s", error)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until all questions are learned from; False where that takes longer than this many seconds."""
@@ -298,7 +299,7 @@ class ConsensusCalibrator:
         """Learn whether an answer was right, as somebody found out later. It takes milliseconds.
 
         Args:
-            id: that of the message that was given.
+            id: of the question, as the account of its answer has it.
             correct: whether its answer was right.
 
         Returns:
@@ -308,12 +309,15 @@ class ConsensusCalibrator:
         while self._learn_next():
             pass
         with self._lock:
-            self._untold[hashed(id)] = correct
+            self._untold[id] = correct
             self._exchange()
-            known = any(question.id == hashed(id) for question in self._learner.questions)
+            known = any(question.id == id for question in self._learner.questions)
             if not known:
-                self._untold.pop(hashed(id), None)
-            return known
+                self._untold.pop(id, None)
+        with self._turn:
+            if self._to_fit:
+                self._wake()
+        return known
 
     def save(self) -> None:
         """Write to the store what could not be written before. A failure is logged: it must not cost an answer."""
@@ -342,17 +346,18 @@ class ConsensusCalibrator:
     def _work(self) -> None:
         """Learn from the queued questions until there is nothing to do."""
         while self._has_work():
-            if self._learn_next() and self._to_fit:
+            self._learn_next()
+            if self._to_fit:
                 self._refit()
 
     def _has_work(self) -> bool:
-        """Wait a while for a question. Return False where none comes; then the thread ends."""
+        """Wait a while for something to do. Return False where nothing comes; then the thread ends."""
         with self._turn:
-            if not self._waiting:
+            if not (self._waiting or self._to_fit):
                 self._learning = False
                 self._turn.notify_all()
-                self._turn.wait_for(lambda: self._waiting or self._closing, _IDLE)
-                self._working = bool(self._waiting)
+                self._turn.wait_for(lambda: self._waiting or self._to_fit or self._closing, _IDLE)
+                self._working = bool(self._waiting or self._to_fit)
             return self._working
 
     def _learn_next(self) -> bool:
@@ -383,7 +388,7 @@ class ConsensusCalibrator:
                 with self._file.transaction(create=True) as store:
                     assert store is not None
                     learner, now = self._together(store, question), time.time()
-                    if to_fit := learner.due and not (self._closing or now < learner.fitting_until):
+                    if to_fit := self._may_fit(learner) and now >= learner.fitting_until:
                         learner.fitting_until = now + _FITTING
                     elif self._fits and self._closing:  # another process may do it
                         learner.fitting_until = 0.0
@@ -398,7 +403,8 @@ class ConsensusCalibrator:
             else:
                 if learner.calibration is not self._learner.calibration:
                     learner.prepare()
-                self._learner, self._followed, self._last, self._to_fit = learner, store, last, to_fit
+                self._learner, self._followed, self._last = learner, store, last
+                self._to_fit = self._to_fit or to_fit
                 self._unsaved.clear()
                 self._untold.clear()
                 return
@@ -410,7 +416,10 @@ class ConsensusCalibrator:
             self._learner.record_outcome(*outcome)
         if self._file is None:
             self._untold.clear()
-        self._to_fit = self._learner.due and not self._closing
+        self._to_fit = self._to_fit or self._may_fit(self._learner)
+
+    def _may_fit(self, learner: ConsensusLearner) -> bool:
+        return learner.due and not (self._fits or self._closing)
 
     def _together(self, store: OnlineStore, question: Observed | None) -> ConsensusLearner:
         """Return a learner of what is in the store, and of what is not yet, having added that."""
@@ -455,7 +464,8 @@ class ConsensusCalibrator:
 
     def _refit(self) -> None:
         with self._lock:
-            self._followed, self._fits = None, True  # so that outcomes that others were told of are read, too
+            self._to_fit, self._fits = False, True
+            self._followed = None  # so that outcomes that others were told of are read, too
             self._exchange()
         learner = self._learner
         first = learner.calibration is None

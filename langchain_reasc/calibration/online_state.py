@@ -44,7 +44,7 @@ class Observed:
             counting says.
         decided: responses that the decision rests on; those after it are audits.
         answer: the answer that was decided on.
-        id: names the question, hashed; None where nobody can tell its outcome.
+        id: names the question; None where nobody can tell its outcome.
         correct: its outcome, whether the answer that was decided on is right; None where that is not known.
     """
 
@@ -54,7 +54,7 @@ class Observed:
     counted: bool = True
     decided: int = 0
     answer: int | None = None
-    id: bytes | None = None
+    id: str | None = None
     correct: bool | None = None
 
     @property

@@ -6,8 +6,8 @@ Tables (``sqlite3 online.sqlite`` shows them)::
     measures   number, names                sets of measures, as JSON: signal, score, window of each row of scores
     questions  number, answers, measures, scores, counted, decided, answer, id, correct      the last 512
 
-``scores`` are float32, little-endian, of shape (measures, responses). Answers are numbers, and ids are hashed: no text
-is kept. What a process reads and writes of a question is one transaction, in a write-ahead log with
+``scores`` are float32, little-endian, of shape (measures, responses). Answers are numbers, and ids are drawn at random:
+no text is kept. What a process reads and writes of a question is one transaction, in a write-ahead log with
 ``synchronous=NORMAL``: a kill loses nothing that was written, a power failure perhaps the last of it.
 """
 
@@ -55,7 +55,7 @@ CREATE TABLE learned (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE measures (number INTEGER PRIMARY KEY, names TEXT NOT NULL UNIQUE);
 CREATE TABLE questions (
   number INTEGER PRIMARY KEY, answers TEXT NOT NULL, measures INTEGER NOT NULL REFERENCES measures,
-  scores BLOB NOT NULL, counted INTEGER NOT NULL, decided INTEGER NOT NULL, answer INTEGER, id BLOB, correct INTEGER
+  scores BLOB NOT NULL, counted INTEGER NOT NULL, decided INTEGER NOT NULL, answer INTEGER, id TEXT, correct INTEGER
 );
 """
     WAIT = 5.0
@@ -160,7 +160,7 @@ CREATE TABLE questions (
             last = self._insert("questions", None, json.dumps(question.answers), known, scores.tobytes(), *fields)
             self._sql.execute("DELETE FROM questions WHERE number <= ?", (last - KEPT,))
 
-    def set_correct(self, id: bytes, correct: bool) -> None:
+    def set_correct(self, id: str, correct: bool) -> None:
         """Keep whether the answer to a question was right."""
         with self.transaction():
             self._sql.execute("UPDATE questions SET correct = ? WHERE id = ?", (correct, id))

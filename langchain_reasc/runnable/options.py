@@ -1,6 +1,7 @@
 """The options of runnable, chat model, middleware and decision model, each declared once."""
 
 import ast
+import asyncio
 import inspect
 import sys
 import textwrap
@@ -11,11 +12,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypedDict
 
+from langchain_core.messages import AIMessage
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SkipValidation
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
 from langchain_reasc.calibration import Calibration, ConsensusCalibrator, FixedPrompt, MixtureCalibrator, Safeguard
 from langchain_reasc.complaints import Checked
+from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
 from langchain_reasc.models.prepared import ModelOrName
@@ -238,6 +241,33 @@ class Options(DecisionOptions):
     (verbalised) confidence, as the measure ``Measure("verbalized", "mean")``. The line is no part of the answer, nor of
     the winning message's text; its number is in ``response_metadata["verbalized_confidence"]``, None where none was
     stated. A calibration holds either for models that are asked or for models that are not."""
+
+    def record_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
+        """Tell ``calibration="online"`` whether an answer was right, as somebody found out later.
+
+        From 10 right and 10 wrong answers on, results say how likely they are right (``reasc["p_correct"]``), of
+        questions like those whose outcome was told.
+
+        Args:
+            answered: the message, or the ``id`` that its account has.
+            correct: whether its answer was right.
+
+        Returns:
+            Whether the question is known: it was voted on, and is among the last 512 that were learned from.
+
+        Raises:
+            ConfigurationError: nothing is learned here, or the message is not one of ReASC's.
+        """
+        if not isinstance(self.calibrator, ConsensusCalibrator):
+            raise ConfigurationError(f"outcomes are learned with calibration='online', not {self.calibration!r}")
+        account = {"id": answered} if isinstance(answered, str) else answered.response_metadata.get("reasc")
+        if account is None:
+            raise ConfigurationError("the message has no response_metadata['reasc']; give one that ReASC returned")
+        return "id" in account and self.calibrator.record_outcome(account["id"], bool(correct))
+
+    async def arecord_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
+        """Do the same as :meth:`record_outcome`, in a thread."""
+        return await asyncio.to_thread(self.record_outcome, answered, correct)
 
     if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
 

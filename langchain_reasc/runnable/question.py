@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
+from secrets import token_hex
 from typing import Any, Final, Literal
 
 from langchain_core.exceptions import ContextOverflowError
@@ -287,14 +288,15 @@ class Question:
         hopeless = votes.hopeless_notices(decision) if decision.hopeless else []
         notices = [*self._notices, *hopeless, *(self._audit_notices or votes.notices(given))]
         notices += [*votes.confidence_notices(len(given)), *failure_notices(samples)]
+        id = token_hex(8) if self.setup.online and decision.reason != "alone" else None
+        if self._on_finished and decision.reason != "alone":
+            answers = [*map(attrgetter("answer"), given), *self._audit_answers]
+            self._on_finished(Finished.of(answers, votes.readings, decision, id))
         usage, responses = self._usage(), self._sampled(samples)
         promises = self._promises(self._calibration, decision) if self._calibration else {}
-        voted = decision
         winner, decision = self._winner(responses, decision)
-        if self._on_finished and voted.reason != "alone":
-            answers = [*map(attrgetter("answer"), given), *self._audit_answers]
-            self._on_finished(Finished.of(answers, votes.readings, voted, winner.id))
         figures = {
+            **({} if id is None else {"id": id}),
             "method": self._rule.name,
             "samples": decision.samples,
             "launched": len(samples),

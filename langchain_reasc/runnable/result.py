@@ -261,8 +261,9 @@ class ReASCResult:
         if self.answer is None:
             return "no response gave an answer"
         for name, meaning in PROBABILITIES.items():
-            if (value := self._probability(name)) is not None and value < probability:
-                return f"the answer {meaning} with a probability of {value:.3g}, below {probability:g}"
+            if (value := self._probability(name)) is not None:
+                low = f"the answer {meaning} with a probability of {value:.3g}, below {probability:g}"
+                return low if value < probability else None  # what is known of being right outweighs agreement
         return None
 
     def abstained(self) -> "ReASCResult":

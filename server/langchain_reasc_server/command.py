@@ -118,7 +118,7 @@ def serve(
 
     reasc serve --url http://gpu1:8000 --model Qwen/Qwen2.5-7B-Instruct
 
-    reasc serve --gguf my.gguf --answer number --state learned.json
+    reasc serve --gguf my.gguf --answer number --state learned.sqlite
 
     reasc serve --answer number     the shipped model: arithmetic word problems
     """

@@ -30,8 +30,8 @@ class Runner:
     """Calls methods of what it is given: ``runner.invoke(reasc, "q")`` is ``reasc.invoke("q")``; streams are read."""
 
     is_async = False
-    invoke, solve, batch, batch_as_completed, stream = map(
-        _method, ("invoke", "solve", "batch", "batch_as_completed", "stream")
+    invoke, solve, batch, batch_as_completed, stream, record_outcome = map(
+        _method, ("invoke", "solve", "batch", "batch_as_completed", "stream", "record_outcome")
     )
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -83,7 +83,7 @@ def test_it_says_nothing_of_what_was_asked(path: Path) -> None:
         columns = sql.execute("SELECT answers, id, scores FROM questions").fetchall()
     data = b"".join(one.read_bytes() for one in path.parent.iterdir())
     assert not [one for one in SECRETS if one.encode() in data]
-    assert len(columns) == MINIMUM and all(len(id) == 12 for _, id, _ in columns)
+    assert len(columns) == MINIMUM and all(len(id) == 16 for _, id, _ in columns)
     assert all(set(answers) <= set("[0123456789, ]") for answers, _, _ in columns)
 
 

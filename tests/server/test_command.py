@@ -103,7 +103,7 @@ def process(*arguments: str, **environment: str) -> Iterator[tuple[str, "subproc
 
 def test_a_process_answers_with_the_shipped_model_and_ends_when_told(tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp")
-    state = tmp_path / "learned.json"
+    state = tmp_path / "learned.sqlite"
     with process("--answer", "number", "--state", str(state), REASC_KEYS="sk-mine") as (url, started):
         asked = [{"role": "user", "content": QUESTION}]
         assert httpx.post(f"{url}/chat/completions", json={"messages": asked}).status_code == 401

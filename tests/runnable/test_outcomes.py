@@ -1,0 +1,123 @@
+"""What users find out later, whether an answer was right, and how likely answers are right by that."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from langchain_core.messages import AIMessage
+
+from langchain_reasc import ChatReASC
+from langchain_reasc.calibration import Observed, calibrate_consensus
+from langchain_reasc.exceptions import ConfigurationError
+
+from .fakes import Reply, Scripted
+from .learning import MINIMUM, calibrator, online
+
+
+def half_sure(question: str, index: int) -> Reply:
+    """The right answer is 1: to every other question it is given by nine of ten, to the others by four of ten."""
+    rng = random.Random(f"{question} {index}")
+    share = 0.9 if int(question[1:]) % 2 else 0.4
+    return Reply(f"it is {1 if rng.random() < share else rng.choice([2, 3])}")
+
+
+def told(runner: Any, reasc: Any, at: int) -> bool:
+    message = runner.invoke(reasc, f"q{at}")
+    assert calibrator(reasc).wait(10)
+    answer = message.response_metadata["reasc"]["answer"]
+    return bool(
+        runner.record_outcome(reasc, message if at % 2 else message.response_metadata["reasc"]["id"], answer == "1")
+    )
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["in a store", "in memory"])
+def test_outcomes_tell_how_likely_an_answer_is_right(runner: Any, tmp_path: Path, kept: bool) -> None:
+    reasc = online(half_sure, max_samples=6, online_state=tmp_path / "s.sqlite" if kept else None)
+    before = runner.solve(reasc, "q0")
+    assert all(told(runner, reasc, at) for at in range(1, 80))
+    assert calibrator(reasc).wait(20) and calibrator(reasc).state().outcomes == 79
+    reliable = reasc.learned
+    assert reliable is not None and reliable.p_correct is not None and reliable.p_correct.n >= 60
+    sure, unsure = runner.solve(reasc, "q101"), runner.solve(reasc, "q100")
+    assert (before.p_correct is None and 0.5 < unsure.p_correct < sure.p_correct < 1.0) or unsure.p_correct < 0.8
+    assert f"{reliable.n} questions, {reliable.p_correct.n} of them with a known outcome" in sure.notices[0]
+    assert sure.message.response_metadata["reasc"]["p_correct"]["source"] == "labels"
+
+
+def test_outcomes_come_back_and_reach_other_processes(runner: Any, tmp_path: Path) -> None:
+    one, other = (online(half_sure, max_samples=6, online_state=tmp_path / "s.sqlite") for _ in range(2))
+    ids = []
+    for at in range(MINIMUM):
+        ids.append(runner.account(one, f"q{at}")["id"])
+        assert calibrator(one).wait(10)
+    assert runner.record_outcome(other, ids[3], True)
+    assert runner.record_outcome(other, ids[3], False), "somebody thought better of it"
+    assert calibrator(other).state().outcomes == 1
+    again = calibrator(online(half_sure, online_state=tmp_path / "s.sqlite"))
+    assert [question.correct for question in again.questions] == [None] * 3 + [False] + [None] * (MINIMUM - 4)
+
+
+@pytest.mark.parametrize(
+    ("calibration", "given", "why"),
+    [
+        (None, "0123456789abcdef", "outcomes are learned with calibration='online', not None"),
+        ("online", AIMessage("it is 1"), "give one that ReASC returned"),
+    ],
+)
+def test_what_cannot_be_told(runner: Any, calibration: Any, given: Any, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        runner.record_outcome(online(half_sure, calibration=calibration), given, True)
+
+
+def test_what_is_not_known_is_said(runner: Any) -> None:
+    reasc = online(half_sure)
+    assert runner.record_outcome(reasc, "0123456789abcdef", True) is False
+    chat = ChatReASC(model=Scripted(script=half_sure), calibration="online")
+    alone = runner.invoke(chat, "q0")
+    assert runner.record_outcome(chat, alone, True) is False, "a text that was not voted on"
+    voting = chat.model_copy(update={"answer": "number"})
+    assert runner.record_outcome(voting, runner.invoke(voting, "q0"), True) is True
+
+
+def answered(rng: np.random.Generator, told: Callable[[bool], float]) -> tuple[Observed, bool]:
+    """A question whose first answer is right as often as responses give it, and whose outcome is told so often."""
+    share = rng.choice([0.4, 0.6, 0.95])
+    given = np.where(rng.random(6) < share, 1, rng.integers(2, 4, 6)).tolist()
+    answer = max(given, key=given.count)
+    right = bool(rng.random() < given.count(answer) / 6)
+    outcome = right if rng.random() < told(right) else None
+    return Observed(tuple(given), np.empty((0, 6)), decided=6, answer=answer, correct=outcome), right
+
+
+@pytest.mark.parametrize(
+    ("told", "off"),
+    [
+        (lambda right: 0.3, 0.06),
+        (lambda right: 0.1 if right else 0.5, None),
+    ],
+    ids=["at random", "mostly complaints"],
+)
+def test_p_correct_is_of_questions_whose_outcome_was_told(told: Callable[[bool], float], off: float | None) -> None:
+    """Told at random, it holds of all; where complaints are told sooner, answers are more often right than it says."""
+    promised, found = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        questions = [answered(rng, told)[0] for _ in range(400)]
+        curve = calibrate_consensus(questions).p_correct
+        assert curve is not None
+        for question, right in (answered(rng, told) for _ in range(400)):
+            votes = question.answers.count(question.answer)
+            promised.append(curve.probability((votes + 1) / 8))
+            found.append(right)
+    gap = float(np.mean(found) - np.mean(promised))
+    assert abs(gap) < off if off else gap > 0.1
+
+
+def test_complaints_alone_tell_nothing() -> None:
+    rng = np.random.default_rng(0)
+    questions = [answered(rng, lambda right: 0.0 if right else 1.0)[0] for _ in range(400)]
+    assert sum(question.correct is False for question in questions) > 50
+    assert calibrate_consensus(questions).p_correct is None
