@@ -5,19 +5,22 @@ import socket
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from langchain_reasc.cli.console import remark, secret_in
-from langchain_reasc.cli.models import ModelOptions, import_package
+from langchain_reasc.cli.models import ModelOptions
 from langchain_reasc.cli.options import Worth
 from langchain_reasc.exceptions import ConfigurationError, ReASCError
 from langchain_reasc.files import parse_toml, read_text
 
 if TYPE_CHECKING:
     from langchain_reasc_server.app import Gateway, Serving
+    from langchain_reasc_server.chat import Votes
+    from langchain_reasc_server.keys import Admission
 
 __all__ = ["serve"]
 
@@ -45,6 +48,118 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
+@dataclass
+class UpstreamOptions:
+    """What stands behind the server."""
+
+    gguf: Annotated[Path | None, typer.Option(metavar="FILE", help="The same as --model FILE.")] = None
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What kind of server --url is: vllm, sglang, llama-server, ollama, lm-studio, openai, generic. "
+            r"\[default: it is asked, with some short requests]",
+        ),
+    ] = None
+    pass_keys: Annotated[
+        bool, typer.Option("--pass-keys", help="Send each client's own key on to --url, which then decides.")
+    ] = False
+
+    def open(self, source: ModelOptions) -> AbstractContextManager[Any]:
+        """Open the model; of a server that has only one, that one needs no name."""
+        if self.gguf is not None:
+            if source.model is not None or source.url or source.model_class:
+                raise ConfigurationError("--gguf names the model already; leave out --model, --url and --model-class")
+            source.model = str(self.gguf)
+        if not source.url:
+            for name in ("preset", "pass_keys"):
+                if getattr(self, name):
+                    raise ConfigurationError(f"--{name.replace('_', '-')} goes with --url")
+            return source.open()
+        if source.model is None:
+            from langchain_reasc_server.proxy import only_model
+
+            key = None if source.key_variable is None else secret_in(source.key_variable)
+            source.model = only_model(source.url[0], key)
+        # A server that knows clients' keys alone does not answer when it is asked what it supports.
+        return source.open(preset=self.preset or ("generic" if self.pass_keys else None))
+
+    def upstream(self, source: ModelOptions, model: Any) -> "Serving":
+        """Return what the server asks of an open model."""
+        from langchain_reasc_server.local import LangChainModel
+        from langchain_reasc_server.proxy import Servers
+
+        if source.url:
+            return Servers(model, pass_keys=self.pass_keys)
+        names = (getattr(model, name, None) for name in ("model_name", "model", "model_id"))
+        return LangChainModel(model, next((str(name) for name in names if name), source.model or model.get_name()))
+
+
+@dataclass
+class VoteOptions:
+    """How requests are voted on."""
+
+    answer: Annotated[
+        str,
+        typer.Option(
+            metavar="SPEC",
+            help="Where the answer is in a text: auto, boxed, number, choice, math, regex:..., json, json:FIELD. "
+            "message: only calls of tools and structured output are voted on.",
+        ),
+    ] = "message"
+    max_samples: Annotated[int, typer.Option(min=1, help="Samples of a request at most, whatever it asks for.")] = 16
+    rule: Annotated[str | None, typer.Option(metavar="NAME", help="When to stop, as for reasc ask.")] = None
+    worth: Worth = None
+    concurrency: Annotated[int, typer.Option(min=1, help="Samples of a request drawn at once.")] = 4
+    in_flight: Annotated[
+        int | None, typer.Option(min=1, help=r"Samples in flight at once, of all requests. \[default: any number]")
+    ] = None
+    calibration: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help=r"From reasc calibrate. \[default: learns without labels]"),
+    ] = None
+    state: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where what is learned is kept; read at the start.")
+    ] = None
+    no_learning: Annotated[bool, typer.Option("--no-learning", help="Count votes, and learn nothing.")] = False
+
+    def votes(self) -> "Votes":
+        """Return them as the server takes them."""
+        from langchain_reasc_server.chat import Votes
+
+        if self.no_learning and (self.calibration or self.state):
+            raise ConfigurationError("--no-learning excludes --calibration and --state")
+        if self.calibration and self.state:
+            raise ConfigurationError("--state keeps what is learned, and with --calibration nothing is")
+        names = ("answer", "max_samples", "rule", "worth", "concurrency", "in_flight")
+        return Votes(
+            **{name: getattr(self, name) for name in names},
+            calibration=None if self.no_learning else self.calibration or "online",
+            state=None if self.state is None else str(self.state),
+        )
+
+
+@dataclass
+class LimitOptions:
+    """Who may ask, and how much."""
+
+    keys: Annotated[
+        Path | None, typer.Option(metavar="FILE", help=f"Keys of clients, one a line; {_KEYS} holds further ones.")
+    ] = None
+    requests: Annotated[int, typer.Option(min=1, help="Requests answered at once.")] = 128
+    queue: Annotated[int, typer.Option(min=0, help="Requests that may wait beside them.")] = 512
+    key_requests: Annotated[int | None, typer.Option(min=1, help="Requests at once of one key.")] = None
+    key_samples: Annotated[int | None, typer.Option(min=1, help="Samples a minute of one key.")] = None
+    max_body: Annotated[float, typer.Option(min=0.001, help="Megabytes of a request at most.")] = 20.0
+
+    def admission(self) -> "Admission":
+        """Return what lets requests in."""
+        from langchain_reasc_server.keys import Admission, read_keys
+
+        known = read_keys(self.keys, os.environ.get(_KEYS))
+        return Admission(known, self.requests, self.queue, self.key_requests, self.key_samples)
+
+
 def serve(
     *,
     config: Annotated[
@@ -57,55 +172,15 @@ def serve(
         ),
     ] = None,
     source: ModelOptions,
-    gguf: Annotated[Path | None, typer.Option(metavar="FILE", help="The same as --model FILE.")] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="What kind of server --url is: vllm, sglang, llama-server, ollama, lm-studio, openai, generic. "
-            r"\[default: it is asked, with some short requests]",
-        ),
-    ] = None,
+    behind: UpstreamOptions,
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8080,
-    answer: Annotated[
-        str,
-        typer.Option(
-            metavar="SPEC",
-            help="Where the answer is in a text: auto, boxed, number, choice, math, regex:..., json, json:FIELD. "
-            "message: only calls of tools and structured output are voted on.",
-        ),
-    ] = "message",
-    max_samples: Annotated[int, typer.Option(min=1, help="Samples of a request at most, whatever it asks for.")] = 16,
-    rule: Annotated[str | None, typer.Option(metavar="NAME", help="When to stop, as for reasc ask.")] = None,
-    worth: Worth = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="Samples of a request drawn at once.")] = 4,
-    in_flight: Annotated[
-        int | None, typer.Option(min=1, help=r"Samples in flight at once, of all requests. \[default: any number]")
-    ] = None,
-    calibration: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help=r"From reasc calibrate. \[default: learns without labels]"),
-    ] = None,
-    state: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where what is learned is kept; read at the start.")
-    ] = None,
-    no_learning: Annotated[bool, typer.Option("--no-learning", help="Count votes, and learn nothing.")] = False,
-    keys: Annotated[
-        Path | None, typer.Option(metavar="FILE", help=f"Keys of clients, one a line; {_KEYS} holds further ones.")
-    ] = None,
-    pass_keys: Annotated[
-        bool, typer.Option("--pass-keys", help="Send each client's own key on to --url, which then decides.")
-    ] = False,
-    requests: Annotated[int, typer.Option(min=1, help="Requests answered at once.")] = 128,
-    queue: Annotated[int, typer.Option(min=0, help="Requests that may wait beside them.")] = 512,
-    key_requests: Annotated[int | None, typer.Option(min=1, help="Requests at once of one key.")] = None,
-    key_samples: Annotated[int | None, typer.Option(min=1, help="Samples a minute of one key.")] = None,
+    voting: VoteOptions,
+    limits: LimitOptions,
     ping: Annotated[float, typer.Option(min=0.05, help="Seconds between signs of life in a stream.")] = 5.0,
     empty_deltas: Annotated[
         bool, typer.Option("--empty-deltas", help="Let them be events with an empty delta, not comments.")
     ] = False,
-    max_body: Annotated[float, typer.Option(min=0.001, help="Megabytes of a request at most.")] = 20.0,
     shutdown: Annotated[int, typer.Option(min=0, help="Seconds that requests have to end when it is stopped.")] = 30,
     check: Annotated[bool, typer.Option("--check", help="Check the options, ask the upstream, and end.")] = False,
 ) -> None:
@@ -122,72 +197,25 @@ def serve(
 
     reasc serve --answer number     the shipped model: arithmetic word problems
     """
-    import_package("langchain_reasc_server")
     from langchain_reasc_server.app import Gateway
-    from langchain_reasc_server.chat import Solver, Votes
-    from langchain_reasc_server.keys import Admission, read_keys
+    from langchain_reasc_server.chat import Solver
 
-    if gguf is not None:
-        if source.model is not None or source.url or source.model_class:
-            raise ConfigurationError("--gguf names the model already; leave out --model, --url and --model-class")
-        source.model = str(gguf)
-    if no_learning and (calibration or state):
-        raise ConfigurationError("--no-learning excludes --calibration and --state")
-    if calibration and state:
-        raise ConfigurationError("--state keeps what is learned, and with --calibration nothing is")
-    if pass_keys and not source.url:
-        raise ConfigurationError("--pass-keys goes with --url")
-    learned: Any = None if no_learning else calibration or "online"
-    votes = Votes(
-        answer=answer,
-        max_samples=max_samples,
-        rule=rule,
-        calibration=learned,
-        state=None if state is None else str(state),
-        worth=worth,
-        concurrency=concurrency,
-        in_flight=in_flight,
-    )
-    admission = Admission(read_keys(keys, os.environ.get(_KEYS)), requests, queue, key_requests, key_samples)
-    with _opened(source, "generic" if pass_keys and preset is None else preset) as model:
-        upstream = _upstream(source, model, pass_keys=pass_keys)
+    votes, admission = voting.votes(), limits.admission()
+    with behind.open(source) as model:
+        upstream = behind.upstream(source, model)
         gateway = Gateway(
             upstream,
             Solver(upstream, votes),
             admission,
             ping=ping,
             empty_deltas=empty_deltas,
-            largest=round(max_body * _MEGABYTE),
+            largest=round(limits.max_body * _MEGABYTE),
         )
         if check:
             _ask(model, strict=True)
             remark(_line(gateway, source, "the options are right"))
-            return
-        _run(gateway, source, model, host, port, shutdown)
-
-
-def _opened(source: ModelOptions, preset: str | None) -> AbstractContextManager[Any]:
-    """Open the model; of a server that has only one, that one needs no name."""
-    if not source.url:
-        if preset is not None:
-            raise ConfigurationError("--preset goes with --url")
-        return source.open()
-    if source.model is None:
-        from langchain_reasc_server.proxy import only_model
-
-        key = None if source.key_variable is None else secret_in(source.key_variable)
-        source.model = only_model(source.url[0], key)
-    return source.open(preset=preset)
-
-
-def _upstream(source: ModelOptions, model: Any, *, pass_keys: bool) -> "Serving":
-    from langchain_reasc_server.local import LangChainModel
-    from langchain_reasc_server.proxy import Servers
-
-    if source.url:
-        return Servers(model, pass_keys=pass_keys)
-    names = (getattr(model, name, None) for name in ("model_name", "model", "model_id"))
-    return LangChainModel(model, next((str(name) for name in names if name), source.model or model.get_name()))
+        else:
+            _run(gateway, source, model, host, port, shutdown)
 
 
 def _ask(model: Any, *, strict: bool) -> None:

@@ -79,7 +79,7 @@ class LangChainModel:
         """Return a model with the tools of a request bound to it, and the options of the call that the model has."""
         fields = type(self.chat_model).model_fields
         known = {_RENAMED.get(name, name): value for name, value in body.items() if value is not None}
-        options = {name: known[name] for name in _SAMPLING if name in known and name in fields}
+        options: dict[str, Any] = {name: known[name] for name in _SAMPLING if name in known and name in fields}
         if "stop" in known:
             options["stop"] = [known["stop"]] if isinstance(known["stop"], str) else known["stop"]
         if (form := known.get("response_format")) is not None and form != {"type": "text"}:

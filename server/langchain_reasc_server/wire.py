@@ -68,21 +68,20 @@ def merged(events: Iterable[Json]) -> Json:
     message: Json = {}
     for event in events:
         _update(reply, {name: value for name, value in event.items() if name != "choices"})
-        for one in event.get("choices") or ():
-            if (one.get("index") or 0) != 0:
-                continue
+        for one in _first_choices(event):
             _update(choice, {name: value for name, value in one.items() if name not in ("delta", "logprobs")})
             _add(message, one.get("delta") or {})
-            if one.get("logprobs"):
-                choice["logprobs"] = _added("logprobs", choice.get("logprobs"), one["logprobs"])
-    calls = message.get("tool_calls") or ()
-    if calls:
-        message["tool_calls"] = [{name: value for name, value in call.items() if name != "index"} for call in calls]
+            _add(choice, {"logprobs": one["logprobs"]} if one.get("logprobs") else {})
     message = {"role": "assistant", "content": None, **message}
-    if calls and not message["content"]:
-        message["content"] = None
+    if calls := message.get("tool_calls"):
+        message["tool_calls"] = [{name: value for name, value in call.items() if name != "index"} for call in calls]
+        message["content"] = message["content"] or None
     choice = {"index": 0, "message": message, "logprobs": None, **choice}
     return {**reply, "object": "chat.completion", "choices": [choice]}
+
+
+def _first_choices(event: Mapping[str, Any]) -> list[Json]:
+    return [one for one in event.get("choices") or () if (one.get("index") or 0) == 0]
 
 
 def _update(target: Json, values: Mapping[str, Any]) -> None:
@@ -213,7 +212,7 @@ def replayed(events: Iterable[Json]) -> Iterator[Json]:
     """Return the events of a response without the role, which was sent before, and without their usage."""
     for event in events:
         left = {name: value for name, value in event.items() if name != "usage"}
-        choices = [one for one in event.get("choices") or () if (one.get("index") or 0) == 0]
+        choices = _first_choices(event)
         if (event.get("choices") and not choices) or (not choices and event.get("usage")):
             continue
         yield left | {"choices": [{**one, "delta": _without_role(one.get("delta") or {})} for one in choices]}
