@@ -47,12 +47,13 @@ class RawRequest:
     Attributes:
         body: the JSON of the request.
         headers: sent beside it, in place of the model's own of the same name.
-        on_event: called when the first event of a response has come, in the thread that reads it.
+        on_event: called with the events of a response so far, each time one has come, in the thread that reads them;
+            a response that is begun anew has a list of its own.
     """
 
     body: Mapping[str, Any] = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    on_event: Callable[[], None] = field(default=lambda: None, repr=False)
+    on_event: Callable[[list[dict[str, Any]]], None] = field(default=lambda events: None, repr=False)
 
 
 class ServerClient(AdaptedChatOpenAI):
@@ -145,9 +146,9 @@ class ServerClient(AdaptedChatOpenAI):
             async with aclosing(self.raw_events(_logprobs_if(wanted, body), raw.headers)) as arriving:
                 async for event in arriving:
                     events.append(event)
+                    raw.on_event(events)
                     chunk = self.chunk_of(event)
                     if len(events) == 1:
-                        raw.on_event()
                         chunk = chunk or ChatGenerationChunk(message=AIMessageChunk(content=""))
                         chunk.message.response_metadata[EVENTS] = events
                     if chunk is not None:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from langchain_reasc.files import parse_json
-from langchain_reasc_server.chat import Call, Solver, Upstream, Won, role_event
+from langchain_reasc_server.chat import Call, FirstResponse, Solver, Upstream, Won, role_event
 from langchain_reasc_server.errors import Refused, refusal_of
 from langchain_reasc_server.events import EventStream, Send
 from langchain_reasc_server.keys import Admission, Client
@@ -113,41 +113,41 @@ class Gateway:
             if call.streamed:
                 await self._stream(call, client, send)
                 return
-            won = await self.solver.solve(call, lambda: None)
+            won = await self.solver.solve(call)
             self._record(won, client)
             response = Response(encoded(won.whole), headers=won.headers, media_type="application/json")
             await response(request.scope, request.receive, send)
 
     async def _stream(self, call: Call, client: Client, send: Send) -> None:
         """Vote while the client gets signs of life, then stream the winner."""
-        loop, begun = asyncio.get_running_loop(), asyncio.Event()
-        events = EventStream(send)
-        voting = asyncio.create_task(self.solver.solve(call, lambda: _call(loop, begun.set)))
-        waiting = asyncio.create_task(begun.wait())
+        events, first = EventStream(send), FirstResponse(live=call.votes_on_calls_alone(self.solver.votes))
+        voting = asyncio.create_task(self.solver.solve(call, first.hear))
+        voting.add_done_callback(first.wake)
         try:
-            await asyncio.wait({voting, waiting}, timeout=_HELD, return_when=asyncio.FIRST_COMPLETED)
+            arrived = await first.news(_HELD)
             if voting.done():
                 events.headers |= voting.result().headers
-            first, head = role_event(call)
-            await events.write(first)
+            begun, head = role_event(call)
+            await events.write(begun, *call.shown(arrived or (), head))
             while not voting.done():
-                await asyncio.wait({voting}, timeout=self.ping)
-                if not voting.done():
+                if (arrived := await first.news(self.ping)) is None:
                     await events.write(event_of(head, {}) if self.empty_deltas else _PING)
+                elif arrived:
+                    await events.write(*call.shown(arrived, head))
             try:
                 won = voting.result()
+                last = [*won.events(head, first.passed)]
             except Exception as error:
                 refused = refusal_of(error)
                 self.metrics.record_failure(refused.status)
                 await events.write(refused.body)
             else:
                 self._record(won, client)
-                await events.write(*won.events(head), DONE)
+                await events.write(*last, DONE)
             await events.end()
         finally:
-            for task in (voting, waiting):
-                task.cancel()
-            await asyncio.gather(voting, waiting, return_exceptions=True)
+            voting.cancel()
+            await asyncio.gather(voting, return_exceptions=True)
 
     def _record(self, won: Won, client: Client) -> None:
         account = won.account
@@ -244,11 +244,6 @@ class _Guarded:
             metrics.running.dec()
             metrics.requests.labels(request.state.way, str(status)).inc()
             metrics.seconds.labels(request.state.way).observe(time.monotonic() - begun)
-
-
-def _call(loop: asyncio.AbstractEventLoop, set_event: Callable[[], None]) -> None:
-    with suppress(RuntimeError):  # the loop has ended
-        loop.call_soon_threadsafe(set_event)
 
 
 async def _disconnected(request: Request) -> None:

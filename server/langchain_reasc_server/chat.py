@@ -1,9 +1,11 @@
 """The vote on a chat completion: what a request asks for, who solves it, and how the winner is given back."""
 
+import asyncio
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -15,11 +17,13 @@ from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.agents.inner_model import asks_for_structure
 from langchain_reasc.cli.ask import parse_rule
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
+from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.wire import (
     Json,
     event_of,
     events_of,
     merged,
+    message_in,
     new_id,
     replayed,
     reply_of,
@@ -27,8 +31,9 @@ from langchain_reasc_server.wire import (
     with_message,
 )
 
-__all__ = ["Call", "Solver", "Upstream", "Votes", "Won", "messages_of", "role_event"]
+__all__ = ["Call", "FirstResponse", "Hear", "Solver", "Upstream", "Votes", "Won", "messages_of", "role_event"]
 
+Hear = Callable[[list[Json]], None]
 _SUFFIX: Final = ":reasc"
 _HEADER: Final = "x-reasc-"
 _OPTIONS: Final[Mapping[str, Callable[[str], Any]]] = {
@@ -137,10 +142,26 @@ class Call:
         if min(votes.max_samples, self.asked.get("max_samples", votes.max_samples)) == 1:
             return "max_samples"
         calls = bool(tools) and body.get("tool_choice") != "none"
-        structure = asks_for_structure(body) and body["response_format"] != {"type": "text"}
-        if calls or structure or self.asked.get("answer", votes.answer) != "message":
-            return None
-        return "nothing to vote on"
+        return None if calls or not self.votes_on_calls_alone(votes) else "nothing to vote on"
+
+    def votes_on_calls_alone(self, votes: Votes) -> bool:
+        """Return whether a response that calls no tool is the answer, without a vote."""
+        structure = asks_for_structure(self.body) and self.body.get("response_format") != {"type": "text"}
+        return not structure and self.asked.get("answer", votes.answer) == "message"
+
+    def shown(self, events: Iterable[Json], head: Mapping[str, Any]) -> Iterator[Json]:
+        """Yield events of a response as the client sees them, in a stream that has begun with the id of ``head``."""
+        own = {"id": head["id"], "created": head["created"], **({"usage": None} if self.wants_usage else {})}
+        for event in replayed(events):
+            yield {**event, **own, "choices": self.trimmed(event["choices"])}
+
+    def trimmed(self, choices: Iterable[Json]) -> list[Json]:
+        """Return choices with as many logprobs as the client asked for."""
+        k = self.body.get("top_logprobs") or 0
+        return [
+            {**one, "logprobs": _with_alternatives(one.get("logprobs"), k) if self.body.get("logprobs") else None}
+            for one in choices
+        ]
 
 
 _ALONE: Final[Mapping[str, Callable[[Any], bool]]] = {
@@ -208,13 +229,14 @@ class Upstream(Protocol):
     def is_own(self, model: str) -> bool:
         """Return whether a request for a model of this name is answered by the one that was learned of."""
 
-    async def solve(self, solver: ChatReASC, call: Call, begun: Callable[[], None], limit: int | None) -> AIMessage:
+    async def solve(self, solver: ChatReASC, call: Call, hear: Hear, limit: int | None) -> AIMessage:
         """Return the winner of a request.
 
         Args:
             solver: who solves it.
             call: the request.
-            begun: called when the upstream has begun to answer; may be called from another thread, and again.
+            hear: called with the events of a response so far, each time one has come, from any thread; once with none
+                where there are no events.
             limit: samples in flight at once, of all requests together.
         """
 
@@ -279,17 +301,35 @@ class Won:
         reply, _ = self._reply()
         return {**reply, "usage": usage_of(self.message.usage_metadata), "reasc": self.account}
 
-    def events(self, head: Mapping[str, Any]) -> Iterator[Json]:
-        """Yield the events of a stream that has begun with the id and the time of ``head``."""
+    def events(self, head: Mapping[str, Any], passed: Sequence[Json] = ()) -> Iterator[Json]:
+        """Yield the events of a stream that has begun with the id and the time of ``head``.
+
+        Args:
+            head: of the first event.
+            passed: the events of a first response that the client has seen already.
+
+        Raises:
+            Refused: that response broke off, and another cannot go on from where it was.
+        """
         reply, is_own = self._reply()
-        own = {"id": head["id"], "created": head["created"]}
-        given = replayed(self._events) if is_own else events_of(reply)
-        events = [{**event, **own, "choices": self._trimmed(event.get("choices") or ())} for event in given]
+        events = [*self.call.shown(self._left(passed) if is_own else events_of(reply), head)]
         if self.call.wants_usage:
-            events = [{**event, "usage": None} for event in events]
-            events.append({**event_of({**reply, **own}, None), "usage": usage_of(self.message.usage_metadata)})
+            last = event_of({**reply, "id": head["id"], "created": head["created"]}, None)
+            events.append({**last, "usage": usage_of(self.message.usage_metadata)})
         events[-1] = {**events[-1], "reasc": self.account}
         yield from events
+
+    def _left(self, passed: Sequence[Json]) -> list[Json]:
+        """Return the winner's events that are to follow those that were passed on."""
+        events = self._events
+        if events[: len(passed)] == passed or not any(message_in(merged(passed)).get(name) for name in _TEXTS):
+            return events[len(passed) :] if events[: len(passed)] == passed else events
+        if not message_in(merged(events)).get("tool_calls"):
+            raise Refused(502, "the upstream broke a response off that was passed on", code="upstream_error")
+        return [
+            {**event, "choices": [{**one, "delta": _calls_in(one)} for one in event.get("choices") or ()]}
+            for event in events
+        ]
 
     @property
     def _events(self) -> list[Json]:
@@ -301,16 +341,62 @@ class Won:
         reply = merged(self._events) if self._events else reply_of(self.message, self.call.model)
         changed = with_message(reply, self.message) if self._events else reply
         reply = changed or reply
-        return {**reply, "choices": self._trimmed(reply["choices"])}, changed is None
+        return {**reply, "choices": self.call.trimmed(reply["choices"])}, changed is None
 
-    def _trimmed(self, choices: Iterable[Json]) -> list[Json]:
-        """Return choices with as many logprobs as the client asked for."""
-        wanted = self.call.body.get("logprobs")
-        k = self.call.body.get("top_logprobs") or 0
-        return [
-            {**choice, "logprobs": _with_alternatives(choice.get("logprobs"), k) if wanted else None}
-            for choice in choices
-        ]
+
+_TEXTS: Final = ("content", "reasoning", "reasoning_content", "refusal")
+
+
+def _calls_in(choice: Mapping[str, Any]) -> Json:
+    return {name: value for name, value in (choice.get("delta") or {}).items() if name == "tool_calls"}
+
+
+class FirstResponse:
+    """The text of a first response, passed on while it comes.
+
+    With votes on calls of tools alone a response that calls none is the answer, and its text need not wait. From the
+    first call on nothing more is passed on: the winner's calls follow, and what stood before the call is kept.
+    """
+
+    def __init__(self, *, live: bool) -> None:
+        self.passed: list[Json] = []
+        self._live, self._followed = live, list[Json]()
+        self._arrived: list[Json] = []
+        self._news, self._loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def hear(self, events: list[Json]) -> None:
+        """Take the events of a response so far, from any thread; those of other responses are left out."""
+        self._followed = self._followed or events
+        if len(events) <= 1 or (self._live and events is self._followed):
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._arrive, events[-1:] if events is self._followed else [])
+
+    def wake(self, *_: object) -> None:
+        """End the waiting."""
+        self._news.set()
+
+    def _arrive(self, events: list[Json]) -> None:
+        self._arrived += events
+        self._news.set()
+
+    async def news(self, seconds: float) -> list[Json] | None:
+        """Wait for something to happen, and return the events to pass on; None where nothing did."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            return None
+        self._news.clear()
+        arrived, self._arrived = self._arrived, []
+        new = [event for event in arrived if self._passes(event)]
+        self.passed += new
+        return new
+
+    def _passes(self, event: Json) -> bool:
+        choices = event.get("choices") or [{}]
+        delta = choices[0].get("delta") or {}
+        self._live = self._live and choices[0].get("finish_reason") is None and not delta.get("tool_calls")
+        return self._live
 
 
 def _with_alternatives(logprobs: Any, k: int) -> Any:
@@ -344,8 +430,8 @@ class Solver:
         )
         self._others: OrderedDict[tuple[Any, ...], ChatReASC] = OrderedDict()
 
-    async def solve(self, call: Call, begun: Callable[[], None]) -> Won:
-        """Return the winner of a request.
+    async def solve(self, call: Call, hear: Hear = lambda events: None) -> Won:
+        """Return the winner of a request; ``hear`` as for :meth:`Upstream.solve`.
 
         A calibration that was measured on something else (another prompt, say) is left aside, and votes are counted.
 
@@ -358,7 +444,7 @@ class Solver:
         for calibrated in (True, False) if fits and "rule" not in asked else (False,):
             solver = self._solver(asked, calibrated=calibrated)
             try:
-                message = await self.upstream.solve(solver, call, begun, limit)
+                message = await self.upstream.solve(solver, call, hear, limit)
             except FingerprintMismatch:
                 if not calibrated:
                     raise

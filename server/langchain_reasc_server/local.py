@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from langchain_reasc.agents.chat_model import ChatReASC
-from langchain_reasc_server.chat import Call, messages_of
+from langchain_reasc_server.chat import Call, Hear, messages_of
 from langchain_reasc_server.errors import Refused, refusal_of
 from langchain_reasc_server.events import EventStream, Send
 from langchain_reasc_server.wire import DONE, Json, chunk_event, encoded, event_of, new_id, reply_of, usage_of
@@ -48,9 +48,9 @@ class LangChainModel:
         """Return True: there is no other."""
         return True
 
-    async def solve(self, solver: ChatReASC, call: Call, begun: Callable[[], None], limit: int | None) -> AIMessage:
+    async def solve(self, solver: ChatReASC, call: Call, hear: Hear, limit: int | None) -> AIMessage:
         """Return the winner, as the chat model's own message."""
-        begun()
+        hear([])
         model, options = self._asked(solver, call.body)
         message: AIMessage = await model.ainvoke(messages_of(call.body), {"max_concurrency": limit}, **options)
         return message

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import unquote
@@ -14,7 +14,7 @@ from langchain_reasc_openai.client import RAW, RawRequest
 from starlette.requests import Request
 
 from langchain_reasc.agents.chat_model import ChatReASC
-from langchain_reasc_server.chat import Call, messages_of
+from langchain_reasc_server.chat import Call, Hear, messages_of
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.events import Send, start_response
 from langchain_reasc_server.wire import sse
@@ -76,7 +76,7 @@ class Servers:
         """Return whether it is the model that was named; servers may have others."""
         return model in ("", self.model)
 
-    async def solve(self, solver: ChatReASC, call: Call, begun: Callable[[], None], limit: int | None) -> AIMessage:
+    async def solve(self, solver: ChatReASC, call: Call, hear: Hear, limit: int | None) -> AIMessage:
         """Return the winner, each sample of which is the client's own request."""
         body = {name: value for name, value in call.body.items() if name not in _OURS}
         headers = {name.title(): value for name, value in call.headers.items() if name not in _OF_BODY}
@@ -84,7 +84,7 @@ class Servers:
         if call.body.get("logprobs"):
             k = call.body.get("top_logprobs") if solver.calibration is None else _ALTERNATIVES
             told |= {"logprobs": True} if k is None else {"logprobs": True, "top_logprobs": k}
-        raw = RawRequest(body, headers, begun)
+        raw = RawRequest(body, headers, hear)
         return await solver.ainvoke(messages_of(call.body), {"max_concurrency": limit}, **{RAW: raw}, **told)
 
     async def forward(self, request: Request, body: bytes, call: Call | None, why: str, send: Send) -> None:

@@ -137,7 +137,9 @@ def _gone() -> Served:
 @contextmanager
 def listening(gateway: Gateway) -> Iterator[str]:
     """Serve on loopback in a thread; gives the base URL."""
-    with socket.create_server(("127.0.0.1", 0)) as bound:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as bound:
+        bound.bind(("127.0.0.1", 0))
+        bound.listen()
         config = uvicorn.Config(gateway.app, http="h11", log_level="warning", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, name="gateway")

@@ -106,11 +106,11 @@ def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
 
 def test_a_stream_shows_life_while_it_is_voted_on() -> None:
     async def slow(exchange: Exchange) -> None:
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(0.7)
         await Said()(exchange)
 
     for empty, expected in ((False, ": ping"), (True, {})):
-        with front(slow, ping=0.1, empty_deltas=empty) as server:
+        with front(slow, ping=0.1, empty_deltas=empty, votes={"max_samples": 2}) as server:
             began, first = time.monotonic(), 0.0
             text = ""
             sent = json.dumps({**VOTED, "stream": True})
@@ -122,7 +122,7 @@ def test_a_stream_shows_life_while_it_is_voted_on() -> None:
             _, second, *_ = text.split("\n\n")
             shown: Any = second if second.startswith(":") else json.loads(second.removeprefix("data: "))
             assert (shown if isinstance(shown, str) else shown["choices"][0]["delta"]) == expected
-            assert first < 0.9 and text.endswith("data: [DONE]\n\n")
+            assert first < 0.7 and text.endswith("data: [DONE]\n\n")
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -182,7 +182,7 @@ def held(server: Any, **options: Any) -> Iterator[None]:
 
 
 async def slowly(exchange: Exchange) -> None:
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(0.2)
     await Said()(exchange)
 
 

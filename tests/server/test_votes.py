@@ -20,7 +20,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_winner_comes_back_in_the_upstreams_own_words(kind: str) -> None:
-    with front(Said()) as server:
+    with front(Said(), votes={"concurrency": 1}) as server:
         response = server.chat(**KINDS[kind], x_unknown={"deep": [1.5, None]}, user="u")
         reply = response.json()
         assert response.status_code == 200 and reply["object"] == "chat.completion"
