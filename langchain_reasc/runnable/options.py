@@ -169,6 +169,27 @@ class DecisionOptions(Checked, metaclass=_ShownOptions):
         """The calibration in use; one that was learned can be saved, and given to the next process."""
         return self._setup.learned  # type: ignore[no-any-return]
 
+    def record_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
+        """Tell ``calibration="online"`` whether an answer was right. False: the question is not known, or no longer.
+
+        Args:
+            answered: the message, or the ``id`` in its account.
+            correct: whether its answer was right.
+
+        Raises:
+            ConfigurationError: nothing is learned here, or the message is not one of ReASC's.
+        """
+        if not isinstance(self.calibrator, ConsensusCalibrator):
+            raise ConfigurationError(f"outcomes are learned with calibration='online', not {self.calibration!r}")
+        account = {"id": answered} if isinstance(answered, str) else answered.response_metadata.get("reasc")
+        if account is None:
+            raise ConfigurationError("the message has no response_metadata['reasc']; give one that ReASC returned")
+        return "id" in account and self.calibrator.record_outcome(account["id"], bool(correct))
+
+    async def arecord_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
+        """Do the same as :meth:`record_outcome`, in a thread."""
+        return await asyncio.to_thread(self.record_outcome, answered, correct)
+
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with other options, checked like a new one. It shares the model and what has been learned."""
         changed = dict(update or {})
@@ -241,33 +262,6 @@ class Options(DecisionOptions):
     (verbalised) confidence, as the measure ``Measure("verbalized", "mean")``. The line is no part of the answer, nor of
     the winning message's text; its number is in ``response_metadata["verbalized_confidence"]``, None where none was
     stated. A calibration holds either for models that are asked or for models that are not."""
-
-    def record_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
-        """Tell ``calibration="online"`` whether an answer was right, as somebody found out later.
-
-        From 10 right and 10 wrong answers on, results say how likely they are right (``reasc["p_correct"]``), of
-        questions like those whose outcome was told.
-
-        Args:
-            answered: the message, or the ``id`` that its account has.
-            correct: whether its answer was right.
-
-        Returns:
-            Whether the question is known: it was voted on, and is among the last 512 that were learned from.
-
-        Raises:
-            ConfigurationError: nothing is learned here, or the message is not one of ReASC's.
-        """
-        if not isinstance(self.calibrator, ConsensusCalibrator):
-            raise ConfigurationError(f"outcomes are learned with calibration='online', not {self.calibration!r}")
-        account = {"id": answered} if isinstance(answered, str) else answered.response_metadata.get("reasc")
-        if account is None:
-            raise ConfigurationError("the message has no response_metadata['reasc']; give one that ReASC returned")
-        return "id" in account and self.calibrator.record_outcome(account["id"], bool(correct))
-
-    async def arecord_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
-        """Do the same as :meth:`record_outcome`, in a thread."""
-        return await asyncio.to_thread(self.record_outcome, answered, correct)
 
     if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
 
