@@ -7,14 +7,14 @@ is also for new questions to learn from, in a new order; in one arrangement, a c
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["RESAMPLES", "SHARED", "Bootstrap", "Estimate", "exact", "ratio", "resampled_sums"]
+__all__ = ["RESAMPLES", "SHARED", "Bootstrap", "Estimate", "exact", "exact_of_alike", "ratio", "resampled_sums"]
 
 RESAMPLES: Final = 2000
 SHARED: Final = 0.2
@@ -182,7 +182,7 @@ class Bootstrap:
 
 
 @lru_cache(maxsize=1024)
-def exact(right: float, questions: int, squares: float | None = None, largest: float = 1.0) -> Estimate:
+def exact(right: float, questions: float, squares: float | None = None, largest: float = 1.0) -> Estimate:
     """Return a share with the exact interval of Clopper and Pearson (1934), from quantiles of the Beta distribution.
 
     Where questions count in part, as means over shuffles do, their sum is taken for one of equal parts with the same
@@ -205,6 +205,23 @@ def exact(right: float, questions: int, squares: float | None = None, largest: f
     if (wrong := (questions - right - largest) / part + 1) > 0:
         high = float(betaincinv((right + largest) / part, wrong, 0.975))
     return Estimate(right / questions, low, high)
+
+
+def exact_of_alike(right: Booleans, question: npt.NDArray[np.int64]) -> Estimate:
+    """Return the share of right responses with the interval of Korn and Graubard (1998, Survey Methodology 24, 193-201).
+
+    Responses to one question are alike. The interval is Clopper and Pearson's for as many independent responses as have
+    the variance of the share between questions; where all are right, or all wrong, for as many as there are questions.
+
+    Args:
+        right: shape (n,), whether each response is right.
+        question: shape (n,), the question of each.
+    """
+    share = float(right.mean())
+    apart = np.bincount(np.unique(question, return_inverse=True)[1], right - share)
+    variance = float((apart**2).sum()) / right.size**2 * apart.size / max(1, apart.size - 1)
+    independent = min(share * (1 - share) / variance, right.size) if variance > 0 else apart.size
+    return replace(exact(share * independent, independent), value=share)
 
 
 def _share_of(parts: Array, largest: float) -> Estimate:

@@ -148,12 +148,14 @@ def intervals(studies: Sequence[Study]) -> Table:
 
     def block(study: Study) -> Block:
         correct = {row.method: row.outcomes.column("correct")[:1] for row in methods_shown(study)}
+        learning = {row.method for row in methods_shown(study) if not row.outcomes.rules}
         tested = ~np.isnan(correct[PASS])
         drawn = Bootstrap(correct, tested, seed=study.settings.seed)
         rows: list[tuple[Cell, ...]] = []
         for method, right in correct.items():
             alone = exact(int(right[tested].sum()), drawn.questions).percent
-            rows.append((method, drawn.resampled(method).percent, alone.low, alone.high, drawn.questions))
+            ends = (None, None) if method in learning else (alone.low, alone.high)
+            rows.append((method, drawn.resampled(method, learned=method in learning).percent, *ends, drawn.questions))
         shuffles = study.run.shuffles
         arranged = "of one shuffle" if shuffles else "in recorded order"
         if shuffles > 1:
@@ -170,7 +172,8 @@ def intervals(studies: Sequence[Study]) -> Table:
     note = (
         f"[..] is the paper's interval: a non-parametric bootstrap over the tested questions, {RESAMPLES:,} resamples "
         "of one arrangement. Beside it stands the exact binomial one (Clopper and Pearson, 95 %), which does not "
-        "shrink to a point where no answer, or every answer, is right."
+        "shrink to a point where no answer, or every answer, is right. Methods that learn while they are tested have "
+        "neither: one arrangement does not show what another would teach."
     )
     return table_of(studies, columns, block, notes=(note,))
 

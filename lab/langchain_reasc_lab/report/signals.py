@@ -25,7 +25,7 @@ from langchain_reasc.calibration import (
 from langchain_reasc.exceptions import CalibrationDataError, PoolError
 from langchain_reasc.method.confidence import DEFAULT_WINDOW, SPAN_SCORES, Measure
 from langchain_reasc.method.token_signals import VERBALIZED
-from langchain_reasc_lab.replay.bootstrap import Estimate, exact
+from langchain_reasc_lab.replay.bootstrap import Estimate, exact_of_alike
 from langchain_reasc_lab.report.blocks import Block, table_of
 from langchain_reasc_lab.report.study import Study
 from langchain_reasc_lab.report.tables import Cell, Column, Table, listed
@@ -324,11 +324,13 @@ def bins(studies: Sequence[Study]) -> Table:
         Column("From", ".3g"),
         Column("To", ".3g"),
         Column("Responses", ".0f"),
-        Column("Accuracy %", ".1f", "Share of right responses, with Clopper and Pearson's exact 95 % interval."),
+        Column(
+            "Accuracy %", ".1f", "Share of right responses; its interval knows that those to one question are alike."
+        ),
     ]
     general = (
-        "The paper calls its bins quantiles, but its ranges are equally wide. The intervals take responses for "
-        "independent; those to one question are not, so that they are somewhat too narrow."
+        "The paper calls its bins quantiles, but its ranges are equally wide. The intervals are Clopper and Pearson's, "
+        "for as many independent responses as vary like these (Korn and Graubard)."
     )
     return table_of(studies, columns, _bins, notes=[general])
 
@@ -345,7 +347,7 @@ def _bins(study: Study) -> Block:
     found = [here for _, here in judged(study, [measure])]
     if not found:
         raise PoolError(f"the responses that have a score by {measure} are all right, or all wrong")
-    scores, right = found[0].scores[0], found[0].right
+    scores, right, question = found[0].scores[0], found[0].right, found[0].question
     if scores.min() == scores.max():
         raise PoolError(f"all its scores by {measure} are {scores[0]:g}")
     rows: list[Sequence[Cell]] = []
@@ -356,7 +358,7 @@ def _bins(study: Study) -> Block:
         accuracies = []
         for at in range(BINS):
             here = number == at
-            accuracy = exact(int(right[here].sum()), int(here.sum())).percent if here.any() else None
+            accuracy = exact_of_alike(right[here], question[here]).percent if here.any() else None
             accuracies += [accuracy.value] if accuracy else []
             rows.append((kind, at + 1, float(bounds[at]), float(bounds[at + 1]), int(here.sum()), accuracy))
         rises = all(low < high for low, high in pairwise(accuracies))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.replay import Bootstrap, exact
+from langchain_reasc_lab.replay import Bootstrap, exact, exact_of_alike
 from scipy.stats import beta
 
 
@@ -62,6 +62,21 @@ def test_the_exact_interval_is_clopper_and_pearsons(right: int, questions: int) 
     assert (halves.low, halves.high) == pytest.approx(
         (exact(right, 2 * questions).low, exact(right, 2 * questions).high)
     )
+
+
+@pytest.mark.parametrize("alike", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(("share", "questions"), [(0.5, 40), (0.9, 40), (0.97, 150)])
+def test_the_interval_of_responses_to_the_same_questions_holds_their_share(
+    share: float, questions: int, alike: float
+) -> None:
+    rng, question, found = np.random.default_rng(4), np.repeat(np.arange(questions), 8), []
+    for _ in range(300):
+        same = np.repeat(rng.random(questions), 8)
+        drawn = np.where(rng.random(question.size) < alike, same, rng.random(question.size))
+        right, some = drawn < share, rng.random(question.size) < 0.4  # as many as a bin has of a question
+        found.append(exact_of_alike(right[some], question[some]))
+    assert np.mean([one.low <= share <= one.high for one in found]) >= 0.92
+    assert all(one.low <= one.value <= one.high for one in found)
 
 
 def _shuffled(rng: np.random.Generator, gained: float, lost: float, shuffles: int, questions: int) -> Bootstrap:
