@@ -1,4 +1,4 @@
-"""Confidence intervals: a bootstrap over questions, exact ones for shares and differences, and what learning adds.
+"""Confidence intervals: a bootstrap over questions, exact ones for few and for differences, and what learning adds.
 
 An interval is for new questions of the same kind. Where a method learned something else in each of several shuffles, it
 is also for new questions to learn from, in a new order; in one arrangement, a calibration is taken as it is.
@@ -19,6 +19,7 @@ __all__ = ["RESAMPLES", "SHARED", "Bootstrap", "Estimate", "exact", "exact_of_al
 RESAMPLES: Final = 2000
 SHARED: Final = 0.2
 """Correlation of what two shuffles of one recording learned, at least."""
+_FEW: Final = 10
 _BATCH: Final = 100  # resamples at a time, so that memory stays small on large pools
 
 Array = npt.NDArray[np.float64]
@@ -33,6 +34,11 @@ class Estimate:
     value: float
     low: float
     high: float
+
+    @property
+    def rest(self) -> "Estimate":
+        """The share of all others."""
+        return Estimate(1 - self.value, 1 - self.high, 1 - self.low)
 
     @property
     def percent(self) -> "Estimate":
@@ -113,24 +119,32 @@ class Bootstrap:
         """Return the mean alone."""
         return float(self._value[0, self._at[name]])
 
-    def share(self, name: Any, *, among: Any = None, questions: int | None = None, learned: bool = False) -> Estimate:
-        """Return a share of the questions; for 0 and 1 with the exact interval, as all resamples are the same.
+    def share(self, name: Any, *, among: Any = None, learned: bool = False) -> Estimate:
+        """Return a share of the questions; where few are, or few are not, with the exact interval.
+
+        Of fewer than ten, resamples would cover too little; where there is none, all resamples are the same.
 
         Args:
             name: a column of zeros and ones.
             among: a column of zeros and ones; the share of those that are one in it, which ``name`` then implies.
-            questions: how many questions those are; all that were tested, if None.
             learned: as of :meth:`estimate`.
         """
 
         def of(mean: Means) -> Array:
             return mean(name) if among is None else ratio(mean(name), mean(among))
 
-        estimate = self.estimate(of, learned=learned)
-        if estimate.value in (0.0, 1.0) and not (learned and math.isnan(estimate.low)):
-            n = self.questions if questions is None else questions
-            return exact(round(estimate.value) * n, n)
-        return estimate.within(0.0, 1.0)
+        estimate, asked = self.estimate(of), self._asked(among)
+        if (some := asked > 0).any():
+            are = self._sums[some, self._at[name]] / asked[some].mean()
+            are_not = asked[some] / asked[some].mean() - are
+            if min(are.sum(), are_not.sum()) < _FEW:
+                seen = _share_of(are) if are.sum() < are_not.sum() else _share_of(are_not).rest
+                estimate = replace(seen, value=estimate.value)
+        return (self._with_learned(estimate, of) if learned else estimate).within(0.0, 1.0)
+
+    def _asked(self, among: Any) -> Array:
+        """Return how often each question counts, shape (questions,)."""
+        return np.asarray(self._times if among is None else self._sums[:, self._at[among]], dtype=np.float64)
 
     def difference(self, one: Any, other: Any, *, among: Any = None, learned: bool = False) -> Estimate:
         """Return by how much one share is larger than another, of the same questions.
@@ -146,7 +160,7 @@ class Bootstrap:
             among: a column of zeros and ones, on which questions shares are compared; None for all.
             learned: as of :meth:`estimate`.
         """
-        asked = self._times if among is None else self._sums[:, self._at[among]]
+        asked = self._asked(among)
         ahead = (self._sums[:, self._at[one]] - self._sums[:, self._at[other]])[asked > 0] / asked[asked > 0].mean()
         gained, lost = (_share_of(np.maximum(sign * ahead, 0.0), np.abs(ahead).max()) for sign in (1, -1))
         neither = (1 - gained.value) * (1 - lost.value)
@@ -208,10 +222,11 @@ def exact(right: float, questions: float, squares: float | None = None, largest:
 
 
 def exact_of_alike(right: Booleans, question: npt.NDArray[np.int64]) -> Estimate:
-    """Return the share of right responses with the interval of Korn and Graubard (1998, Survey Methodology 24, 193-201).
+    """Return the share of right responses, where those to one question are alike.
 
-    Responses to one question are alike. The interval is Clopper and Pearson's for as many independent responses as have
-    the variance of the share between questions; where all are right, or all wrong, for as many as there are questions.
+    The interval is Clopper and Pearson's for as many independent responses as have the variance of the share between
+    questions (Korn and Graubard 1998, Survey Methodology 24, 193-201); where all are right, or all wrong, for as many
+    as there are questions.
 
     Args:
         right: shape (n,), whether each response is right.
@@ -224,8 +239,9 @@ def exact_of_alike(right: Booleans, question: npt.NDArray[np.int64]) -> Estimate
     return replace(exact(share * independent, independent), value=share)
 
 
-def _share_of(parts: Array, largest: float) -> Estimate:
+def _share_of(parts: Array, largest: float | None = None) -> Estimate:
     """Return the share that these parts are of as many questions; where there is none, one may be whole."""
+    largest = float(parts.max()) if largest is None else largest
     return exact(float(parts.sum()), parts.size, float((parts**2).sum()), float(largest) or 1.0)
 
 

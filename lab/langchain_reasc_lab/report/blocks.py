@@ -13,8 +13,9 @@ from langchain_reasc_lab.report.tables import Cell, Column, Table
 
 INTERVALS: Final = (
     f"[..] are 95 % intervals from {RESAMPLES:,} bootstrap resamples over questions, each with all its shuffles; those "
-    "of differences in accuracy, of none and of all are Clopper and Pearson's. For methods that learn, they have the "
-    "variance between shuffles in them; a method that learns while it is tested has none in a single arrangement."
+    "of differences in accuracy, and where fewer than ten questions are right or wrong, are Clopper and Pearson's. For "
+    "methods that learn, they have the variance between shuffles in them; a method that learns while it is tested has "
+    "none in a single arrangement."
 )
 
 Block = tuple[Sequence[Sequence[Cell]], Sequence[str]]

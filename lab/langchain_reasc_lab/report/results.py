@@ -183,8 +183,7 @@ class Results:
         if not self.questions:
             return None
         learned = self._outcomes[key].learned
-        share = self._by_question.share((key, "correct"), among="among", questions=self.questions, learned=learned)
-        return share.percent
+        return self._by_question.share((key, "correct"), among="among", learned=learned).percent
 
     def cost(self, key: RowKey) -> float | None:
         """Return what a question costs."""

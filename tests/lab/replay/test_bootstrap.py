@@ -29,17 +29,31 @@ def test_differences_are_paired() -> None:
 
 
 def test_a_share_of_none_or_all_has_the_exact_interval() -> None:
-    drawn = _columns(all=[[1.0] * 30], none=[[0.0] * 30])
+    drawn = _columns(all=[[1.0] * 30], none=[[0.0] * 30], three=[[1.0] * 3 + [0.0] * 27])
     assert drawn.share("all").low == pytest.approx(beta.ppf(0.025, 30, 1))
     assert drawn.share("none").high == pytest.approx(beta.ppf(0.975, 1, 30))
-    assert drawn.share("all", questions=3).low == pytest.approx(beta.ppf(0.025, 3, 1))
+    assert drawn.share("three", among="three").low == pytest.approx(beta.ppf(0.025, 3, 1))
+
+
+@pytest.mark.parametrize("shuffles", [1, 10])
+@pytest.mark.parametrize("wrong", [0.004, 0.01, 0.03, 0.97])
+def test_the_interval_of_a_share_holds_it_where_few_are_wrong_or_right(wrong: float, shuffles: int) -> None:
+    rng = np.random.default_rng(5)
+    found = []
+    for _ in range(300):
+        hard = rng.random(300) < min(1.0, 2 * wrong)  # only these are answered wrong, some of the time
+        right = (rng.random((shuffles, 300)) > wrong / min(1.0, 2 * wrong)) | ~hard
+        found.append(
+            Bootstrap({"x": right.astype(float)}, np.full(right.shape, True), seed=0, resamples=200).share("x")
+        )
+    assert np.mean([one.low <= 1 - wrong <= one.high for one in found]) >= 0.92
+    assert all(one.low <= one.value <= one.high for one in found)
 
 
 def test_a_share_among_some_questions() -> None:
     drawn = _columns(right=[[1.0, 0.0, 0.0, 0.0]], accepted=[[1.0, 1.0, 0.0, 0.0]])
-    estimate = drawn.share("right", among="accepted", questions=2)
-    assert estimate.value == 0.5
-    assert (estimate.low, estimate.high) == (0, 1)  # resamples in which none was accepted say nothing
+    estimate = drawn.share("right", among="accepted")
+    assert (estimate.value, estimate.low, estimate.high) == pytest.approx((0.5, exact(1, 2).low, exact(1, 2).high))
 
 
 def test_a_question_counts_as_often_in_the_interval_as_in_the_value() -> None:
