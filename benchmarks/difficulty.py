@@ -10,7 +10,6 @@ python -m benchmarks.difficulty --questions 384 --shuffles 30      the table in 
 python -m benchmarks.difficulty one.sqlite another.sqlite          pools of your own, beside each other
 """
 
-import argparse
 import importlib
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,6 +24,7 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp
 from rich.console import Console
 from rich.progress import track
 
+from benchmarks.command import parser_of
 from langchain_reasc.calibrating import MeasureSpec
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.pools import Pool, record_pool
@@ -96,11 +96,7 @@ def _cell(row: Row | None) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print how difficult each pool is, and the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.difficulty",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("difficulty", __doc__)
     parser.add_argument("pools", nargs="*", type=Path, help="recorded pools instead of new word problems")
     parser.add_argument("--questions", type=int, default=128, help="tested in each arrangement (%(default)s)")
     parser.add_argument("--calibration", type=int, default=CALIBRATION, help="others that calibrate (%(default)s)")

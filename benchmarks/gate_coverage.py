@@ -7,7 +7,6 @@ at most. In most of these worlds no gate can keep that, as the surest responses 
 gate that opens is one that chance has opened. A thousand calibrations take about half a minute.
 """
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from langchain_reasc_lab.replay import exact
 
+from benchmarks.command import parser_of
 from langchain_reasc.calibration import calibrate_offline, can_be_compared, candidate_measures, select_among
 
 P_TARGET: Final = 0.9
@@ -96,11 +96,7 @@ def outcomes(world: World, responses: int, rng: np.random.Generator) -> dict[str
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.gate_coverage",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("gate_coverage", __doc__)
     parser.add_argument("--calibrations", type=int, default=1000, help="of each kind (%(default)s)")
     parser.add_argument("--responses", type=int, nargs="+", default=[64, 128, 256], help="labelled ones (%(default)s)")
     parser.add_argument("--worlds", choices=WORLDS, nargs="+", default=list(WORLDS), metavar="NAME")

@@ -8,7 +8,6 @@ interval, the share of these intervals that hold their value with the exact inte
 width. Ten shuffles of a recording take about 15 seconds of one processor.
 """
 
-import argparse
 import math
 import os
 import sys
@@ -25,6 +24,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from benchmarks.command import parser_of
 from benchmarks.simulated_pools import accuracy_and_tokens
 from langchain_reasc.pools import Pool, PoolQuestion, PoolResponse
 
@@ -96,11 +96,7 @@ def covered(found: Sequence[Intervals], row: tuple[str, str]) -> tuple[float, in
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.interval_coverage",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("interval_coverage", __doc__)
     parser.add_argument("--recordings", type=int, default=100, help="how many (%(default)s)")
     parser.add_argument("--questions", type=int, default=512, help="tested in each (%(default)s)")
     parser.add_argument("--calibration", type=int, default=128, help="others that calibrate (%(default)s)")

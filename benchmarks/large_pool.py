@@ -21,6 +21,7 @@ from langchain_reasc_lab.pools.merging import WholeQuestion
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.command import parser_of
 from langchain_reasc.method.token_signals import SIGNALS
 from langchain_reasc.pools import Message, PoolQuestion, PoolResponse, PoolStore
 from langchain_reasc.pools.store import TokenSignals
@@ -187,11 +188,7 @@ def _grown(steps: Sequence[Step], last: Step) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.large_pool",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("large_pool", __doc__)
     parser.add_argument("--questions", type=int, nargs="+", default=[250, 1000], help="sizes of pools (%(default)s)")
     parser.add_argument("--tokens", type=int, default=TOKENS, help="of each response (%(default)s)")
     others = [name for name in STEPS if name != "write"]

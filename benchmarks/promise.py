@@ -4,7 +4,6 @@ On simulated pools, each calibration says of how many questions, at most, the ru
 does (95 % sure). Here that is compared with other questions of the same pool, with all responses to each.
 """
 
-import argparse
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import binomtest
 
+from benchmarks.command import parser_of
 from benchmarks.configurations import NAMED, as_asc_left_it, decisions
 from langchain_reasc.calibration import Observed, calibrate_consensus
 from langchain_reasc.exceptions import CalibrationDataError
@@ -93,11 +93,7 @@ def table(found: Sequence[Promise]) -> Table:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print how many promises are true, by kind of answers."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.promise",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("promise", __doc__)
     parser.add_argument("--pools", type=int, default=100, help="simulated pools (%(default)s)")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="questions learned from")
     parser.add_argument("--fresh", type=int, default=4000, help="questions that show the truth (%(default)s)")

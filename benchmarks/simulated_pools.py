@@ -26,6 +26,7 @@ from rich.progress import track
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
+from benchmarks.command import parser_of
 from benchmarks.configurations import CONFIGURATIONS, decisions
 from langchain_reasc.method.stopping import ASC, StoppingRule
 
@@ -213,11 +214,7 @@ def _positive(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.simulated_pools",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("simulated_pools", __doc__)
     kinds = (*ANSWERS, *SIGNAL_KINDS)
     parser.add_argument("--pools", type=_positive, default=1000, help="how many (%(default)s)")
     parser.add_argument("--questions", type=_positive, default=QUESTIONS, help="tested in each (%(default)s)")
