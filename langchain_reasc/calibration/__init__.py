@@ -13,6 +13,7 @@ from langchain_reasc.calibration.correctness import *  # noqa: F403
 from langchain_reasc.calibration.drift import *  # noqa: F403
 from langchain_reasc.calibration.fingerprint import *  # noqa: F403
 from langchain_reasc.calibration.learner import *  # noqa: F403
+from langchain_reasc.calibration.merging import *  # noqa: F403
 from langchain_reasc.calibration.mixture import *  # noqa: F403
 from langchain_reasc.calibration.offline import *  # noqa: F403
 from langchain_reasc.calibration.online import *  # noqa: F403

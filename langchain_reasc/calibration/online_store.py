@@ -154,7 +154,8 @@ CREATE TABLE questions (
         with self.transaction():
             self._sql.execute("INSERT OR IGNORE INTO measures (names) VALUES (?)", (names,))
             [(known,)] = self._all("SELECT number FROM measures WHERE names = ?", names)
-            scores = question.scores[scored].astype("<f4")
+            with np.errstate(over="ignore"):
+                scores = question.scores[scored].astype("<f4")
             scores[np.isinf(scores)] = np.nan  # too large for float32
             fields = (question.counted, question.decided, question.answer, question.id, question.correct)
             last = self._insert("questions", None, json.dumps(question.answers), known, scores.tobytes(), *fields)

@@ -275,6 +275,11 @@ class RuleBlock(Record):
             odds=tuple(KnownOdds(score=s, p=_probability(logit)) for s, logit in (odds.points if odds else ())),
         )
 
+    @property
+    def agreement_prior(self) -> Prior:
+        """How answers agree; of the rule agreement."""
+        return _prior(tuple((part.discount, part.concentration, part.weight) for part in self.prior))
+
     @model_validator(mode="after")
     def _names_a_rule(self) -> Self:
         try:
@@ -308,7 +313,7 @@ class RuleBlock(Record):
                 alternatives=parameters["alternatives"],
                 on_missing_confidence=on_missing_confidence,
             )
-        prior = _prior(tuple((part.discount, part.concentration, part.weight) for part in self.prior))
+        prior = self.agreement_prior
         agreement = Agreement(prior, parameters["threshold"], budget, vote)
         worth = parameters.get("worth", 0) if worth is None else worth
         check_worth(worth)

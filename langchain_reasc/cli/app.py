@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from langchain_reasc._version import __version__
-from langchain_reasc.cli import ask, calibrate, probe
+from langchain_reasc.cli import ask, calibrate, inspect, probe
 from langchain_reasc.cli.console import prepare_streams, print_error, stderr
 from langchain_reasc.cli.options import with_groups
 from langchain_reasc.exceptions import ConfigurationError, ReASCError
@@ -24,6 +24,8 @@ More reliable answers from a language model, for fewer tokens (ReASC).
 [bold]reasc ask "..."[/]    one question
 
 [bold]reasc calibrate data.jsonl --model my.gguf[/]    can its confidence be trusted?
+
+[bold]reasc inspect online.sqlite[/]    what was learned?
 
 [bold]reasc record data.jsonl --model my.gguf --out pool.sqlite[/]    keep responses
 
@@ -83,7 +85,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings=_HELP_OPTIONS,
 )
-for command in (ask.ask, calibrate.calibrate, probe.probe):
+for command in (ask.ask, calibrate.calibrate, inspect.inspect, inspect.merge, probe.probe):
     app.command(help=_reflowed(command.__doc__ or ""))(with_groups(command))
 
 

@@ -15,7 +15,7 @@ from langchain_reasc.cli import app
 from .test_calibrations import numbers
 
 Golden = Callable[..., None]
-COMMANDS = ["", "ask", "calibrate", "record", "grade", "replay", "report", "demo", "probe", "pool"]
+COMMANDS = ["", "ask", "calibrate", "record", "grade", "replay", "report", "demo", "probe", "pool", "inspect", "merge"]
 OF_POOLS = [f"pool {one}" for one in ("show", "merge", "export", "import")]
 MODEL = ("--model-class", "characterization.guesser.Guesser")
 

@@ -1,0 +1,142 @@
+"""``reasc inspect`` and ``reasc merge``: what a calibration or a store of online learning knows."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from langchain_reasc.cli.calibration_lines import calibration_lines, consensus_lines, folded
+from langchain_reasc.cli.console import print_json, print_lines
+from langchain_reasc.cli.options import AsJson, output_file
+
+if TYPE_CHECKING:
+    from langchain_reasc.calibration import Calibration, Fingerprint, Observed, OnlineStore
+
+__all__ = ["inspect", "merge"]
+
+_MAGIC: Final = b"SQLite format 3"
+_BAR: Final = 40  # characters
+
+
+def inspect(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A calibration, or a store of calibration='online'.")],
+    as_json: AsJson = False,
+) -> None:
+    """Say what a calibration, or a store of online learning, knows.
+
+    [bold]Examples[/]
+
+    reasc inspect calibration.json
+
+    reasc inspect online.sqlite
+    """
+    from langchain_reasc.calibration import OnlineStore, load_calibration
+    from langchain_reasc.files import open_file
+
+    held = b""
+    if path.is_file():
+        with open_file(path) as file:
+            held = file.read(len(_MAGIC))
+    if held != _MAGIC:
+        calibration = load_calibration(path)
+        if as_json:
+            print_json(calibration.model_dump(mode="json"))
+        else:
+            print_lines([*_model(calibration.fingerprint), *_calibration(calibration)])
+        return
+    store = OnlineStore.open(path)
+    if as_json:
+        names = ("fingerprint", "state", "calibration")
+        print_json({name: one and one.model_dump(mode="json") for name in names for one in [store.learned(name)]})
+    else:
+        print_lines(_store(store))
+
+
+def merge(
+    stores: Annotated[list[Path], typer.Argument(metavar="STORE...", help="Stores of calibration='online'.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The store to write.", callback=output_file)],
+) -> None:
+    """Merge what several machines have learned of the same model into one store.
+
+    [bold]Example[/]
+
+    reasc merge east.sqlite west.sqlite -o online.sqlite
+    """
+    from langchain_reasc.calibration import merge_stores
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    print_lines(_store(merge_stores(stores, out)))
+
+
+def _store(store: "OnlineStore") -> Iterator[str]:
+    state, calibration, fingerprint = (store.learned(name) for name in ("state", "calibration", "fingerprint"))
+    if state is None:
+        yield from folded("Store", "nothing was learned yet")
+        return
+    questions = store.questions([])
+    yield from _model(fingerprint)
+    since = state.seen - state.fitted if calibration else state.seen
+    yield from folded("Seen", f"{state.seen:,} questions, {since:,} since the last calibration; {len(questions)} kept")
+    if state.alarms:
+        times = "once" if state.alarms == 1 else f"{state.alarms} times"
+        yield from folded("", f"all was forgotten {times}, because what was learned no longer held ({state.drifted})")
+    if questions:
+        drawn = sum(len(one.answers) for one in questions) / len(questions)
+        yield from folded("Cost", f"{drawn:.1f} responses a question")
+        yield from _picture(questions)
+    if told := [one for one in questions if one.correct is not None]:
+        right, others = sum(one.correct is True for one in told), [one for one in questions if one.correct is None]
+        elsewhere = f" there, {_leading(others):.0%} elsewhere" if others else ""
+        yield from folded(
+            "Outcomes",
+            f"{len(told)} of {len(questions)} were told: {right} right, {len(told) - right} wrong. What follows "
+            "holds of questions like those that were told: leading answers have "
+            f"{_leading(told):.0%} of the responses{elsewhere}",
+        )
+    evidence = max((sum(monitor) / len(monitor) for monitor in state.drift if monitor), default=0.0)
+    yield from folded("Drift", f"evidence {evidence:,.0f}; at 5,000 all is forgotten")
+    if calibration is None:
+        yield from folded("In use", "votes are counted (ASC): too little was seen to calibrate")
+    else:
+        yield from _calibration(calibration)
+
+
+def _calibration(calibration: "Calibration") -> Iterator[str]:
+    if calibration.method != "consensus":
+        yield from calibration_lines(calibration)
+        return
+    known = calibration.p_correct.n if calibration.p_correct else 0
+    yield from consensus_lines(calibration, asked=calibration.n, known=known)
+    if (block := calibration.rule_) and block.prior:
+        alike = ", ".join(f"{block.agreement_prior.share([votes]):.0%} after {votes}" for votes in (1, 2, 4, 8))
+        yield from folded("Agreement", f"of one more response with all so far, where these agree: {alike}")
+
+
+def _model(fingerprint: "Fingerprint") -> Iterator[str]:
+    sampling = ", ".join(f"{name} {value}" for name, value in fingerprint.sampling.items() if value is not None)
+    parts = [fingerprint.model or "not known", fingerprint.quantization, sampling]
+    if fingerprint.answer:
+        parts.append(f"answer {fingerprint.answer}")
+    yield from folded("Model", ", ".join(filter(None, parts)))
+
+
+def _leading(questions: "Sequence[Observed]") -> float:
+    """Return the share of the responses that give the leading answer, on average over questions."""
+    return sum(map(_share, questions)) / len(questions)
+
+
+def _share(question: "Observed") -> float:
+    counts = Counter(answer for answer in question.answers if answer is not None)
+    return max(counts.values(), default=0) / len(question.answers)
+
+
+def _picture(questions: "Sequence[Observed]") -> Iterator[str]:
+    """Yield how many questions have their leading answer from how many of the responses."""
+    tenths = Counter(int(10 * _share(question)) for question in questions)
+    yield from folded("Leader", "how many questions (bars) have their leading answer from how many of the responses")
+    for tenth in sorted(tenths, reverse=True):
+        share = "all" if tenth == 10 else f"{10 * tenth}-{10 * tenth + 9} %"
+        bar = "#" * max(1, round(_BAR * tenths[tenth] / max(tenths.values())))
+        yield f"{'':13}{share:>8} {bar} {tenths[tenth]}"

@@ -1,0 +1,126 @@
+"""``reasc inspect`` and ``reasc merge``: what was learned, in words, and of several machines together."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cli.test_commands import reasc
+from langchain_reasc.calibration import ConsensusLearner, Fingerprint, Observed, OnlineStore, save_calibration
+from langchain_reasc.method.confidence import Measure
+
+MEASURE = Measure("top_k", "mean")
+MODEL = Fingerprint(model="some-model", sampling={"temperature": 0.7}, answer="boxed")
+
+
+def question(at: int) -> Observed:
+    rng = np.random.default_rng(at)
+    right = rng.random(6) < rng.choice([0.5, 0.95])
+    answers = tuple(np.where(right, 0, rng.integers(1, 4, 6)).tolist())
+    known = bool(answers[0] == 0) if at % 2 else None
+    scores = (2.5 * right + rng.normal(size=6))[None]
+    return Observed(answers, scores, decided=6, answer=answers[0], id=f"{at:016x}", correct=known)
+
+
+def store(path: Path, questions: range, made_of: int = 20, **about: Any) -> Path:
+    """A store that learned from these."""
+    learner = ConsensusLearner([MEASURE], fingerprint=MODEL.model_copy(update=about))
+    learner.made_of = {"top_k": {"top_k": made_of, "vocabulary_size": None}}
+    for at in questions:
+        learner.observe(question(at))
+        if learner.due:
+            learner.adopt(learner.fit())
+    learner.outcomes = sum(one.correct is not None for one in learner.questions)
+    written = OnlineStore.create(path)
+    with written.transaction():
+        for one in learner.questions:
+            written.add(one, learner.measures)
+        written.set_learned(learner.fingerprint, learner.state(), learner.calibration)
+    written.close()
+    return path
+
+
+def test_a_store_in_words(tmp_path: Path) -> None:
+    path = store(tmp_path / "a.sqlite", range(600))
+    shown = reasc("inspect", path).stdout
+    assert all(len(line) < 80 for line in shown.splitlines())
+    text = " ".join(shown.split())
+    assert "Model some-model, temperature 0.7, answer boxed" in text
+    assert "Seen 600 questions, 6 since the last calibration; 512 kept Cost 6.0 responses a question" in text
+    assert "Outcomes 256 of 512 were told:" in text and "% of the responses there, " in text
+    assert "Measure top_k/mean" in text and "P(correct) 0." in text and "Drift evidence 0; at 5,000" in text
+    bars = [int(line.split()[-1]) for line in shown.splitlines() if "#" in line]
+    assert sum(bars) == 512 and len(bars) > 3
+    held = json.loads(reasc("inspect", path, "--json").stdout)
+    assert held["state"]["seen"] == 600 and held["fingerprint"]["model"] == "some-model"
+    saved = OnlineStore.open(path).learned("calibration")
+    calibration = save_calibration(saved, tmp_path / "c.json")
+    model, *learned = reasc("inspect", calibration).stdout.splitlines()
+    assert model == shown.splitlines()[0] and learned == shown.splitlines()[-len(learned) :]
+    assert json.loads(reasc("inspect", calibration, "--json").stdout)["method"] == "consensus"
+
+
+def test_a_store_that_has_seen_little(tmp_path: Path) -> None:
+    shown = reasc("inspect", store(tmp_path / "a.sqlite", range(3))).stdout
+    assert "votes are counted (ASC): too little was seen to calibrate" in shown and "3 kept" in shown
+
+
+def test_stores_of_several_machines_become_one(tmp_path: Path) -> None:
+    paths = [store(tmp_path / "a.sqlite", range(600)), store(tmp_path / "b.sqlite", range(1000, 1100))]
+    out = tmp_path / "new" / "c.sqlite"
+    shown = reasc("merge", *paths, "--out", out).stdout
+    assert "700 questions, 0 since the last calibration; 512 kept" in shown
+    merged = OnlineStore.open(out)
+    kept = [int(one.id or "", 16) for one in merged.questions([MEASURE])]
+    assert len([at for at in kept if at >= 1000]) == 84 and max(at for at in kept if at < 1000) == 599
+    state, calibration = merged.learned("state"), merged.learned("calibration")
+    assert (state.seen, state.outcomes, calibration.n, calibration.measure) == (700, 306, 512, MEASURE)
+    assert "is there already" in reasc("merge", *paths, "-o", out, code=1).stderr
+
+
+def test_scores_of_another_k_are_left_out_of_what_is_merged(tmp_path: Path) -> None:
+    paths = [store(tmp_path / "a.sqlite", range(40)), store(tmp_path / "b.sqlite", range(40, 60), made_of=5)]
+    reasc("merge", *paths, "-o", tmp_path / "c.sqlite")
+    kept = OnlineStore.open(tmp_path / "c.sqlite").questions([MEASURE])
+    assert [bool(np.isfinite(one.scores).all()) for one in kept].count(True) == 40 == len(kept) - 20
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        (
+            {"model": "another"},
+            "b.sqlite does not go with .*a.sqlite: .*model: calibrated on 'some-model', running 'an",
+        ),
+        ({"sampling": {"temperature": 0.2}}, "temperature: calibrated on 0.7, running 0.2"),
+    ],
+)
+def test_stores_of_different_models_are_not_merged(tmp_path: Path, other: dict[str, Any], says: str) -> None:
+    paths = [store(tmp_path / "a.sqlite", range(20)), store(tmp_path / "b.sqlite", range(20), **other)]
+    error = reasc("merge", *paths, "-o", tmp_path / "c.sqlite", code=1).stderr
+    assert re.search(says, " ".join(error.split()))
+    assert not (tmp_path / "c.sqlite").exists()
+
+
+@pytest.mark.parametrize("command", ["inspect {}", "merge {} {} -o c.sqlite"])
+def test_what_is_no_store_is_refused(tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text").write_text("no calibration")
+    for name in ("missing", "text", "."):
+        assert reasc(*command.format(name, name).split(), code=1).stderr.startswith("error: ")
+
+
+def test_a_question_is_the_same_after_it_was_kept(tmp_path: Path) -> None:
+    written = OnlineStore.create(tmp_path / "a.sqlite")
+    kept = [question(0), replace(question(1), answers=(None, 3, None, 0, 1, 1), scores=np.full((1, 6), np.nan))]
+    kept.append(replace(question(2), scores=np.array([[1.5, np.nan, 1e300, -2.0, 0.25, np.nan]])))
+    for one in kept:
+        written.add(one, [MEASURE])
+    for one, read in zip(kept, written.questions([MEASURE]), strict=True):
+        assert (one.answers, one.decided, one.answer, one.id) == (read.answers, read.decided, read.answer, read.id)
+        assert (one.correct, one.counted) == (read.correct, read.counted)
+        np.testing.assert_allclose(read.scores, np.where(one.scores < 1e30, one.scores, np.nan), rtol=1e-6)
