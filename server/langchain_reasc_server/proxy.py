@@ -2,8 +2,8 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -35,6 +35,7 @@ _TOLD: Final = (
 """Fields of a request that its votes, its bounds and its calibration depend on."""
 _OURS: Final = frozenset({"stream", "n", "logprobs", "top_logprobs"})
 _ALTERNATIVES: Final = 20  # as many as ReASC asks for, so that a client's wish changes no measure
+_BUSY: Final = (429, 502, 503, 504)
 _TIMEOUT: Final = httpx.Timeout(None, connect=10.0)
 _READY_WITHIN: Final = 5.0  # seconds
 
@@ -93,69 +94,80 @@ class Servers:
         Raises:
             Refused: no server can be reached.
         """
-        response = await self._sent(request, body)
-        url = str(response.request.url)
-        try:
+        async with self._response(request, body, call) as response:
             given = [(name, value) for name, value in response.headers.multi_items() if name not in _NOT_GIVEN_BACK]
             given.append(("x-reasc-passed-through", why))
-            if response.status_code >= 400:
-                await self._give_back_error(response, given, send)
+            if response.status_code >= 400 or response.is_stream_consumed:
+                await self._give_back_whole(response, given, send)
                 return
             await start_response(send, response.status_code, given)
             try:
                 async for part in response.aiter_raw():
                     await send({"type": "http.response.body", "body": part, "more_body": True})
-            except httpx.HTTPError as error:
-                if "text/event-stream" not in response.headers.get("content-type", ""):
+            except httpx.HTTPError:
+                if not _is_stream(response):
                     raise
                 broken = Refused(502, "the upstream broke the stream off", code="upstream_error").body
-                del error
                 await send({"type": "http.response.body", "body": sse(broken), "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            self._running[self._server_of(url)] -= 1
-            await response.aclose()
 
-    async def _sent(self, request: Request, body: bytes) -> httpx.Response:
-        """Return the head of the response of the first server that can be reached."""
+    @asynccontextmanager
+    async def _response(self, request: Request, body: bytes, call: Call | None) -> AsyncIterator[httpx.Response]:
+        """Give the response of the first server that answers.
+
+        A server that cannot be reached is passed over; for a chat completion, which may be asked for again, so is one
+        that is busy, or breaks off before anything of its answer has been given back.
+        """
         path = request.scope.get("raw_path", request.url.path.encode()).decode("ascii", "replace").partition("?")[0]
         if ".." in unquote(unquote(path)).replace("\\", "/").split("/"):
             raise Refused(404, f"there is no {path}")
-        query = request.url.query
-        rest = path.removeprefix("/v1") + (f"?{query}" if query else "")
-        headers = self.forwarded(request.headers)
-        for url in self._servers_by_load():
+        rest = path.removeprefix("/v1") + (f"?{request.url.query}" if request.url.query else "")
+        headers, urls = self.forwarded(request.headers), self._servers_by_load()
+        for left, url in zip(reversed(range(len(urls))), urls, strict=True):
             sent = self._client.build_request(request.method, url + rest, headers=headers, content=body or None)
             self._running[url] += 1
             try:
-                return await self._client.send(sent, stream=True)
-            except (httpx.ConnectError, httpx.ConnectTimeout):
+                if (response := await self._sent(sent, may_repeat=call is not None)) is None:
+                    continue
+                try:
+                    if call is None or not left or response.status_code not in _BUSY:
+                        yield response
+                        return
+                finally:
+                    await response.aclose()
+            finally:
                 self._running[url] -= 1
-            except httpx.TimeoutException:
-                self._running[url] -= 1
-                raise Refused(504, "the upstream did not answer in time", code="timeout") from None
-            except httpx.HTTPError:
-                self._running[url] -= 1
-                raise Refused(502, "the upstream broke the connection off", code="upstream_error") from None
-            except BaseException:
-                self._running[url] -= 1
-                raise
-        raise Refused(502, "the upstream is not reached", code="unreachable")
+        raise Refused(502, "no upstream is reached", code="unreachable")
 
-    def _servers_by_load(self) -> Iterable[str]:
+    async def _sent(self, sent: httpx.Request, *, may_repeat: bool) -> httpx.Response | None:
+        """Return a response, its head or all of one that may be asked for again and is no stream; None: ask another."""
+        try:
+            response = await self._client.send(sent, stream=True)
+            try:
+                if may_repeat and not _is_stream(response):
+                    await response.aread()
+            except BaseException:
+                await response.aclose()
+                raise
+        except (httpx.ReadTimeout, httpx.WriteTimeout):
+            raise Refused(504, "the upstream did not answer in time", code="timeout") from None
+        except httpx.TransportError as error:
+            if may_repeat or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+                return None
+            raise Refused(502, "the upstream broke the connection off", code="upstream_error") from None
+        return response
+
+    def _servers_by_load(self) -> Sequence[str]:
         known = self.chat_model.status()
         ranked = sorted(
             known, key=lambda one: (not one.healthy, one.in_flight + self._running[one.url], random.random())
         )
         return [one.url for one in ranked]
 
-    def _server_of(self, url: str) -> str:
-        return max((base for base in self.chat_model.base_urls if url.startswith(base)), key=len, default="")
-
-    async def _give_back_error(self, response: httpx.Response, given: list[tuple[str, str]], send: Send) -> None:
-        """Give an error back; without the operator's key, which a server may quote."""
+    async def _give_back_whole(self, response: httpx.Response, given: list[tuple[str, str]], send: Send) -> None:
+        """Give a response back in one piece; an error without the operator's key, which a server may quote."""
         body = await response.aread()
-        if not self._pass_keys and len(self._key) > 8:
+        if response.status_code >= 400 and not self._pass_keys and len(self._key) > 8:
             body = body.replace(self._key.encode(), b"***")
         kept = [(name, value) for name, value in given if name not in ("content-length", "content-encoding")]
         await start_response(send, response.status_code, [*kept, ("content-length", str(len(body)))])
@@ -174,6 +186,10 @@ class Servers:
     async def close(self) -> None:
         """Drop the connections of what is passed through; the chat model's are its owner's."""
         await self._client.aclose()
+
+
+def _is_stream(response: httpx.Response) -> bool:
+    return "text/event-stream" in response.headers.get("content-type", "")
 
 
 def only_model(url: str, key: Any) -> str | None:

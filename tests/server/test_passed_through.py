@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
-from servers.exchange import Exchange
+from servers.exchange import Exchange, refuses
 
 from .serving import HELLO, KEY, SHAPE, TOOL, Said, front
 
@@ -135,3 +135,34 @@ def test_the_next_server_is_asked_where_one_is_not_there() -> None:
     with front(None, Said()) as server:
         for body in ({}, {}, {}, {"tools": [TOOL]}):
             assert server.chat(**body).status_code == 200
+
+
+async def breaks_off(exchange: Exchange) -> None:
+    """The head of a reply, and half of its body."""
+    await exchange.begin("application/json")
+    await exchange.write('{"half":')
+    await exchange.cut()
+
+
+@pytest.mark.parametrize("fault", [breaks_off, refuses(503), refuses(429)])
+def test_a_chat_completion_that_one_server_fails_is_answered_by_another(fault: Any) -> None:
+    with front(fault, Said()) as server:
+        for _ in range(6):
+            reply = server.chat().json()
+            assert reply["choices"][0]["message"]["content"] == "it is 42 "
+        assert server.upstreams[0].exchanges and len(server.upstreams[1].exchanges) == 6
+
+
+def test_what_no_server_answers_is_an_error_and_not_half_a_reply() -> None:
+    with front(breaks_off) as server:
+        assert server.chat().json()["error"]["code"] == "unreachable"
+
+
+def test_a_stream_that_breaks_off_ends_in_an_error() -> None:
+    async def half(exchange: Exchange) -> None:
+        await exchange.token("half ")
+        await exchange.cut()
+
+    with front(half) as server:
+        first, last = server.events()
+        assert first["choices"][0]["delta"]["content"] == "half " and last["error"]["code"] == "upstream_error"
