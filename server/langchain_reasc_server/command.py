@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import socket
 import threading
 from collections.abc import Mapping
@@ -243,6 +244,11 @@ def _line(gateway: "Gateway", source: ModelOptions, where: str) -> str:
     return f"{where} → {behind}; voting on calls of tools and structured output{texts}; {how}"
 
 
+def _end(*_: object) -> None:
+    """End as by Ctrl-C or at the end of a program: models are closed, and what was learned is kept."""
+    raise SystemExit(0)
+
+
 def _run(gateway: "Gateway", source: ModelOptions, model: Any, host: str, port: int, shutdown: int) -> None:
     import uvicorn
 
@@ -266,6 +272,7 @@ def _run(gateway: "Gateway", source: ModelOptions, model: Any, host: str, port: 
     }
     named = f"[{host}]" if ":" in host else host
     logging.getLogger("langchain_reasc").setLevel(logging.ERROR)  # what it says of a vote is in each reply
+    signal.signal(signal.SIGTERM, _end)  # which uvicorn raises again when it has shut down
     with listening:
         remark(_line(gateway, source, f"http://{named}:{listening.getsockname()[1]}/v1"))
         threading.Thread(target=_ask, args=(model,), kwargs={"strict": False}, daemon=True).start()
