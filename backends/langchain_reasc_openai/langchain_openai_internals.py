@@ -61,7 +61,7 @@ class AdaptedChatOpenAI(ChatOpenAI):
 
     def chunk_of(self, event: dict[str, Any]) -> ChatGenerationChunk | None:
         """Return an event of :meth:`send_streamed` as LangChain's chunk, by ``_convert_chunk_to_generation_chunk``."""
-        return self._convert_chunk_to_generation_chunk(event, AIMessageChunk, None)
+        return self._convert_chunk_to_generation_chunk(_readable(event), AIMessageChunk, None)
 
     def _get_request_payload(
         self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
@@ -91,13 +91,24 @@ class AdaptedChatOpenAI(ChatOpenAI):
 
 def _as_event(reply: dict[str, Any]) -> dict[str, Any]:
     """Return a reply in one piece as the only event of a stream."""
-    choices = []
-    for choice in reply.get("choices") or ():
-        delta = dict(choice.get("message") or {})
-        if calls := delta.get("tool_calls"):
-            delta["tool_calls"] = [{"index": at, **call} for at, call in enumerate(calls)]
-        choices.append({**{name: value for name, value in choice.items() if name != "message"}, "delta": delta})
+    choices = [
+        {**{name: value for name, value in choice.items() if name != "message"}, "delta": _delta(choice.get("message"))}
+        for choice in reply.get("choices") or ()
+    ]
     return {**reply, "object": "chat.completion.chunk", "choices": choices}
+
+
+def _readable(event: dict[str, Any]) -> dict[str, Any]:
+    """Return an event with what langchain-openai cannot do without, and some servers leave out."""
+    choices = [{**choice, "delta": _delta(choice.get("delta"))} for choice in event.get("choices") or ()]
+    return {**event, "choices": choices}
+
+
+def _delta(said: dict[str, Any] | None) -> dict[str, Any]:
+    delta = dict(said or {})
+    if calls := delta.get("tool_calls"):
+        delta["tool_calls"] = [{"index": at, **call} for at, call in enumerate(calls)]
+    return delta
 
 
 def default_parameters(model: ChatOpenAI) -> dict[str, Any]:

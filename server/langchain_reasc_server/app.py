@@ -263,5 +263,6 @@ def _object(body: bytes) -> Json:
 
 async def _no_such_path(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
-    said = f"{request.method} is not allowed here" if status == 405 else f"there is no {request.url.path}"
+    hint = "" if request.url.path.startswith(("/v1", "/health")) else "; OpenAI's API is below /v1"
+    said = f"{request.method} is not allowed here" if status == 405 else f"there is no {request.url.path}{hint}"
     return Refused(status, said).response

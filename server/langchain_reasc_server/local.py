@@ -39,6 +39,7 @@ class LangChainModel:
 
     def __init__(self, chat_model: BaseChatModel, model: str) -> None:
         self.chat_model, self.model = chat_model, model
+        self._since = int(time.time())
 
     def forwarded(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return the headers of a client's request that the upstream sees: none."""
@@ -63,9 +64,10 @@ class LangChainModel:
         """
         headers = {"x-reasc-passed-through": why}
         path = request.url.path
-        if request.method == "GET" and path == "/v1/models":
-            row = {"id": self.model, "object": "model", "created": int(time.time()), "owned_by": "reasc"}
-            await _send({"object": "list", "data": [row]}, request, send, headers)
+        if request.method == "GET" and path in ("/v1/models", f"/v1/models/{self.model}"):
+            row: Json = {"id": self.model, "object": "model", "created": self._since, "owned_by": "reasc"}
+            listed: Json = {"object": "list", "data": [row]}
+            await _send(listed if path == "/v1/models" else row, request, send, headers)
         elif call is None:
             raise Refused(404, f"this model has no {request.method} {path}")
         elif not isinstance(call.body.get("messages"), list):

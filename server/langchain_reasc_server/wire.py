@@ -182,15 +182,19 @@ def _call(identifier: str | None, name: str | None, arguments: str) -> Json:
 
 
 def with_message(reply: Json, message: AIMessage) -> Json | None:
-    """Return a reply that says what a message says, where its own words differ; None where they do not.
+    """Return a reply that says what a message says, where a vote has changed that; None where it is the reply's own.
 
-    The winner of a vote may have an answer in it that was put together from several responses, or may be empty.
+    The winner may have an answer in it that was put together from several responses, or be empty. What LangChain has
+    not read of a reply (calls of another type, say) is no change.
     """
     said = message_in(reply)
-    told = [(call["function"]["name"], call["function"]["arguments"]) for call in said.get("tool_calls") or ()]
-    calls = {(call["name"], json.dumps(call["args"], sort_keys=True)) for call in message.tool_calls}
-    same_calls = bool(message.invalid_tool_calls) or calls == {(name, _sorted(text)) for name, text in told}
-    if same_calls and str(message.text) == _text(said.get("content")):
+    functions = {call.get("id"): call.get("function") or {} for call in said.get("tool_calls") or ()}
+    same_calls = all(
+        json.dumps(call["args"], sort_keys=True) == _sorted(functions.get(call["id"], {}).get("arguments"))
+        for call in message.tool_calls
+    )
+    is_empty = bool(message.response_metadata.get("reasc", {}).get("abstained"))
+    if same_calls and not is_empty and str(message.text) == _text(said.get("content")):
         return None
     written = reply_of(message, reply.get("model") or "")
     choice = {**reply["choices"][0], **written["choices"][0], "logprobs": None}
@@ -201,7 +205,7 @@ def _text(content: Any) -> str:
     return str(AIMessage(content or "").text)
 
 
-def _sorted(arguments: str) -> str:
+def _sorted(arguments: str | None) -> str | None:
     try:
         return json.dumps(json.loads(arguments or "{}"), sort_keys=True)
     except ValueError:

@@ -100,3 +100,40 @@ def test_where_text_is_voted_on_none_of_it_is_shown_before() -> None:
     with front(in_turn(says(["it is 41"], pause=0.1), says(["it is 42"]))) as server:
         *events, done = server.events(reasc={"answer": "number"}, tools=[TOOL])
         assert told(events)[0] == "it is 42" and done == "[DONE]"
+
+
+CUSTOM = {"id": "c", "type": "custom", "custom": {"name": "run", "input": "1 + 1"}}
+FUNCTION = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
+PART = {"type": "text", "text": "hi"}
+ODD: dict[str, tuple[list[Any], str, dict[str, Any]]] = {
+    "calls of another type": (
+        [delta(tool_calls=[{**CUSTOM, "index": 0}])],
+        "tool_calls",
+        {"content": None, "tool_calls": [CUSTOM]},
+    ),
+    "calls without an index": (
+        [delta(tool_calls=[FUNCTION])],
+        "tool_calls",
+        {"content": None, "tool_calls": [FUNCTION]},
+    ),
+    "a refusal": ([delta(refusal="no "), delta(refusal="way")], "stop", {"content": None, "refusal": "no way"}),
+    "reasoning": ([delta(reasoning_content="hm"), "so"], "stop", {"content": "so", "reasoning_content": "hm"}),
+    "content in parts": ([delta(content=[PART])], "stop", {"content": [PART]}),
+    "no delta": ([CHAT.chunk(choices=[{"delta": None}]), CHAT.chunk(choices=[{}]), "hi"], "stop", {"content": "hi"}),
+    "no choices": ([CHAT.chunk(choices=None), {"own": 1}, "hi"], "length", {"content": "hi"}),
+    "a filter": (["oh"], "content_filter", {"content": "oh"}),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_what_langchain_does_not_read_comes_back_all_the_same(case: str) -> None:
+    parts, finish, expected = ODD[case]
+    with front(says(parts, finish)) as server:
+        [choice] = server.chat(tools=[TOOL]).json()["choices"]
+        assert choice["message"] == {"role": "assistant", **expected} and choice["finish_reason"] == finish
+        *events, done = streamed(server)
+        assert done == "[DONE]"
+        sent = [one for part in parts if isinstance(part, dict) for one in part.get("choices") or ()]
+        got = [event["choices"][0]["delta"] for event in events if event["choices"]]
+        assert all(one["delta"] in got for one in sent if one.get("delta"))
+        assert [event for event in events if event["choices"]][-1]["choices"][0]["finish_reason"] == finish

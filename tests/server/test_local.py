@@ -89,7 +89,7 @@ def test_openais_client_reads_all_kinds_of_replies(server: Front, voted: bool) -
             [call] = final.choices[0].message.tool_calls or ()
             assert json.loads(call.function.arguments) == {"city": "Rome"}
             assert final.choices[0].finish_reason == "tool_calls"
-        assert [one.id for one in client.models.list()] == ["scripted"]
+        assert [one.id for one in client.models.list()] == ["scripted"] == [client.models.retrieve("scripted").id]
 
 
 def test_options_that_the_model_has_reach_it(server: Front) -> None:
