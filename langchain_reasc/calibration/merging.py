@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 
 from langchain_reasc.calibration.fingerprint import check_fingerprint
 from langchain_reasc.calibration.learner import ConsensusLearner
-from langchain_reasc.calibration.online_state import Observed
+from langchain_reasc.calibration.online_state import OnlineState
 from langchain_reasc.calibration.online_store import OnlineStore
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 
@@ -29,33 +30,38 @@ def merge_stores(sources: Sequence[str | os.PathLike[str]], out: str | os.PathLi
     target, stores = Path(out), [OnlineStore.open(path) for path in sources]
     if target.exists():
         raise CalibrationFileError(f"{target} is there already; name a new file for what is merged")
-    states, fingerprints = ([store.learned(name) for store in stores] for name in ("state", "fingerprint"))
-    for path, state, fingerprint in zip(sources, states, fingerprints, strict=True):
-        if state is None or fingerprint is None:
-            raise CalibrationFileError(f"{path} holds nothing yet")
-        try:
-            check_fingerprint(fingerprints[0], fingerprint)
-        except FingerprintMismatch as error:
-            raise FingerprintMismatch(f"{path} does not go with {sources[0]}: {error}") from None
+    states, fingerprint = [_state(store, stores[0]) for store in stores], stores[0].learned("fingerprint")
     measures = list(dict.fromkeys(measure for store in stores for measure in store.measures()))
-    learner = ConsensusLearner(measures, fingerprint=fingerprints[0])
-    placed = list[tuple[float, Observed]]()
-    for store, state in zip(stores, states, strict=True):
-        learner.made_of = {**state.made_of, **learner.made_of}
-        questions = store.questions(measures)
-        placed += [
-            ((at + 1) / len(questions), learner.fitting(question, state.made_of))
-            for at, question in enumerate(questions)
-        ]
-    for _, question in sorted(placed, key=lambda one: one[0]):
+    learner = ConsensusLearner(measures, fingerprint=fingerprint)
+    for state in reversed(states):
+        learner.made_of |= state.made_of
+    placed = [
+        (at / len(questions), learner.fitting(question, state.made_of))
+        for store, state in zip(stores, states, strict=True)
+        for questions in [store.questions(measures)]
+        for at, question in enumerate(questions, start=1)
+    ]
+    for _, question in sorted(placed, key=itemgetter(0)):
         learner.observe(question)
-    learner.seen, learner.outcomes = (sum(getattr(one, name) for one in states) for name in ("seen", "outcomes"))
-    learner.alarms, learner.drifted = max((state.alarms, state.drifted) for state in states)
+    learner.seen, learner.outcomes = sum(one.seen for one in states), sum(one.outcomes for one in states)
+    learner.alarms, learner.drifted = max((one.alarms, one.drifted) for one in states)
     if learner.due:
         learner.adopt(learner.fit())
     merged = OnlineStore.create(target)
     with merged.transaction():
         for question in learner.questions:
             merged.add(question, measures)
-        merged.set_learned(fingerprints[0], learner.state(), learner.calibration)
+        merged.set_learned(fingerprint, learner.state(), learner.calibration)
     return merged
+
+
+def _state(store: OnlineStore, first: OnlineStore) -> OnlineState:
+    """Return what a store has learned of the same model as the first."""
+    state: OnlineState | None = store.learned("state")
+    if state is None:
+        raise CalibrationFileError(f"{store.path} holds nothing yet")
+    try:
+        check_fingerprint(first.learned("fingerprint"), store.learned("fingerprint"))
+    except FingerprintMismatch as error:
+        raise FingerprintMismatch(f"{store.path} does not go with {first.path}: {error}") from None
+    return state

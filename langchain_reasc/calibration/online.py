@@ -1,4 +1,4 @@
-"""``calibration="online"``: learn from every answered question in a background thread, and keep it in a store."""
+"""``calibration="online"``: learn from every answered question, in a background thread."""
 
 import atexit
 import hashlib
@@ -17,13 +17,12 @@ from weakref import WeakSet
 
 import numpy as np
 
-from langchain_reasc.calibration.fingerprint import check_fingerprint
 from langchain_reasc.calibration.learner import MINIMUM, ConsensusLearner
 from langchain_reasc.calibration.online_state import Drift, MadeOf, Observed, OnlineState
-from langchain_reasc.calibration.online_store import KEPT, OnlineStore, OnlineStoreFile
 from langchain_reasc.calibration.record import Calibration, Fingerprint
 from langchain_reasc.calibration.selection import candidate_measures
-from langchain_reasc.exceptions import CalibrationFileError, ConfidenceError, FingerprintMismatch, LogprobsUnavailable
+from langchain_reasc.calibration.sharing import SharedLearner
+from langchain_reasc.exceptions import ConfidenceError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.decision import Decision
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
@@ -36,9 +35,6 @@ logger = logging.getLogger(__name__)
 
 _WAITING: Final = 64  # questions; where more come than can be scored, they are not learned from
 _IDLE: Final = 1.0  # seconds that the thread waits for a question: to start one takes longer than to wake one
-_FITTING: Final = 15.0  # seconds that others leave it to a process to calibrate for all, which may have been killed
-_AGAIN: Final = 5.0  # seconds until a store that was out of reach is tried again
-_SILENT: Final = 3600.0  # seconds until that is logged again
 _LAST: Final = 5.0  # seconds for what still waits when the process ends
 _DRIFTED: Final[dict[Drift, str]] = {
     "agreement": "responses agree with one another otherwise than was learned",
@@ -164,28 +160,15 @@ class ConsensusCalibrator:
         any_model: bool = False,
         seed: int = 0,
     ) -> None:
-        self.measure, self.path = measure, None if path is None else Path(path)
-        self._file = None if path is None else OnlineStoreFile(path)
-        self._fingerprint, self._seed = fingerprint or Fingerprint(), seed
+        self.measure, self._fingerprint, self._seed = measure, fingerprint or Fingerprint(), seed
         measures = [measure] if measure else candidate_measures([*SIGNALS, VERBALIZED])
-        self._learner = ConsensusLearner(
-            measures, budget=budget, minimum=minimum, fingerprint=self._fingerprint, seed=seed
-        )
-        self._any_model = any_model
+        learner = ConsensusLearner(measures, budget=budget, minimum=minimum, fingerprint=self._fingerprint, seed=seed)
+        self._shared = SharedLearner(learner, path, any_model=any_model)
+        self.path = self._shared.path
         self._waiting: deque[tuple[Finished, bool]] = deque()  # with whether what was learned decided it
-        self._unsaved: deque[Observed] = deque(maxlen=KEPT)  # learned from, but not in the store yet
-        self._untold: dict[str, bool] = {}  # outcomes, likewise
-        self._followed: OnlineStore | None = (
-            None  # the store that was read up to ``_last``; None: it must be read whole
-        )
-        self._last = 0
-        self._to_fit = False  # whether it is time to calibrate, and no other process does it
-        self._fits = False  # whether this one does
-        self._try_again = -math.inf
-        self._warned = -math.inf  # when it was logged that the store is out of reach
         self._numbers = count()
         self._begin_threads()
-        self._restored = self._file is None
+        self._restored = self.path is None
         if not in_event_loop():
             self.restore()
         _calibrators.add(self)
@@ -200,11 +183,8 @@ class ConsensusCalibrator:
         if self._restored:
             return
         with self._lock:
-            if not self._restored and self._file is not None:
-                with self._file.transaction(create=False) as store:
-                    if store is not None and self._follow(store, self._learner):
-                        self._followed, self._last = store, store.last
-                self._learner.prepare()
+            if not self._restored:
+                self._shared.restore()
                 self._restored = True
 
     def _begin_threads(self) -> None:
@@ -212,33 +192,35 @@ class ConsensusCalibrator:
         self._turn = threading.Condition()  # around what waits
         self._lock = threading.Lock()  # around the learner, which only one thread at a time changes; before _turn
         self._learning = self._working = self._closing = False
+        self._to_fit = False  # whether it is time to calibrate, and this process is to do it
 
     def state(self) -> OnlineState:
         """Return what it has learned, beside the questions."""
         self.restore()
         with self._lock:
-            return self._learner.state()
+            return self._shared.learner.state()
 
     @property
     def questions(self) -> tuple[Observed, ...]:
         """The last 512 questions."""
         self.restore()
-        return self._learner.questions
+        with self._lock:
+            return self._shared.learner.questions
 
     @property
     def unsaved(self) -> int:
         """How many questions were learned from that the store does not have yet."""
-        return len(self._unsaved)
+        return self._shared.unsaved
 
     @property
     def calibration(self) -> Calibration | None:
         """The latest calibration, or None while too little has been seen."""
         self.restore()
-        return self._learner.calibration
+        return self._shared.learner.calibration
 
     def notice(self, calibration: Calibration | None) -> str:
         """Return what callers should know of decisions under this calibration of its own, or under none yet."""
-        learner = self._learner
+        learner = self._shared.learner
         if calibration is not None:
             of = "answers alone" if calibration.measure is None else f"answers and {calibration.measure}"
             why = f" ({calibration.untrusted})" if calibration.untrusted else ""
@@ -309,11 +291,7 @@ class ConsensusCalibrator:
         while self._learn_next():
             pass
         with self._lock:
-            self._untold[id] = correct
-            self._exchange()
-            known = any(question.id == id for question in self._learner.questions)
-            if not known:
-                self._untold.pop(id, None)
+            known = self._shared.record_outcome(id, correct)
         with self._turn:
             if self._to_fit:
                 self._wake()
@@ -322,8 +300,7 @@ class ConsensusCalibrator:
     def save(self) -> None:
         """Write to the store what could not be written before. A failure is logged: it must not cost an answer."""
         with self._lock:
-            self._try_again = -math.inf
-            self._exchange()
+            self._shared.save()
 
     def close(self, timeout: float | None = None) -> None:
         """Learn from the questions still queued, without calibrating anew, keep them, and close the store.
@@ -334,21 +311,19 @@ class ConsensusCalibrator:
         ends = math.inf if timeout is None else time.monotonic() + timeout
         with self._turn:
             self._closing = True
+            self._shared.end()
             self._turn.notify_all()
         while time.monotonic() < ends and self._learn_next():
             pass
-        if self._unsaved or self._fits:
-            self.save()
         with self._lock:
-            if self._file is not None:
-                self._file.close()
+            self._shared.close()
 
     def _work(self) -> None:
         """Learn from the queued questions until there is nothing to do."""
         while self._has_work():
             self._learn_next()
             if self._to_fit:
-                self._refit()
+                self._fit()
 
     def _has_work(self) -> bool:
         """Wait a while for something to do. Return False where nothing comes; then the thread ends."""
@@ -367,133 +342,41 @@ class ConsensusCalibrator:
                 if not self._waiting:
                     return False
                 question, learned = self._waiting.popleft()
+            learner = self._shared.learner
+            alarms = learner.alarms
             try:
-                alarms = self._learner.alarms
-                scored = observed(question, self._learner.measures, self._learner.made_of, counted=not learned)
-                self._exchange(scored)
-                if self._learner.alarms > alarms:
+                scored = observed(question, learner.measures, learner.made_of, counted=not learned)
+                self._to_fit = self._shared.learn(scored) or self._to_fit
+                if self._shared.learner.alarms > alarms:
                     logger.warning("%s", self.notice(None))
             except Exception:
                 logger.exception("a question could not be learned from")
             return True
 
-    def _exchange(self, question: Observed | None = None) -> None:
-        """Take over what others have kept, and keep what they do not have, in one transaction; or else learn alone.
-
-        Args:
-            question: one more question to learn from.
-        """
-        if self._file is not None and time.monotonic() >= self._try_again:
-            try:
-                with self._file.transaction(create=True) as store:
-                    assert store is not None
-                    learner, now = self._together(store, question), time.time()
-                    if to_fit := self._may_fit(learner) and now >= learner.fitting_until:
-                        learner.fitting_until = now + _FITTING
-                    elif self._fits and self._closing:  # another process may do it
-                        learner.fitting_until = 0.0
-                    store.set_learned(self._fingerprint, learner.state(), learner.calibration)
-                    last = store.last
-            except (CalibrationFileError, FingerprintMismatch) as error:
-                now, self._followed = time.monotonic(), None
-                if now >= self._warned + _SILENT:
-                    self._warned = now
-                    logger.warning("what was learned is not kept: %s", error)
-                self._try_again = now + _AGAIN
-            else:
-                if learner.calibration is not self._learner.calibration:
-                    learner.prepare()
-                self._learner, self._followed, self._last = learner, store, last
-                self._to_fit = self._to_fit or to_fit
-                self._unsaved.clear()
-                self._untold.clear()
-                return
-        if question is not None:
-            self._unsaved.append(question)
-            if self._learner.observe(question):
-                self._unsaved.clear()
-        for outcome in self._untold.items():
-            self._learner.record_outcome(*outcome)
-        if self._file is None:
-            self._untold.clear()
-        self._to_fit = self._to_fit or self._may_fit(self._learner)
-
-    def _may_fit(self, learner: ConsensusLearner) -> bool:
-        return learner.due and not (self._fits or self._closing)
-
-    def _together(self, store: OnlineStore, question: Observed | None) -> ConsensusLearner:
-        """Return a learner of what is in the store, and of what is not yet, having added that."""
-        learner, new = self._learner.copy(), [] if question is None else [question]
-        if self._follow(store, learner):
-            new = [*self._unsaved, *new]
-        else:
-            store.clear()
-            for known in learner.questions:
-                store.add(known, learner.measures)
-        for one in new:
-            one = learner.fitting(one, self._learner.made_of)
-            if learner.observe(one):
-                store.clear()
-            else:
-                store.add(one, learner.measures)
-        for id, correct in self._untold.items():
-            if learner.record_outcome(id, correct):
-                store.set_correct(id, correct)
-        return learner
-
-    def _follow(self, store: OnlineStore, learner: ConsensusLearner) -> bool:
-        """Let a learner follow what the store knows. Return False where it knows nothing, or has not seen a drift yet.
-
-        Raises:
-            FingerprintMismatch: it was learned of something else.
-        """
-        state, fingerprint = store.learned("state"), store.learned("fingerprint")
-        if state is None or fingerprint is None:
-            return False
-        if not self._any_model:
-            try:
-                check_fingerprint(fingerprint, self._fingerprint)
-            except FingerprintMismatch as error:
-                raise FingerprintMismatch(f"online_state={str(self.path)!r}: {error}, or name another file") from None
-        if state.alarms < learner.alarms:
-            return False
-        anew = self._followed is not store or state.alarms > learner.alarms
-        questions = store.questions(learner.measures, after=0 if anew else self._last)
-        learner.follow(state, store.learned("calibration"), questions, anew=anew)
-        return True
-
-    def _refit(self) -> None:
+    def _fit(self) -> None:
+        """Calibrate, which may take seconds; others may go on learning meanwhile."""
+        fit = None
         with self._lock:
-            self._to_fit, self._fits = False, True
-            self._followed = None  # so that outcomes that others were told of are read, too
-            self._exchange()
-        learner = self._learner
+            self._to_fit = False
+            self._shared.read_whole()
+            learner = self._shared.learner
         first = learner.calibration is None
         try:
             fit = learner.fit()
         except Exception:
-            with self._lock:
-                self._fits = False
-                self._learner.postpone()
-                self._exchange()
-            if not self._closing:  # else the interpreter has ended around it; what it was made from is saved
-                logger.exception("a question could not be learned from")
-            return
+            if self._closing:  # the interpreter has ended around it; what it was made from is saved
+                return
+            logger.exception("a question could not be learned from")
         with self._lock:
-            self._fits = False
-            if self._learner.alarms == learner.alarms:
-                self._learner.adopt(fit)
-                self._exchange()
-        if first and (calibration := self._learner.calibration) is not None:
+            self._shared.adopt(fit, learner)
+        if first and (calibration := self._shared.learner.calibration) is not None:
             logger.info("%s; from now on that decides", self.notice(calibration))
 
     def _in_child(self) -> None:
         """Forget, after a fork, what waits and what is not saved: that is the parent's, and its thread is not here."""
         self._begin_threads()
         self._waiting.clear()
-        self._unsaved.clear()
-        self._untold.clear()
-        self._followed, self._to_fit, self._fits = None, False, False
+        self._shared.forget_unsaved()
 
 
 _calibrators: WeakSet[ConsensusCalibrator] = WeakSet()

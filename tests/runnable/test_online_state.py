@@ -17,7 +17,7 @@ import pytest
 from disks import files_no_larger_than, mounted
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.calibration import ConsensusCalibrator, OnlineStore, OnlineStoreFile
+from langchain_reasc.calibration import ConsensusCalibrator, OnlineStore, OnlineStoreFile, sharing
 from langchain_reasc.calibration import online as learning_online
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 
@@ -140,7 +140,7 @@ def test_a_forked_process_adds_its_own(path: Path) -> None:
 
 def test_what_could_not_be_written_is_written_later(path: Path, monkeypatch: Any, caplog: Any) -> None:
     monkeypatch.setattr(OnlineStore, "WAIT", 0.05)
-    monkeypatch.setattr(learning_online, "_AGAIN", 0.0)
+    monkeypatch.setattr(sharing, "_AGAIN", 0.0)
     reasc = online(path)
     saved(reasc)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -155,7 +155,7 @@ def test_what_could_not_be_written_is_written_later(path: Path, monkeypatch: Any
 
 
 def test_a_full_disk_costs_no_answer(path: Path, monkeypatch: Any, caplog: Any) -> None:
-    monkeypatch.setattr(learning_online, "_AGAIN", 0.0)
+    monkeypatch.setattr(sharing, "_AGAIN", 0.0)
     ask(online(path), 3).close()
     reasc = online(path)
     with files_no_larger_than(24_000):
