@@ -124,14 +124,35 @@ def calibrate_consensus(
     )
     if not explained:
         return calibration
-    rule = calibration.rule(budget=budget, on_missing_confidence="count")
     # Questions that a learned rule cut short are left out: they ended where responses agreed.
-    counted = [one.responses(trusted.row) for one in voted if one.counted]
     weak = _weak(calibration.cut, given, [one for one in every if one.counted])
     counts = Agreement(prior, budget=budget)
-    explanation = {"guarantee": _promise(rule, counts, counted, weak, len(voted)), "p_agree": _p_agree(rule, counted)}
-    explanation["p_correct"] = _p_correct(rule, voted, trusted.row)
-    return calibration.model_copy(update=explanation)
+    return calibration.model_copy(update=_explanation(calibration, counts, voted, trusted.row, weak))
+
+
+def _explanation(
+    calibration: Calibration,
+    counts: Agreement,
+    questions: Sequence[Observed],
+    row: int | None,
+    weak: Sequence[Sequence[bool]],
+) -> dict[str, Any]:
+    """Return what a calibration says of its rule: what is promised, and how likely an answer is agreed with, or right.
+
+    Args:
+        calibration: what was learned.
+        counts: the same rule where votes are counted.
+        questions: what it was learned from.
+        row: the row of scores that votes are weighed by.
+        weak: of each question on which votes were counted, which responses would be cut.
+    """
+    rule = calibration.rule(budget=counts.budget, on_missing_confidence="count")
+    counted = [one.responses(row) for one in questions if one.counted]
+    return {
+        "guarantee": _promise(rule, counts, counted, weak, len(questions)),
+        "p_agree": _p_agree(rule, counted),
+        "p_correct": _p_correct(rule, questions, row),
+    }
 
 
 def _with_votes(questions: Sequence[Observed], measures: int) -> list[Observed]:

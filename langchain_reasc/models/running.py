@@ -64,14 +64,7 @@ class StreamedConfidence:
 
     def _value(self, chosen: Any, alternatives: Sequence[Any]) -> float:
         """The signal of a token, of as many alternatives as the threshold was made of; arrays would take 100 µs."""
-        cut = self._cut
-        if not all(isinstance(one, float | int) and one <= _ROUNDING for one in (chosen, *alternatives)):
-            raise LogprobsUnavailable("a token has a log-probability that is none")
-        ranked: list[float] = sorted((max(one, FLOOR) for one in alternatives), reverse=True)
-        if chosen <= FLOOR or sum(map(math.exp, ranked)) > _MOST:
-            raise LogprobsUnavailable("a token has a log-probability that it cannot have")
-        if ranked and chosen > ranked[-1] + _SAME and not any(abs(chosen - one) <= _SAME for one in ranked):
-            raise LogprobsUnavailable("a token is likelier than alternatives that it is not among")
+        cut, ranked = self._cut, _ranked(chosen, alternatives)
         if cut.signal == "token_logprob":
             return min(float(chosen), 0.0)
         ranked = ranked[: cut.top_k]
@@ -81,3 +74,15 @@ class StreamedConfidence:
             return -fmean(ranked)
         total = math.log(sum(map(math.exp, ranked)))
         return sum(math.exp(one - total) * (one - total) for one in ranked)
+
+
+def _ranked(chosen: Any, alternatives: Sequence[Any]) -> list[float]:
+    """Return the log-probabilities of the alternatives, the likeliest first, where they and the token's own can be."""
+    if not all(isinstance(one, float | int) and one <= _ROUNDING for one in (chosen, *alternatives)):
+        raise LogprobsUnavailable("a token has a log-probability that is none")
+    ranked: list[float] = sorted((max(one, FLOOR) for one in alternatives), reverse=True)
+    if chosen <= FLOOR or sum(map(math.exp, ranked)) > _MOST:
+        raise LogprobsUnavailable("a token has a log-probability that it cannot have")
+    if ranked and chosen > ranked[-1] + _SAME and not any(abs(chosen - one) <= _SAME for one in ranked):
+        raise LogprobsUnavailable("a token is likelier than alternatives that it is not among")
+    return ranked
