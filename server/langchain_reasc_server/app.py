@@ -107,6 +107,7 @@ class Gateway:
         why = call.why_not_voted(self.solver.votes)
         async with self._until_gone(request, client):
             if why is not None:
+                self.admission.charge(client, call.responses)
                 await self.upstream.forward(request, encoded(call.body) if call.changed else body, call, why, send)
                 return
             request.state.way = "vote"

@@ -120,6 +120,12 @@ class Call:
         return bool(self.body.get("stream"))
 
     @property
+    def responses(self) -> int:
+        """How many responses the client asks for."""
+        n = self.body.get("n")
+        return n if isinstance(n, int) and n > 0 else 1
+
+    @property
     def wants_usage(self) -> bool:
         """Whether a stream is to end with the usage."""
         options = self.body.get("stream_options")
@@ -321,9 +327,12 @@ class Won:
 
     def _left(self, passed: Sequence[Json]) -> list[Json]:
         """Return the winner's events that are to follow those that were passed on."""
-        events = self._events
-        if events[: len(passed)] == passed or not any(message_in(merged(passed)).get(name) for name in _TEXTS):
-            return events[len(passed) :] if events[: len(passed)] == passed else events
+        events, count = self._events, len(passed)
+        if events[:count] == passed:
+            return events[count:]
+        said = message_in(merged(passed))
+        if not any(said.get(name) for name in _TEXTS):
+            return events
         if not message_in(merged(events)).get("tool_calls"):
             raise Refused(502, "the upstream broke a response off that was passed on", code="upstream_error")
         return [
@@ -417,14 +426,13 @@ class Solver:
 
     def __init__(self, upstream: Upstream, votes: Votes) -> None:
         self.upstream, self.votes = upstream, votes
-        online = votes.rule is None and votes.calibration == "online"
         self._own = ChatReASC(
             model=upstream.chat_model,
             answer=votes.answer,
             max_samples=votes.max_samples,
             rule=None if votes.rule is None else parse_rule(votes.rule, budget=votes.max_samples),
-            calibration=votes.calibration if online or votes.calibration != "online" else None,
-            online_state=votes.state if online else None,
+            calibration=votes.calibration,
+            online_state=votes.state,
             worth=votes.worth,
             concurrency=votes.concurrency,
         )
@@ -439,18 +447,15 @@ class Solver:
             ConfigurationError: the request asks for a vote that cannot be.
             Exception: what the upstream refused it with, where no sample succeeded.
         """
-        limit, asked = self.votes.in_flight, call.asked
-        fits = self.upstream.is_own(call.model) and asked.get("answer", self.votes.answer) == self.votes.answer
-        for calibrated in (True, False) if fits and "rule" not in asked else (False,):
-            solver = self._solver(asked, calibrated=calibrated)
-            try:
-                message = await self.upstream.solve(solver, call, hear, limit)
-            except FingerprintMismatch:
-                if not calibrated:
-                    raise
-            else:
-                return Won(call, message, solver.max_samples)
-        raise AssertionError
+        asked, own = call.asked, self.votes.answer
+        if self.upstream.is_own(call.model) and asked.get("answer", own) == own and "rule" not in asked:
+            with suppress(FingerprintMismatch):
+                return await self._won(self._solver(asked, calibrated=True), call, hear)
+        return await self._won(self._solver(asked, calibrated=False), call, hear)
+
+    async def _won(self, solver: ChatReASC, call: Call, hear: Hear) -> Won:
+        message = await self.upstream.solve(solver, call, hear, self.votes.in_flight)
+        return Won(call, message, solver.max_samples)
 
     def _solver(self, asked: Mapping[str, Any], *, calibrated: bool) -> ChatReASC:
         """Return the operator's own solver, or one with what a request asks for; the last few are kept."""

@@ -132,12 +132,12 @@ class VoteOptions:
 
         if self.no_learning and (self.calibration or self.state):
             raise ConfigurationError("--no-learning excludes --calibration and --state")
-        if self.calibration and self.state:
-            raise ConfigurationError("--state keeps what is learned, and with --calibration nothing is")
+        if self.state and (self.calibration or self.rule):
+            raise ConfigurationError("--state keeps what is learned, and with --calibration or --rule nothing is")
         names = ("answer", "max_samples", "rule", "worth", "concurrency", "in_flight")
         return Votes(
             **{name: getattr(self, name) for name in names},
-            calibration=None if self.no_learning else self.calibration or "online",
+            calibration=self.calibration or (None if self.no_learning or self.rule else "online"),
             state=None if self.state is None else str(self.state),
         )
 

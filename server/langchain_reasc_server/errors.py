@@ -7,10 +7,10 @@ from typing import Any, Final
 import openai
 from langchain_core import exceptions as core
 from langchain_reasc_openai.errors import retry_after
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 
 from langchain_reasc.exceptions import ConfigurationError, ReASCError, ServerBusy, Undecided, root_of
-from langchain_reasc_server.wire import Json
+from langchain_reasc_server.wire import Json, encoded
 
 __all__ = ["Refused", "refusal_of"]
 
@@ -54,9 +54,9 @@ class Refused(Exception):
         return {"error": self.error}
 
     @property
-    def response(self) -> JSONResponse:
+    def response(self) -> Response:
         """The whole response."""
-        return JSONResponse(self.body, self.status, self.headers)
+        return Response(encoded(self.body), self.status, self.headers, media_type="application/json")
 
 
 def refusal_of(error: Exception) -> Refused:
@@ -84,19 +84,9 @@ _OURS: Final[tuple[tuple[Any, int, str, str | None], ...]] = (
     (Undecided, 422, "undecided", None),
     (ConfigurationError, 400, "invalid_value", None),
     (NotImplementedError, 400, "unsupported", "this model does not take what the request asks for"),
-    (
-        (openai.APITimeoutError, core.ModelTimeoutError, TimeoutError),
-        504,
-        "timeout",
-        "no answer in time",
-    ),
+    ((openai.APITimeoutError, core.ModelTimeoutError, TimeoutError), 504, "timeout", "no answer in time"),
     (ServerBusy, 503, "upstream_busy", "the upstream is busy"),
-    (
-        (openai.APIConnectionError, core.ModelConnectionError, OSError),
-        502,
-        "unreachable",
-        "the upstream is not reached",
-    ),
+    ((openai.APIConnectionError, core.ModelConnectionError, OSError), 502, "unreachable", "no upstream is reached"),
 )
 """Types of errors -> status, code and message; None for the error's own."""
 

@@ -210,12 +210,14 @@ def test_one_key_cannot_take_all_places() -> None:
 def test_samples_a_minute_are_those_that_were_drawn() -> None:
     now = [0.0]
     limits = {"samples_per_minute": 6, "clock": lambda: now[0]}
-    with front(Said(), admission=limits, votes={"max_samples": 8, "concurrency": 8, "rule": "fixed_budget"}) as server:
+    votes = {"max_samples": 8, "concurrency": 8, "rule": "fixed_budget"}
+    with front(Said(), admission=limits, votes=votes) as server:
         assert server.post(VOTED).json()["reasc"]["samples"] == 8
         refused = server.post(VOTED)
         assert refused.status_code == 429 and refused.json()["error"]["code"] == "too_many_samples"
         now[0] += float(refused.headers["retry-after"])
-        assert server.post(VOTED).status_code == 200
+        assert server.chat(n=2).status_code == 200  # not voted on, and two samples all the same
+        assert server.chat().status_code == 429
 
 
 def test_what_is_counted_is_told() -> None:
