@@ -1,5 +1,6 @@
 """The server in this process, in front of scripted upstreams."""
 
+import asyncio
 import json
 import socket
 import threading
@@ -134,6 +135,14 @@ def _gone() -> Served:
         return served
 
 
+class PromptServer(uvicorn.Server):
+    """Looks a hundred times a second, and not ten, whether it is to end."""
+
+    async def main_loop(self) -> None:
+        while not self.should_exit:
+            await asyncio.sleep(0.01)
+
+
 @contextmanager
 def listening(gateway: Gateway) -> Iterator[str]:
     """Serve on loopback in a thread; gives the base URL."""
@@ -141,7 +150,7 @@ def listening(gateway: Gateway) -> Iterator[str]:
         bound.bind(("127.0.0.1", 0))
         bound.listen()
         config = uvicorn.Config(gateway.app, http="h11", log_level="warning", timeout_graceful_shutdown=1)
-        server = uvicorn.Server(config)
+        server = PromptServer(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, name="gateway")
         thread.start()
         try:

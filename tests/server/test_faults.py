@@ -12,7 +12,7 @@ import httpx
 import pytest
 from servers.exchange import Exchange, refuses
 
-from .serving import HELLO, TOOL, Said, front
+from .serving import HELLO, TOOL, Front, Said, front
 
 VOTED: dict[str, Any] = {"model": "tiny", "messages": HELLO, "tools": [TOOL]}
 JSON = "application/json"
@@ -23,44 +23,46 @@ MALFORMED: dict[str, tuple[bytes, dict[str, str], int]] = {
     "no UTF-8": (b'{"a": "\xff"}', {}, 400),
     "too deep": (b'{"a": ' + b"[" * 100_000, {}, 400),
     "an endless number": (b'{"a": ' + b"9" * 100_000 + b"}", {}, 400),
-    "too large": (b'{"a": "' + b"x" * 50_000 + b'"}', {}, 413),
+    "too large": (b'{"a": "' + b"x" * 250_000 + b'"}', {}, 413),
     "a form": (b"a=1", {"content-type": "application/x-www-form-urlencoded"}, 415),
     "compressed": (b"\x1f\x8b", {"content-encoding": "gzip"}, 415),
 }
 
 
+@pytest.fixture(scope="module")
+def bounded() -> Iterator[Front]:
+    with front(Said(), largest=250_000) as server:
+        yield server
+
+
 @pytest.mark.parametrize("case", MALFORMED)
-def test_a_malformed_request_gets_an_error_and_reaches_nobody(case: str) -> None:
+def test_a_malformed_request_gets_an_error_and_reaches_nobody(bounded: Front, case: str) -> None:
     body, headers, status = MALFORMED[case]
-    with front(Said(), largest=250_000 if case != "too large" else 40_000) as server:
-        response = server.post(body, headers=headers)
-        assert response.status_code == status
-        assert response.json()["error"]["type"] == "invalid_request_error" and response.json()["error"]["message"]
-        assert server.upstream.exchanges == []
-        assert server.chat(tools=[TOOL]).status_code == 200
+    before = len(bounded.upstream.exchanges)
+    response = bounded.post(body, headers=headers)
+    assert response.status_code == status
+    assert response.json()["error"]["type"] == "invalid_request_error" and response.json()["error"]["message"]
+    assert len(bounded.upstream.exchanges) == before
+    assert bounded.chat(tools=[TOOL]).status_code == 200
 
 
-def test_a_body_without_a_length_is_bounded_too() -> None:
-    with front(Said(), largest=40_000) as server:
-        parts = (b"x" * 10_000 for _ in range(100))
-        headers = {"content-type": JSON}
-        response = server.http.post(f"{server.url}/chat/completions", content=parts, headers=headers)
-        assert response.status_code == 413
+def test_a_body_without_a_length_is_bounded_too(bounded: Front) -> None:
+    parts = (b"x" * 10_000 for _ in range(100))
+    headers = {"content-type": JSON}
+    response = bounded.http.post(f"{bounded.url}/chat/completions", content=parts, headers=headers)
+    assert response.status_code == 413
 
 
-def test_a_flood_of_headers_is_refused() -> None:
-    with front(Said()) as server:
-        flood = {f"x-{at}": "y" * 1000 for at in range(100)}
-        assert server.post(VOTED, headers=flood).status_code == 431
-        assert server.upstream.exchanges == []
-        assert server.chat(tools=[TOOL]).status_code == 200
+def test_a_flood_of_headers_is_refused(bounded: Front) -> None:
+    flood = {f"x-{at}": "y" * 1000 for at in range(100)}
+    assert bounded.post(VOTED, headers=flood).status_code == 431
+    assert bounded.chat(tools=[TOOL]).status_code == 200
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/nowhere", 404), ("POST", "/health", 405)])
-def test_errors_of_routing_come_in_the_envelope(method: str, path: str, status: int) -> None:
-    with front(Said()) as server:
-        response = server.http.request(method, server.url.removesuffix("/v1") + path)
-        assert response.status_code == status and set(response.json()["error"]) == {"message", "type", "param", "code"}
+def test_errors_of_routing_come_in_the_envelope(bounded: Front, method: str, path: str, status: int) -> None:
+    response = bounded.http.request(method, bounded.url.removesuffix("/v1") + path)
+    assert response.status_code == status and set(response.json()["error"]) == {"message", "type", "param", "code"}
 
 
 async def endless(exchange: Exchange) -> None:

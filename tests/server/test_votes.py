@@ -1,6 +1,7 @@
 """What is voted on, and how the winner is given back: whole, streamed, and by openai's own client."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import openai
@@ -9,7 +10,7 @@ from pydantic import BaseModel
 from servers.chat_wire import Request
 from servers.exchange import Exchange
 
-from .serving import HELLO, SHAPE, TOOL, Said, front
+from .serving import HELLO, SHAPE, TOOL, Front, Said, front
 
 KINDS: dict[str, dict[str, Any]] = {
     "text": {"reasc": {"answer": "number"}},
@@ -163,13 +164,18 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("asked", WRONG.values(), ids=WRONG)
-def test_a_wrong_wish_is_refused_before_anything_is_asked(asked: Any) -> None:
+@pytest.fixture(scope="module")
+def unasked() -> Iterator[Front]:
     with front(Said()) as server:
-        response = server.chat(reasc=asked)
-        error = response.json()["error"]
-        assert response.status_code == 400 and error["type"] == "invalid_request_error" and error["message"]
+        yield server
         assert server.upstream.requests == []
+
+
+@pytest.mark.parametrize("asked", WRONG.values(), ids=WRONG)
+def test_a_wrong_wish_is_refused_before_anything_is_asked(unasked: Front, asked: Any) -> None:
+    response = unasked.chat(reasc=asked)
+    error = response.json()["error"]
+    assert response.status_code == 400 and error["type"] == "invalid_request_error" and error["message"]
 
 
 def test_another_model_is_voted_on_by_counting() -> None:
