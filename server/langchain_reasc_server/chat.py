@@ -254,12 +254,14 @@ class Won:
     call: Call
     message: AIMessage
     max_samples: int
+    notice: str | None = None
 
     @property
     def account(self) -> Json:
         """What is said of the vote: samples, votes, tokens, and how sure it is."""
         told = self.message.response_metadata["reasc"]
-        said: Json = {name: told[name] for name in ("answer", "posterior", "notices") if name in told}
+        said: Json = {name: told[name] for name in ("answer", "posterior") if name in told}
+        said["notices"] = [*([self.notice] if self.notice else []), *told["notices"]]
         probabilities = {name: told[name]["value"] for name in ("p_correct", "p_agree") if name in told}
         abstained = {name: told[name] for name in ("abstained", "abstained_because") if name in told}
         return {
@@ -449,17 +451,24 @@ class Solver:
         """
         asked, own = call.asked, self.votes.answer
         if self.upstream.is_own(call.model) and asked.get("answer", own) == own and "rule" not in asked:
-            with suppress(FingerprintMismatch):
+            try:
                 return await self._won(self._solver(asked, calibrated=True), call, hear)
-        return await self._won(self._solver(asked, calibrated=False), call, hear)
+            except FingerprintMismatch:
+                notice = "the calibration was measured on something else than such requests"
+        else:
+            notice = None
+        return await self._won(self._solver(asked, calibrated=False), call, hear, notice)
 
-    async def _won(self, solver: ChatReASC, call: Call, hear: Hear) -> Won:
+    async def _won(self, solver: ChatReASC, call: Call, hear: Hear, notice: str | None = None) -> Won:
         message = await self.upstream.solve(solver, call, hear, self.votes.in_flight)
-        return Won(call, message, solver.max_samples)
+        return Won(call, message, solver.max_samples, notice)
 
     def _solver(self, asked: Mapping[str, Any], *, calibrated: bool) -> ChatReASC:
         """Return the operator's own solver, or one with what a request asks for; the last few are kept."""
         update = {**asked, "max_samples": min(asked.get("max_samples", math.inf), self.votes.max_samples)}
+        if calibrated and "abstain_below" in asked and self.votes.calibration == "online":
+            # By what has been learned until now: what still learns promises no probability.
+            return self._own.model_copy(update={**update, "calibration": self._own.learned, "online_state": None})
         key = (*(update.get(name) for name in _OPTIONS), calibrated)
         if (known := self._others.pop(key, None)) is None:
             if not calibrated:

@@ -120,6 +120,22 @@ def test_the_winners_own_prompt_is_told(server: Front) -> None:
     assert account["winner"]["prompt_tokens"] == 5 and account["tokens"]["spent"] == 7 * account["samples"]
 
 
+def test_a_calibration_that_does_not_fit_a_request_is_left_aside_for_it() -> None:
+    backend = pytest.importorskip("langchain_reasc_llama_cpp")
+    path = backend.embedded_model_path().with_name("calibration.json")
+    question = {"role": "user", "content": "Emma has 27 old and 14 new cups. How many more does Emma need to have 60?"}
+    system = {"role": "system", "content": "Be brief."}
+    votes = {"answer": "number", "calibration": str(path)}
+    with backend.ChatLlamaCpp(seed=1) as model, front(served=LangChainModel(model, "shipped"), votes=votes) as server:
+        fits, differs = (
+            server.chat(messages=messages).json()["reasc"] for messages in ([question], [system, question])
+        )
+        assert fits["stop"] in ("gate", "evidence") and not any(
+            "something else" in notice for notice in fits["notices"]
+        )
+        assert "something else" in differs["notices"][0] and differs["stop"] in ("agreement", "budget")
+
+
 REFUSED = {
     "/embeddings": ({"input": "x"}, 404),
     "/chat/completions": ({"model": "m", "messages": "hello"}, 400),

@@ -1,7 +1,7 @@
 """What is voted on, and how the winner is given back: whole, streamed, and by openai's own client."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import openai
@@ -185,6 +185,35 @@ def test_another_model_is_voted_on_by_counting() -> None:
         assert "learning without labels" in own["reasc"]["notices"][0]
         assert other["reasc"]["notices"] == ["no calibration: counting votes (finite horizon)"]
         assert server.upstream.requests[-1]["model"] == "other" and "logprobs" not in server.upstream.requests[-1]
+
+
+class Guesses(Said):
+    """Right three times out of four, to easy questions always."""
+
+    def said(self, request: Request, at: int) -> list[Sequence[str]]:
+        number = int(request["messages"][0]["content"])
+        easy = number % 2 == 0
+        return [[f"it is {number if easy or at % 4 else at % 7}"]]
+
+
+def test_what_was_learned_can_abstain() -> None:
+    votes = {"answer": "number", "calibration": "online", "concurrency": 1}
+    with front(Guesses(), votes=votes) as server:
+        asked: dict[str, Any] = {"reasc": {"abstain_below": 0.999999}}
+        assert server.chat(**asked).status_code == 400  # nothing is known yet
+        for number in range(40):
+            reply = server.chat(messages=[{"role": "user", "content": str(number)}]).json()
+        assert 0 < reply["reasc"]["p_agree"] < 0.999999
+        question = [{"role": "user", "content": "41"}]
+        abstained = server.chat(messages=question, **asked).json()
+        assert abstained["reasc"]["abstained"] and abstained["reasc"]["abstained_because"]
+        assert (
+            abstained["choices"][0]["message"]["content"] == "" and abstained["choices"][0]["finish_reason"] == "stop"
+        )
+        *events, last, _ = server.events(messages=question, **asked)
+        assert last["reasc"]["abstained"]
+        assert "".join(event["choices"][0]["delta"].get("content") or "" for event in events) == ""
+        assert server.chat(messages=question, reasc={"abstain_below": 0.01}).json()["reasc"].get("abstained") is None
 
 
 class Fields(Said):
