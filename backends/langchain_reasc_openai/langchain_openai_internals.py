@@ -11,7 +11,7 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
-from openai import AsyncStream, BaseModel
+from openai import APIError, AsyncStream, BaseModel
 
 __all__ = ["CLIENT_FIELDS", "AdaptedChatOpenAI", "default_parameters", "messages_of"]
 
@@ -53,7 +53,11 @@ class AdaptedChatOpenAI(ChatOpenAI):
         )
         async with stream:
             if "json" in stream.response.headers.get("content-type", ""):
-                yield _as_event(json.loads(await stream.response.aread()))
+                reply = json.loads(await stream.response.aread())
+                if error := reply.get("error"):
+                    said = error.get("message") if isinstance(error, dict) else error
+                    raise APIError(str(said), request=stream.response.request, body=error)
+                yield _as_event(reply)
                 return
             async for event in stream:
                 if isinstance(event, dict):

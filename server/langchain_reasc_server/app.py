@@ -140,7 +140,8 @@ class Gateway:
                 last = [*won.events(head, first.passed)]
             except Exception as error:
                 refused = refusal_of(error)
-                self.metrics.record_failure(refused.status)
+                if refused.from_upstream:
+                    self.metrics.record_failure(refused.status)
                 await events.write(refused.body)
             else:
                 self._record(won, client)
@@ -236,7 +237,7 @@ class _Guarded:
             status = 499  # nginx's, for a client that has closed the request
         except Exception as error:
             refused = refusal_of(error)
-            if request.state.way == "vote" and refused.status >= 400:
+            if refused.from_upstream:
                 metrics.record_failure(refused.status)
             if status is not None:  # the client sees the response break off
                 raise

@@ -31,6 +31,7 @@ class Refused(Exception):
         status: of the HTTP response.
         error: what stands under ``error`` in its body.
         headers: of the response.
+        from_upstream: whether it was the upstream that failed or refused it.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Refused(Exception):
         super().__init__(message)
         kind = kind or _TYPES.get(status) or ("server_error" if status >= 500 else "invalid_request_error")
         self.status, self.headers = status, dict(headers or {})
+        self.from_upstream = status >= 502
         self.error: Json = {"message": message, "type": kind, "param": param, "code": code}
 
     @property
@@ -107,5 +109,6 @@ def _upstreams_own(error: Exception, status: int, headers: Mapping[str, str]) ->
     fields = fields if isinstance(fields, dict) else {"message": str(fields)}
     said = str(fields.get("message") or getattr(error, "message", "") or error)
     refused = Refused(status, said, headers=headers)
+    refused.from_upstream = True
     refused.error |= {name: value for name, value in fields.items() if value is not None}
     return refused

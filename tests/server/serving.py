@@ -4,7 +4,8 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -159,3 +160,12 @@ def listening(gateway: Gateway) -> Iterator[str]:
             server.should_exit = True
             thread.join(10)
             assert not thread.is_alive()
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True

@@ -1,11 +1,13 @@
 """``reasc serve`` as a user starts it: options, a file of them, and a process with the shipped model."""
 
+import asyncio
 import os
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,13 +16,14 @@ import openai
 import pytest
 import typer
 from langchain_reasc_server.command import serve
+from servers.exchange import Exchange
 from servers.fake_server import Served, serving
 from typer.testing import CliRunner
 
 from langchain_reasc.cli.options import with_groups
 from langchain_reasc.exceptions import ReASCError
 
-from .serving import Said, models
+from .serving import TOOL, Said, eventually, models
 
 app = typer.Typer()
 app.command()(with_groups(serve))
@@ -118,3 +121,27 @@ def test_a_process_answers_with_the_shipped_model_and_ends_when_told(tmp_path: P
         started.send_signal(signal.SIGTERM)
         assert started.wait(20) == 0
         assert state.exists()
+
+
+@pytest.mark.slow  # waits
+def test_requests_have_so_many_seconds_to_end_when_it_is_stopped() -> None:
+    async def in_a_second(exchange: Exchange) -> None:
+        await asyncio.sleep(1.5)
+        await Said()(exchange)
+
+    body = {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": "?"}],
+        "tools": [TOOL],
+        "reasc": {"max_samples": 2},
+    }
+    for seconds, answered in (("20", True), ("1", False)):
+        with serving(in_a_second, get=models) as upstream, ThreadPoolExecutor(1) as threads:
+            options = ("--url", upstream.root, "--preset", "generic", "--shutdown", seconds)
+            with process(*options, "--no-learning") as (url, started):
+                asking = threads.submit(httpx.post, f"{url}/chat/completions", json=body, timeout=30)
+                assert eventually(lambda upstream=upstream: bool(upstream.exchanges))
+                started.send_signal(signal.SIGTERM)
+                assert started.wait(20) == 0
+                error = asking.exception()
+                assert (asking.result().status_code == 200) if answered else isinstance(error, httpx.TransportError)

@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ import httpx
 import pytest
 from servers.exchange import Exchange, refuses
 
-from .serving import HELLO, TOOL, Front, Said, front
+from .serving import HELLO, TOOL, Front, Said, eventually, front
 
 VOTED: dict[str, Any] = {"model": "tiny", "messages": HELLO, "tools": [TOOL]}
 JSON = "application/json"
@@ -97,15 +97,6 @@ def test_where_the_client_goes_everything_upstream_is_closed(voted: bool, stream
         assert 'status="499"' in metrics and "reasc_requests_running 0.0" in metrics
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
-    until = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.01)
-    return True
-
-
 def test_a_stream_shows_life_while_it_is_voted_on() -> None:
     async def slow(exchange: Exchange) -> None:
         await asyncio.sleep(0.7)
@@ -148,6 +139,20 @@ def test_an_upstream_that_is_not_there_is_a_bad_gateway(body: dict[str, Any]) ->
         ready = server.http.get(server.url.replace("/v1", "/health/ready"))
         assert ready.status_code == 503
         assert server.http.get(server.url.replace("/v1", "/health/live")).status_code == 200
+
+
+def test_an_error_that_comes_as_a_reply_is_none() -> None:
+    async def fails(exchange: Exchange) -> None:
+        await exchange.reply(200, {"error": {"message": "overloaded", "type": "own", "code": 529}})
+
+    with front(fails) as server:
+        response = server.post(VOTED)
+        assert response.status_code == 529 and response.json()["error"]["message"] == "overloaded"
+        text = server.http.get(server.url.replace("/v1", "/metrics")).text
+        assert 'reasc_upstream_errors_total{status="529"} 1.0' in text
+        assert server.post({**VOTED, "reasc": {"rule": "no-such-rule"}}).status_code == 400
+        text = server.http.get(server.url.replace("/v1", "/metrics")).text
+        assert 'reasc_upstream_errors_total{status="400"}' not in text  # it was ours
 
 
 def test_an_error_in_the_middle_of_a_stream_comes_as_an_event() -> None:
