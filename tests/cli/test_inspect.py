@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,15 +111,3 @@ def test_what_is_no_store_is_refused(tmp_path: Path, command: str, monkeypatch: 
     Path("text").write_text("no calibration")
     for name in ("missing", "text", "."):
         assert reasc(*command.format(name, name).split(), code=1).stderr.startswith("error: ")
-
-
-def test_a_question_is_the_same_after_it_was_kept(tmp_path: Path) -> None:
-    written = OnlineStore.create(tmp_path / "a.sqlite")
-    kept = [question(0), replace(question(1), answers=(None, 3, None, 0, 1, 1), scores=np.full((1, 6), np.nan))]
-    kept.append(replace(question(2), scores=np.array([[1.5, np.nan, 1e300, -2.0, 0.25, np.nan]])))
-    for one in kept:
-        written.add(one, [MEASURE])
-    for one, read in zip(kept, written.questions([MEASURE]), strict=True):
-        assert (one.answers, one.decided, one.answer, one.id) == (read.answers, read.decided, read.answer, read.id)
-        assert (one.correct, one.counted) == (read.correct, read.counted)
-        np.testing.assert_allclose(read.scores, np.where(one.scores < 1e30, one.scores, np.nan), rtol=1e-6)

@@ -60,6 +60,16 @@ def test_outcomes_come_back_and_reach_other_processes(runner: Any, tmp_path: Pat
     assert [question.correct for question in again.questions] == [None] * 3 + [False] + [None] * (MINIMUM - 4)
 
 
+def test_a_process_calibrates_on_outcomes_that_another_one_was_told(runner: Any, tmp_path: Path) -> None:
+    one, other = (online(half_sure, max_samples=6, online_state=tmp_path / "s.sqlite") for _ in range(2))
+    for at in range(70):
+        account = runner.account(one, f"q{at}")
+        assert calibrator(one).wait(20)
+        assert runner.record_outcome(other, account["id"], account["answer"] == "1")
+    learned = one.learned
+    assert learned is not None and learned.p_correct is not None and learned.p_correct.n >= 40
+
+
 @pytest.mark.parametrize(
     ("calibration", "given", "why"),
     [
