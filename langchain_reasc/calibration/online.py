@@ -191,7 +191,7 @@ class ConsensusCalibrator:
         """Set locks and flags as they are while nothing goes on."""
         self._turn = threading.Condition()  # around what waits
         self._lock = threading.Lock()  # around the learner, which only one thread at a time changes; before _turn
-        self._learning = self._working = self._closing = False
+        self._working = self._busy = self._closing = False  # whether there is a thread, and whether it is at work
         self._to_fit = False  # whether it is time to calibrate, and this process is to do it
 
     def state(self) -> OnlineState:
@@ -261,7 +261,6 @@ class ConsensusCalibrator:
 
     def _wake(self) -> None:
         """Let the thread go to work, and start it where it has ended; ``_turn`` is held."""
-        self._learning = True
         self._turn.notify_all()
         if not self._working:
             try:
@@ -269,13 +268,13 @@ class ConsensusCalibrator:
                 self._working = True
             except RuntimeError as error:  # no thread can be started, when the process ends, say
                 self._waiting.clear()
-                self._learning = False
+                self._to_fit = False
                 logger.warning("a question could not be learned from: %s", error)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until all questions are learned from; False where that takes longer than this many seconds."""
         with self._turn:
-            return self._turn.wait_for(lambda: not self._learning, timeout)
+            return self._turn.wait_for(lambda: not (self._waiting or self._to_fit or self._busy), timeout)
 
     def record_outcome(self, id: str, correct: bool) -> bool:
         """Learn whether an answer was right, as somebody found out later. It takes milliseconds.
@@ -295,6 +294,7 @@ class ConsensusCalibrator:
         with self._turn:
             if self._to_fit:
                 self._wake()
+            self._turn.notify_all()  # whoever waits for what was learned from here
         return known
 
     def save(self) -> None:
@@ -328,11 +328,10 @@ class ConsensusCalibrator:
     def _has_work(self) -> bool:
         """Wait a while for something to do. Return False where nothing comes; then the thread ends."""
         with self._turn:
-            if not (self._waiting or self._to_fit):
-                self._learning = False
-                self._turn.notify_all()
-                self._turn.wait_for(lambda: self._waiting or self._to_fit or self._closing, _IDLE)
-                self._working = bool(self._waiting or self._to_fit)
+            self._busy = False
+            self._turn.notify_all()
+            self._turn.wait_for(lambda: self._waiting or self._to_fit or self._closing, _IDLE)
+            self._working = self._busy = bool(self._waiting or self._to_fit)
             return self._working
 
     def _learn_next(self) -> bool:

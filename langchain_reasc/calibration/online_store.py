@@ -22,7 +22,7 @@ from typing import Any, Final, Self
 from weakref import WeakSet
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from langchain_reasc.calibration.online_state import Observed, OnlineState
 from langchain_reasc.calibration.record import Calibration, Fingerprint, Record
@@ -37,8 +37,6 @@ __all__ = ["KEPT", "OnlineStore", "OnlineStoreFile"]
 KEPT: Final = 512
 _COLUMNS: Final = "number, answers, measures, scores, counted, decided, answer, id, correct"
 _RECORDS: Final[Mapping[str, Any]] = {"fingerprint": Fingerprint, "state": OnlineState, "calibration": Calibration}
-_ANSWERS: Final = TypeAdapter(tuple[int | None, ...])
-_MEASURES: Final = TypeAdapter(tuple[tuple[str, str, int], ...])
 
 
 class OnlineStore(Database):
@@ -174,7 +172,7 @@ CREATE TABLE questions (
     def _measures(self) -> dict[int, list[Measure]]:
         rows = self._all("SELECT number, names FROM measures")
         with self._valid("its measures"):
-            return {number: [Measure(*one) for one in _MEASURES.validate_json(names)] for number, names in rows}
+            return {number: [Measure(*one) for one in parse_json(names)] for number, names in rows}
 
     @contextmanager
     def _valid(self, what: str) -> Iterator[None]:
@@ -203,9 +201,10 @@ def _question(columns: Sequence[Any], places: Mapping[int, Sequence[int]], measu
         LookupError: likewise.
     """
     text, known, blob, counted, decided, answer, id, correct = columns
-    answers = _ANSWERS.validate_python(tuple(parse_json(text)), strict=True)
+    answers = tuple(parse_json(text))
     scores = np.frombuffer(blob, dtype="<f4").reshape(len(places[known]), len(answers))
-    if not answers or np.isinf(scores).any() or decided < 0 or not isinstance(answer, int | None):
+    numbers = [one for one in (*answers, answer, decided) if one is not None]
+    if not answers or any(type(one) is not int or one < 0 for one in numbers) or np.isinf(scores).any():
         raise ValueError("its numbers contradict each other")
     placed = np.full((measures + 1, len(answers)), np.nan)
     placed[list(places[known])] = scores

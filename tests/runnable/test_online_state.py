@@ -229,7 +229,26 @@ def test_a_change_that_one_process_has_seen_is_forgotten_by_all(path: Path) -> N
             break
     assert seen(path) == 0
     saved(other)
-    assert seen(path) == 1 and other.learned is None
+    assert seen(path) == 1 == len(calibrator(other).questions) and other.learned is None
+
+
+def test_a_change_that_was_seen_alone_is_forgotten_by_all(path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(OnlineStore, "WAIT", 0.05)
+    monkeypatch.setattr(sharing, "_AGAIN", 0.0)
+    one, other = online(path), online(path)
+    saved(one, 2 * MINIMUM)
+    saved(other)
+    with closing(sqlite3.connect(path, isolation_level=None)) as held:
+        held.execute("BEGIN IMMEDIATE")
+        for at in range(40):
+            ask(one, 1, f"x{at} ")
+            if calibrator(one).state().alarms:
+                break
+    assert seen(path) == 2 * MINIMUM + 1
+    saved(one, 2)
+    assert seen(path) == 2
+    ask(other, 1)
+    assert calibrator(other).state().alarms == 1 and seen(path) == 3
 
 
 @pytest.mark.parametrize(

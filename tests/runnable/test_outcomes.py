@@ -60,6 +60,15 @@ def test_outcomes_come_back_and_reach_other_processes(runner: Any, tmp_path: Pat
     assert [question.correct for question in again.questions] == [None] * 3 + [False] + [None] * (MINIMUM - 4)
 
 
+def test_an_outcome_may_come_before_the_question_was_learned_from(runner: Any, tmp_path: Path) -> None:
+    reasc = online(half_sure, online_state=tmp_path / "s.sqlite")
+    for at in range(2 * MINIMUM):
+        assert runner.record_outcome(reasc, runner.invoke(reasc, f"q{at}"), True)
+        if at % 8 == 7:
+            assert calibrator(reasc).wait(10)
+    assert calibrator(reasc).state().outcomes == 2 * MINIMUM and reasc.learned is not None
+
+
 def test_a_process_calibrates_on_outcomes_that_another_one_was_told(runner: Any, tmp_path: Path) -> None:
     one, other = (online(half_sure, max_samples=6, online_state=tmp_path / "s.sqlite") for _ in range(2))
     for at in range(70):
