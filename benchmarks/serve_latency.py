@@ -25,6 +25,8 @@ import httpx
 from tests.servers.chat_wire import Chat
 from tests.servers.fake_server import running
 
+__all__ = ["front", "measure"]
+
 _ASKED: Final = {"model": "tiny", "messages": [{"role": "user", "content": "How much is 40 + 2?"}]}
 _KINDS: Final[Mapping[str, dict[str, Any]]] = {
     "passed through": _ASKED,
@@ -44,7 +46,7 @@ def measure(requests: int) -> dict[str, dict[str, float]]:
         requests: of each kind, to each of the two; one in ten more warm both up.
     """
     found: dict[str, dict[str, float]] = {}
-    with _upstream() as bare, _front(bare) as (url, process), httpx.Client(timeout=60) as client:
+    with _upstream() as bare, front(bare) as (url, process), httpx.Client(timeout=60) as client:
         for kind, body in _KINDS.items():
             times: dict[str, list[float]] = {bare: [], url: []}
             for number in range(-(requests // 10), requests):
@@ -94,9 +96,11 @@ def _serve(connection: Any) -> None:
 
 
 @contextmanager
-def _front(upstream: str) -> Iterator[tuple[str, int]]:
-    """`reasc serve` in front of a server, in a process of its own; gives its base URL and its process id."""
-    options = ["--url", upstream, "--model", "tiny", "--preset", "vllm", "--no-learning", "--port", "0"]
+def front(*upstreams: str, **more: object) -> Iterator[tuple[str, int]]:
+    """`reasc serve` in front of servers, in a process of its own; gives its base URL and its process id."""
+    options = ["--model", "tiny", "--preset", "vllm", "--no-learning", "--port", "0"]
+    options += [part for url in upstreams for part in ("--url", url)]
+    options += [part for name, value in more.items() for part in (f"--{name}", str(value))]
     started = subprocess.Popen([sys.executable, "-c", _START, *options], stderr=subprocess.PIPE, text=True)
     assert started.stderr is not None
     try:

@@ -127,7 +127,7 @@ class Servers:
             sent = self._client.build_request(request.method, url + rest, headers=headers, content=body or None)
             self._running[url] += 1
             try:
-                if (response := await self._sent(sent, may_repeat=call is not None)) is None:
+                if (response := await self._sent(sent, call)) is None:
                     continue
                 try:
                     if call is None or not left or response.status_code not in _BUSY:
@@ -139,12 +139,12 @@ class Servers:
                 self._running[url] -= 1
         raise Refused(502, "no upstream is reached", code="unreachable")
 
-    async def _sent(self, sent: httpx.Request, *, may_repeat: bool) -> httpx.Response | None:
-        """Return a response, its head or all of one that may be asked for again and is no stream; None: ask another."""
+    async def _sent(self, sent: httpx.Request, call: Call | None) -> httpx.Response | None:
+        """Return a response: its head, or all of a chat completion that is not streamed; None: ask another server."""
         try:
             response = await self._client.send(sent, stream=True)
             try:
-                if may_repeat and not _is_stream(response):
+                if call is not None and not call.streamed:
                     await response.aread()
             except BaseException:
                 await response.aclose()
@@ -152,7 +152,7 @@ class Servers:
         except (httpx.ReadTimeout, httpx.WriteTimeout):
             raise Refused(504, "the upstream did not answer in time", code="timeout") from None
         except httpx.TransportError as error:
-            if may_repeat or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+            if call is not None or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
                 return None
             raise Refused(502, "the upstream broke the connection off", code="upstream_error") from None
         return response
