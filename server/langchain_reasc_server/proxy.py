@@ -27,7 +27,8 @@ _HOP_BY_HOP: Final = frozenset(
 )
 _NOT_SENT: Final = _HOP_BY_HOP | {"host", "content-length", "accept-encoding", "authorization", "x-api-key", "cookie"}
 _NOT_GIVEN_BACK: Final = _HOP_BY_HOP | {"date", "server"}
-_OF_BODY: Final = frozenset({"content-type", "accept"})
+_OF_ONE: Final = ("content-type", "accept", "idempotency-key", "x-stainless-")
+"""Headers of a request that say something of its own body, or of openai's client, by which ours would go too."""
 _TOLD: Final = (
     *("tools", "tool_choice", "response_format", "temperature", "top_p", "max_tokens", "max_completion_tokens"),
     *("presence_penalty", "frequency_penalty"),
@@ -80,7 +81,7 @@ class Servers:
     async def solve(self, solver: ChatReASC, call: Call, hear: Hear, limit: int | None) -> AIMessage:
         """Return the winner, each sample of which is the client's own request."""
         body = {name: value for name, value in call.body.items() if name not in _OURS}
-        headers = {name.title(): value for name, value in call.headers.items() if name not in _OF_BODY}
+        headers = {name.title(): value for name, value in call.headers.items() if not name.startswith(_OF_ONE)}
         told = {name: call.body[name] for name in _TOLD if call.body.get(name) is not None}
         if call.body.get("logprobs"):
             k = call.body.get("top_logprobs") if solver.calibration is None else _ALTERNATIVES

@@ -128,6 +128,7 @@ def test_a_clients_own_key_is_passed_on_where_the_operator_says_so() -> None:
 
 def test_headers_of_the_client_reach_the_upstream_and_those_of_the_connection_do_not() -> None:
     given = {"x-trace": "t1", "openai-organization": "o", "cookie": "c=1", "x-reasc-answer": "message"}
+    given |= {"x-stainless-raw-response": "true", "accept": "text/plain"}  # which openai's own client obeys
     with front(Said()) as server:
         for body in ({}, {"tools": [TOOL]}):
             server.post({"model": "tiny", "messages": HELLO, **body}, headers=given)

@@ -1,6 +1,8 @@
 """What is voted on, and how the winner is given back: whole, streamed, and by openai's own client."""
 
+import functools
 import json
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -110,6 +112,31 @@ def test_openais_client_reads_everything() -> None:
         assert final.role == "assistant" and final.tool_calls
         assert json.loads(final.tool_calls[0].function.arguments) == {"city": "Paris"}
         assert [model.id for model in client.models.list()] == ["tiny"]
+
+
+class AnswersTools(Said):
+    """Calls a tool, and says something once it has its answer."""
+
+    def called(self, request: Request, at: int) -> list[dict[str, Any]]:
+        return [] if request["messages"][-1]["role"] == "tool" else super().called(request, at)
+
+
+def test_langchains_client_and_its_agents_work() -> None:
+    def weather(city: str) -> str:
+        """Tell the weather."""
+        return f"fine in {city}"
+
+    chat_openai = pytest.importorskip("langchain_openai").ChatOpenAI
+    agents = pytest.importorskip("langchain.agents")
+    with front(AnswersTools()) as server:
+        model = chat_openai(base_url=server.url, model="tiny", api_key="any", max_retries=0, stream_usage=True)
+        assert model.with_structured_output(Status).invoke("How is it?") == Status(status="fine")
+        bound = model.bind_tools([weather])
+        for said in (bound.invoke("?"), functools.reduce(operator.add, bound.stream("?"))):
+            assert [call["args"] for call in said.tool_calls] == [{"city": "Paris"}] and said.usage_metadata
+        agent = agents.create_agent(model, [weather])
+        told = agent.invoke({"messages": [("user", "How is the weather in Paris?")]})["messages"]
+        assert [message.type for message in told] == ["human", "ai", "tool", "ai"] and told[-1].text == "it is 42 "
 
 
 @pytest.mark.parametrize("streamed", [False, True])
