@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
+from langchain_reasc_server.chat import Call, Won
 from langchain_reasc_server.wire import encoded, event_of, events_of, merged, reply_of, sse, with_message
 
 HEAD = {"id": "x", "created": 1, "model": "m"}
@@ -96,3 +97,22 @@ def test_a_message_survives_the_wire(text: str, called: list[tuple[str, dict[str
 @given(st.text(alphabet=st.characters(), max_size=5) | st.just("\ud83d"))
 def test_any_text_can_be_sent(text: str) -> None:
     assert json.loads(encoded({"a": text})) == {"a": text}
+
+
+@pytest.mark.parametrize("name", ["p_correct", "p_agree"])
+def test_what_a_calibration_says_stands_in_the_account(name: str) -> None:
+    tokens = {"input": 10, "output": 20, "unused_output": 5, "estimated": False}
+    told = {
+        "launched": 4,
+        "samples": 3,
+        "reason": "evidence",
+        "evidence": {"42": 3.0},
+        "answer": "42",
+        "posterior": 0.97,
+    }
+    told |= {"notices": ["so"], "tokens": tokens, name: {"value": 0.91, "source": "labels"}}
+    won = Won(Call({"model": "m"}), AIMessage("42", response_metadata={"reasc": told}), 16, "left aside")
+    assert won.account[name] == 0.91 and won.account["notices"] == ["left aside", "so"]
+    assert won.headers.get("x-reasc-p-correct") == ("0.9100" if name == "p_correct" else None)
+    assert won.account["tokens"] == {"spent": 30, "saved": int(16 * (10 / 4 + 15 / 3)) - 30}
+    assert won.whole["reasc"] == won.account and won.whole["choices"][0]["message"]["content"] == "42"
