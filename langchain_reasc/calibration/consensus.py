@@ -438,7 +438,7 @@ def _judged(
 
 def _not_refuted(questions: Sequence[Observed], measures: int, known: Sequence[int]) -> Booleans:
     """Which of the known measures separate right from wrong within labelled questions, where there are enough."""
-    having, labelled = _judged(questions, measures, [one.labelled for one in questions])
+    having, labelled = _judged(questions, measures, [one.known for one in questions])
     each = auroc_per_question(labelled) if having else np.empty((0, 0))
     if each.shape[1] < _FEWEST_LABELLED:
         return np.ones(len(known), dtype=bool)
@@ -532,9 +532,9 @@ def _p_correct(rule: StoppingRule, questions: Sequence[Observed], row: int | Non
     """Return how likely an answer is right, by the labels that are known; None where too few are, of either kind."""
     pairs = list[tuple[float, bool]]()
     for question in questions:
-        if any(known is not None for known in question.labelled):
+        if any(right is not None for right in question.known):
             decision = decide(rule, question.responses(row))
-            known = {str(answer): right for answer, right in zip(question.answers, question.labelled, strict=True)}
+            known = {str(answer): right for answer, right in zip(question.answers, question.known, strict=True)}
             share, right = support(decision), known.get(decision.answer or "")
             if share is not None and right is not None:
                 pairs.append((share, right))

@@ -59,11 +59,21 @@ class Observed:
 
     @property
     def labelled(self) -> list[bool | None]:
-        """Whether each response that votes is right, by its label alone; where one answer is, all others are wrong."""
-        right = self.right
-        if not right:
-            others = False if self.correct and self.answer is not None else None
-            right = tuple(self.correct if answer == self.answer else others for answer in self.answers)
+        """Whether each response that votes is right, by its label alone."""
+        return self._of_votes(self.right or (None,) * len(self.answers))
+
+    @property
+    def known(self) -> list[bool | None]:
+        """Whether each response that votes is right, by its label or the outcome; where one answer is, no other is.
+
+        Outcomes are told of some questions rather than others, so they only say what is right; the rule is not learned
+        from them.
+        """
+        others = False if self.correct and self.answer is not None else None
+        told = tuple(self.correct if answer == self.answer else others for answer in self.answers)
+        return self._of_votes(self.right or told)
+
+    def _of_votes(self, right: Sequence[bool | None]) -> list[bool | None]:
         return [known if answer is not None else None for known, answer in zip(right, self.answers, strict=True)]
 
     @property

@@ -32,7 +32,7 @@ def test_it_keeps_the_last_512(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "correct", "labelled"),
+    ("answer", "correct", "known"),
     [
         (0, True, [True, False, None, True]),
         (0, False, [False, None, None, False]),
@@ -41,6 +41,9 @@ def test_it_keeps_the_last_512(tmp_path: Path) -> None:
         (0, None, [None] * 4),
     ],
 )
-def test_an_outcome_labels_responses(answer: int | None, correct: bool | None, labelled: list[bool | None]) -> None:
+def test_an_outcome_says_which_responses_are_right(
+    answer: int | None, correct: bool | None, known: list[bool | None]
+) -> None:
     """Where one answer is right the others are wrong; where it is wrong, nothing is known of them."""
-    assert Observed((0, 1, None, 0), np.empty((0, 4)), answer=answer, correct=correct).labelled == labelled
+    question = Observed((0, 1, None, 0), np.empty((0, 4)), answer=answer, correct=correct)
+    assert question.known == known and question.labelled == [None] * 4

@@ -1,0 +1,98 @@
+"""What told outcomes do to cost, accuracy and ``p_correct``, by whose outcomes are told, on recorded responses.
+
+python -m benchmarks.told_outcomes pool.sqlite      learn from 256 questions, test on the rest, 12 times
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from langchain_reasc.calibrating import PoolScores
+from langchain_reasc.calibration import Observed, calibrate_consensus
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.decision import support
+from langchain_reasc.method.stopping import ASC, Cap, Response, decide
+from langchain_reasc.pools import Pool, read_pool
+
+TOLD: Final = {
+    "none": (0.0, 0.0),
+    "one in five, at random": (0.2, 0.2),
+    "all": (1.0, 1.0),
+    "half of the wrong, .05 of the right": (0.05, 0.5),
+    ".9 of the wrong, .1 of the right": (0.1, 0.9),
+    ".25 of the wrong, .9 of the right": (0.9, 0.25),
+}
+"""Name -> the shares of right and wrong answers whose outcome is told."""
+_BUDGET: Final = 16
+_SHUFFLES: Final = 12
+Row = tuple[Sequence[Response], frozenset[str]]
+"""The responses to a question, and its right answers."""
+
+
+def learned_from(row: Row, told: tuple[float, float], rng: np.random.Generator, *, scored: bool) -> Observed:
+    """Return what counting votes leaves of a question, with its outcome where that is told."""
+    responses, right = row
+    decision = decide(ASC() | Cap(_BUDGET), responses)
+    used, numbers = responses[: decision.samples], dict[str, int]()
+    answers = tuple(None if one.answer is None else numbers.setdefault(one.answer, len(numbers)) for one in used)
+    scores = np.array([[np.nan if one.score is None else one.score for one in used]])
+    is_right = decision.answer in right
+    tell = decision.answer is not None and rng.random() < told[0 if is_right else 1]
+    answer = None if decision.answer is None else numbers[decision.answer]
+    return Observed(
+        answers,
+        scores if scored else np.empty((0, len(used))),
+        decided=decision.samples,
+        answer=answer,
+        correct=is_right if tell else None,
+    )
+
+
+def figures(rows: Sequence[Row], measure: Measure | None, told: tuple[float, float], seed: int) -> list[float]:
+    """Return samples, accuracy and mean ``p_correct`` on what was not learned from, and how many outcomes were told."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(rows))
+    questions = [learned_from(rows[at], told, rng, scored=measure is not None) for at in order[:256]]
+    calibration = calibrate_consensus(questions, [measure] if measure else [], budget=_BUDGET)
+    rule = calibration.rule(budget=_BUDGET, on_missing_confidence="count") | Cap(_BUDGET)
+    samples, right, likely = list[int](), list[bool](), list[float]()
+    for at in order[256:]:
+        responses, accepted = rows[at]
+        decision = decide(rule, responses)
+        samples.append(decision.samples)
+        right.append(decision.answer in accepted)
+        if calibration.p_correct and (share := support(decision)) is not None:
+            likely.append(calibration.p_correct.probability(share))
+    known = sum(one.correct is not None for one in questions)
+    return [float(np.mean(samples)), float(np.mean(right)), float(np.mean(likely)) if likely else np.nan, known]
+
+
+def table(pool: Pool, measure: Measure | None) -> None:
+    """Print a row for each way in which outcomes are told."""
+    each = PoolScores(pool).responses(measure)
+    rows = [(responses, frozenset(one.references)) for responses, one in zip(each, pool.questions, strict=True)]
+    print(
+        f"\nlearned from answers{'' if measure is None else f' and {measure}'}: samples, accuracy, p_correct, outcomes told"
+    )
+    for name, told in TOLD.items():
+        found = np.array([figures(rows, measure, told, seed) for seed in range(_SHUFFLES)])
+        likely = f"{np.nanmean(found[:, 2]):9.3f}" if np.isfinite(found[:, 2]).any() else "        -"
+        print(f"{name:36} {found[:, 0].mean():7.2f} {found[:, 1].mean():9.4f} {likely} {found[:, 3].mean():6.0f}")
+
+
+def main() -> int:
+    """Print the figures with and without confidence."""
+    if len(sys.argv) != 2:
+        print("usage: python -m benchmarks.told_outcomes POOL", file=sys.stderr)
+        return 2
+    pool = read_pool(Path(sys.argv[1]))
+    for measure in (None, Measure("token_logprob", "average_group", 16)):
+        table(pool, measure)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
