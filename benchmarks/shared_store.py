@@ -3,7 +3,6 @@
 python -m benchmarks.shared_store      8 processes of 1,000 questions each, killed 200 times (kill -9)
 """
 
-import argparse
 import os
 import random
 import signal
@@ -17,6 +16,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.command import parser_of
 from langchain_reasc.calibration import ConsensusCalibrator, Finished, OnlineStore
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.threads import import_deferred
@@ -150,9 +150,7 @@ def trial(path: Path, *, processes: int, questions: int, kills: int, seed: int =
 
 def main() -> int:
     """Print what the trial left; returns 1 where something was lost or came twice."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.shared_store", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = parser_of("shared_store", __doc__)
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--questions", type=int, default=1000, help="of each process")
     parser.add_argument("--kills", type=int, default=200)

@@ -3,13 +3,13 @@
 python -m benchmarks.told_outcomes pool.sqlite      learn from 256 questions, test on the rest, 12 times
 """
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from benchmarks.command import parser_of
 from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.calibration import Observed, calibrate_consensus
 from langchain_reasc.method.confidence import Measure
@@ -74,25 +74,22 @@ def table(pool: Pool, measure: Measure | None) -> None:
     """Print a row for each way in which outcomes are told."""
     each = PoolScores(pool).responses(measure)
     rows = [(responses, frozenset(one.references)) for responses, one in zip(each, pool.questions, strict=True)]
-    print(
-        f"\nlearned from answers{'' if measure is None else f' and {measure}'}: samples, accuracy, p_correct, outcomes told"
-    )
+    print(f"\nlearned from answers{'' if measure is None else f' and {measure}'}")
+    print(f"{'outcomes told':36} {'samples':>7} {'accuracy':>9} {'p_correct':>9} {'told':>6}")
     for name, told in TOLD.items():
         found = np.array([figures(rows, measure, told, seed) for seed in range(_SHUFFLES)])
         likely = f"{np.nanmean(found[:, 2]):9.3f}" if np.isfinite(found[:, 2]).any() else "        -"
         print(f"{name:36} {found[:, 0].mean():7.2f} {found[:, 1].mean():9.4f} {likely} {found[:, 3].mean():6.0f}")
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the figures with and without confidence."""
-    if len(sys.argv) != 2:
-        print("usage: python -m benchmarks.told_outcomes POOL", file=sys.stderr)
-        return 2
-    pool = read_pool(Path(sys.argv[1]))
+    parser = parser_of("told_outcomes", __doc__)
+    parser.add_argument("pool", type=Path, help="a pool that `reasc record` or `reasc demo` made")
+    pool = read_pool(parser.parse_args(arguments).pool)
     for measure in (None, Measure("token_logprob", "average_group", 16)):
         table(pool, measure)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
