@@ -25,7 +25,15 @@ _HOP_BY_HOP: Final = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection"}
     | {"te", "trailer", "transfer-encoding", "upgrade"}
 )
-_NOT_SENT: Final = _HOP_BY_HOP | {"host", "content-length", "accept-encoding", "authorization", "x-api-key", "cookie"}
+_NOT_SENT: Final = _HOP_BY_HOP | {
+    "host",
+    "content-length",
+    "accept-encoding",
+    "authorization",
+    "x-api-key",
+    "api-key",
+    "cookie",
+}
 _NOT_GIVEN_BACK: Final = _HOP_BY_HOP | {"date", "server"}
 _OF_ONE: Final = ("content-type", "accept", "idempotency-key", "x-stainless-")
 """Headers of a request that say something of its own body, or of openai's client, by which ours would go too."""
