@@ -23,7 +23,7 @@ from langchain_reasc.threads import import_deferred
 
 MEASURE: Final = Measure("token_logprob", "mean")
 _RESPONSES: Final = 6
-_PAUSE: Final = 0.01  # seconds between two kills, on average
+_PAUSE: Final = 0.002  # seconds between two kills, on average
 
 
 @dataclass(frozen=True)
