@@ -235,6 +235,10 @@ class _Guarded:
             await self._answer(request, client, sending)
         except ClientDisconnect:
             status = 499  # nginx's, for a client that has closed the request
+        except asyncio.CancelledError:  # the server was stopped, which would print this as an error
+            if status is None:
+                stopped = Refused(503, "the server was stopped", code="stopped", headers={"retry-after": "1"})
+                await stopped.response(scope, receive, sending)
         except Exception as error:
             refused = refusal_of(error)
             if refused.from_upstream:
