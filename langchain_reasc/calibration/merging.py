@@ -7,7 +7,7 @@ from pathlib import Path
 
 from langchain_reasc.calibration.fingerprint import check_fingerprint
 from langchain_reasc.calibration.learner import ConsensusLearner
-from langchain_reasc.calibration.online_state import OnlineState
+from langchain_reasc.calibration.online_state import Observed, OnlineState
 from langchain_reasc.calibration.online_store import OnlineStore
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 
@@ -35,13 +35,11 @@ def merge_stores(sources: Sequence[str | os.PathLike[str]], out: str | os.PathLi
     learner = ConsensusLearner(measures, fingerprint=fingerprint)
     for state in reversed(states):
         learner.made_of |= state.made_of
-    placed = [
-        (at / len(questions), learner.fitting(question, state.made_of))
+    own = [
+        [learner.fitting(question, state.made_of) for question in store.questions(measures)]
         for store, state in zip(stores, states, strict=True)
-        for questions in [store.questions(measures)]
-        for at, question in enumerate(questions, start=1)
     ]
-    for _, question in sorted(placed, key=itemgetter(0)):
+    for question in _interleaved(own):
         learner.observe(question)
     learner.seen, learner.outcomes = sum(one.seen for one in states), sum(one.outcomes for one in states)
     learner.alarms, learner.drifted = max((one.alarms, one.drifted) for one in states)
@@ -53,6 +51,12 @@ def merge_stores(sources: Sequence[str | os.PathLike[str]], out: str | os.PathLi
             merged.add(question, measures)
         merged.set_learned(fingerprint, learner.state(), learner.calibration)
     return merged
+
+
+def _interleaved(stores: Sequence[Sequence[Observed]]) -> list[Observed]:
+    """Return the questions of all stores, spread evenly, so that the newest are as many of each as it has in all."""
+    placed = [(at / len(own), question) for own in stores for at, question in enumerate(own, start=1)]
+    return [question for _, question in sorted(placed, key=itemgetter(0))]
 
 
 def _state(store: OnlineStore, first: OnlineStore) -> OnlineState:
