@@ -252,8 +252,9 @@ class _Probe:
         for more in ({**usage, "temperature": 0}, usage, {}):
             if not isinstance(events := self._stream(**more, **asked), Answer):
                 break
+            refusal = events.message
         else:
-            self.notices.append(f"no streams ({events.message}): a sample cannot be cut off")
+            self.notices.append(f"no streams ({refusal}): a sample cannot be cut off")
             return {"streamed_logprobs": False, "streamed_usage": False}
         found: dict[str, bool | None] = {
             "streamed_logprobs": any(_count_logprobs(event.get("choices"))[0] for event in events),
@@ -333,7 +334,7 @@ def _distrusted(events: Sequence[Mapping[str, Any]], whole: Any) -> str | None:
         delta = choice.get("delta")
         text = delta.get("content") if isinstance(delta, dict) else None
         told = {"logprobs": choice.get("logprobs")}
-        message = AIMessageChunk(text if isinstance(text, str) else "")
+        message = AIMessageChunk(content=text if isinstance(text, str) else "")
         confidence.falls_below(ChatGenerationChunk(message=message, generation_info=told))
         if confidence.untrusted:
             return confidence.untrusted
@@ -342,7 +343,8 @@ def _distrusted(events: Sequence[Mapping[str, Any]], whole: Any) -> str | None:
         for one, other in zip(streamed, read_tokens({"logprobs": _first(whole).get("logprobs")}), strict=False):
             if one.spelled is None or one.spelled != other.spelled:
                 return None
-            pairs = [(one.logprob, other.logprob), *zip(one.alternatives, other.alternatives, strict=False)]
+            pairs: list[tuple[Any, Any]] = [(one.logprob, other.logprob)]
+            pairs += zip(one.alternatives, other.alternatives, strict=False)
             if any(_is_number(b) and not abs(a - b) <= _DIFFERENT for a, b in pairs[:3]):
                 return "they differ from those of the same response, not streamed"
     return None

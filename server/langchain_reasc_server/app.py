@@ -71,6 +71,7 @@ class Gateway:
         routes = [
             Route("/v1/chat/completions", _Guarded(self, self._chat), methods=["POST"]),
             Route("/v1/{path:path}", _Guarded(self, self._other), methods=_METHODS),
+            Route("/reasc/outcome", _Guarded(self, self._outcome), methods=["POST"]),
             Route("/health/live", lambda request: JSONResponse({"status": "live"})),
             Route("/health/ready", self._ready),
             Route("/health", self._ready),
@@ -103,7 +104,7 @@ class Gateway:
         if kind != "application/json" and not kind.endswith("+json"):
             raise Refused(415, f"a chat completion is asked for in application/json, not {kind}")
         body = await self._body(request)
-        call = Call.of(_object(body), request.headers, self.upstream.forwarded(request.headers))
+        call = Call.of(_object(body), request.headers, self.upstream.forwarded(request.headers), self.upstream.model)
         why = call.why_not_voted(self.solver.votes)
         async with self._until_gone(request, client):
             if why is not None:
@@ -118,6 +119,16 @@ class Gateway:
             self._record(won, client)
             response = Response(encoded(won.whole), headers=won.headers, media_type="application/json")
             await response(request.scope, request.receive, send)
+
+    async def _outcome(self, request: Request, client: Client, send: Send) -> None:
+        """Learn whether an answer was right, which its client has found out since."""
+        told = _object(await self._body(request))
+        id, correct = told.get("id"), told.get("correct")
+        if not (isinstance(id, str) and isinstance(correct, bool)):
+            raise Refused(400, 'an outcome is {"id": "...", "correct": true or false}, with the id of a reply\'s reasc')
+        if not await self.solver.record_outcome(id, correct):
+            raise Refused(404, f"no answer of id {id!r} is among the last that were learned from")
+        await JSONResponse({"recorded": True})(request.scope, request.receive, send)
 
     async def _stream(self, call: Call, client: Client, send: Send) -> None:
         """Vote while the client gets signs of life, then stream the winner."""

@@ -81,15 +81,17 @@ class Call:
         asked: what it asks of the vote: name of an option -> value.
         changed: whether ``body`` is not the client's own, byte for byte.
         headers: those of the client's that its upstream should see.
+        served: the model that is served, for a client that names none.
     """
 
     body: Json
     asked: Mapping[str, Any] = field(default_factory=dict)
     changed: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
+    served: str = ""
 
     @classmethod
-    def of(cls, body: Json, headers: Mapping[str, str], forwarded: Mapping[str, str]) -> "Call":
+    def of(cls, body: Json, headers: Mapping[str, str], forwarded: Mapping[str, str], served: str = "") -> "Call":
         """Read a request: its field ``reasc``, or else its headers, or else the end of its model's name.
 
         Raises:
@@ -112,7 +114,7 @@ class Call:
             if name not in _OPTIONS:
                 raise ConfigurationError(f"reasc has no option {name!r}; it takes {', '.join(_OPTIONS)}")
             asked[name] = _checked(name, value)
-        return cls(kept, asked, kept != body, forwarded)
+        return cls(kept, asked, kept != body, forwarded, served)
 
     @property
     def streamed(self) -> bool:
@@ -133,8 +135,8 @@ class Call:
 
     @property
     def model(self) -> str:
-        """The model that the client names."""
-        return str(self.body.get("model") or "")
+        """The model that the client names, or else the one that is served."""
+        return str(self.body.get("model") or self.served)
 
     def why_not_voted(self, votes: Votes) -> str | None:
         """Return why it is passed through as one request; None where it is voted on."""
@@ -260,7 +262,7 @@ class Won:
     def account(self) -> Json:
         """What is said of the vote: samples, votes, tokens, and how sure it is."""
         told = self.message.response_metadata["reasc"]
-        said: Json = {name: told[name] for name in ("answer", "posterior") if name in told}
+        said: Json = {name: told[name] for name in ("id", "answer") if name in told}
         said["notices"] = [*([self.notice] if self.notice else []), *told["notices"]]
         probabilities = {name: told[name]["value"] for name in ("p_correct", "p_agree") if name in told}
         abstained = {name: told[name] for name in ("abstained", "abstained_because") if name in told}
@@ -458,6 +460,10 @@ class Solver:
         else:
             notice = None
         return await self._won(self._solver(asked, calibrated=False), call, hear, notice)
+
+    async def record_outcome(self, id: str, correct: bool) -> bool:
+        """Learn whether an answer was right, see :meth:`ChatReASC.record_outcome`. Return whether it is known."""
+        return await self._own.arecord_outcome(id, correct)
 
     async def _won(self, solver: ChatReASC, call: Call, hear: Hear, notice: str | None = None) -> Won:
         message = await self.upstream.solve(solver, call, hear, self.votes.in_flight)

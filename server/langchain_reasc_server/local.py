@@ -102,13 +102,13 @@ class LangChainModel:
         usage: UsageMetadata | None = None
         for message in messages:
             usage = add_usage(usage, message.usage_metadata)
-        replies = [reply_of(message, call.model or self.model) for message in messages]
+        replies = [reply_of(message, call.model) for message in messages]
         choices = [{**reply["choices"][0], "index": index} for index, reply in enumerate(replies)]
         return {**replies[0], "choices": choices, "usage": usage_of(usage)}
 
     async def _stream(self, call: Call, events: EventStream) -> None:
         model, options = self._asked(self.chat_model, call.body)
-        head: Json = {"id": new_id(), "created": int(time.time()), "model": call.model or self.model}
+        head: Json = {"id": new_id(), "created": int(time.time()), "model": call.model}
         usage: UsageMetadata | None = None
         try:
             for index in range(_n(call)):

@@ -120,6 +120,28 @@ def test_the_winners_own_prompt_is_told(server: Front) -> None:
     assert account["winner"]["prompt_tokens"] == 5 and account["tokens"]["spent"] == 7 * account["samples"]
 
 
+def test_a_reply_names_the_model_where_the_client_does_not_and_no_probability_of_the_votes(server: Front) -> None:
+    reply = server.post({"messages": HELLO}).json()
+    assert reply["model"] == "scripted" and "posterior" not in reply["reasc"]
+    [first, *_] = [
+        json.loads(one[6:]) for one in server.post({"messages": HELLO, "stream": True}).text.split("\n\n")[:1]
+    ]
+    assert first["model"] == "scripted"
+
+
+def test_outcomes_that_are_found_out_later_are_learned() -> None:
+    model = Scripted(turns=itertools.cycle(["it is 42"]))
+    for learns, status in (("online", 200), (None, 400)):
+        votes = {"answer": "number", "calibration": learns}
+        with front(served=LangChainModel(model, "scripted"), votes=votes) as server:
+            told = {"id": server.post(ASKED).json()["reasc"].get("id", "none"), "correct": True}
+            url = server.url.removesuffix("/v1") + "/reasc/outcome"
+            assert server.http.post(url, json=told).status_code == status
+            if learns:
+                assert server.http.post(url, json={**told, "id": "unknown"}).status_code == 404
+                assert server.http.post(url, json={**told, "correct": "yes"}).status_code == 400
+
+
 def test_a_calibration_that_does_not_fit_a_request_is_left_aside_for_it() -> None:
     backend = pytest.importorskip("langchain_reasc_llama_cpp")
     path = backend.embedded_model_path().with_name("calibration.json")
