@@ -78,7 +78,7 @@ class ConsensusLearner:
 
     def observe(self, question: Observed) -> bool:
         """Learn from a question. Return True where what was learned no longer holds, and all is forgotten."""
-        if self.calibration and not question.counted and (drift := self._drift_shown_by(question, self.calibration)):
+        if self.calibration and not question.counted and (drift := self._drift_shown_by(question)):
             self._begin()
             self.alarms, self.drifted = self.alarms + 1, drift
             return True
@@ -175,7 +175,7 @@ class ConsensusLearner:
         self.made_of = made_of
         self.seen, self.outcomes, self.alarms, self.drifted = state.seen, state.outcomes, state.alarms, state.drifted
         self.fitting_until = 0.0 if later else state.fitting_until
-        expected = None if anew or calibration != self.calibration else self._expected
+        expected = own[1] if calibration == own[0] else None
         made = own if later else (calibration, expected, state.fitted, state.fitted_outcomes)
         self.calibration, self._expected, self._fitted, self._fitted_outcomes = made
         kept = zip(self._monitors, state.drift, strict=False)
@@ -186,6 +186,16 @@ class ConsensusLearner:
         if self.calibration:
             self._rule(self.calibration).prepare()
 
+    def is_behind(self, state: OnlineState) -> bool:
+        """Whether others have a calibration of more questions, or have seen that all has changed."""
+        return (state.alarms, state.fitted) > (self.alarms, self._fitted)
+
+    def expect(self) -> None:
+        """Work out what a calibration that others made leads to expect of the next questions; it takes seconds."""
+        if self.calibration and self._expected is None:
+            self.prepare()
+            self._expected = self._expect(self._questions, self.calibration)
+
     def fitting(self, question: Observed, made_of: MadeOf) -> Observed:
         """Return a question without the scores whose signal was made of another k or V than here."""
         differs = [self.made_of.get(one.signal) != made_of.get(one.signal) for one in self.measures]
@@ -193,10 +203,10 @@ class ConsensusLearner:
             return question
         return replace(question, scores=np.where(np.array(differs)[:, None], np.nan, question.scores))
 
-    def _drift_shown_by(self, question: Observed, calibration: Calibration) -> Drift | None:
+    def _drift_shown_by(self, question: Observed) -> Drift | None:
         """Compare a question with what was expected of it. Return what is no longer so."""
-        if self._expected is None:  # others made the calibration
-            self._expected = self._expect(self._questions, calibration)
+        self.expect()
+        assert self._expected is not None
         expected, drifts = self._expected, list[Drift]()
         for response in next_responses(question.answers, question.decided, question.answer):
             if (predicted := expected.rates.predict(response)) is not None:

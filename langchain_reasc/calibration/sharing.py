@@ -144,6 +144,7 @@ class SharedLearner:
         if self._file is None or time.monotonic() < self._try_again:
             return None
         try:
+            self._catch_up(self._file)
             with self._file.transaction(create=True) as store:
                 assert store is not None
                 learner = self._together(store, question)
@@ -159,12 +160,21 @@ class SharedLearner:
                 logger.warning("what was learned is not kept: %s", error)
             self._try_again = now + _AGAIN
             return None
-        if learner.calibration is not self.learner.calibration:
-            learner.prepare()
+        learner.expect()
         self.learner, self._followed, self._last = learner, store, last
         self._unsaved.clear()
         self._untold.clear()
         return to_fit
+
+    def _catch_up(self, file: OnlineStoreFile) -> None:
+        """Take over a calibration that others have made, and work out what it expects while they may write."""
+        with file.transaction(create=False) as store:
+            state = None if store is None or self._unsaved else store.learned("state")
+            if store is not None and state is not None and self.learner.is_behind(state):
+                learner = self.learner.copy()
+                if self._follow(store, learner):
+                    self.learner, self._followed, self._last = learner, store, store.last
+        self.learner.expect()
 
     def _together(self, store: OnlineStore, question: Observed | None) -> ConsensusLearner:
         """Return a learner of what is in the store, and of what is not yet, having added that."""

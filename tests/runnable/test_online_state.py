@@ -17,9 +17,10 @@ import pytest
 from disks import files_no_larger_than, mounted
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.calibration import ConsensusCalibrator, OnlineStore, OnlineStoreFile, sharing
+from langchain_reasc.calibration import ConsensusCalibrator, OnlineStore, OnlineStoreFile, learner, sharing
 from langchain_reasc.calibration import online as learning_online
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
+from langchain_reasc.method.stopping import decide
 
 from . import learning
 from .fakes import TOP_K, Reply, Scripted
@@ -126,6 +127,25 @@ def test_processes_that_share_a_file_learn_together(path: Path) -> None:
     reasc = online(path)
     ask(reasc, 1)
     assert reasc.learned is not None and reasc.learned.n >= MINIMUM
+
+
+def test_nobody_waits_while_a_calibration_of_others_is_taken_over(path: Path, monkeypatch: Any, caplog: Any) -> None:
+    """What it leads to expect takes seconds to work out: longer than others wait for the store."""
+    one, other = online(path), online(path)
+    saved(one, MINIMUM)
+    taken_over: list[int] = []
+
+    def decide_beside_a_writer(*args: Any) -> Any:
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            writer.execute("ROLLBACK")
+        taken_over.append(1)
+        return decide(*args)
+
+    monkeypatch.setattr(learner, "decide", decide_beside_a_writer)
+    saved(other, 2)
+    assert taken_over and other.learned is not None and seen(path) == MINIMUM + 2
+    assert "not kept" not in caplog.text
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
