@@ -33,6 +33,7 @@ def other_rules() -> dict[str, Any]:
         rules.CGES(logistic_odds(1.0, 0.5, 2.0, 0.5)),
         rules.LAggregated(((0.8, 0.2), (0.5, 0.3, 0.2))),
         rules.MajorityCertificate(),
+        rules.CITE(),
         rules.SPRT(0.6, 0.05, 0.1),
         rules.AheadBy(2),
         rules.CISC(),

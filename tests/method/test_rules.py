@@ -67,7 +67,7 @@ def rule_and_scores() -> tuple[st.SearchStrategy[StoppingRule], st.SearchStrateg
 
 def test_names_are_those_of_accounts() -> None:
     own = ["fixed_budget", "asc", "esc", "reasc", "finite_horizon", "cannot_catch_up", "bayesian_vote"]
-    stopping = {"cges", "l_aggregated", "majority_certificate", "sprt", "ahead_by"}
+    stopping = {"cges", "l_aggregated", "majority_certificate", "cite", "sprt", "ahead_by"}
     registered = {*stopping, "cisc", "deepconf_filter", "distrivoting"}
     assert list(rules())[: len(own)] == own
     assert rules().keys() == {*own, *registered}

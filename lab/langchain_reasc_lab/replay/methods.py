@@ -27,6 +27,7 @@ from langchain_reasc.pools import Pool
 from langchain_reasc_lab.rules import (
     CGES,
     CISC,
+    CITE,
     SPRT,
     AheadBy,
     DeepConfFilter,
@@ -72,6 +73,7 @@ ASC_AT_ONCE = f"ASC ({_AT_ONCE} at once)"
 _BY_ODDS: Final[dict[str, Callable[[LogisticOdds], StoppingRule]]] = {
     "Bayesian vote (0.99)": lambda odds: BayesianVote(odds, 0.99, on_missing_confidence="count"),
     "CGES": lambda odds: CGES(odds, on_missing_confidence="count"),
+    "CITE (weighted)": lambda odds: CITE(confidence=odds, on_missing_confidence="count"),
 }
 _TOGETHER: Final[dict[str, StoppingRule]] = {
     "CISC": CISC(on_missing_confidence="count"),
@@ -316,6 +318,7 @@ def other_counting(pool: Pool, split: Split, settings: MethodSettings) -> Iterat
     yield Method("Ahead by 3 (MAKER)", AheadBy(3) | cap)
     yield Method("SPRT (ConSol)", SPRT() | cap)
     yield Method("Majority certificate", MajorityCertificate() | cap)
+    yield Method("CITE", CITE() | cap)
     if split.calibration:
         orders = {at: split.orders[at][:budget] for at in split.calibration}
         answers = [[pool.questions[at].responses[n].answer for n in order] for at, order in orders.items()]

@@ -10,7 +10,7 @@ from pools.synthetic import question, response, write_lines, write_pool
 from langchain_reasc.method import Cap, Decision, Measure, Response, decide, support
 
 PRIORLESS = ["Finite horizon (0.95)", "Cannot catch up", "ASC or cannot catch up", "Ahead by 2", "Ahead by 3 (MAKER)"]
-PRIORLESS += ["SPRT (ConSol)", "Majority certificate"]
+PRIORLESS += ["SPRT (ConSol)", "Majority certificate", "CITE"]
 COUNTING = [*PRIORLESS, "L = 3 (0.95)", "L = 3 (0.975)", "L = 3 (0.99)"]
 SIX = MethodSettings(max_samples=6)
 
@@ -23,19 +23,19 @@ def test_every_other_rule_has_its_row_where_it_is_asked_for(tmp_path: Path) -> N
     certainty, logprob = (
         {row.method: row for row in rows if row.spec == one and row.method in OTHER_WEIGHING} for one in specs
     )
-    assert [row.method for row in rows if row.spec is None][-10:] == COUNTING
+    assert [row.method for row in rows if row.spec is None][-11:] == COUNTING
     assert tuple(certainty) == OTHER_WEIGHING
-    assert list(logprob) == ["Bayesian vote (0.99)", "CGES", "CISC"]
+    assert list(logprob) == ["Bayesian vote (0.99)", "CGES", "CITE (weighted)", "CISC"]
     assert any("no row of DeepConf (top 90 %) by token_logprob" in line for line in footnotes(run, rows))
     assert {row["method"] for row in as_data(run, rows)["rows"]} >= {*COUNTING, *OTHER_WEIGHING}
-    for name in OTHER_WEIGHING[2:]:
+    for name in OTHER_WEIGHING[3:]:
         assert certainty[name].samples.value == 6
     by_name = {row.method: row for row in rows}
     assert by_name["Cannot catch up"].accuracy == by_name["SC@6"].accuracy
     usual = {row.method for row in summarize(replay(pool, specs, calibration_size=20, settings=SIX), resamples=20)}
     assert not usual & {*COUNTING, *OTHER_WEIGHING}
     uncalibrated = summarize(replay(pool, settings=SIX, rules="all"), resamples=20)
-    assert [row.method for row in uncalibrated][-7:] == PRIORLESS  # L = 3 is learned
+    assert [row.method for row in uncalibrated][-8:] == PRIORLESS  # L = 3 is learned
 
 
 def test_where_nothing_tells_odds_the_rows_are_left_out_and_it_is_said(tmp_path: Path) -> None:
@@ -43,8 +43,11 @@ def test_where_nothing_tells_odds_the_rows_are_left_out_and_it_is_said(tmp_path:
     pool = read_pool(write_lines(tmp_path / "p.sqlite", *(question(f"q{n}", right, wrong, right) for n in range(5))))
     run = replay(pool, ["recorded"], calibration_size=3, settings=SIX, rules="all")
     rows = summarize(run, resamples=20)
-    assert {row.method for row in rows} & {*OTHER_WEIGHING} == {*OTHER_WEIGHING[2:]}
-    assert "no row of Bayesian vote (0.99) by recorded, CGES by recorded: odds are learned" in " ".join(run.notes)
+    assert {row.method for row in rows} & {*OTHER_WEIGHING} == {*OTHER_WEIGHING[3:]}
+    assert (
+        "no row of Bayesian vote (0.99) by recorded, CGES by recorded, CITE (weighted) by recorded: odds are learned"
+        in " ".join(run.notes)
+    )
 
 
 def test_a_rule_that_never_stops_is_called_once(monkeypatch: pytest.MonkeyPatch) -> None:

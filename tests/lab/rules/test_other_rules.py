@@ -3,7 +3,9 @@
 import itertools
 import math
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_reasc_lab.rules import (
     CISC,
+    CITE,
     SPRT,
     AheadBy,
     DeepConfFilter,
@@ -20,9 +23,10 @@ from langchain_reasc_lab.rules import (
 )
 from method import by_hand
 from scipy.integrate import quad
+from scipy.optimize import brentq
 
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError, LogprobsUnavailable
-from langchain_reasc.method import Cap, Response, StoppingRule, decide
+from langchain_reasc.method import Cap, PointOdds, Response, StoppingRule, decide
 
 responses = partial(by_hand.responses, score=1.0)
 
@@ -61,13 +65,57 @@ def test_certificate_by_hand() -> None:
     assert not decide(MajorityCertificate(), responses("-" * 40)).stop
 
 
-def test_certificate_is_valid_whenever_one_looks() -> None:
+@pytest.mark.parametrize("rule", [MajorityCertificate(), CITE()])
+def test_certificate_is_valid_whenever_one_looks(rule: StoppingRule) -> None:
     """Of 500 questions with two answers as likely, each looked at 30 times, at most 5 % are certified."""
     rng = np.random.default_rng(0)
-    rule = MajorityCertificate()
     drawn = ["".join(row) for row in rng.choice(["a", "b"], (500, 30))]
     certified = sum(decide(rule, responses(answers)).stop for answers in drawn)
     assert certified / len(drawn) <= 0.05
+
+
+STAKES = [2.0**-k for k in range(1, 8)] + [1 - 2.0**-k for k in range(2, 9)]
+HALF_OR_SURE = PointOdds(
+    ((0.0, 0.0), (1.0, math.log(9))), average=0.0
+)  # a score of 0 is right in 1 of 2, of 1 in 9 of 10
+
+
+def smallest_wager(answers: str, weights: Sequence[float]) -> float:
+    """The smallest of what CITE's wagers on the answer a have won, response by response."""
+    voting = [(answer, weight) for answer, weight in zip(answers, weights, strict=True) if answer != "-"]
+    unseen = brentq(lambda u: (1 - u) ** len(voting) - u * 0.05 / 3, 0, 1)
+    pays = [[(answer == "a") * weight / unseen - 1 for answer, weight in voting]]
+    for rival in {answer for answer, _ in voting} - {"a"}:
+        pays.append([((answer == "a") - (answer == rival)) * weight for answer, weight in voting])
+    return min(fmean(math.prod(1 + stake * pay for pay in row) for stake in STAKES) for row in pays)
+
+
+@pytest.mark.parametrize("answers", ["aaaaaaa", "abaaaaaaab", "aabaaaaacacdaa", "-a-aaaaaa-", "abcdefaaaaaaaaaaa"])
+@pytest.mark.parametrize("scores", [None, (1.0, 0.0), (0.0, 0.0, 1.0)])
+def test_cite_is_its_wagers_spelled_out(answers: str, scores: tuple[float, ...] | None) -> None:
+    by_score = list(itertools.islice(itertools.cycle(scores or (1.0,)), len(answers)))
+    rule = CITE() if scores is None else CITE(confidence=HALF_OR_SURE)
+    weights = [1.0 if scores is None else 0.9 if score else 0.5 for score in by_score]
+    given = [
+        Response(None if answer == "-" else answer, score) for answer, score in zip(answers, by_score, strict=True)
+    ]
+    expected, decision = smallest_wager(answers, weights), rule(given)
+    assert decision.posterior == pytest.approx(max(0.0, 1 - 1 / expected))
+    assert (decision.answer, decision.stop) == ("a", expected >= 60)
+
+
+def test_cite_by_hand() -> None:
+    """Unanimous, it certifies after eight; where the votes are split over many answers, sooner than the majority."""
+    decision = decide(CITE(), responses("aaaaaaaaaa"))
+    assert (decision.stop, decision.answer, decision.reason, decision.samples) == (True, "a", "evidence", 8)
+    assert smallest_wager("a" * 7, [1.0] * 7) < 60 <= smallest_wager("a" * 8, [1.0] * 8)
+    diffuse = "abcadeafgahiajkalma" * 4
+    assert decide(CITE(), responses(diffuse)).samples < decide(MajorityCertificate(), responses(diffuse)).samples
+    assert not decide(CITE(), responses("-" * 40)).stop
+    with pytest.raises(LogprobsUnavailable):
+        CITE(confidence=HALF_OR_SURE)([Response("a")])
+    uncertain = CITE(confidence=HALF_OR_SURE, on_missing_confidence="count")
+    assert uncertain.weights([Response("a"), Response("a", 1.0), Response(None, 1.0)]) == pytest.approx([0.5, 0.9, 0.0])
 
 
 def leads(prior: tuple[float, ...], first: int, second: int, beside: int) -> tuple[float, float]:
@@ -279,6 +327,7 @@ def test_distrivoting_answers_with_an_answer(given: list[tuple[str, float]]) -> 
     [
         (lambda: MajorityCertificate(error=0.5), "error is a probability above 0 and below 0.5, got 0.5"),
         (lambda: MajorityCertificate(contenders=1), "at least 2 contenders, got 1"),
+        (lambda: CITE(error=0.0), "error is a probability above 0 and below 0.5, got 0.0"),
         (lambda: AheadBy(0), "at least 1 vote, got k=0"),
         (lambda: SPRT(alternative=0.5), "alternative is a probability above 0.5 and below 1, got 0.5"),
         (lambda: SPRT(alpha=0.0), "alpha is a probability above 0 and below 0.5, got 0.0"),
