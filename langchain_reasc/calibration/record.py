@@ -318,7 +318,7 @@ class RuleBlock(Record):
         worth = parameters.get("worth", 0) if worth is None else worth
         check_worth(worth)
         right = (parameters["right_slope"], parameters["right_intercept"]) if "right_slope" in parameters else None
-        return agreement | ValueStop(prior, worth, budget, right) if worth else agreement
+        return agreement | ValueStop(prior, worth, budget, right, agreement.vote) if worth else agreement
 
 
 @lru_cache(maxsize=16)  # a prior caches what it has worked out, and a rule is made for every question

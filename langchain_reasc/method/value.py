@@ -46,7 +46,8 @@ class ValueStop(StoppingRule):
 
     The gain is in expected share of the leader: how often further responses would give the answer; or in its
     probability of being right. A response without an answer uses one of the calls that are left. Votes are counted; the
-    posterior is that of Eq. 5, as the stop says nothing of how sure the answer is.
+    posterior is that of Eq. 5, as the stop says nothing of how sure the answer is. Where another rule weighs votes, the
+    count says nothing of its leader: it stops only where both have the same.
 
     Attributes:
         prior: how answers are expected to agree.
@@ -55,6 +56,7 @@ class ValueStop(StoppingRule):
             first 24 stand for all of it up to the 12th answer, and from then on the two leading answers decide
             (:func:`~langchain_reasc.method.horizon.expected_gain`).
         right: slope and intercept of the log-odds that an answer is right in its share; None to gain in share itself.
+        vote: what weighs responses by their scores, where a rule does.
 
     Raises:
         ConfigurationError: a worth or a budget out of range.
@@ -65,6 +67,7 @@ class ValueStop(StoppingRule):
     worth: float
     budget: int = DEFAULT_BUDGET
     right: tuple[float, float] | None = None
+    vote: StoppingRule | None = None
 
     def __post_init__(self) -> None:
         check_budget(self.budget)
@@ -72,11 +75,15 @@ class ValueStop(StoppingRule):
         if self.worth == 0:
             raise ConfigurationError("worth=0 leaves out this rule; it needs a worth above 0")
 
+    @property
+    def reads_scores(self) -> bool:
+        return self.vote is not None and self.vote.reads_scores
+
     def __call__(self, responses: Sequence[Response]) -> Decision:
         votes, left = self.tally(responses), self.budget - len(responses)
         if votes.answer is None or left <= 0 or (len(responses) == 1 and responses[0].cut_off):
             return votes
-        stop = not self._pays(votes, left)
+        stop = not self._pays(votes, left) and (self.vote is None or self.vote(responses).answer == votes.answer)
         return replace(votes, stop=stop, reason="worth" if stop else None)
 
     def prepare(self) -> None:

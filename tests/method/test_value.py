@@ -13,10 +13,13 @@ from scipy.stats import beta
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import (
     Agreement,
+    BayesianVote,
     Cap,
     Component,
+    LogisticOdds,
     Prior,
     Response,
+    Standardizer,
     ValueStop,
     decide,
     default_components,
@@ -160,6 +163,17 @@ def test_of_parts_the_one_that_is_undecided_names_the_reason() -> None:
     calls = [Response(answer, kind="search") for answer in "abcadaea"]  # they agree on the tool alone
     decision = decide(Agreement(EVERY) | ValueStop(EVERY, 5.0), calls)
     assert (decision.parts["kind"].reason, decision.reason) == ("agreement", "worth")
+
+
+@pytest.mark.parametrize(("weak", "strong", "stops"), [(1.0, 1.0, True), (-2.0, 6.0, False)])
+def test_counts_say_nothing_of_another_leader(weak: float, strong: float, stops: bool) -> None:
+    """Six answers that all differ but for a pair are hopeless by their count, unless the score favours another one."""
+    given = [Response(answer, score=strong if answer == "b" else weak) for answer in "aabcde"]
+    vote = BayesianVote(LogisticOdds(Standardizer(0.0, 1.0), slope=0.5, intercept=0.0), 0.999)
+    counted, weighed = ValueStop(EVERY, 1.0), ValueStop(EVERY, 1.0, vote=vote)
+    assert counted(given).stop and not counted.reads_scores
+    assert (weighed(given).stop, weighed.reads_scores) == (stops, True)
+    assert (vote(given).answer == "a") is stops
 
 
 @pytest.mark.parametrize(
