@@ -7,7 +7,6 @@ are kept, dealt out at random (noise: the null hypothesis that confidence says n
 compared are the questions after it, in streams in which samples may be cut by then.
 """
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.command import parser_of
 from benchmarks.turned_signal import KEPT, WAYS, turned
 from langchain_reasc.calibration import DEFAULT_CUT_QUANTILE
 from langchain_reasc.method import ConfidenceCut, Measure, Response
@@ -119,11 +119,7 @@ def table(found: Sequence[Outcome]) -> Table:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what cutting saves and loses."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.cut_samples",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("cut_samples", __doc__)
     parser.add_argument("--pools", type=int, default=66, help="streams, of which some trust a measure (%(default)s)")
     parser.add_argument("--questions", type=int, default=1200, help="in each stream (%(default)s)")
     parser.add_argument("--turn", type=int, default=200, help="the question from which on scores turn (%(default)s)")

@@ -7,7 +7,6 @@ distribution stays the same, and so do the answers. Only streams in which a meas
 A question counts as watched where a trusted measure decides it, and it goes on beyond its first response or is audited.
 """
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,6 +23,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.command import parser_of
 from benchmarks.configurations import NAMED, decisions
 from langchain_reasc.calibration import learner
 from langchain_reasc.method import ASC, Measure, Response
@@ -138,11 +138,7 @@ def table(found: Sequence[Outcome]) -> Table:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print how trust ended, how soon, what was lost by then, and how often the test erred."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.turned_signal",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("turned_signal", __doc__)
     parser.add_argument("--pools", type=int, default=100, help="streams, of which some trust a measure (%(default)s)")
     parser.add_argument("--questions", type=int, default=1500, help="in each stream (%(default)s)")
     parser.add_argument("--turn", type=int, default=950, help="the question from which on scores turn (%(default)s)")

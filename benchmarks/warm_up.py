@@ -5,7 +5,6 @@ them: the first ones by plain ASC, and then by what was learned from them, which
 has grown by a quarter. Everything is counted: the first questions, and one more response in twenty questions (audits).
 """
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.command import parser_of
 from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, Cap
@@ -29,7 +29,7 @@ LENGTHS = (100, 300, 512)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("warm_up", __doc__)
     parser.add_argument("pool", type=Path, help="a pool that `reasc record` or `reasc demo` made")
     parser.add_argument("--shuffles", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
