@@ -49,6 +49,13 @@ class Estimate:
         """The same, its interval cut off at what is possible."""
         return Estimate(self.value, max(self.low, least), min(self.high, most))
 
+    def plus(self, other: "Estimate") -> "Estimate":
+        """The sum with an independent estimate; its interval reaches as far as the root of both squares."""
+        value = self.value + other.value
+        low = value - math.hypot(self.value - self.low, other.value - other.low)
+        high = value + math.hypot(self.high - self.value, other.high - other.value)
+        return Estimate(value, low, high)
+
     def interval(self, style: str) -> str:
         """Return the interval as it is read, such as ``[65.6, 79.4]`` for ``".1f"``; empty where there is none."""
         return "" if math.isnan(self.low) else f"[{self.low:{style}}, {self.high:{style}}]"
@@ -191,8 +198,7 @@ class Bootstrap:
 
         learned = each.var(ddof=1) * (1 / each.size + self._shared / (1 - self._shared))
         half = float(stdtrit(each.size - 1, 0.975) * np.sqrt(learned))
-        low, high = alone.value - alone.low, alone.high - alone.value
-        return Estimate(alone.value, alone.value - math.hypot(low, half), alone.value + math.hypot(high, half))
+        return alone.plus(Estimate(0.0, -half, half))
 
 
 @lru_cache(maxsize=1024)

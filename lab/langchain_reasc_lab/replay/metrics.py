@@ -78,8 +78,9 @@ class Row:
 def summarize(run: Replay, *, parameters: float | None = None, resamples: int = RESAMPLES) -> list[Row]:
     """Return the rows of a replay, in the order of its methods.
 
-    A value is the mean over shuffles, and its interval that of :class:`~.bootstrap.Bootstrap`. What a calibrated method
-    spends has no interval where it was ASC in every shuffle: other calibrations may save what none of these did.
+    A value is the mean over shuffles, and its interval that of :class:`~.bootstrap.Bootstrap`. Where a calibrated
+    method was ASC in every shuffle, what it spends has no interval: other calibrations may save what none of these did.
+    Its difference to self-consistency is then uncertain as ASC's is, and as its own to ASC.
 
     Args:
         run: a replay.
@@ -99,6 +100,10 @@ def summarize(run: Replay, *, parameters: float | None = None, resamples: int = 
             estimate = by_question.estimate(of, learned=learned)
             return estimate.without_interval if always_asc else estimate.within(0.0, np.inf)
 
+        to_sc, to_asc = (difference(by_question, run.outcomes, key, other) for other in (sc, asc))
+        if always_asc:
+            to_sc = to_sc.plus(to_asc)
+
         def versus(other: RowKey) -> Estimate:
             return spent(lambda mean: ratio(mean((key, "tokens")), mean((other, "tokens"))))
 
@@ -111,8 +116,8 @@ def summarize(run: Replay, *, parameters: float | None = None, resamples: int = 
             prompt_tokens=None if np.isnan(prompts) else prompts,
             tokens_vs_sc=versus(sc),
             tokens_vs_asc=versus(asc),
-            accuracy_vs_sc=difference(by_question, run.outcomes, key, sc),
-            accuracy_vs_asc=difference(by_question, run.outcomes, key, asc),
+            accuracy_vs_sc=to_sc,
+            accuracy_vs_asc=to_asc,
             gated=by_question.mean((key, "gated")),
             tflops=None if parameters is None else tflops(parameters, tokens),
             outcomes=outcomes,

@@ -118,11 +118,14 @@ def test_what_learns_while_it_is_tested_has_no_interval_in_one_arrangement(tmp_p
 def test_several_calibrations_that_all_count_votes_do_not_prove_that_none_weighs_them(tmp_path: Path) -> None:
     pool = read_pool(write_pool(tmp_path / "p.sqlite", questions=60, separation=0.0))
     for shuffles, differ in ((1, False), (3, True)):
-        row = _rows(replay(pool, [Measure()], shuffles=shuffles, calibration_size=30))[SAFEGUARDED]
+        rows = _rows(replay(pool, [Measure()], shuffles=shuffles, calibration_size=30))
+        row, asc = rows[SAFEGUARDED], rows["ASC"]
         assert all(rule == ASC() | Cap(16) for rule in row.outcomes.rules.values())
         assert (row.accuracy_vs_asc.value, row.tokens_vs_asc.value) == (0, 1)
         assert (row.accuracy_vs_asc.low < 0 < row.accuracy_vs_asc.high) == differ
         assert np.isnan(row.tokens_vs_asc.low) == differ
+        assert (row.accuracy_vs_sc.low < asc.accuracy_vs_sc.low) == differ
+        assert (row.accuracy_vs_sc.high > asc.accuracy_vs_sc.high) == differ
 
 
 def _printed(run: Replay, rows: list[Row]) -> list[str]:
