@@ -20,7 +20,7 @@ from langchain_reasc.answers import extractor, schemas_of
 from langchain_reasc.calibration import Calibration, ConsensusCalibrator, MixtureCalibrator
 from langchain_reasc.complaints import suggestion, warn_once
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
-from langchain_reasc.runnable.options import ShownByHelp, VoteOptions
+from langchain_reasc.runnable.options import ShownByHelp, VoteOptions, question_id
 from langchain_reasc.runnable.setup import LEARNING
 
 try:
@@ -244,6 +244,28 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownB
             return self._calibrators[-1].calibration
         given = self._options.get("calibration")
         return given if isinstance(given, Calibration) else None
+
+    def record_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
+        """Tell ``calibration="online"`` whether a step's answer was right; see :meth:`ChatReASC.record_outcome`.
+
+        Args:
+            answered: the step's message, or the ``id`` in its account.
+            correct: whether its answer was right.
+
+        Returns:
+            Whether the step is known: it is not before the first model call, nor long after.
+
+        Raises:
+            ConfigurationError: nothing is learned here, or the message is not one of ReASC's.
+        """
+        if (calibration := self._options.get("calibration")) != "online":
+            raise ConfigurationError(f"outcomes are learned with calibration='online', not {calibration!r}")
+        id, learning = question_id(answered), [one for one in self._calibrators if isinstance(one, ConsensusCalibrator)]
+        return id is not None and any(one.record_outcome(id, bool(correct)) for one in learning)
+
+    async def arecord_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
+        """Do the same as :meth:`record_outcome`, in a thread."""
+        return await asyncio.to_thread(self.record_outcome, answered, correct)
 
     def before_agent(self, state: SpendingState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Reset the budget for a new run; a resumed run does not call this."""

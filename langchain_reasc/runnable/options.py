@@ -23,7 +23,7 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
 from langchain_reasc.models.prepared import ModelOrName
 
-__all__ = ["DecisionOptions", "Options", "ShownByHelp", "VoteOptions"]
+__all__ = ["DecisionOptions", "Options", "ShownByHelp", "VoteOptions", "question_id"]
 
 _NOT_OURS: Final = {"langchain", "langchain_core", "pydantic", "typing", "abc", "builtins"}
 
@@ -181,10 +181,8 @@ class DecisionOptions(Checked, metaclass=_ShownOptions):
         """
         if not isinstance(self.calibrator, ConsensusCalibrator):
             raise ConfigurationError(f"outcomes are learned with calibration='online', not {self.calibration!r}")
-        account = {"id": answered} if isinstance(answered, str) else answered.response_metadata.get("reasc")
-        if account is None:
-            raise ConfigurationError("the message has no response_metadata['reasc']; give one that ReASC returned")
-        return "id" in account and self.calibrator.record_outcome(account["id"], bool(correct))
+        id = question_id(answered)
+        return id is not None and self.calibrator.record_outcome(id, bool(correct))
 
     async def arecord_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
         """Do the same as :meth:`record_outcome`, in a thread."""
@@ -296,6 +294,20 @@ class VoteOptions(TypedDict, total=False):
     online_state: str | Path | None
     audit: float
     calibrator: MixtureCalibrator | ConsensusCalibrator | None
+
+
+def question_id(answered: AIMessage | str) -> str | None:
+    """Return the ``id`` that an outcome is told by: given, or in a message's account; None where nothing was voted on.
+
+    Raises:
+        ConfigurationError: the message is not one of ReASC's.
+    """
+    if isinstance(answered, str):
+        return answered
+    account: dict[str, Any] | None = answered.response_metadata.get("reasc")
+    if account is None:
+        raise ConfigurationError("the message has no response_metadata['reasc']; give one that ReASC returned")
+    return account.get("id")
 
 
 def _unpickle(kind: type[DecisionOptions], fields: dict[str, Any]) -> DecisionOptions:

@@ -9,7 +9,7 @@ from runnable.fakes import Reply, Scripted, saying
 from agents.acting import ASKED, SUNNY, Agents, acting, agent_of, weather
 from langchain_reasc import ChatReASC, ReASCMiddleware
 from langchain_reasc.calibration import ConsensusCalibrator
-from langchain_reasc.exceptions import FingerprintMismatch
+from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 
 pytestmark = pytest.mark.usefixtures("fits")
 
@@ -66,3 +66,17 @@ def test_models_of_an_agent_learn_apart_and_a_file_is_of_one_model(agents: Agent
     memory(kept._calibrators[0]).save()
     with pytest.raises(FingerprintMismatch, match="running 'theirs'"):
         agents.ask(agent_of(named("theirs"), kept))
+
+
+def test_outcomes_of_steps_are_learned_from_whichever_model_took_them(agents: Agents, runner: Any) -> None:
+    def named(name: str) -> Scripted:
+        return acting({ASKED: [weather("Paris")], "": [SUNNY]}).model_copy(update={"model_name": name})
+
+    middleware = ReASCMiddleware(calibration="online", max_samples=4)
+    assert not runner.record_outcome(middleware, "0123456789abcdef", True), "nothing was asked yet"
+    steps = [agents.ask(agent_of(named(name), middleware))["messages"][1] for name in ("ours", "theirs")]
+    assert all(memory(one).state().outcomes == 0 for one in middleware._calibrators)
+    assert [runner.record_outcome(middleware, step, right) for step, right in zip(steps, (True, False), strict=True)]
+    assert [memory(one).questions[0].correct for one in middleware._calibrators] == [True, False]
+    with pytest.raises(ConfigurationError, match="outcomes are learned with calibration='online', not None"):
+        runner.record_outcome(ReASCMiddleware(), steps[0], True)

@@ -14,11 +14,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["RESAMPLES", "SHARED", "Bootstrap", "Estimate", "exact", "exact_of_alike", "ratio", "resampled_sums"]
+__all__ = ["RESAMPLES", "Bootstrap", "Estimate", "exact", "exact_of_alike", "ratio", "resampled_sums"]
 
 RESAMPLES: Final = 2000
-SHARED: Final = 0.2
-"""Correlation of what two shuffles of one recording learned, at least."""
 _FEW: Final = 10
 _BATCH: Final = 100  # resamples at a time, so that memory stays small on large pools
 
@@ -74,10 +72,9 @@ class Bootstrap:
     interval. All columns share the resamples, so that differences and ratios are paired.
 
     Where a method learned something else in each shuffle, that varies beside the questions. Shuffles of one recording
-    vary less than recordings do, as what they learn is correlated: by ρ, the share of the questions that calibrate, and
-    .2 at least. The variance s² between J shuffles is therefore added as (1/J + ρ/(1 - ρ)) s² (Nadeau and Bengio 2003,
-    Machine Learning 52, 239-281), with Student's t at J - 1 degrees of freedom. One arrangement does not show this
-    variance, so that there is no interval.
+    vary less than recordings do, as what they learn is correlated, by ρ. The variance s² between J shuffles is
+    therefore added as (1/J + ρ/(1 - ρ)) s² (Nadeau and Bengio 2003, Machine Learning 52, 239-281), with Student's t at
+    J - 1 degrees of freedom. One arrangement does not show this variance, so that there is no interval.
 
     Args:
         columns: name -> shape (shuffles, questions); a name is any key of a dictionary.
@@ -98,17 +95,16 @@ class Bootstrap:
         self._value = np.asarray(self._sums.sum(axis=0) / times.sum())[None]
         self._by_shuffle = cells.sum(axis=1) / tested.sum(axis=1)[:, None]
         self.questions, self._times = int((times > 0).sum()), times
-        self._shared = max(SHARED, 1 - times.sum() / len(tested) / self.questions)
         drawn = resampled_sums(np.column_stack([self._sums, times])[times > 0], resamples, seed=seed)
         self._resampled = drawn[:, :-1] / drawn[:, -1:]
 
-    def estimate(self, of: Callable[[Means], Array], *, learned: bool = False) -> Estimate:
+    def estimate(self, of: Callable[[Means], Array], *, learned: float = 0.0) -> Estimate:
         """Return a value and its interval.
 
         Args:
             of: computes it, given a function name -> means; on the means themselves and on those of the resamples, all
                 at once.
-            learned: whether a method in it learned something else in each shuffle.
+            learned: ρ, where a method in it learned something else in each shuffle; else 0.
         """
         value = float(of(lambda name: self._value[:, self._at[name]])[0])
         with warnings.catch_warnings():
@@ -116,9 +112,9 @@ class Bootstrap:
             drawn = of(lambda name: self._resampled[:, self._at[name]])
             low, high = np.nanpercentile(drawn, [2.5, 97.5])
         alone = Estimate(value, float(low), float(high))
-        return self._with_learned(alone, of) if learned else alone
+        return self._with_learned(alone, of, learned) if learned else alone
 
-    def resampled(self, name: Any, *, learned: bool = False) -> Estimate:
+    def resampled(self, name: Any, *, learned: float = 0.0) -> Estimate:
         """Return the mean of one column and its interval; ``learned`` as of :meth:`estimate`."""
         return self.estimate(lambda mean: mean(name), learned=learned)
 
@@ -126,7 +122,7 @@ class Bootstrap:
         """Return the mean alone."""
         return float(self._value[0, self._at[name]])
 
-    def share(self, name: Any, *, among: Any = None, learned: bool = False) -> Estimate:
+    def share(self, name: Any, *, among: Any = None, learned: float = 0.0) -> Estimate:
         """Return a share of the questions; where few are, or few are not, with the exact interval.
 
         Of fewer than ten, resamples would cover too little; where there is none, all resamples are the same.
@@ -147,13 +143,13 @@ class Bootstrap:
             if min(are.sum(), are_not.sum()) < _FEW:
                 seen = _share_of(are) if are.sum() < are_not.sum() else _share_of(are_not).rest
                 estimate = replace(seen, value=estimate.value)
-        return (self._with_learned(estimate, of) if learned else estimate).within(0.0, 1.0)
+        return (self._with_learned(estimate, of, learned) if learned else estimate).within(0.0, 1.0)
 
     def _asked(self, among: Any) -> Array:
         """Return how often each question counts, shape (questions,)."""
         return np.asarray(self._times if among is None else self._sums[:, self._at[among]], dtype=np.float64)
 
-    def difference(self, one: Any, other: Any, *, among: Any = None, learned: bool = False) -> Estimate:
+    def difference(self, one: Any, other: Any, *, among: Any = None, learned: float = 0.0) -> Estimate:
         """Return by how much one share is larger than another, of the same questions.
 
         The questions on which only the one is right and those on which only the other is are two shares, each with its
@@ -185,18 +181,18 @@ class Bootstrap:
             def of(mean: Means) -> Array:
                 return mean(one) - mean(other) if among is None else ratio(mean(one) - mean(other), mean(among))
 
-            estimate = self._with_learned(estimate, of)
+            estimate = self._with_learned(estimate, of, learned)
         return estimate.within(-1.0, 1.0)
 
-    def _with_learned(self, alone: Estimate, of: Callable[[Means], Array]) -> Estimate:
-        """Return the interval widened by the variance of what was learned."""
+    def _with_learned(self, alone: Estimate, of: Callable[[Means], Array], correlation: float) -> Estimate:
+        """Return the interval widened by the variance of what was learned, of this correlation between shuffles."""
         each = of(lambda name: self._by_shuffle[:, self._at[name]])
         each = each[np.isfinite(each)]
         if each.size < 2:
             return alone.without_interval
         from scipy.special import stdtrit
 
-        learned = each.var(ddof=1) * (1 / each.size + self._shared / (1 - self._shared))
+        learned = each.var(ddof=1) * (1 / each.size + correlation / (1 - correlation))
         half = float(stdtrit(each.size - 1, 0.975) * np.sqrt(learned))
         return alone.plus(Estimate(0.0, -half, half))
 

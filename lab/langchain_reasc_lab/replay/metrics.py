@@ -159,7 +159,7 @@ def difference(
         and np.array_equal(first.column("correct"), second.column("correct"), equal_nan=True)
     ):
         return Estimate(0.0, 0.0, 0.0)
-    learned = first.learned or second.learned
+    learned = max(first.learned, second.learned)
     return by_question.difference((one, "correct"), (other, "correct"), among=among, learned=learned)
 
 

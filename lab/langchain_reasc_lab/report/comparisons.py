@@ -148,14 +148,16 @@ def intervals(studies: Sequence[Study]) -> Table:
 
     def block(study: Study) -> Block:
         correct = {row.method: row.outcomes.column("correct")[:1] for row in methods_shown(study)}
-        learning = {row.method for row in methods_shown(study) if not row.outcomes.rules}
+        learning = {row.method: row.outcomes.learned for row in methods_shown(study) if not row.outcomes.rules}
         tested = ~np.isnan(correct[PASS])
         drawn = Bootstrap(correct, tested, seed=study.settings.seed)
         rows: list[tuple[Cell, ...]] = []
         for method, right in correct.items():
             alone = exact(int(right[tested].sum()), drawn.questions).percent
             ends = (None, None) if method in learning else (alone.low, alone.high)
-            rows.append((method, drawn.resampled(method, learned=method in learning).percent, *ends, drawn.questions))
+            rows.append(
+                (method, drawn.resampled(method, learned=learning.get(method, 0.0)).percent, *ends, drawn.questions)
+            )
         shuffles = study.run.shuffles
         arranged = "of one shuffle" if shuffles else "in recorded order"
         if shuffles > 1:

@@ -131,9 +131,7 @@ def _learned(rng: np.random.Generator, shuffles: int, spread: float) -> Bootstra
 def test_the_interval_of_what_learned_holds_what_other_recordings_teach(shuffles: int, spread: float) -> None:
     rng = np.random.default_rng(2)
     runs = [_learned(rng, shuffles, spread) for _ in range(150)]
-    narrow, wide = (
-        [run.estimate(lambda mean: mean("x"), learned=learned) for run in runs] for learned in (False, True)
-    )
+    narrow, wide = ([run.estimate(lambda mean: mean("x"), learned=learned) for run in runs] for learned in (0.0, 0.2))
     covered = [np.mean([one.low <= 0 <= one.high for one in found]) for found in (narrow, wide)]
     assert covered[1] >= 0.92 and (covered[0] < 0.75) == (spread > 0)
     assert all(one.value == other.value for one, other in zip(narrow, wide, strict=True))
@@ -141,7 +139,7 @@ def test_the_interval_of_what_learned_holds_what_other_recordings_teach(shuffles
 
 def test_one_arrangement_does_not_show_what_learning_varies() -> None:
     run = _learned(np.random.default_rng(3), 1, 0.3)
-    alone, learned = run.resampled("x"), run.resampled("x", learned=True)
+    alone, learned = run.resampled("x"), run.resampled("x", learned=0.2)
     assert alone.low < alone.value == learned.value
     assert np.isnan(learned.low) and np.isnan(learned.high) and learned.interval(".1f") == ""
-    assert np.isnan(_columns(right=[[1.0] * 30]).share("right", learned=True).low)  # nor an exact one
+    assert np.isnan(_columns(right=[[1.0] * 30]).share("right", learned=0.2).low)  # nor an exact one
