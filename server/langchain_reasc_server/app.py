@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from starlette.applications import Starlette
@@ -19,6 +19,7 @@ from langchain_reasc_server.errors import Refused, refusal_of
 from langchain_reasc_server.events import EventStream, Send
 from langchain_reasc_server.keys import Admission, Client
 from langchain_reasc_server.metrics import Metrics
+from langchain_reasc_server.responses import ResponseWriter, Translated, Untranslatable, chat_request
 from langchain_reasc_server.wire import DONE, Json, encoded, event_of
 
 __all__ = ["Gateway", "Serving"]
@@ -29,6 +30,7 @@ _BODY_WITHIN: Final = 120.0  # seconds
 _LARGEST_HEAD: Final = 32_768  # bytes
 _METHODS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
 _PING: Final = b": ping\n\n"
+_CHAT: Final = "/v1/chat/completions"
 
 
 class Serving(Upstream, Protocol):
@@ -36,6 +38,7 @@ class Serving(Upstream, Protocol):
 
     def forwarded(self, headers: Any) -> dict[str, str]: ...
     async def forward(self, request: Request, body: bytes, call: Call | None, why: str, send: Send) -> None: ...
+    async def token_limit(self) -> str: ...
     async def ready(self) -> bool: ...
     async def close(self) -> None: ...
 
@@ -69,7 +72,8 @@ class Gateway:
     def app(self) -> Starlette:
         """The ASGI application."""
         routes = [
-            Route("/v1/chat/completions", _Guarded(self, self._chat), methods=["POST"]),
+            Route(_CHAT, _Guarded(self, self._chat), methods=["POST"]),
+            Route("/v1/responses", _Guarded(self, self._responses), methods=["POST"]),
             Route("/v1/{path:path}", _Guarded(self, self._other), methods=_METHODS),
             Route("/reasc/outcome", _Guarded(self, self._outcome), methods=["POST"]),
             Route("/health/live", lambda request: JSONResponse({"status": "live"})),
@@ -100,25 +104,85 @@ class Gateway:
 
     async def _chat(self, request: Request, client: Client, send: Send) -> None:
         """Vote on a chat completion, or pass it through."""
+        body, call = await self._asked(request)
+        async with self._until_gone(request, client):
+            why = call.why_not_voted(self.solver.votes)
+            if why is None:
+                await self._vote(call, request, client, send)
+                return
+            self.admission.charge(client, call.responses)
+            await self.upstream.forward(request, body, call, why, send)
+
+    async def _responses(self, request: Request, client: Client, send: Send) -> None:
+        """Answer a request of the Responses API by a vote on chat completions, or pass it through.
+
+        What could be translated, and has nothing to vote on, is one chat completion where the upstream has no such API.
+        """
+        body, asked = await self._asked(request)
+        async with self._until_gone(request, client):
+            call: Call | None = None
+            try:
+                limit = "" if asked.body.get("max_output_tokens") is None else await self.upstream.token_limit()
+                call = replace(asked, body=chat_request(asked.body, limit))
+                why = call.why_not_voted(self.solver.votes)
+            except Untranslatable as error:
+                why = error.why
+            translated = Translated(send, ResponseWriter(asked.body, asked.model))
+            if call is not None and why is None:
+                await self._vote(call, request, client, translated)
+                return
+            self.admission.charge(client, 1)
+            if await self._has(request, body, str(why), send, surely=call is None):
+                return
+            if call is None:
+                raise Refused(400, f"not supported by this model: {why}", code="unsupported_value")
+            chat = Request({**request.scope, "path": _CHAT, "raw_path": _CHAT.encode()}, request.receive)
+            await self.upstream.forward(chat, encoded(call.body), call, str(why), translated)
+
+    async def _has(self, request: Request, body: bytes, why: str, send: Send, *, surely: bool) -> bool:
+        """Pass a request through; return whether the upstream has its path.
+
+        Args:
+            request: the request.
+            body: what is sent of it.
+            why: it is passed through.
+            send: gets the response, unless there is no such path.
+            surely: whether a status that says so may mean something else, and is given back.
+        """
+        missing = False
+
+        async def sending(message: Any) -> None:
+            nonlocal missing
+            missing = missing or (not surely and message.get("status") in (404, 405))
+            if not missing:
+                await send(message)
+
+        try:
+            await self.upstream.forward(request, body, None, why, sending)
+        except Refused as refused:
+            if refused.status != 404:
+                raise
+            return False
+        return not missing
+
+    async def _asked(self, request: Request) -> tuple[bytes, Call]:
+        """Read a request in JSON: what is sent on where it passes through, and what it asks for."""
         kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
         if kind != "application/json" and not kind.endswith("+json"):
-            raise Refused(415, f"a chat completion is asked for in application/json, not {kind}")
+            raise Refused(415, f"a request is written in application/json, not {kind}")
         body = await self._body(request)
         call = Call.of(_object(body), request.headers, self.upstream.forwarded(request.headers), self.upstream.model)
-        why = call.why_not_voted(self.solver.votes)
-        async with self._until_gone(request, client):
-            if why is not None:
-                self.admission.charge(client, call.responses)
-                await self.upstream.forward(request, encoded(call.body) if call.changed else body, call, why, send)
-                return
-            request.state.way = "vote"
-            if call.streamed:
-                await self._stream(call, client, send)
-                return
-            won = await self.solver.solve(call)
-            self._record(won, client)
-            response = Response(encoded(won.whole), headers=won.headers, media_type="application/json")
-            await response(request.scope, request.receive, send)
+        return encoded(call.body) if call.changed else body, call
+
+    async def _vote(self, call: Call, request: Request, client: Client, send: Send) -> None:
+        request.state.way = "vote"
+        if call.streamed:
+            await self._stream(call, client, send)
+            return
+        won = await self.solver.solve(call)
+        self._record(won, client)
+        response = Response(encoded(won.whole), headers=won.headers, media_type="application/json")
+        await response(request.scope, request.receive, send)
 
     async def _outcome(self, request: Request, client: Client, send: Send) -> None:
         """Learn whether an answer was right, which its client has found out since."""

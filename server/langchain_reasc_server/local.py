@@ -133,6 +133,10 @@ class LangChainModel:
             await events.write(*last, DONE)
         await events.end()
 
+    async def token_limit(self) -> str:
+        """Return LangChain's name for the most tokens of a response."""
+        return "max_tokens"
+
     async def ready(self) -> bool:
         """Return whether it answers: it is in this process."""
         return True

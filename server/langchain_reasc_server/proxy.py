@@ -1,5 +1,6 @@
 """Upstreams that speak OpenAI's API: votes on their chat completions, and all else passed through untouched."""
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -181,6 +182,10 @@ class Servers:
         kept = [(name, value) for name, value in given if name not in ("content-length", "content-encoding")]
         await start_response(send, response.status_code, [*kept, ("content-length", str(len(body)))])
         await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def token_limit(self) -> str:
+        """Return the servers' name for the most tokens of a response; they may have to be asked what they support."""
+        return (await asyncio.to_thread(self.chat_model.capabilities)).max_tokens
 
     async def ready(self) -> bool:
         """Return whether one of the servers answers."""

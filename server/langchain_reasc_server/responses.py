@@ -1,0 +1,547 @@
+"""OpenAI's Responses API by chat completions: a request is translated into one, and its reply into a Response.
+
+Nothing is stored, so that a request has to bring all that it refers to.
+"""
+
+import re
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NoReturn
+
+from langchain_reasc.files import parse_json
+from langchain_reasc_server.errors import Refused
+from langchain_reasc_server.events import Send
+from langchain_reasc_server.wire import Json, encoded, events_of, sse
+
+__all__ = ["ResponseWriter", "Translated", "Untranslatable", "chat_request"]
+
+
+class Untranslatable(Exception):
+    """A request that no chat completion answers.
+
+    Attributes:
+        why: the field, or the type of a tool or an item, that chat completions do not have.
+    """
+
+    def __init__(self, why: Any) -> None:
+        self.why = why if isinstance(why, str) and re.fullmatch(r"[\w.-]{1,64}", why, re.ASCII) else "not understood"
+        super().__init__(self.why)
+
+
+# Requests
+
+_STATEFUL: Final = ("previous_response_id", "conversation", "background", "prompt", "context_management")
+"""Fields that refer to what a server keeps."""
+_REWRITTEN: Final = (
+    *("input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "text", "reasoning"),
+    *("max_output_tokens", "include", "top_logprobs", "stream_options"),
+)
+_DROPPED: Final = ("truncation", "max_tool_calls", "store", "metadata")
+"""Those without a meaning for a sample: OpenAI would store each, and takes metadata only of what it stores."""
+_LOGPROBS: Final = "message.output_text.logprobs"
+_ROLES: Final = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+"""Role of a message -> the one that every chat template knows."""
+
+
+def chat_request(asked: Mapping[str, Any], limit: str) -> Json:
+    """Translate a request of the Responses API into one for a chat completion.
+
+    Fields that both have, and fields unknown here, stay as they are.
+
+    Args:
+        asked: the body of the request.
+        limit: the upstream's name for the most tokens of a response.
+
+    Raises:
+        Untranslatable: it asks for what chat completions do not have.
+        Refused: it is malformed.
+    """
+    for name in _STATEFUL:
+        if asked.get(name):
+            raise Untranslatable(name)
+    left_out = (*_STATEFUL, *_REWRITTEN, *_DROPPED)
+    body = {name: value for name, value in asked.items() if name not in left_out and value is not None}
+    body |= {"messages": _messages(asked), **_tools(asked), **_text_options(_object_in(asked, "text"))}
+    options = {
+        "reasoning_effort": _object_in(asked, "reasoning").get("effort"),
+        limit: asked.get("max_output_tokens"),
+        "stream_options": {"include_usage": True} if asked.get("stream") else None,
+        **_logprobs_asked(asked),
+    }
+    return body | {name: value for name, value in options.items() if value is not None}
+
+
+def _logprobs_asked(asked: Mapping[str, Any]) -> Json:
+    include, beside = asked.get("include"), {name: asked[name] for name in ("top_logprobs",) if asked.get(name)}
+    return {"logprobs": True, **beside} if beside or (isinstance(include, list) and _LOGPROBS in include) else {}
+
+
+def _tools(asked: Mapping[str, Any]) -> Json:
+    tools = _objects(asked.get("tools") or [], "tools")
+    if not tools:
+        return {}
+    body: Json = {"tools": [_tool(tool) for tool in tools]}
+    if (choice := asked.get("tool_choice")) is not None:
+        body["tool_choice"] = choice if isinstance(choice, str) else _choice(choice)
+    if (parallel := asked.get("parallel_tool_calls")) is not None:
+        body["parallel_tool_calls"] = parallel
+    return body
+
+
+def _tool(tool: Json) -> Json:
+    if tool.get("type") != "function":
+        raise Untranslatable(tool.get("type"))
+    _text_in(tool, "name", "tools")
+    named = ("name", "description", "parameters", "strict")
+    return {"type": "function", "function": {name: tool[name] for name in named if tool.get(name) is not None}}
+
+
+def _choice(choice: Any) -> Json:
+    kind = choice.get("type") if isinstance(choice, dict) else None
+    if kind != "function":
+        raise Untranslatable(kind)
+    return {"type": "function", "function": {"name": _text_in(choice, "name", "tool_choice")}}
+
+
+def _text_options(text: Json) -> Json:
+    body = {name: text[name] for name in ("verbosity",) if text.get(name) is not None}
+    form = _object_in(text, "format")
+    kind = form.get("type", "text")
+    if kind == "json_schema":
+        body["response_format"] = {"type": kind, kind: {n: value for n, value in form.items() if n != "type"}}
+    elif kind == "json_object":
+        body["response_format"] = form
+    elif kind != "text":
+        raise Untranslatable(kind)
+    return body
+
+
+def _messages(asked: Mapping[str, Any]) -> list[Json]:
+    given, messages = asked.get("input"), list[Json]()
+    if asked.get("instructions") is not None:
+        messages.append({"role": "system", "content": _text_in(asked, "instructions", "instructions")})
+    for item in [{"role": "user", "content": given}] if isinstance(given, str) else _objects(given, "input"):
+        kind = item.get("type") or ("message" if "role" in item else "item_reference")
+        if kind == "reasoning":
+            continue
+        if not isinstance(kind, str) or kind not in _ITEMS:
+            raise Untranslatable(kind)
+        _append(messages, _ITEMS[kind](item))
+    return messages
+
+
+def _append(messages: list[Json], message: Json) -> None:
+    """Add a message; to the one before it where the two are one for a chat template."""
+    last: Json = messages[-1] if messages else {"role": None}
+    role, texts = message["role"], [one["content"] for one in (last, message) if one.get("content")]
+    if role == last["role"] == "assistant" and len(texts) < 2:
+        calls = [*last.get("tool_calls", ()), *message.get("tool_calls", ())]
+        messages[-1] = {"role": role, "content": next(iter(texts), None), **({"tool_calls": calls} if calls else {})}
+    elif role == last["role"] == "system" and all(isinstance(text, str) for text in texts):
+        messages[-1] = {"role": role, "content": "\n\n".join(texts)}
+    else:
+        messages.append(message)
+
+
+def _message(item: Json) -> Json:
+    role = item.get("role")
+    if not isinstance(role, str) or role not in _ROLES:
+        _malformed("input", f"the role of a message in input is {role!r}; it is one of {', '.join(_ROLES)}")
+    return {"role": _ROLES[role], "content": _content(item.get("content"))}
+
+
+def _function_call(item: Json) -> Json:
+    identifier, name, arguments = (_text_in(item, key, "input") for key in ("call_id", "name", "arguments"))
+    call = {"id": identifier, "type": "function", "function": {"name": name, "arguments": arguments}}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+def _function_call_output(item: Json) -> Json:
+    content = _content(item.get("output"))
+    if not isinstance(content, str) and any(part["type"] != "text" for part in content):
+        raise Untranslatable("function_call_output")
+    return {"role": "tool", "tool_call_id": _text_in(item, "call_id", "input"), "content": content}
+
+
+_ITEMS: Final = {
+    "message": _message,
+    "function_call": _function_call,
+    "function_call_output": _function_call_output,
+}
+
+
+def _content(content: Any) -> str | list[Json]:
+    """Translate a text or a list of parts; of a single text into that text, which every chat template takes."""
+    if isinstance(content, str):
+        return content
+    parts = [_part(part) for part in _objects(content, "input")]
+    return parts[0]["text"] if [part["type"] for part in parts] == ["text"] else parts
+
+
+def _part(part: Json) -> Json:
+    kind = part.get("type")
+    if kind in ("input_text", "output_text", "text"):
+        return {"type": "text", "text": _text_in(part, "text", "input")}
+    if kind == "refusal":
+        return {"type": kind, kind: _text_in(part, kind, "input")}
+    if kind == "input_audio":
+        return {"type": kind, kind: _object_in(part, kind)}
+    if kind == "input_image" and part.get("image_url"):
+        detail = {"detail": part["detail"]} if part.get("detail") else {}
+        return {"type": "image_url", "image_url": {"url": part["image_url"], **detail}}
+    if kind == "input_file" and not part.get("file_url"):
+        named = ("file_id", "file_data", "filename")
+        return {"type": "file", "file": {name: part[name] for name in named if part.get(name)}}
+    raise Untranslatable(kind)
+
+
+def _objects(value: Any, param: str) -> list[Json]:
+    if not (isinstance(value, list) and all(isinstance(one, dict) for one in value)):
+        also = "a text or " if param == "input" else ""
+        _malformed(param, f"{param} must be {also}a list of objects")
+    return value
+
+
+def _object_in(body: Mapping[str, Any], name: str) -> Json:
+    value = body.get(name)
+    if not isinstance(value, dict | None):
+        _malformed(name, f"{name} is {value!r}; it must be an object")
+    return value or {}
+
+
+def _text_in(body: Mapping[str, Any], name: str, param: str) -> str:
+    value = body.get(name)
+    if not isinstance(value, str):
+        where = "" if name == param else f" in {param}"
+        _malformed(param, f"{name}{where} is {value!r}; it must be a text")
+    return value
+
+
+def _malformed(param: str, message: str) -> NoReturn:
+    raise Refused(400, message, param=param, code="invalid_value")
+
+
+# Replies
+
+_ECHOED: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(("instructions", "max_output_tokens", "max_tool_calls", "previous_response_id", "prompt")),
+    **dict.fromkeys(("temperature", "top_p", "user", "safety_identifier", "prompt_cache_key", "service_tier")),
+    "background": False,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "reasoning": {"effort": None, "summary": None},
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_logprobs": 0,
+    "truncation": "disabled",
+}
+"""Fields of a request that its Response repeats -> what stands there where the request has none."""
+_OF_CHAT: Final = ("id", "object", "created", "model", "choices", "usage")
+_INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_PARTS: Final[Mapping[str, Json]] = {
+    "output_text": {"text": "", "annotations": [], "logprobs": []},
+    "refusal": {"refusal": ""},
+    "reasoning_text": {"text": ""},
+}
+_ERROR_CODES: Final = {"rate_limit_error": "rate_limit_exceeded", "invalid_request_error": "invalid_prompt"}
+_KEPT_CODES: Final = ("context_length_exceeded", "insufficient_quota", "rate_limit_exceeded")
+"""Codes of errors that clients act on; others have none of their own in a Response."""
+
+
+class ResponseWriter:
+    """Turns the events of a chat completion into those of a Response, and keeps the Response that they add up to.
+
+    A text is an item that is done when something else begins. Calls of functions are done at the end, for their
+    pieces may come by turns.
+    """
+
+    def __init__(self, asked: Mapping[str, Any], model: str) -> None:
+        """Begin a Response.
+
+        Args:
+            asked: the request that it answers.
+            model: its model, unless the events name another.
+        """
+        self._asked, self._model = asked, model
+        self._head: Json = {"id": _new_id("resp"), "object": "response", "created_at": int(time.time())}
+        self._output: list[Json] = []
+        self._writing = False  # whether the last item is a text that goes on
+        self._calls: dict[Any, int] = {}
+        self._unknown: Json = {}
+        self._usage: Json | None = None
+        self._finish_reason: str | None = None
+        self._error: Json | None = None
+        self._status = "in_progress"
+        self._number = 0
+
+    @property
+    def response(self) -> Json:
+        """The Response as far as it is known."""
+        asked = {name: value for name, value in self._asked.items() if name in _ECHOED and value is not None}
+        reason = _INCOMPLETE.get(self._finish_reason or "")
+        return {
+            **self._head,
+            **_ECHOED,
+            **asked,
+            "status": self._status,
+            "completed_at": int(time.time()) if self._status == "completed" else None,
+            "error": self._error,
+            "incomplete_details": {"reason": reason} if self._status == "incomplete" else None,
+            "model": self._model,
+            "output": self._output,
+            "store": False,
+            "usage": self._usage,
+            **self._unknown,
+        }
+
+    def begin(self) -> Iterator[bytes]:
+        """Yield the events that come before anything is known."""
+        yield self._event("response.created", response=self.response)
+        yield self._event("response.in_progress", response=self.response)
+
+    def take(self, event: Mapping[str, Any]) -> Iterator[bytes]:
+        """Yield what an event of the chat completion becomes."""
+        if self._status != "in_progress":
+            return
+        if error := event.get("error"):
+            self._error = _error(error)
+            yield from self.end()
+            return
+        self._unknown |= {name: value for name, value in event.items() if name not in _OF_CHAT and value is not None}
+        self._model = event.get("model") or self._model
+        self._usage = _usage(event["usage"]) if event.get("usage") else self._usage
+        for choice in (event.get("choices") or ())[:1]:
+            self._finish_reason = choice.get("finish_reason") or self._finish_reason
+            yield from self._said(choice.get("delta") or {}, _logprobs(choice.get("logprobs")))
+
+    def end(self) -> Iterator[bytes]:
+        """Yield the events that end the Response."""
+        if self._status != "in_progress":
+            return
+        if self._error is None and self._finish_reason is None:
+            self._error = _error({"message": "the upstream broke the response off"})
+        self._status = "incomplete" if self._finish_reason in _INCOMPLETE else "completed"
+        self._status = "failed" if self._error else self._status
+        if not (self._output or self._error):
+            yield from self._begin_text("output_text")
+        of_last = "completed" if self._status == "completed" else "incomplete"
+        yield from self._end_text(of_last)
+        for place in self._calls.values():
+            yield from self._end_call(place, of_last if place == len(self._output) - 1 else "completed")
+        yield self._event(f"response.{self._status}", response=self.response)
+
+    def _said(self, delta: Json, logprobs: list[Json]) -> Iterator[bytes]:
+        for kind, text in (
+            ("reasoning_text", delta.get("reasoning_content") or delta.get("reasoning")),
+            ("output_text", _text_of(delta.get("content"))),
+            ("refusal", delta.get("refusal")),
+        ):
+            if isinstance(text, str) and text:
+                yield from self._write(kind, text, logprobs)
+        for call in delta.get("tool_calls") or ():
+            yield from self._call(call)
+        if not (delta or self._output or self._finish_reason):  # a sign of life
+            yield self._event("response.in_progress", response=self.response)
+
+    def _write(self, kind: str, text: str, logprobs: list[Json]) -> Iterator[bytes]:
+        if not self._writing or self._output[-1]["content"][0]["type"] != kind:
+            yield from self._begin_text(kind)
+        part = self._output[-1]["content"][0]
+        part["refusal" if kind == "refusal" else "text"] += text
+        beside = {}
+        if kind == "output_text":
+            part["logprobs"] += logprobs
+            beside = {"logprobs": logprobs}
+        yield self._part_event(f"response.{kind}.delta", delta=text, **beside)
+
+    def _begin_text(self, kind: str) -> Iterator[bytes]:
+        yield from self._end_text("completed")
+        if kind == "reasoning_text":
+            item: Json = {"id": _new_id("rs"), "type": "reasoning", "summary": []}
+        else:
+            item = {"id": _new_id("msg"), "type": "message", "role": "assistant"}
+        self._output.append(item | {"status": "in_progress", "content": []})
+        self._writing = True
+        yield self._item_event("response.output_item.added", -1)
+        part = {"type": kind, **{name: value[:] for name, value in _PARTS[kind].items()}}
+        self._output[-1]["content"].append(part)
+        yield self._part_event("response.content_part.added", part=part)
+
+    def _end_text(self, status: str) -> Iterator[bytes]:
+        if not self._writing:
+            return
+        self._writing = False
+        part = self._output[-1]["content"][0]
+        said = {name: value for name, value in part.items() if name not in ("type", "annotations")}
+        yield self._part_event(f"response.{part['type']}.done", **said)
+        yield self._part_event("response.content_part.done", part=part)
+        self._output[-1]["status"] = status
+        yield self._item_event("response.output_item.done", -1)
+
+    def _call(self, piece: Json) -> Iterator[bytes]:
+        yield from self._end_text("completed")
+        function = piece.get("function") or {}
+        index = piece.get("index")
+        if not isinstance(index, int) or index not in self._calls:
+            identifier = piece.get("id") or _new_id("call")
+            call = {"call_id": identifier, "name": function.get("name") or "", "arguments": "", "status": "in_progress"}
+            place = len(self._output)
+            self._calls[index if isinstance(index, int) else identifier] = place
+            self._output.append({"id": _new_id("fc"), "type": "function_call", **call})
+            yield self._item_event("response.output_item.added", place)
+        else:
+            place = self._calls[index]
+        if arguments := function.get("arguments"):
+            call = self._output[place]
+            call["arguments"] += arguments
+            beside = {"item_id": call["id"], "output_index": place}
+            yield self._event("response.function_call_arguments.delta", **beside, delta=arguments)
+
+    def _end_call(self, place: int, status: str) -> Iterator[bytes]:
+        call = self._output[place]
+        call["status"] = status
+        said = {"name": call["name"], "arguments": call["arguments"]}
+        beside = {"item_id": call["id"], "output_index": place}
+        yield self._event("response.function_call_arguments.done", **beside, **said)
+        yield self._item_event("response.output_item.done", place)
+
+    def _item_event(self, kind: str, place: int) -> bytes:
+        return self._event(kind, output_index=place % len(self._output), item=self._output[place])
+
+    def _part_event(self, kind: str, **fields: Any) -> bytes:
+        item = {"item_id": self._output[-1]["id"], "output_index": len(self._output) - 1, "content_index": 0}
+        return self._event(kind, **item, **fields)
+
+    def _event(self, kind: str, **fields: Any) -> bytes:
+        event = {"type": kind, "sequence_number": self._number, **fields}
+        self._number += 1
+        return b"event: " + kind.encode() + b"\n" + sse(event)
+
+
+def _new_id(prefix: str) -> str:
+    return f"{prefix}_{uuid.uuid4().hex}"
+
+
+def _text_of(content: Any) -> Any:
+    """Return the text of a delta, which some servers give in parts."""
+    if isinstance(content, list):
+        return "".join(part.get("text") or "" for part in content if isinstance(part, dict))
+    return content
+
+
+def _logprobs(logprobs: Any) -> list[Json]:
+    """Return logprobs with the bytes of each token, which many servers leave out."""
+    tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
+    return [
+        {**_token(one), "top_logprobs": [_token(other) for other in one.get("top_logprobs") or ()]}
+        for one in tokens or ()
+    ]
+
+
+def _token(one: Json) -> Json:
+    return {"token": one["token"], "logprob": one["logprob"], "bytes": one.get("bytes") or [*one["token"].encode()]}
+
+
+def _usage(usage: Json) -> Json:
+    """Return the usage of a chat completion as that of a Response."""
+    prompt, generated = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+    return {
+        "input_tokens": prompt,
+        "input_tokens_details": _details(usage, "prompt_tokens_details", "cached_tokens", "cache_write_tokens"),
+        "output_tokens": generated,
+        "output_tokens_details": _details(usage, "completion_tokens_details", "reasoning_tokens"),
+        "total_tokens": prompt + generated,
+    }
+
+
+def _details(usage: Json, name: str, *always: str) -> Json:
+    given = {name: tokens for name, tokens in (usage.get(name) or {}).items() if tokens is not None}
+    return {**dict.fromkeys(always, 0), **given}
+
+
+def _error(error: Any) -> Json:
+    fields = error if isinstance(error, dict) else {"message": str(error)}
+    code, kind = fields.get("code"), fields.get("type")
+    known = code if code in _KEPT_CODES else _ERROR_CODES.get(str(kind), "server_error")
+    return {"code": known, "message": str(fields.get("message") or "the upstream failed")}
+
+
+# Sending
+
+_EVENT_END: Final = re.compile(rb"\r?\n\r?\n")
+
+
+class Translated:
+    """Sends a chat completion, be it whole or a stream, as a Response; errors and headers as they are."""
+
+    def __init__(self, send: Send, writer: ResponseWriter) -> None:
+        self._send, self._writer = send, writer
+        self._start: Any = None
+        self._way = "as it is"
+        self._received = b""
+
+    async def __call__(self, message: Any) -> None:
+        """Send a message of ASGI's, or keep it until more is known.
+
+        Raises:
+            Refused: what came is no chat completion.
+        """
+        if message["type"] == "http.response.start":
+            await self._begin(message)
+        elif self._way == "as it is":
+            await self._send(message)
+        elif self._way == "stream":
+            events, ended = [*self._events(message.get("body", b""))], not message.get("more_body")
+            await self._send({**message, "body": b"".join([*events, *(self._writer.end() if ended else ())])})
+        else:
+            self._received += message.get("body", b"")
+            if not message.get("more_body"):
+                body = encoded(self._whole())
+                length = (b"content-length", b"%d" % len(body))
+                await self._send({**self._start, "headers": [*self._start["headers"], length]})
+                await self._send({**message, "body": body})
+
+    async def _begin(self, message: Any) -> None:
+        if message["status"] >= 400:
+            await self._send(message)
+            return
+        headers = [(name, value) for name, value in message["headers"] if name.lower() != b"content-length"]
+        self._start = {**message, "headers": headers}
+        if not any(b"text/event-stream" in value for _, value in headers):
+            self._way = "whole"
+            return
+        self._way = "stream"
+        await self._send(self._start)
+        await self._send({"type": "http.response.body", "body": b"".join(self._writer.begin()), "more_body": True})
+
+    def _events(self, body: bytes) -> Iterator[bytes]:
+        *parts, self._received = _EVENT_END.split(self._received + body)
+        for part in parts:
+            lines = [line[5:].strip() for line in part.splitlines() if line.startswith(b"data:")]
+            if lines == [b"[DONE]"]:
+                yield from self._writer.end()
+            elif lines:
+                yield from self._writer.take(_event(b"\n".join(lines)))
+            else:  # a comment
+                yield part + b"\n\n"
+
+    def _whole(self) -> Json:
+        reply = _event(self._received)
+        if "choices" not in reply or not reply["choices"]:
+            raise Refused(502, "the upstream gave no usable response", code="upstream_error")
+        for event in (reply | {"choices": []}, *events_of(reply)):
+            for _ in self._writer.take(event):
+                pass
+        for _ in self._writer.end():
+            pass
+        return self._writer.response
+
+
+def _event(data: bytes) -> Json:
+    try:
+        event = parse_json(data)
+    except ValueError:
+        event = None
+    return event if isinstance(event, dict) else {"error": {"message": "the upstream sent what is no chat completion"}}
