@@ -127,9 +127,8 @@ class Gateway:
                 why = call.why_not_voted(self.solver.votes)
             except Untranslatable as error:
                 why = error.why
-            translated = Translated(send, ResponseWriter(asked.body, asked.model))
             if call is not None and why is None:
-                await self._vote(call, request, client, translated)
+                await self._vote(call, request, client, Translated(send, ResponseWriter(asked.body, asked.model)))
                 return
             self.admission.charge(client, 1)
             if await self._has(request, body, str(why), send, surely=call is None):
@@ -137,6 +136,7 @@ class Gateway:
             if call is None:
                 raise Refused(400, f"not supported by this model: {why}", code="unsupported_value")
             chat = Request({**request.scope, "path": _CHAT, "raw_path": _CHAT.encode()}, request.receive)
+            translated = Translated(send, ResponseWriter(asked.body, asked.model))
             await self.upstream.forward(chat, encoded(call.body), call, str(why), translated)
 
     async def _has(self, request: Request, body: bytes, why: str, send: Send, *, surely: bool) -> bool:

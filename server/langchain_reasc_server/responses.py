@@ -81,7 +81,7 @@ def _tools(asked: Mapping[str, Any]) -> Json:
     tools = _objects(asked.get("tools") or [], "tools")
     if not tools:
         return {}
-    body: Json = {"tools": [_tool(tool) for tool in tools]}
+    body: Json = {"tools": [_function(tool, namespace) for tool, namespace in _in_namespaces(tools)]}
     if (choice := asked.get("tool_choice")) is not None:
         body["tool_choice"] = choice if isinstance(choice, str) else _choice(choice)
     if (parallel := asked.get("parallel_tool_calls")) is not None:
@@ -89,12 +89,25 @@ def _tools(asked: Mapping[str, Any]) -> Json:
     return body
 
 
-def _tool(tool: Json) -> Json:
+def _in_namespaces(tools: list[Json]) -> Iterator[tuple[Json, str | None]]:
+    """Yield tools, each with the namespace that it is in, for chat completions have none."""
+    for tool in tools:
+        if tool.get("type") == "namespace":
+            namespace = _text_in(tool, "name", "tools")
+            yield from ((inner, namespace) for inner in _objects(tool.get("tools"), "tools"))
+        else:
+            yield tool, None
+
+
+def _function(tool: Json, namespace: str | None) -> Json:
     if tool.get("type") != "function":
         raise Untranslatable(tool.get("type"))
-    _text_in(tool, "name", "tools")
-    named = ("name", "description", "parameters", "strict")
-    return {"type": "function", "function": {name: tool[name] for name in named if tool.get(name) is not None}}
+    named = {name: tool[name] for name in ("description", "parameters", "strict") if tool.get(name) is not None}
+    return {"type": "function", "function": {"name": _flat(namespace, _text_in(tool, "name", "tools")), **named}}
+
+
+def _flat(namespace: Any, name: str) -> str:
+    return f"{namespace}__{name}" if namespace else name
 
 
 def _choice(choice: Any) -> Json:
@@ -138,7 +151,7 @@ def _append(messages: list[Json], message: Json) -> None:
     if role == last["role"] == "assistant" and len(texts) < 2:
         calls = [*last.get("tool_calls", ()), *message.get("tool_calls", ())]
         messages[-1] = {"role": role, "content": next(iter(texts), None), **({"tool_calls": calls} if calls else {})}
-    elif role == last["role"] == "system" and all(isinstance(text, str) for text in texts):
+    elif role == last["role"] == "system":
         messages[-1] = {"role": role, "content": "\n\n".join(texts)}
     else:
         messages.append(message)
@@ -148,12 +161,16 @@ def _message(item: Json) -> Json:
     role = item.get("role")
     if not isinstance(role, str) or role not in _ROLES:
         _malformed("input", f"the role of a message in input is {role!r}; it is one of {', '.join(_ROLES)}")
-    return {"role": _ROLES[role], "content": _content(item.get("content"))}
+    content = _content(item.get("content"))
+    if _ROLES[role] == "system" and not isinstance(content, str):
+        content = "\n\n".join(_text_in(part, "text", "input") for part in content)
+    return {"role": _ROLES[role], "content": content}
 
 
 def _function_call(item: Json) -> Json:
     identifier, name, arguments = (_text_in(item, key, "input") for key in ("call_id", "name", "arguments"))
-    call = {"id": identifier, "type": "function", "function": {"name": name, "arguments": arguments}}
+    function = {"name": _flat(item.get("namespace"), name), "arguments": arguments}
+    call = {"id": identifier, "type": "function", "function": function}
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
@@ -261,7 +278,7 @@ class ResponseWriter:
         """Begin a Response.
 
         Args:
-            asked: the request that it answers.
+            asked: the request that it answers, which :func:`chat_request` has translated.
             model: its model, unless the events name another.
         """
         self._asked, self._model = asked, model
@@ -269,6 +286,11 @@ class ResponseWriter:
         self._output: list[Json] = []
         self._writing = False  # whether the last item is a text that goes on
         self._calls: dict[Any, int] = {}
+        self._in_namespaces = {
+            _flat(namespace, tool["name"]): {"name": tool["name"], "namespace": namespace}
+            for tool, namespace in _in_namespaces(asked.get("tools") or [])
+            if namespace
+        }
         self._unknown: Json = {}
         self._usage: Json | None = None
         self._finish_reason: str | None = None
@@ -386,10 +408,11 @@ class ResponseWriter:
         index = piece.get("index")
         if not isinstance(index, int) or index not in self._calls:
             identifier = piece.get("id") or _new_id("call")
-            call = {"call_id": identifier, "name": function.get("name") or "", "arguments": "", "status": "in_progress"}
+            named = function.get("name") or ""
+            call = {"call_id": identifier, "name": named, "arguments": "", **self._in_namespaces.get(named, {})}
             place = len(self._output)
             self._calls[index if isinstance(index, int) else identifier] = place
-            self._output.append({"id": _new_id("fc"), "type": "function_call", **call})
+            self._output.append({"id": _new_id("fc"), "type": "function_call", "status": "in_progress", **call})
             yield self._item_event("response.output_item.added", place)
         else:
             place = self._calls[index]

@@ -1,15 +1,21 @@
 """The Responses API: voted on by chat completions, and read by its own clients."""
 
+import asyncio
 import functools
 import itertools
 import json
 import operator
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import openai
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_reasc_server.errors import Refused as Rejected
 from langchain_reasc_server.local import LangChainModel
+from langchain_reasc_server.responses import Untranslatable, chat_request
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter
 from servers.chat_wire import Refused, Request
@@ -96,7 +102,10 @@ def test_the_winner_comes_back_as_a_response(kind: str, streamed: bool) -> None:
 
 
 ITEMS: list[dict[str, Any]] = [
-    {"role": "developer", "content": [{"type": "input_text", "text": "Tell the truth."}]},
+    {
+        "role": "developer",
+        "content": [{"type": "input_text", "text": text} for text in ("Tell the truth.", "Be kind.")],
+    },
     {"type": "message", "role": "user", "content": "How is the weather?"},
     {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"},
     {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "See.", "annotations": []}]},
@@ -115,7 +124,7 @@ ITEMS: list[dict[str, Any]] = [
 ]
 CALLS = [{"id": name, "type": "function", "function": {"name": "weather", "arguments": "{}"}} for name in "ab"]
 MESSAGES: list[dict[str, Any]] = [
-    {"role": "system", "content": "Be brief.\n\nTell the truth."},
+    {"role": "system", "content": "Be brief.\n\nTell the truth.\n\nBe kind."},
     {"role": "user", "content": "How is the weather?"},
     {"role": "assistant", "content": "See.", "tool_calls": CALLS},
     {"role": "tool", "tool_call_id": "a", "content": "fine"},
@@ -247,6 +256,26 @@ def test_whatever_the_upstream_says_becomes_items(server: Front, case: str, stre
     assert response["status"] == ("incomplete" if incomplete else "completed")
     assert response["incomplete_details"] == ({"reason": incomplete} if incomplete else None)
     assert {item["status"] for item in response["output"]} == {response["status"]}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_function_of_a_namespace_keeps_it(server: Front, streamed: bool) -> None:
+    server.upstream.answer = Named()
+    tool = {"type": "namespace", "name": "city", "description": "Of cities.", "tools": [FUNCTION]}
+    [called] = whole_of(server, streamed, tools=[tool])["output"]
+    assert (called["name"], called["namespace"]) == ("weather", "city")
+    told = [called, {"type": "function_call_output", "call_id": called["call_id"], "output": "fine"}]
+    assert whole_of(server, streamed, tools=[tool], input=told)["output"]
+    said, answered = server.upstream.requests[-1]["messages"]
+    assert said["tool_calls"][0]["function"]["name"] == "city__weather" and answered["content"] == "fine"
+
+
+class Named(Said):
+    """Calls the first tool by the name that it was offered under."""
+
+    def called(self, request: Request, at: int) -> list[dict[str, Any]]:
+        name = request["tools"][0]["function"]["name"]
+        return [{**one, "function": {**one["function"], "name": name}} for one in super().called(request, at)]
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -406,6 +435,45 @@ def test_a_reply_that_is_none_is_a_bad_gateway() -> None:
     with front(odd) as server:
         response = ask(server)
         assert response.status_code == 502 and response.json()["error"]["code"] == "upstream_error"
+
+
+@pytest.mark.parametrize("empty_deltas", [False, True])
+def test_a_stream_shows_life_and_then_its_text_word_by_word(empty_deltas: bool) -> None:
+    async def late(exchange: Exchange) -> None:
+        await asyncio.sleep(0.6)  # until after the head has gone out
+        await says(["So", " it"], pause=0.1)(exchange)
+
+    body = json.dumps({"input": "?", "tools": [FUNCTION], "stream": True})
+    with front(late, ping=0.05, empty_deltas=empty_deltas) as server:
+        arrived: dict[str, float] = {}
+        headers = {"content-type": "application/json"}
+        with server.http.stream("POST", f"{server.url}/responses", content=body, headers=headers) as response:
+            for line in response.iter_lines():
+                arrived[line.partition(', "')[0][:60]] = time.monotonic()
+    times = {name: at for line, at in arrived.items() if (name := line.removeprefix("event: response.")) != line}
+    assert times["created"] < times["output_item.added"] < times["output_text.delta"] - 0.05
+    assert (": ping" in arrived) != empty_deltas == (times["in_progress"] > times["created"] + 0.1)
+
+
+fields = st.sampled_from(
+    ["input", "tools", "tool_choice", "text", "format", "type", "role", "content", "name", "output", "include"]
+)
+values = st.recursive(
+    st.none() | st.integers(-1, 2) | st.sampled_from(["message", "function", "function_call", "user", "input_text"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(fields, inner, max_size=5),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(fields, values, max_size=6))
+def test_any_body_is_translated_or_refused(body: dict[str, Any]) -> None:
+    try:
+        translated = chat_request(body, "max_tokens")
+    except (Untranslatable, Rejected):
+        return
+    assert json.loads(json.dumps(translated))["messages"] == translated["messages"]
+    assert all(message["role"] in ("system", "user", "assistant", "tool") for message in translated["messages"])
 
 
 class Status(BaseModel):
