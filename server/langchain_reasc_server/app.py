@@ -131,15 +131,16 @@ class Gateway:
                 await self._vote(call, request, client, Translated(send, ResponseWriter(asked.body, asked.model)))
                 return
             self.admission.charge(client, 1)
-            if await self._has(request, body, str(why), send, surely=call is None):
+            if await self._passed_through(request, body, str(why), send, surely=call is None):
                 return
             if call is None:
-                raise Refused(400, f"not supported by this model: {why}", code="unsupported_value")
+                said = f"{why} is not supported by this model, which answers by chat completions; leave it out"
+                raise Refused(400, said, code="unsupported_value")
             chat = Request({**request.scope, "path": _CHAT, "raw_path": _CHAT.encode()}, request.receive)
             translated = Translated(send, ResponseWriter(asked.body, asked.model))
             await self.upstream.forward(chat, encoded(call.body), call, str(why), translated)
 
-    async def _has(self, request: Request, body: bytes, why: str, send: Send, *, surely: bool) -> bool:
+    async def _passed_through(self, request: Request, body: bytes, why: str, send: Send, *, surely: bool) -> bool:
         """Pass a request through; return whether the upstream has its path.
 
         Args:

@@ -160,7 +160,7 @@ def _append(messages: list[Json], message: Json) -> None:
 def _message(item: Json) -> Json:
     role = item.get("role")
     if not isinstance(role, str) or role not in _ROLES:
-        _malformed("input", f"the role of a message in input is {role!r}; it is one of {', '.join(_ROLES)}")
+        _malformed("input", f"the role of a message in input is {str(role)[:40]!r}; it takes {', '.join(_ROLES)}")
     content = _content(item.get("content"))
     if _ROLES[role] == "system" and not isinstance(content, str):
         content = "\n\n".join(_text_in(part, "text", "input") for part in content)
@@ -223,15 +223,15 @@ def _objects(value: Any, param: str) -> list[Json]:
 def _object_in(body: Mapping[str, Any], name: str) -> Json:
     value = body.get(name)
     if not isinstance(value, dict | None):
-        _malformed(name, f"{name} is {value!r}; it must be an object")
+        _malformed(name, f"{name} must be an object, not a {type(value).__name__}")
     return value or {}
 
 
 def _text_in(body: Mapping[str, Any], name: str, param: str) -> str:
     value = body.get(name)
     if not isinstance(value, str):
-        where = "" if name == param else f" in {param}"
-        _malformed(param, f"{name}{where} is {value!r}; it must be a text")
+        found = "is missing" if value is None else f"must be a text, not a {type(value).__name__}"
+        _malformed(param, f"{name}{'' if name == param else f' in {param}'} {found}")
     return value
 
 
@@ -307,6 +307,7 @@ class ResponseWriter:
             **self._head,
             **_ECHOED,
             **asked,
+            **self._unknown,
             "status": self._status,
             "completed_at": int(time.time()) if self._status == "completed" else None,
             "error": self._error,
@@ -315,7 +316,6 @@ class ResponseWriter:
             "output": self._output,
             "store": False,
             "usage": self._usage,
-            **self._unknown,
         }
 
     def begin(self) -> Iterator[bytes]:
@@ -464,7 +464,9 @@ def _logprobs(logprobs: Any) -> list[Json]:
 
 
 def _token(one: Json) -> Json:
-    return {"token": one["token"], "logprob": one["logprob"], "bytes": one.get("bytes") or [*one["token"].encode()]}
+    token = str(one.get("token") or "")
+    written = one.get("bytes") or [*token.encode(errors="surrogatepass")]
+    return {"token": token, "logprob": one.get("logprob") or 0.0, "bytes": written}
 
 
 def _usage(usage: Json) -> Json:
@@ -546,13 +548,13 @@ class Translated:
             if lines == [b"[DONE]"]:
                 yield from self._writer.end()
             elif lines:
-                yield from self._writer.take(_event(b"\n".join(lines)))
+                yield from self._writer.take(_parsed(b"\n".join(lines)))
             else:  # a comment
                 yield part + b"\n\n"
 
     def _whole(self) -> Json:
-        reply = _event(self._received)
-        if "choices" not in reply or not reply["choices"]:
+        reply = _parsed(self._received)
+        if not (reply.get("choices") and reply["choices"][0].get("message")):
             raise Refused(502, "the upstream gave no usable response", code="upstream_error")
         for event in (reply | {"choices": []}, *events_of(reply)):
             for _ in self._writer.take(event):
@@ -562,7 +564,7 @@ class Translated:
         return self._writer.response
 
 
-def _event(data: bytes) -> Json:
+def _parsed(data: bytes) -> Json:
     try:
         event = parse_json(data)
     except ValueError:
