@@ -452,7 +452,7 @@ def test_a_stream_shows_life_and_then_its_text_word_by_word(empty_deltas: bool) 
                 arrived[line.partition(', "')[0][:60]] = time.monotonic()
     times = {name: at for line, at in arrived.items() if (name := line.removeprefix("event: response.")) != line}
     assert times["created"] < times["output_item.added"] < times["output_text.delta"] - 0.05
-    assert (": ping" in arrived) != empty_deltas == (times["in_progress"] > times["created"] + 0.1)
+    assert (": ping" in arrived) != empty_deltas == (times["in_progress"] > times["created"] + 0.03)
 
 
 fields = st.sampled_from(
