@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_reasc_server.errors import Refused as Rejected
 from langchain_reasc_server.local import LangChainModel
-from langchain_reasc_server.responses import Untranslatable, chat_request
+from langchain_reasc_server.responses import ResponseWriter, Translated, Untranslatable, chat_request
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter
-from servers.chat_wire import Refused, Request
+from servers.chat_wire import DONE, Refused, Request
 from servers.exchange import Exchange
 
 from .serving import KEY, SHAPE, TOOL, Front, Said, front
-from .test_live import PART, call, delta, in_turn, says
+from .test_live import CHAT, PART, call, delta, in_turn, says
 from .test_local import Scripted
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
@@ -112,6 +112,8 @@ ITEMS: list[dict[str, Any]] = [
     *({"type": "function_call", "call_id": name, "name": "weather", "arguments": "{}"} for name in "ab"),
     {"type": "function_call_output", "call_id": "a", "output": "fine"},
     {"type": "function_call_output", "call_id": "b", "output": [{"type": "input_text", "text": "wet"}]},
+    {"role": "assistant", "content": "Fine."},
+    {"role": "assistant", "content": "And wet."},
     {
         "role": "user",
         "content": [
@@ -129,6 +131,8 @@ MESSAGES: list[dict[str, Any]] = [
     {"role": "assistant", "content": "See.", "tool_calls": CALLS},
     {"role": "tool", "tool_call_id": "a", "content": "fine"},
     {"role": "tool", "tool_call_id": "b", "content": "wet"},
+    {"role": "assistant", "content": "Fine."},
+    {"role": "assistant", "content": "And wet."},
     {
         "role": "user",
         "content": [
@@ -215,6 +219,7 @@ BY_TURNS = [
     call_piece(1, "}"),
 ]
 TOKENS = {"content": [{"token": "ä", "logprob": -0.5, "top_logprobs": [{"token": "b", "logprob": -1.0}]}]}
+STOP, CUT = (CHAT.chunk(choices=[{"delta": {}, "finish_reason": reason}]) for reason in ("stop", "length"))
 WITH_LOGPROBS = delta(content="ä")
 WITH_LOGPROBS["choices"][0]["logprobs"] = TOKENS
 ODD: dict[str, tuple[list[Any], str, list[Any], str | None]] = {
@@ -404,12 +409,13 @@ def test_an_error_keeps_its_status_or_ends_the_stream() -> None:
         await exchange.refuse(400, f"too long, {exchange.headers['authorization']}")
 
     for stream in (False, True):
-        with front(refuse) as server:
-            response = ask(server, tools=[FUNCTION], stream=stream)
-            assert response.status_code == 400 and "too long" in response.json()["error"]["message"]
-            assert KEY not in response.text and "x-reasc-passed-through" not in response.headers
+        for upstream, tools in ((refuse, [FUNCTION]), (chat_alone(refuse), [])):
+            with front(upstream) as server:
+                response = ask(server, tools=tools, stream=stream)
+                assert response.status_code == 400 and "too long" in response.json()["error"]["message"]
+                assert KEY not in response.text and ("x-reasc-passed-through" in response.headers) != bool(tools)
     broken = says(["It is", " 4", None], pause=0.1)
-    for server_says, voted in ((in_turn(broken, says(["The answer: 42"])), True), (broken_alone(broken), False)):
+    for server_says, voted in ((in_turn(broken, says(["The answer: 42"])), True), (chat_alone(broken), False)):
         with front(server_says) as server:
             *_, item, last = events_of(server, **({"tools": [FUNCTION]} if voted else {}))
             assert last["type"] == "response.failed" and last["response"]["error"]["code"] == "server_error"
@@ -417,24 +423,78 @@ def test_an_error_keeps_its_status_or_ends_the_stream() -> None:
             assert item["item"]["content"][0]["text"] == "It is 4"
 
 
-def broken_alone(broken: Any) -> Any:
+def chat_alone(answers: Any) -> Any:
     async def answer(exchange: Exchange) -> None:
         if exchange.path.endswith("/responses"):
             raise Refused("no such path", 404)
-        await broken(exchange)
+        await answers(exchange)
 
     return answer
 
 
-def test_a_reply_that_is_none_is_a_bad_gateway() -> None:
+@pytest.mark.parametrize("reply", [{"detail": "hello"}, {"choices": [{}]}, "<html>"])
+def test_a_reply_that_is_none_is_a_bad_gateway(server: Front, reply: Any) -> None:
     async def odd(exchange: Exchange) -> None:
-        if exchange.path.endswith("/responses"):
-            raise Refused("no such path", 404)
-        await exchange.reply(200, {"detail": "hello"})
+        await exchange.reply(200, reply)
 
-    with front(odd) as server:
-        response = ask(server)
-        assert response.status_code == 502 and response.json()["error"]["code"] == "upstream_error"
+    server.upstream.answer = chat_alone(odd)
+    response = ask(server)
+    assert response.status_code == 502 and response.json()["error"]["code"] == "upstream_error"
+
+
+def test_an_upstream_that_is_not_there_is_a_bad_gateway_whatever_is_asked() -> None:
+    with front(None) as server:
+        for fields in ({}, {"tools": [FUNCTION]}, {"tools": [{"type": "web_search"}]}):
+            assert ask(server, **fields).status_code == 502
+
+
+def test_what_passes_through_counts_as_a_sample_of_its_key() -> None:
+    with front(Both(), admission={"samples_per_minute": 1}) as server:
+        assert [ask(server).status_code for _ in range(4)][-1] == 429
+
+
+HALF = {"content": [{"token": "\ud83d", "logprob": -1.0}]}
+STREAMS: dict[str, tuple[list[Any], str, list[str], str | None]] = {
+    "whole": ([delta(content="hi"), STOP, DONE], "completed", ["completed"], None),
+    "no last line": ([delta(content="hi"), STOP], "completed", ["completed"], None),
+    "more than the end": ([delta(content="hi"), STOP, DONE, delta(content="so")], "completed", ["completed"], None),
+    "no end": ([delta(content="hi"), DONE], "failed", ["incomplete"], "server_error"),
+    "nothing": ([], "failed", [], "server_error"),
+    "no JSON": (["{"], "failed", [], "server_error"),
+    "too long": ([{"error": {"code": "context_length_exceeded"}}], "failed", [], "context_length_exceeded"),
+    "too often": ([{"error": {"type": "rate_limit_error", "code": 429}}], "failed", [], "rate_limit_exceeded"),
+    "an error in words": ([{"error": "no"}], "failed", [], "server_error"),
+    "the last call cut off": ([*BY_TURNS, CUT], "incomplete", ["completed", "incomplete"], None),
+    "half a character": (
+        [CHAT.chunk(choices=[{"delta": {"content": "\ud83d"}, "logprobs": HALF}]), STOP],
+        "completed",
+        ["completed"],
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("case", STREAMS)
+async def test_a_stream_is_translated_in_whatever_pieces_it_comes(case: str, end: str) -> None:
+    events, status, items, code = STREAMS[case]
+    data = [one if isinstance(one, str) else json.dumps(one) for one in events]
+    raw = "".join(f"data: {one}{end}{end}" for one in data).encode()
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    translated = Translated(send, ResponseWriter({}, "tiny"))
+    head = [(b"content-type", b"text/event-stream"), (b"content-length", b"7")]
+    await translated({"type": "http.response.start", "status": 200, "headers": head})
+    for at in range(0, len(raw) + 1, 3):
+        await translated({"type": "http.response.body", "body": raw[at : at + 3], "more_body": at + 3 <= len(raw)})
+    assert sent[0]["headers"] == head[:1] and not sent[-1]["more_body"]
+    *_, last = b"".join(message["body"] for message in sent[1:]).decode().strip().split("data: ")
+    response = json.loads(last)["response"]
+    assert response["status"] == status and [item["status"] for item in response["output"]] == items
+    assert (response["error"] or {"code": None})["code"] == code
 
 
 @pytest.mark.parametrize("empty_deltas", [False, True])
