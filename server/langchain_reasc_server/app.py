@@ -131,7 +131,7 @@ class Gateway:
                 await self._vote(call, request, client, Translated(send, ResponseWriter(asked.body, asked.model)))
                 return
             self.admission.charge(client, 1)
-            if await self._passed_through(request, body, str(why), send, surely=call is None):
+            if await self._passed_through(request, body, str(why), send, other_way=call is not None):
                 return
             if call is None:
                 said = f"{why} is not supported by this model, which answers by chat completions; leave it out"
@@ -140,7 +140,7 @@ class Gateway:
             translated = Translated(send, ResponseWriter(asked.body, asked.model))
             await self.upstream.forward(chat, encoded(call.body), call, str(why), translated)
 
-    async def _passed_through(self, request: Request, body: bytes, why: str, send: Send, *, surely: bool) -> bool:
+    async def _passed_through(self, request: Request, body: bytes, why: str, send: Send, *, other_way: bool) -> bool:
         """Pass a request through; return whether the upstream has its path.
 
         Args:
@@ -148,13 +148,14 @@ class Gateway:
             body: what is sent of it.
             why: it is passed through.
             send: gets the response, unless there is no such path.
-            surely: whether a status that says so may mean something else, and is given back.
+            other_way: whether it can be answered otherwise; else a 404, which may be about what it refers to, is given
+                back.
         """
         missing = False
 
         async def sending(message: Any) -> None:
             nonlocal missing
-            missing = missing or (not surely and message.get("status") in (404, 405))
+            missing = missing or (other_way and message.get("status") in (404, 405))
             if not missing:
                 await send(message)
 
