@@ -25,9 +25,9 @@ class Canary(Said):
         return [['{"status"', ': "ok"}']] if request.get("response_format") else super().said(request, at)
 
 
-def score(url: str) -> int:
-    probing = ["npx", "--yes", "compatcanary@0.2.2", "scan", "--base-url", url, "--model", "tiny", "--profile", "chat"]
-    ended = subprocess.run([*probing, "--format", "json"], capture_output=True, text=True, timeout=120)
+def score(url: str, profile: str = "chat") -> int:
+    probing = ["npx", "--yes", "compatcanary@0.2.2", "scan", "--base-url", url, "--model", "tiny", "--format", "json"]
+    ended = subprocess.run([*probing, "--profile", profile], capture_output=True, text=True, timeout=120)
     if not ended.stdout.startswith("{"):
         pytest.skip(f"CompatCanary cannot be had: {ended.stderr[-200:]}")
     found: int = json.loads(ended.stdout)["score"]
@@ -40,3 +40,4 @@ def score(url: str) -> int:
 def test_ours_scores_what_the_server_alone_does(answer: str) -> None:
     with front(Canary(), votes={"answer": answer, "calibration": "online"}) as server:
         assert score(server.upstream.url) == score(server.url) == 100
+        assert score(server.upstream.url, "modern") < score(server.url, "modern") == 100  # it has no Responses API
