@@ -120,7 +120,7 @@ class Admission:
         now, rate = self.clock(), self.samples_per_minute / _MINUTE
         client.samples = min(self.samples_per_minute, client.samples + (now - client.since) * rate)
         client.since = now
-        if client.samples <= 0:
+        if client.samples < 1:
             wait = (1 - client.samples) / rate
             raise _too_many(
                 f"{self.samples_per_minute} samples a minute are allowed for a key", wait, "too_many_samples"

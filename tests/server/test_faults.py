@@ -227,6 +227,16 @@ def test_samples_a_minute_are_those_that_were_drawn() -> None:
         assert server.chat().status_code == 429
 
 
+def test_part_of_a_sample_is_none() -> None:
+    now = [0.0]
+    with front(Said(), admission={"samples_per_minute": 2, "clock": lambda: now[0]}) as server:
+        assert [server.chat().status_code for _ in range(3)] == [200, 200, 429]
+        now[0] += 29.0
+        assert server.chat().status_code == 429
+        now[0] += 1.0
+        assert server.chat().status_code == 200
+
+
 def test_what_is_counted_is_told() -> None:
     with front(Said()) as server:
         account = server.post(VOTED).json()["reasc"]

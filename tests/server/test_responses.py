@@ -450,7 +450,7 @@ def test_an_upstream_that_is_not_there_is_a_bad_gateway_whatever_is_asked() -> N
 
 def test_what_passes_through_counts_as_a_sample_of_its_key() -> None:
     with front(Both(), admission={"samples_per_minute": 1}) as server:
-        assert [ask(server).status_code for _ in range(4)][-1] == 429
+        assert [ask(server).status_code for _ in range(2)] == [200, 429]
 
 
 HALF = {"content": [{"token": "\ud83d", "logprob": -1.0}]}
