@@ -12,9 +12,9 @@ from langchain_reasc.cli.console import print_json, print_lines
 from langchain_reasc.cli.options import AsJson, output_file
 
 if TYPE_CHECKING:
-    from langchain_reasc.calibration import Calibration, Fingerprint, Observed, OnlineStore
+    from langchain_reasc.calibration import Calibration, Fingerprint, Observed, OnlineState, OnlineStore
 
-__all__ = ["inspect", "merge"]
+__all__ = ["calibration_knows", "inspect", "learning_knows", "merge"]
 
 _MAGIC: Final = b"SQLite format 3"
 _BAR: Final = 40  # characters
@@ -44,7 +44,7 @@ def inspect(
         if as_json:
             print_json(calibration.model_dump(mode="json"))
         else:
-            print_lines([*_model(calibration.fingerprint), *_calibration(calibration)])
+            print_lines([*_model(calibration.fingerprint), *calibration_knows(calibration)])
         return
     store = OnlineStore.open(path)
     if as_json:
@@ -75,8 +75,14 @@ def _store(store: "OnlineStore") -> Iterator[str]:
     if state is None:
         yield from folded("Store", "nothing was learned yet")
         return
-    questions = store.questions([])
     yield from _model(fingerprint)
+    yield from learning_knows(state, calibration, store.questions([]))
+
+
+def learning_knows(
+    state: "OnlineState", calibration: "Calibration | None", questions: "Sequence[Observed]"
+) -> Iterator[str]:
+    """Yield what ``calibration="online"`` knows, in lines of 80 columns."""
     since = state.seen - state.fitted if calibration else state.seen
     yield from folded("Seen", f"{state.seen:,} questions, {since:,} since the last calibration; {len(questions)} kept")
     if state.alarms:
@@ -100,10 +106,11 @@ def _store(store: "OnlineStore") -> Iterator[str]:
     if calibration is None:
         yield from folded("In use", "votes are counted (ASC): too little was seen to calibrate")
     else:
-        yield from _calibration(calibration)
+        yield from calibration_knows(calibration)
 
 
-def _calibration(calibration: "Calibration") -> Iterator[str]:
+def calibration_knows(calibration: "Calibration") -> Iterator[str]:
+    """Yield what a calibration knows, in lines of 80 columns."""
     if calibration.method != "consensus":
         yield from calibration_lines(calibration)
         return

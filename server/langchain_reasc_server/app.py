@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from typing import Any, Final, Protocol
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from langchain_reasc.files import parse_json
@@ -20,6 +21,7 @@ from langchain_reasc_server.events import EventStream, Send
 from langchain_reasc_server.keys import Admission, Client
 from langchain_reasc_server.metrics import Metrics
 from langchain_reasc_server.responses import ResponseWriter, Translated, Untranslatable, chat_request
+from langchain_reasc_server.status import POLICY, REMEMBERED, Decided, status_page
 from langchain_reasc_server.wire import DONE, Json, encoded, event_of
 
 __all__ = ["Gateway", "Serving"]
@@ -58,6 +60,7 @@ class Gateway:
         empty_deltas: whether these are events with an empty delta, and not comments.
         largest: bytes of a request at most.
         metrics: what is counted.
+        decided: the last votes.
     """
 
     upstream: Serving
@@ -67,6 +70,7 @@ class Gateway:
     empty_deltas: bool = False
     largest: int = 20_000_000
     metrics: Metrics = field(default_factory=Metrics)
+    decided: deque[Decided] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
     @property
     def app(self) -> Starlette:
@@ -80,6 +84,7 @@ class Gateway:
             Route("/health/ready", self._ready),
             Route("/health", self._ready),
             Route("/metrics", self._metrics),
+            Route("/", self._status),
         ]
         handlers: Any = {HTTPException: _no_such_path}
         return Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
@@ -95,6 +100,16 @@ class Gateway:
 
     async def _metrics(self, request: Request) -> Response:
         return PlainTextResponse(self.metrics.text, media_type=self.metrics.content_type)
+
+    async def _status(self, request: Request) -> Response:
+        try:
+            self.admission.client(request.headers)
+        except Refused:
+            said = "The status page needs a key, as the password."
+            return PlainTextResponse(said, 401, {"www-authenticate": 'Basic realm="reasc serve"'})
+        knows = await asyncio.to_thread(self.solver.knows)  # which may read its file
+        page = status_page(self.upstream.model, self.metrics, [*self.decided], knows)
+        return HTMLResponse(page, headers={"cache-control": "no-store", "content-security-policy": POLICY})
 
     async def _other(self, request: Request, client: Client, send: Send) -> None:
         """Pass through what is no chat completion."""
@@ -181,8 +196,9 @@ class Gateway:
         if call.streamed:
             await self._stream(call, client, send)
             return
+        begun = time.monotonic()
         won = await self.solver.solve(call)
-        self._record(won, client)
+        self._record(won, client, begun)
         response = Response(encoded(won.whole), headers=won.headers, media_type="application/json")
         await response(request.scope, request.receive, send)
 
@@ -198,15 +214,16 @@ class Gateway:
 
     async def _stream(self, call: Call, client: Client, send: Send) -> None:
         """Vote while the client gets signs of life, then stream the winner."""
-        events, first = EventStream(send), FirstResponse(live=call.votes_on_calls_alone(self.solver.votes))
+        begun, events = time.monotonic(), EventStream(send)
+        first = FirstResponse(live=call.votes_on_calls_alone(self.solver.votes))
         voting = asyncio.create_task(self.solver.solve(call, first.hear))
         voting.add_done_callback(first.wake)
         try:
             arrived = await first.news(_HELD)
             if voting.done():
                 events.headers |= voting.result().headers
-            begun, head = role_event(call)
-            await events.write(begun, *call.shown(arrived or (), head))
+            role, head = role_event(call)
+            await events.write(role, *call.shown(arrived or (), head))
             while not voting.done():
                 if (arrived := await first.news(self.ping)) is None:
                     await events.write(event_of(head, {}) if self.empty_deltas else _PING)
@@ -221,16 +238,17 @@ class Gateway:
                     self.metrics.record_failure(refused.status)
                 await events.write(refused.body)
             else:
-                self._record(won, client)
+                self._record(won, client, begun)
                 await events.write(*last, DONE)
             await events.end()
         finally:
             voting.cancel()
             await asyncio.gather(voting, return_exceptions=True)
 
-    def _record(self, won: Won, client: Client) -> None:
+    def _record(self, won: Won, client: Client, begun: float) -> None:
         account = won.account
         self.metrics.record_vote(account)
+        self.decided.append(Decided(time.time(), time.monotonic() - begun, won.call.model, account))
         self.admission.charge(client, account["samples"])
 
     @asynccontextmanager

@@ -15,7 +15,9 @@ from langchain_reasc_openai.client import EVENTS
 
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.agents.inner_model import asks_for_structure
+from langchain_reasc.calibration import ConsensusCalibrator
 from langchain_reasc.cli.ask import parse_rule
+from langchain_reasc.cli.inspect import calibration_knows, learning_knows
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.wire import (
@@ -460,6 +462,13 @@ class Solver:
         else:
             notice = None
         return await self._won(self._solver(asked, calibrated=False), call, hear, notice)
+
+    def knows(self) -> list[str]:
+        """Return what was learned, or is known of the calibration, in lines of 80 columns."""
+        calibrator, calibration = self._own.calibrator, self._own.learned
+        if isinstance(calibrator, ConsensusCalibrator):
+            return [*learning_knows(calibrator.state(), calibration, calibrator.questions)]
+        return ["votes are counted"] if calibration is None else [*calibration_knows(calibration)]
 
     async def record_outcome(self, id: str, correct: bool) -> bool:
         """Learn whether an answer was right, see :meth:`ChatReASC.record_outcome`. Return whether it is known."""

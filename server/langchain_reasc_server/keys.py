@@ -1,6 +1,8 @@
 """Who may ask, and how much: keys of clients, limits for each, and the queue."""
 
 import asyncio
+import base64
+import binascii
 import hmac
 import math
 import time
@@ -82,8 +84,7 @@ class Admission:
         Raises:
             Refused: its key is none of ours. All are compared, and in constant time.
         """
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        given = token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+        given = _key_in(headers)
         found = [key for key in self.keys if hmac.compare_digest(key.encode(), given.encode())]
         if self.keys and not found:
             said = "the API key is not known here" if given else "an API key is needed: Authorization: Bearer KEY"
@@ -125,6 +126,19 @@ class Admission:
             raise _too_many(
                 f"{self.samples_per_minute} samples a minute are allowed for a key", wait, "too_many_samples"
             )
+
+
+def _key_in(headers: Mapping[str, str]) -> str:
+    """Return the key that a client gives: a browser asks for a password, and sends it by the scheme "Basic"."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return token.strip()
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(token, validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            return ""
+    return headers.get("x-api-key", "")
 
 
 def _too_many(message: str, seconds: float, code: str) -> Refused:

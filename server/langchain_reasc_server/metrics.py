@@ -40,6 +40,12 @@ class Metrics:
         """Count a request that the upstream failed."""
         self._upstream.labels(str(status)).inc()
 
+    def total(self, name: str, **labels: str) -> int:
+        """Return the sum of the counters of this name that have these labels."""
+        found = (sample for metric in self._registry.collect() for sample in metric.samples)
+        values = (one.value for one in found if one.name == name and labels.items() <= one.labels.items())
+        return round(sum(values))
+
     @property
     def text(self) -> bytes:
         """All of it."""

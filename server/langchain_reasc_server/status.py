@@ -1,0 +1,132 @@
+"""The status page: what votes have cost and saved, what was learned, and the last decisions."""
+
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+from typing import Final
+
+from langchain_reasc_server.metrics import Metrics
+from langchain_reasc_server.wire import Json
+
+__all__ = ["POLICY", "REMEMBERED", "Decided", "status_page"]
+
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+REMEMBERED: Final = 512
+"""Votes that times are taken of."""
+_SHOWN: Final = 20
+_LONGEST: Final = 60  # characters of an answer
+_REFRESH: Final = 10  # seconds
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A vote that has ended.
+
+    Attributes:
+        at: when, in seconds since 1970.
+        seconds: how long it took.
+        model: as the client named it.
+        account: what is said of it, see :attr:`~langchain_reasc_server.chat.Won.account`.
+    """
+
+    at: float
+    seconds: float
+    model: str
+    account: Json
+
+
+def status_page(model: str, metrics: Metrics, decided: Sequence[Decided], knows: Sequence[str]) -> str:
+    """Return the page, which needs no script and loads nothing.
+
+    Args:
+        model: the upstream's.
+        metrics: what was counted since the server began.
+        decided: the last votes, the newest last.
+        knows: lines that say what was learned.
+    """
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>reasc serve: {escape(model)}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="refresh" content="{_REFRESH}"><style>{_STYLE}</style>'
+        f"<main><h1>reasc serve <small>{escape(model)}</small></h1>"
+        f"<dl>{''.join(_tiles(metrics, decided))}</dl>"
+        f"<h2>Why votes ended</h2>{_stops(decided)}"
+        f"<h2>What was learned</h2><pre>{escape(chr(10).join(knows))}</pre>"
+        f"<h2>The last votes</h2>{_votes(decided)}"
+        f"<footer>{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; counted since the server began</footer></main></html>"
+    )
+
+
+def _tiles(metrics: Metrics, decided: Sequence[Decided]) -> Iterator[str]:
+    """Yield one number after another, each with what it is."""
+    votes, samples = metrics.total("reasc_stops_total"), metrics.total("reasc_samples_total")
+    spent, saved = (metrics.total("reasc_tokens_total", kind=kind) for kind in ("spent", "saved"))
+    passed, failed = metrics.total("reasc_requests_total", way="pass"), metrics.total("reasc_upstream_errors_total")
+    yield _tile("requests voted on", f"{votes:,}", f"{passed:,} passed through")
+    yield _tile("samples a vote", f"{samples / votes:.1f}" if votes else "–", f"{samples:,} drawn")
+    yield _tile("tokens saved", f"{saved / (spent + saved):.0%}" if saved else "–", f"{saved:,}; {spent:,} spent")
+    times = sorted(one.seconds for one in decided)
+    slow = f"95 % within {times[int(0.95 * (len(times) - 1))]:.2f} s" if times else "no vote yet"
+    yield _tile("a vote takes", f"{statistics.median(times):.2f} s" if times else "–", slow)
+    running = metrics.total("reasc_requests_running")
+    yield _tile("running now", f"{running:,}", f"{failed:,} failed upstream")
+
+
+def _tile(name: str, value: str, beside: str) -> str:
+    return f"<div><dt>{name}</dt><dd>{value}</dd><small>{beside}</small></div>"
+
+
+def _stops(decided: Sequence[Decided]) -> str:
+    if not decided:
+        return "<p>No vote has ended yet.</p>"
+    reasons = Counter(str(one.account["stop"]) for one in decided)
+    rows = (
+        f'<tr><td>{escape(reason)}<td class="n">{count:,}<td><meter max="{len(decided)}" value="{count}"></meter>'
+        for reason, count in reasons.most_common()
+    )
+    return f"<table>{''.join(rows)}</table><p>of the last {len(decided):,}</p>"
+
+
+def _votes(decided: Sequence[Decided]) -> str:
+    heads = ("UTC", "model", "samples", "ended by", "seconds", "votes", "tokens saved")
+    rows = "".join(_row(one) for one in reversed(decided[-_SHOWN:]))
+    return f'<div class="wide"><table><tr>{"".join(f"<th>{head}" for head in heads)}{rows}</table></div>'
+
+
+def _row(one: Decided) -> str:
+    account = one.account
+    votes = sorted(account["votes"].items(), key=lambda vote: vote[1], reverse=True)
+    said = ", ".join(f"{_short(answer)}: {weight:.3g}" for answer, weight in votes[:3]) + (", …" if votes[3:] else "")
+    cells = (
+        (f"{datetime.fromtimestamp(one.at, UTC):%H:%M:%S}", ""),
+        (_short(one.model), ""),
+        (f"{account['samples']}", "n"),
+        (str(account["stop"]), ""),
+        (f"{one.seconds:.2f}", "n"),
+        (said, ""),
+        (f"{account['tokens']['saved']:,}", "n"),
+    )
+    return "<tr>" + "".join(f'<td class="{kind}">{escape(text)}' for text, kind in cells)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+_STYLE: Final = """
+:root { color-scheme: light dark; --line: color-mix(in srgb, currentColor 18%, transparent) }
+body { font: 15px/1.45 system-ui, sans-serif; margin: 0 }
+main { max-width: 64rem; margin: auto; padding: 1rem }
+h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin: 1.6rem 0 .4rem }
+small, footer, p { opacity: .7 } footer { margin-top: 1.6rem }
+dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(10rem, 1fr)); gap: .6rem; margin: 0 }
+dl div { border: 1px solid var(--line); border-radius: .5rem; padding: .6rem .8rem }
+dd { font-size: 1.5rem; margin: 0 }
+.wide, pre { overflow-x: auto }
+pre { border: 1px solid var(--line); border-radius: .5rem; padding: .6rem .8rem }
+table { border-collapse: collapse } td, th { text-align: left; padding: .15rem .9rem .15rem 0; white-space: nowrap }
+.n { text-align: right; font-variant-numeric: tabular-nums }
+"""
