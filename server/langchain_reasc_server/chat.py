@@ -218,9 +218,13 @@ _TAKES: Final = {
 def messages_of(body: Mapping[str, Any]) -> list[BaseMessage]:
     """Return the messages of a request, which serve its trace and what is learned; never fail."""
     try:
-        return convert_to_messages(body["messages"])
+        messages = convert_to_messages(body["messages"])
+        for message in messages:
+            if isinstance(message.content, list):
+                _ = message.content_blocks  # which LangChain reads before it calls a model
     except Exception:  # of a kind that LangChain does not know, and the upstream may
         return [HumanMessage(str(body["messages"]))]
+    return messages
 
 
 class Upstream(Protocol):

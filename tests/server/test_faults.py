@@ -248,3 +248,19 @@ def test_what_is_counted_is_told() -> None:
         assert f'reasc_tokens_total{{kind="spent"}} {account["tokens"]["spent"]}.0' in text
         assert f'reasc_tokens_total{{kind="saved"}} {account["tokens"]["saved"]}.0' in text
         assert 'reasc_stops_total{reason="agreement"} 1.0' in text
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "critic", "content": "of no role that anybody knows"},
+        {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}]},
+        {"role": "user", "content": [{"type": "hologram", "at": [1, 2]}]},
+        {"role": "user"},
+    ],
+)
+def test_messages_that_are_not_understood_are_the_upstreams_to_refuse(message: dict[str, object]) -> None:
+    with front(Said()) as server:
+        reply = server.post({"model": "tiny", "messages": [message], "tools": [TOOL]})
+        assert reply.status_code == 200 and reply.json()["reasc"]["samples"] > 1
+        assert all(sent["messages"] == [message] for sent in server.upstream.requests)
