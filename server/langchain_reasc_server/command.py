@@ -5,9 +5,9 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -18,6 +18,7 @@ from langchain_reasc.cli.models import ModelOptions
 from langchain_reasc.cli.options import Worth
 from langchain_reasc.exceptions import ConfigurationError, ReASCError
 from langchain_reasc.files import parse_toml, read_text
+from langchain_reasc_server.workers import fork_workers, shared_folder
 
 if TYPE_CHECKING:
     from langchain_reasc_server.app import Gateway, Serving
@@ -184,6 +185,7 @@ def serve(
     empty_deltas: Annotated[
         bool, typer.Option("--empty-deltas", help="Let them be events with an empty delta, not comments.")
     ] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that serve; with --url.")] = 1,
     shutdown: Annotated[int, typer.Option(min=0, help="Seconds that requests have to end when it is stopped.")] = 30,
     check: Annotated[bool, typer.Option("--check", help="Check the options, ask the upstream, and end.")] = False,
 ) -> None:
@@ -200,11 +202,21 @@ def serve(
 
     reasc serve --answer number     the shipped model: arithmetic word problems
     """
-    from langchain_reasc_server.app import Gateway
-    from langchain_reasc_server.chat import Solver
-
     votes, admission = voting.votes(), limits.admission()
-    with behind.open(source) as model:
+    if workers > 1 and not source.url:
+        raise ConfigurationError("--workers goes with --url: each would load a model of its own")
+    with ExitStack() as stack:
+        listening = None if check else stack.enter_context(_listening(host, port))
+        earlier = 0
+        if workers > 1 and not check:
+            shared = stack.enter_context(shared_folder())
+            if votes.calibration == "online" and votes.state is None:
+                votes = replace(votes, state=str(shared / "learned.sqlite"))
+            earlier = fork_workers(workers)
+        from langchain_reasc_server.app import Gateway
+        from langchain_reasc_server.chat import Solver
+
+        model = stack.enter_context(behind.open(source))
         upstream = behind.upstream(source, model)
         gateway = Gateway(
             upstream,
@@ -214,11 +226,14 @@ def serve(
             empty_deltas=empty_deltas,
             largest=round(limits.max_body * _MEGABYTE),
         )
-        if check:
+        if listening is None:
             _ask(model, strict=True)
             remark(_line(gateway, source, "the options are right"))
-        else:
-            _run(gateway, source, model, host, port, shutdown)
+            return
+        if earlier == 0:
+            named = f"[{host}]" if ":" in host else host
+            remark(_line(gateway, source, f"http://{named}:{listening.getsockname()[1]}/v1"))
+        _run(gateway, model, listening, shutdown)
 
 
 def _ask(model: Any, *, strict: bool) -> None:
@@ -249,9 +264,13 @@ def _end(*_: object) -> None:
     raise SystemExit(0)
 
 
-def _run(gateway: "Gateway", source: ModelOptions, model: Any, host: str, port: int, shutdown: int) -> None:
-    import uvicorn
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    """Listen on an address.
 
+    Raises:
+        ConfigurationError: it cannot be had.
+    """
     # By its protocol's number asyncio knows a TCP socket, and sends each part of a response at once, not 40 ms later.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -262,6 +281,13 @@ def _run(gateway: "Gateway", source: ModelOptions, model: Any, host: str, port: 
     except OSError as error:
         listening.close()
         raise ConfigurationError(f"{host}:{port} cannot be listened on: {error.strerror or error}") from None
+    with listening:
+        yield listening
+
+
+def _run(gateway: "Gateway", model: Any, listening: socket.socket, shutdown: int) -> None:
+    import uvicorn
+
     options: Mapping[str, Any] = {
         "http": "h11",  # which bounds what it keeps of a request's head
         "log_level": "warning",
@@ -270,10 +296,7 @@ def _run(gateway: "Gateway", source: ModelOptions, model: Any, host: str, port: 
         "timeout_keep_alive": _KEPT_ALIVE,
         "timeout_graceful_shutdown": shutdown,
     }
-    named = f"[{host}]" if ":" in host else host
     logging.getLogger("langchain_reasc").setLevel(logging.ERROR)  # what it says of a vote is in each reply
     signal.signal(signal.SIGTERM, _end)  # which uvicorn raises again when it has shut down
-    with listening:
-        remark(_line(gateway, source, f"http://{named}:{listening.getsockname()[1]}/v1"))
-        threading.Thread(target=_ask, args=(model,), kwargs={"strict": False}, daemon=True).start()
-        uvicorn.Server(uvicorn.Config(gateway.app, **options)).run(sockets=[listening])
+    threading.Thread(target=_ask, args=(model,), kwargs={"strict": False}, daemon=True).start()
+    uvicorn.Server(uvicorn.Config(gateway.app, **options)).run(sockets=[listening])

@@ -1,10 +1,13 @@
 """What the server counts, in Prometheus's text format."""
 
+import os
 from typing import Any, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from langchain_reasc_server.wire import Json
+from langchain_reasc_server.workers import METRICS
 
 __all__ = ["Metrics"]
 
@@ -23,7 +26,9 @@ class Metrics:
         self.seconds = Histogram(
             "reasc_request_seconds", "Until a request is answered", ["way"], buckets=_SECONDS, **given
         )
-        self.running = Gauge("reasc_requests_running", "Requests that are answered now, or wait", **given)
+        self.running = Gauge(
+            "reasc_requests_running", "Requests that are answered now, or wait", multiprocess_mode="livesum", **given
+        )
         self._samples = Counter("reasc_samples", "Samples drawn for votes", **given)
         self._tokens = Counter("reasc_tokens", "Tokens of votes, prompt and generated", ["kind"], **given)
         self._stops = Counter("reasc_stops", "Why votes have ended", ["reason"], **given)
@@ -42,11 +47,20 @@ class Metrics:
 
     def total(self, name: str, **labels: str) -> int:
         """Return the sum of the counters of this name that have these labels."""
-        found = (sample for metric in self._registry.collect() for sample in metric.samples)
+        found = (sample for metric in self._all.collect() for sample in metric.samples)
         values = (one.value for one in found if one.name == name and labels.items() <= one.labels.items())
         return round(sum(values))
 
     @property
     def text(self) -> bytes:
         """All of it."""
-        return generate_latest(self._registry)
+        return generate_latest(self._all)
+
+    @property
+    def _all(self) -> CollectorRegistry:
+        """What all workers have counted, where there are several."""
+        if METRICS not in os.environ:
+            return self._registry
+        together = CollectorRegistry()
+        MultiProcessCollector(together)  # type: ignore[no-untyped-call]
+        return together

@@ -71,6 +71,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no keys in the file": (("--keys", "EMPTY"), "holds no keys"),
     "an unknown answer": (("--answer", "vibes"), "vibes"),
     "an unknown rule": (("--rule", "vibes"), "no stopping rule is called 'vibes'"),
+    "workers with a model each": (("--workers", "2"), "--workers goes with --url"),
     "nobody there": (("--url", "http://127.0.0.1:9", "--check"), "no server at"),
 }
 
@@ -121,6 +122,38 @@ def test_a_process_answers_with_the_shipped_model_and_ends_when_told(tmp_path: P
         started.send_signal(signal.SIGTERM)
         assert started.wait(20) == 0
         assert state.exists()
+
+
+def _counted(url: str, name: str) -> float:
+    """The sum of a counter."""
+    lines = httpx.get(url.replace("/v1", "/metrics")).text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+
+
+def _workers(of: int) -> set[int]:
+    return {int(pid) for pid in Path(f"/proc/{of}/task/{of}/children").read_text().split()}
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
+def test_workers_count_and_learn_together_and_are_replaced(upstream: Served) -> None:
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], "tools": [TOOL]}
+    options = ("--url", upstream.root, "--preset", "generic", "--workers", "2")
+    with process(*options) as (url, started):
+        assert eventually(lambda: len(_workers(started.pid)) == 2)
+        for _ in range(8):  # each on a connection of its own
+            assert httpx.post(f"{url}/chat/completions", json=body, timeout=30).status_code == 200
+        assert _counted(url, "reasc_requests_total") == 8
+        page = url.removesuffix("v1")
+        assert eventually(lambda: "8 questions" in httpx.get(page).text), "both keep what they learn in one store"
+        first = min(_workers(started.pid))
+        os.kill(first, signal.SIGKILL)
+        assert eventually(lambda: first not in (now := _workers(started.pid)) and len(now) == 2)
+        assert httpx.post(f"{url}/chat/completions", json=body, timeout=30).status_code == 200
+        assert _counted(url, "reasc_requests_total") == 9, "what the dead one counted stays"
+        left = _workers(started.pid)
+        started.send_signal(signal.SIGTERM)
+        assert started.wait(20) == 0
+        assert not any(Path(f"/proc/{pid}").exists() for pid in left)
 
 
 @pytest.mark.slow  # waits
