@@ -103,12 +103,13 @@ class Gateway:
 
     async def _status(self, request: Request) -> Response:
         try:
-            self.admission.client(request.headers)
+            client = self.admission.client(request.headers)
         except Refused:
             said = "The status page needs a key, as the password."
             return PlainTextResponse(said, 401, {"www-authenticate": 'Basic realm="reasc serve"'})
         knows = await asyncio.to_thread(self.solver.knows)  # which may read its file
-        page = status_page(self.upstream.model, self.metrics, [*self.decided], knows)
+        own = [one for one in self.decided if one.client is client]  # answers are nobody else's business
+        page = status_page(self.upstream.model, self.metrics, own, knows)
         return HTMLResponse(page, headers={"cache-control": "no-store", "content-security-policy": POLICY})
 
     async def _other(self, request: Request, client: Client, send: Send) -> None:
@@ -248,7 +249,7 @@ class Gateway:
     def _record(self, won: Won, client: Client, begun: float) -> None:
         account = won.account
         self.metrics.record_vote(account)
-        self.decided.append(Decided(time.time(), time.monotonic() - begun, won.call.model, account))
+        self.decided.append(Decided(time.time(), time.monotonic() - begun, won.call.model, account, client))
         self.admission.charge(client, account["samples"])
 
     @asynccontextmanager

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Final
 
+from langchain_reasc_server.keys import Client
 from langchain_reasc_server.metrics import Metrics
 from langchain_reasc_server.wire import Json
 
@@ -30,12 +31,14 @@ class Decided:
         seconds: how long it took.
         model: as the client named it.
         account: what is said of it, see :attr:`~langchain_reasc_server.chat.Won.account`.
+        client: whose request it was.
     """
 
     at: float
     seconds: float
     model: str
     account: Json
+    client: Client
 
 
 def status_page(model: str, metrics: Metrics, decided: Sequence[Decided], knows: Sequence[str]) -> str:
@@ -44,7 +47,7 @@ def status_page(model: str, metrics: Metrics, decided: Sequence[Decided], knows:
     Args:
         model: the upstream's.
         metrics: what was counted since the server began.
-        decided: the last votes, the newest last.
+        decided: the last votes of who looks at it, the newest last.
         knows: lines that say what was learned.
     """
     return (
@@ -55,7 +58,7 @@ def status_page(model: str, metrics: Metrics, decided: Sequence[Decided], knows:
         f"<dl>{''.join(_tiles(metrics, decided))}</dl>"
         f"<h2>Why votes ended</h2>{_stops(decided)}"
         f"<h2>What was learned</h2><pre>{escape(chr(10).join(knows))}</pre>"
-        f"<h2>The last votes</h2>{_votes(decided)}"
+        f"<h2>Your last votes</h2>{_votes(decided)}"
         f"<footer>{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; counted since the server began</footer></main></html>"
     )
 

@@ -59,3 +59,13 @@ def test_without_learning_it_says_how_votes_are_counted() -> None:
         assert "What was learned votes are counted" in text_of(
             server.http.get(server.url.removesuffix("/v1") + "/").text
         )
+
+
+def test_answers_are_shown_to_the_client_that_asked_alone() -> None:
+    with front(Said(cities=["Paris"]), admission={"keys": ("one", "two")}) as server:
+        home = server.url.removesuffix("/v1") + "/"
+        body = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], "tools": [TOOL]}
+        assert server.post(body, headers={"authorization": "Bearer one"}).status_code == 200
+        one, two = (text_of(server.http.get(home, auth=("", key)).text) for key in ("one", "two"))
+        assert "Paris" in one and "Paris" not in two
+        assert "requests voted on 1" in one and "requests voted on 1" in two
