@@ -108,7 +108,9 @@ class Gateway:
             said = "The status page needs a key, as the password."
             return PlainTextResponse(said, 401, {"www-authenticate": 'Basic realm="reasc serve"'})
         knows = await asyncio.to_thread(self.solver.knows)  # which may read its file
-        own = [one for one in self.decided if one.client is client]  # answers are nobody else's business
+        # Answers are nobody else's business; without keys, they are that of this machine.
+        shown = bool(self.admission.keys) or _is_local(request)
+        own = [one for one in self.decided if shown and one.client is client]
         page = status_page(self.upstream.model, self.metrics, own, knows)
         return HTMLResponse(page, headers={"cache-control": "no-store", "content-security-policy": POLICY})
 
@@ -346,6 +348,12 @@ class _Guarded:
             metrics.running.dec()
             metrics.requests.labels(request.state.way, str(status)).inc()
             metrics.seconds.labels(request.state.way).observe(time.monotonic() - begun)
+
+
+def _is_local(request: Request) -> bool:
+    """Return whether a request comes from this machine, and not by way of a proxy on it."""
+    host = request.client.host if request.client else ""
+    return host in ("127.0.0.1", "::1") and not set(request.headers) & {"forwarded", "x-forwarded-for", "x-real-ip"}
 
 
 async def _disconnected(request: Request) -> None:

@@ -69,3 +69,13 @@ def test_answers_are_shown_to_the_client_that_asked_alone() -> None:
         one, two = (text_of(server.http.get(home, auth=("", key)).text) for key in ("one", "two"))
         assert "Paris" in one and "Paris" not in two
         assert "requests voted on 1" in one and "requests voted on 1" in two
+
+
+def test_without_keys_answers_are_shown_on_the_same_machine_alone() -> None:
+    with front(Said(cities=["Paris"])) as server:
+        home = server.url.removesuffix("/v1") + "/"
+        body = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], "tools": [TOOL]}
+        assert server.post(body).status_code == 200
+        assert "Paris" in server.http.get(home).text
+        elsewhere = server.http.get(home, headers={"x-forwarded-for": "203.0.113.7"}).text
+        assert "Paris" not in elsewhere and "requests voted on 1" in text_of(elsewhere)
