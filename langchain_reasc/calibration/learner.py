@@ -19,7 +19,7 @@ from langchain_reasc.calibration.drift import (
     next_responses,
     separation,
 )
-from langchain_reasc.calibration.online_state import Drift, MadeOf, Observed, OnlineState
+from langchain_reasc.calibration.online_state import Audits, Drift, MadeOf, Observed, OnlineState
 from langchain_reasc.calibration.online_store import KEPT
 from langchain_reasc.calibration.record import Calibration, Fingerprint
 from langchain_reasc.exceptions import CalibrationDataError
@@ -74,6 +74,7 @@ class ConsensusLearner:
         self.fitting_until = 0.0  # Unix time until which a process calibrates for all
         self.calibration: Calibration | None = None
         self._expected: Expected | None = None
+        self.audits = Audits()
         self._monitors = {what: DriftMonitor() for what in ("going on", "audits", "separation")}
 
     def observe(self, question: Observed) -> bool:
@@ -146,6 +147,7 @@ class ConsensusLearner:
             alarms=self.alarms,
             drifted=self.drifted,
             drift=tuple(monitor.state for monitor in self._monitors.values()),
+            audits=self.audits,
         )
 
     def copy(self) -> Self:
@@ -174,7 +176,7 @@ class ConsensusLearner:
         self._questions.extend(questions)
         self.made_of = made_of
         self.seen, self.outcomes, self.alarms, self.drifted = state.seen, state.outcomes, state.alarms, state.drifted
-        self.fitting_until = 0.0 if later else state.fitting_until
+        self.fitting_until, self.audits = 0.0 if later else state.fitting_until, state.audits
         expected = own[1] if calibration == own[0] else None
         made = own if later else (calibration, expected, state.fitted, state.fitted_outcomes)
         self.calibration, self._expected, self._fitted, self._fitted_outcomes = made
@@ -210,6 +212,9 @@ class ConsensusLearner:
         expected, drifts = self._expected, list[Drift]()
         for response in next_responses(question.answers, question.decided, question.answer):
             if (predicted := expected.rates.predict(response)) is not None:
+                if response.decided:
+                    seen, agreed, expected_to = self.audits
+                    self.audits = Audits(seen + 1, agreed + response.agreed, expected_to + predicted[0])
                 monitor = self._monitors["audits" if response.decided else "going on"]
                 if monitor.observe(predicted[0], response.agreed, margin=predicted[1]):
                     drifts.append("agreement")

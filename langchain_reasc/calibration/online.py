@@ -60,6 +60,7 @@ class Finished:
         decided: responses that the decision rests on.
         answer: the number of the answer that was decided on; None where that is none, or is put together from several.
         id: names it where its outcome may be told later.
+        p_correct: how likely its answer is said to be right, where anything is.
     """
 
     answers: tuple[int | None, ...]
@@ -67,6 +68,7 @@ class Finished:
     decided: int
     answer: int | None
     id: str | None = None
+    p_correct: float | None = None
 
     @classmethod
     def of(
@@ -75,6 +77,7 @@ class Finished:
         readings: Sequence[Reading | None],
         decision: Decision,
         id: str | None = None,
+        p_correct: float | None = None,
     ) -> Self:
         """Describe a question that was decided; ``answers`` and ``readings`` may end with those of an audit."""
         numbers: dict[str | None, int] = {}
@@ -82,7 +85,8 @@ class Finished:
             if answer is not None:
                 numbers.setdefault(answer, len(numbers))
         chosen = decision.answer if decision.whole is None else None
-        return cls(tuple(map(numbers.get, answers)), tuple(readings), decision.samples, numbers.get(chosen), id)
+        given = tuple(map(numbers.get, answers))
+        return cls(given, tuple(readings), decision.samples, numbers.get(chosen), id, p_correct)
 
 
 FinishedListener = Callable[[Finished], None]
@@ -109,6 +113,7 @@ def observed(question: Finished, measures: Sequence[Measure], made_of: MadeOf, *
         decided=question.decided,
         answer=question.answer,
         id=question.id,
+        p_correct=question.p_correct,
     )
 
 

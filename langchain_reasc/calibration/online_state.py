@@ -6,7 +6,7 @@ No text is kept.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from langchain_reasc.calibration.record import Record
 from langchain_reasc.method.decision import Response
 
 __all__ = [
+    "Audits",
     "Drift",
     "MadeOf",
     "Observed",
@@ -46,6 +47,7 @@ class Observed:
         answer: the answer that was decided on.
         id: names the question; None where nobody can tell its outcome.
         correct: its outcome, whether the answer that was decided on is right; None where that is not known.
+        p_correct: how likely it was said to be right when it was decided on; None where nothing was said.
     """
 
     answers: tuple[int | None, ...]
@@ -56,6 +58,7 @@ class Observed:
     answer: int | None = None
     id: str | None = None
     correct: bool | None = None
+    p_correct: float | None = None
 
     @property
     def labelled(self) -> list[bool | None]:
@@ -139,6 +142,20 @@ class ObservedQuestion(Record):
         return Observed(self.answers, scores, counted=self.counted)
 
 
+class Audits(NamedTuple):
+    """What responses that were paid for after the decision have said of answers that a calibration decided.
+
+    Attributes:
+        seen: how many there were.
+        agreed: how many gave the answer that had been decided on.
+        expected: of how many that was expected before they came.
+    """
+
+    seen: Count = 0
+    agreed: Count = 0
+    expected: Annotated[FiniteFloat, Field(ge=0)] = 0.0
+
+
 class OnlineState(Record):
     """What was learned, beside the questions and the calibration made of them.
 
@@ -152,6 +169,7 @@ class OnlineState(Record):
         alarms: how often it began anew, because what was learned no longer held.
         drifted: what did not hold the last time.
         drift: state of the monitors: of questions that went on, of audits, and of what scores tell.
+        audits: since it began, or began anew.
     """
 
     made_of: MadeOf
@@ -163,3 +181,4 @@ class OnlineState(Record):
     alarms: Count
     drifted: Drift | None = None
     drift: tuple[tuple[Annotated[FiniteFloat, Field(ge=0)], ...], ...]
+    audits: Audits = Audits()

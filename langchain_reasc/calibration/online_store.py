@@ -4,7 +4,8 @@ Tables (``sqlite3 online.sqlite`` shows them)::
 
     learned    name, value                  fingerprint, state (counts, drift monitors) and calibration, each as JSON
     measures   number, names                sets of measures, as JSON: signal, score, window of each row of scores
-    questions  number, answers, measures, scores, counted, decided, answer, id, correct      the last 512
+    questions  number, answers, measures, scores, counted, decided, answer, id, correct,
+                                         p_correct      the last 512
 
 ``scores`` are float32, little-endian, of shape (measures, responses). Answers are numbers, and ids are drawn at random:
 no text is kept. What a process reads and writes of a question is one transaction, in a write-ahead log with
@@ -35,7 +36,7 @@ from langchain_reasc.method.confidence import Measure
 __all__ = ["KEPT", "OnlineStore", "OnlineStoreFile"]
 
 KEPT: Final = 512
-_COLUMNS: Final = "number, answers, measures, scores, counted, decided, answer, id, correct"
+_COLUMNS: Final = "number, answers, measures, scores, counted, decided, answer, id, correct, p_correct"
 _RECORDS: Final[Mapping[str, Any]] = {"fingerprint": Fingerprint, "state": OnlineState, "calibration": Calibration}
 
 
@@ -53,7 +54,8 @@ CREATE TABLE learned (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE measures (number INTEGER PRIMARY KEY, names TEXT NOT NULL UNIQUE);
 CREATE TABLE questions (
   number INTEGER PRIMARY KEY, answers TEXT NOT NULL, measures INTEGER NOT NULL REFERENCES measures,
-  scores BLOB NOT NULL, counted INTEGER NOT NULL, decided INTEGER NOT NULL, answer INTEGER, id TEXT, correct INTEGER
+  scores BLOB NOT NULL, counted INTEGER NOT NULL, decided INTEGER NOT NULL, answer INTEGER, id TEXT, correct INTEGER,
+  p_correct REAL
 );
 """
     WAIT = 5.0
@@ -155,7 +157,14 @@ CREATE TABLE questions (
             with np.errstate(over="ignore"):
                 scores = question.scores[scored].astype("<f4")
             scores[np.isinf(scores)] = np.nan  # too large for float32
-            fields = (question.counted, question.decided, question.answer, question.id, question.correct)
+            fields = (
+                question.counted,
+                question.decided,
+                question.answer,
+                question.id,
+                question.correct,
+                question.p_correct,
+            )
             last = self._insert("questions", None, json.dumps(question.answers), known, scores.tobytes(), *fields)
             self._sql.execute("DELETE FROM questions WHERE number <= ?", (last - KEPT,))
 
@@ -200,16 +209,26 @@ def _question(columns: Sequence[Any], places: Mapping[int, Sequence[int]], measu
         ValueError: it was not written by :meth:`OnlineStore.add`.
         LookupError: likewise.
     """
-    text, known, blob, counted, decided, answer, id, correct = columns
+    text, known, blob, counted, decided, answer, id, correct, p_correct = columns
     answers = tuple(parse_json(text))
     scores = np.frombuffer(blob, dtype="<f4").reshape(len(places[known]), len(answers))
     numbers = [one for one in (*answers, answer, decided) if one is not None]
-    if not answers or any(type(one) is not int or one < 0 for one in numbers) or np.isinf(scores).any():
+    wrong = any(type(one) is not int or one < 0 for one in numbers) or not 0 <= (p_correct or 0) <= 1
+    if not answers or wrong or np.isinf(scores).any():
         raise ValueError("its numbers contradict each other")
     placed = np.full((measures + 1, len(answers)), np.nan)
     placed[list(places[known])] = scores
     correct = None if correct is None else bool(correct)
-    return Observed(answers, placed[:-1], counted=bool(counted), decided=decided, answer=answer, id=id, correct=correct)
+    return Observed(
+        answers,
+        placed[:-1],
+        counted=bool(counted),
+        decided=decided,
+        answer=answer,
+        id=id,
+        correct=correct,
+        p_correct=p_correct,
+    )
 
 
 class OnlineStoreFile:

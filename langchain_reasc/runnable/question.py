@@ -288,12 +288,13 @@ class Question:
         hopeless = votes.hopeless_notices(decision) if decision.hopeless else []
         notices = [*self._notices, *hopeless, *(self._audit_notices or votes.notices(given))]
         notices += [*votes.confidence_notices(len(given)), *failure_notices(samples)]
+        promises = self._promises(self._calibration, decision) if self._calibration else {}
         id = token_hex(8) if self.setup.online and decision.reason != "alone" else None
         if self._on_finished and decision.reason != "alone":
             answers = [*map(attrgetter("answer"), given), *self._audit_answers]
-            self._on_finished(Finished.of(answers, votes.readings, decision, id))
+            p_correct = promises.get("p_correct", {}).get("value")
+            self._on_finished(Finished.of(answers, votes.readings, decision, id, p_correct))
         usage, responses = self._usage(), self._sampled(samples)
-        promises = self._promises(self._calibration, decision) if self._calibration else {}
         winner, decision = self._winner(responses, decision)
         figures = {
             **({} if id is None else {"id": id}),

@@ -71,7 +71,7 @@ def test_it_calibrates_no_sooner_after_a_failure(fits: Any) -> None:
     assert not one.due and one.calibration is None
 
 
-def asked(one: ConsensusLearner, questions: range, tells: float) -> list[int]:
+def asked(one: ConsensusLearner, questions: range, tells: float, audit: int = 0) -> list[int]:
     """Ask questions whose right answers score so much higher. Return those at which it began anew."""
     alarms = []
     for at in questions:
@@ -84,8 +84,9 @@ def asked(one: ConsensusLearner, questions: range, tells: float) -> list[int]:
         responses = [Response(str(answer), float(score)) for answer, score in zip(answers, scores, strict=True)]
         decision = decide(rule | Cap(16), responses)
         used, answer = decision.samples, int(decision.answer or 0)
+        drawn = used + audit if learned else used
         seen = Observed(
-            tuple(answers[:used]), scores[None, :used], counted=learned is None, decided=used, answer=answer
+            tuple(answers[:drawn]), scores[None, :drawn], counted=learned is None, decided=used, answer=answer
         )
         if one.observe(seen):
             alarms.append(at)
@@ -106,3 +107,16 @@ def test_a_measure_that_no_longer_tells_is_noticed(tells: float, soon: int | Non
         assert (len(alarms), learner.drifted) == ((0, None) if soon is None else (1, "confidence"))
         assert all(at < 200 + (soon or 0) for at in alarms)
         assert learner.calibration is not None and (learner.calibration.measure is None) == (tells <= 0)
+
+
+def test_audits_are_compared_with_what_was_expected_before_they_came() -> None:
+    one, other = (ConsensusLearner([TOP_K], explained=False) for _ in range(2))
+    assert asked(one, range(300), 2.5, audit=1) == []
+    seen, agreed, expected = one.state().audits
+    assert 150 < seen <= 284 and agreed < seen and expected == pytest.approx(agreed, abs=15)
+    other.follow(one.state(), one.calibration, one.questions, anew=True)
+    for learner in (one, other):
+        assert asked(learner, range(300, 310), 2.5, audit=1) == []
+        assert seen < learner.state().audits.seen <= seen + 10 and learner.state().audits.agreed > agreed
+    asked(one, range(310, 440), -2.5, audit=1)
+    assert one.alarms == 1 and one.state().audits.seen < seen, "those of what was forgotten say nothing"

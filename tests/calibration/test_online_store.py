@@ -13,12 +13,12 @@ from langchain_reasc.calibration import KEPT, Observed, OnlineStore
 def test_a_question_is_the_same_after_it_was_kept(tmp_path: Path) -> None:
     written = OnlineStore.create(tmp_path / "a.sqlite")
     kept = [question(0), replace(question(1), answers=(None, 3, None, 0, 1, 1), scores=np.full((1, 6), np.nan))]
-    kept.append(replace(question(2), scores=np.array([[1.5, np.nan, 1e300, -2.0, 0.25, np.nan]])))
+    kept.append(replace(question(2), scores=np.array([[1.5, np.nan, 1e300, -2.0, 0.25, np.nan]]), p_correct=0.75))
     for one in kept:
         written.add(one, [MEASURE])
     for one, read in zip(kept, written.questions([MEASURE]), strict=True):
         assert (one.answers, one.decided, one.answer, one.id) == (read.answers, read.decided, read.answer, read.id)
-        assert (one.correct, one.counted) == (read.correct, read.counted)
+        assert (one.correct, one.counted, one.p_correct) == (read.correct, read.counted, read.p_correct)
         np.testing.assert_allclose(read.scores, np.where(one.scores < 1e30, one.scores, np.nan), rtol=1e-6)
 
 

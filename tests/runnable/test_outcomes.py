@@ -45,6 +45,10 @@ def test_outcomes_tell_how_likely_an_answer_is_right(runner: Any, tmp_path: Path
     assert (before.p_correct is None and 0.5 < unsure.p_correct < sure.p_correct < 1.0) or unsure.p_correct < 0.8
     assert f"{reliable.n} questions, {reliable.p_correct.n} of them with a known outcome" in sure.notices[0]
     assert sure.message.response_metadata["reasc"]["p_correct"]["source"] == "labels"
+    assert calibrator(reasc).wait(10)
+    kept = {question.id: question.p_correct for question in calibrator(reasc).questions}
+    accounts = [one.message.response_metadata["reasc"] for one in (before, sure, unsure)]
+    assert [kept[one["id"]] for one in accounts] == [None, sure.p_correct, unsure.p_correct], "what was said then"
 
 
 def test_outcomes_come_back_and_reach_other_processes(runner: Any, tmp_path: Path) -> None:
