@@ -15,10 +15,11 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from langchain_reasc.files import parse_json
-from langchain_reasc_server.chat import Call, FirstResponse, Solver, Upstream, Won, role_event
+from langchain_reasc_server.chat import Call, FirstResponse, Hear, Solver, Upstream, Won, role_event
 from langchain_reasc_server.errors import Refused, refusal_of
 from langchain_reasc_server.events import EventStream, Send
 from langchain_reasc_server.keys import Admission, Client
+from langchain_reasc_server.metering import Drawn, Meter, estimated_tokens
 from langchain_reasc_server.metrics import Metrics
 from langchain_reasc_server.responses import ResponseWriter, Translated, Untranslatable, chat_request
 from langchain_reasc_server.status import POLICY, REMEMBERED, Decided, status_page
@@ -118,7 +119,8 @@ class Gateway:
         """Pass through what is no chat completion."""
         body = await self._body(request)
         async with self._until_gone(request, client):
-            await self.upstream.forward(request, body, None, "no chat completion", send)
+            self.admission.charge(client, samples=int(request.method == "POST"))
+            await self._forward(request, client, body, None, "no chat completion", send)
 
     async def _chat(self, request: Request, client: Client, send: Send) -> None:
         """Vote on a chat completion, or pass it through."""
@@ -128,8 +130,8 @@ class Gateway:
             if why is None:
                 await self._vote(call, request, client, send)
                 return
-            self.admission.charge(client, call.responses)
-            await self.upstream.forward(request, body, call, why, send)
+            self.admission.charge(client, samples=call.responses)
+            await self._forward(request, client, body, call, why, send)
 
     async def _responses(self, request: Request, client: Client, send: Send) -> None:
         """Answer a request of the Responses API by a vote on chat completions, or pass it through.
@@ -148,21 +150,40 @@ class Gateway:
             if call is not None and why is None:
                 await self._vote(call, request, client, Translated(send, ResponseWriter(asked.body, asked.model)))
                 return
-            self.admission.charge(client, 1)
-            if await self._passed_through(request, body, str(why), send, other_way=call is not None):
+            self.admission.charge(client, samples=1)
+            if await self._passed_through(request, client, body, str(why), send, other_way=call is not None):
                 return
             if call is None:
                 said = f"{why} is not supported by this model, which answers by chat completions; leave it out"
                 raise Refused(400, said, code="unsupported_value")
             chat = Request({**request.scope, "path": _CHAT, "raw_path": _CHAT.encode()}, request.receive)
             translated = Translated(send, ResponseWriter(asked.body, asked.model))
-            await self.upstream.forward(chat, encoded(call.body), call, str(why), translated)
+            await self._forward(chat, client, encoded(call.body), call, str(why), translated)
 
-    async def _passed_through(self, request: Request, body: bytes, why: str, send: Send, *, other_way: bool) -> bool:
+    async def _forward(
+        self, request: Request, client: Client, body: bytes, call: Call | None, why: str, send: Send
+    ) -> None:
+        """Pass a request through, and charge its client the tokens."""
+        if self.admission.tokens_per_minute is None or request.method != "POST":
+            await self.upstream.forward(request, body, call, why, send)
+            return
+        meter = Meter(send, body, client.tokens.use)
+        try:
+            await self.upstream.forward(request, body, call, why, meter)
+        except asyncio.CancelledError:
+            meter.end(left=True)
+            raise
+        finally:
+            meter.end()
+
+    async def _passed_through(
+        self, request: Request, client: Client, body: bytes, why: str, send: Send, *, other_way: bool
+    ) -> bool:
         """Pass a request through; return whether the upstream has its path.
 
         Args:
             request: the request.
+            client: whose it is.
             body: what is sent of it.
             why: it is passed through.
             send: gets the response, unless there is no such path.
@@ -178,7 +199,7 @@ class Gateway:
                 await send(message)
 
         try:
-            await self.upstream.forward(request, body, None, why, sending)
+            await self._forward(request, client, body, None, why, sending)
         except Refused as refused:
             if refused.status != 404:
                 raise
@@ -200,7 +221,7 @@ class Gateway:
             await self._stream(call, client, send)
             return
         begun = time.monotonic()
-        won = await self.solver.solve(call)
+        won = await self._solve(call, client)
         self._record(won, client, begun)
         response = Response(encoded(won.whole), headers=won.headers, media_type="application/json")
         await response(request.scope, request.receive, send)
@@ -219,7 +240,7 @@ class Gateway:
         """Vote while the client gets signs of life, then stream the winner."""
         begun, events = time.monotonic(), EventStream(send)
         first = FirstResponse(live=call.votes_on_calls_alone(self.solver.votes))
-        voting = asyncio.create_task(self.solver.solve(call, first.hear))
+        voting = asyncio.create_task(self._solve(call, client, first.hear))
         voting.add_done_callback(first.wake)
         try:
             arrived = await first.news(_HELD)
@@ -248,11 +269,24 @@ class Gateway:
             voting.cancel()
             await asyncio.gather(voting, return_exceptions=True)
 
+    async def _solve(self, call: Call, client: Client, hear: Hear = lambda events: None) -> Won:
+        """Vote, and charge the client; also what was drawn until a vote came to no end."""
+        drawn = Drawn(hear)
+        try:
+            won = await self.solver.solve(call, drawn.hear)
+        except BaseException as error:
+            left = isinstance(error, asyncio.CancelledError)  # so that something was asked for, though nothing came
+            prompt = estimated_tokens(encoded(call.body))
+            self.admission.charge(client, drawn.samples or int(left), drawn.tokens(prompt) or prompt * left)
+            raise
+        account = won.account
+        self.admission.charge(client, account["samples"], account["tokens"]["spent"])
+        return won
+
     def _record(self, won: Won, client: Client, begun: float) -> None:
         account = won.account
         self.metrics.record_vote(account)
         self.decided.append(Decided(time.time(), time.monotonic() - begun, won.call.model, account, client))
-        self.admission.charge(client, account["samples"])
 
     @asynccontextmanager
     async def _until_gone(self, request: Request, client: Client) -> AsyncIterator[None]:

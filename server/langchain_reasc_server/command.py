@@ -154,6 +154,9 @@ class LimitOptions:
     queue: Annotated[int, typer.Option(min=0, help="Requests that may wait beside them.")] = 512
     key_requests: Annotated[int | None, typer.Option(min=1, help="Requests at once of one key.")] = None
     key_samples: Annotated[int | None, typer.Option(min=1, help="Samples a minute of one key.")] = None
+    key_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens a minute of one key, of prompts and generated.")
+    ] = None
     max_body: Annotated[float, typer.Option(min=0.001, help="Megabytes of a request at most.")] = 20.0
 
     def admission(self) -> "Admission":
@@ -161,7 +164,7 @@ class LimitOptions:
         from langchain_reasc_server.keys import Admission, read_keys
 
         known = read_keys(self.keys, os.environ.get(_KEYS))
-        return Admission(known, self.requests, self.queue, self.key_requests, self.key_samples)
+        return Admission(known, self.requests, self.queue, self.key_requests, self.key_samples, self.key_tokens)
 
 
 def serve(

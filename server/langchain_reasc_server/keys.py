@@ -5,10 +5,11 @@ import base64
 import binascii
 import hmac
 import math
+import mmap
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -38,19 +39,66 @@ def read_keys(path: Path | None, variable: str | None) -> tuple[str, ...]:
     return keys
 
 
+class Allowance:
+    """What a client may use of something in a minute, refilled bit by bit.
+
+    What is left lies in memory that this process shares with those that it forks, so that they keep one account. Should
+    two of them charge within the same microsecond, one charge may be lost.
+    """
+
+    def __init__(self, what: str, per_minute: int | None, clock: Callable[[], float]) -> None:
+        """Begin with all of it.
+
+        Args:
+            what: samples, say.
+            per_minute: how many; None for any number.
+            clock: returns seconds that never go back.
+        """
+        self._what, self._per_minute, self._clock = what, per_minute, clock
+        if per_minute is not None:
+            self._left_since = memoryview(mmap.mmap(-1, 16)).cast("d")
+            self._left_since[0], self._left_since[1] = per_minute, clock()
+
+    @property
+    def left(self) -> float:
+        """How much may still be used, as of the last request; below 0 where one has used more."""
+        return math.inf if self._per_minute is None else self._left_since[0]
+
+    def use(self, count: float) -> None:
+        """Take what a request has used, which may be more than was left."""
+        if self._per_minute is not None:
+            self._left_since[0] -= count
+
+    def check(self) -> None:
+        """Go on only while a whole one is left.
+
+        Raises:
+            Refused: there is not; it says when there will be.
+        """
+        if self._per_minute is None:
+            return
+        now, rate = self._clock(), self._per_minute / _MINUTE
+        left, since = self._left_since
+        left = min(self._per_minute, left + (now - since) * rate)
+        self._left_since[0], self._left_since[1] = left, now
+        if left < 1:
+            said = f"{self._per_minute} {self._what} a minute are allowed for a key"
+            raise _too_many(said, (1 - left) / rate, f"too_many_{self._what}")
+
+
 @dataclass(eq=False)
 class Client:
     """One key's use of the server.
 
     Attributes:
+        samples: those that it may draw.
+        tokens: those that it may use, of prompts and generated.
         running: its requests that are answered, or wait.
-        samples: how many it may still draw now; below 0 where a request drew more.
-        since: when that was so, in seconds.
     """
 
+    samples: Allowance
+    tokens: Allowance
     running: int = 0
-    samples: float = math.inf
-    since: float = 0.0
 
 
 @dataclass(eq=False)
@@ -62,7 +110,8 @@ class Admission:
         requests: answered at once.
         queue: that wait beside them; further ones are refused.
         each: requests at once of one client; None for any number.
-        samples_per_minute: of one client, refilled bit by bit; None for any number.
+        samples_per_minute: of one client; None for any number.
+        tokens_per_minute: of one client, of prompts and generated; None for any number.
         clock: returns seconds that never go back.
     """
 
@@ -71,12 +120,17 @@ class Admission:
     queue: int = 512
     each: int | None = None
     samples_per_minute: int | None = None
+    tokens_per_minute: int | None = None
     clock: Callable[[], float] = time.monotonic
-    _clients: dict[str, Client] = field(default_factory=dict)
     _inside: int = 0
 
     def __post_init__(self) -> None:
         self._room = asyncio.Semaphore(self.requests)
+        self._clients = {key: self._new_client() for key in self.keys or ("",)}
+
+    def _new_client(self) -> Client:
+        samples = Allowance("samples", self.samples_per_minute, self.clock)
+        return Client(samples, Allowance("tokens", self.tokens_per_minute, self.clock))
 
     def client(self, headers: Mapping[str, str]) -> Client:
         """Return the client that the headers of a request name.
@@ -89,8 +143,7 @@ class Admission:
         if self.keys and not found:
             said = "the API key is not known here" if given else "an API key is needed: Authorization: Bearer KEY"
             raise Refused(401, said, code="invalid_api_key", headers={"www-authenticate": "Bearer"})
-        new = Client(samples=self.samples_per_minute or math.inf, since=self.clock())
-        return self._clients.setdefault(found[0] if found else "", new)
+        return self._clients[found[0] if found else ""]
 
     @asynccontextmanager
     async def admit(self, client: Client) -> AsyncIterator[None]:
@@ -107,25 +160,18 @@ class Admission:
         finally:
             client.running, self._inside = client.running - 1, self._inside - 1
 
-    def charge(self, client: Client, samples: int) -> None:
-        """Take what a request has drawn from the client's samples."""
-        client.samples -= samples
+    def charge(self, client: Client, samples: int = 0, tokens: int = 0) -> None:
+        """Take what a request has used from what its client may use."""
+        client.samples.use(samples)
+        client.tokens.use(tokens)
 
     def _check(self, client: Client) -> None:
         if self._inside >= self.requests + self.queue:
             raise _too_many("the server is busy, and its queue is full", 1, "queue_full")
         if self.each is not None and client.running >= self.each:
             raise _too_many(f"{self.each} requests at once are allowed for a key", 1, "too_many_requests")
-        if self.samples_per_minute is None:
-            return
-        now, rate = self.clock(), self.samples_per_minute / _MINUTE
-        client.samples = min(self.samples_per_minute, client.samples + (now - client.since) * rate)
-        client.since = now
-        if client.samples < 1:
-            wait = (1 - client.samples) / rate
-            raise _too_many(
-                f"{self.samples_per_minute} samples a minute are allowed for a key", wait, "too_many_samples"
-            )
+        client.samples.check()
+        client.tokens.check()
 
 
 def _key_in(headers: Mapping[str, str]) -> str:
