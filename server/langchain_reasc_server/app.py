@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
@@ -34,6 +34,7 @@ _LARGEST_HEAD: Final = 32_768  # bytes
 _METHODS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
 _PING: Final = b": ping\n\n"
 _CHAT: Final = "/v1/chat/completions"
+_PASSED: Final = b"x-reasc-passed-through"
 
 
 class Serving(Upstream, Protocol):
@@ -100,7 +101,8 @@ class Gateway:
         return JSONResponse({"status": "ready" if ready else "the upstream does not answer"}, 200 if ready else 503)
 
     async def _metrics(self, request: Request) -> Response:
-        return PlainTextResponse(self.metrics.text, media_type=self.metrics.content_type)
+        text, content_type = self.metrics.exposition(request.headers.get("accept", ""))
+        return Response(text, headers={"content-type": content_type})
 
     async def _status(self, request: Request) -> Response:
         try:
@@ -164,6 +166,7 @@ class Gateway:
         self, request: Request, client: Client, body: bytes, call: Call | None, why: str, send: Send
     ) -> None:
         """Pass a request through, and charge its client the tokens."""
+        request.state.way = "pass"
         if self.admission.tokens_per_minute is None or request.method != "POST":
             await self.upstream.forward(request, body, call, why, send)
             return
@@ -258,8 +261,7 @@ class Gateway:
                 last = [*won.events(head, first.passed)]
             except Exception as error:
                 refused = refusal_of(error)
-                if refused.from_upstream:
-                    self.metrics.record_failure(refused.status)
+                self.metrics.record_error(refused)
                 await events.write(refused.body)
             else:
                 self._record(won, client, begun)
@@ -307,8 +309,11 @@ class Gateway:
 
         gone.add_done_callback(cancel)
         try:
-            async with self.admission.admit(client):
-                yield
+            with ExitStack() as waiting:
+                waiting.enter_context(self.metrics.waiting.track_inprogress())
+                async with self.admission.admit(client):
+                    waiting.close()
+                    yield
         except asyncio.CancelledError:
             if left and task.uncancel() == 0:
                 raise ClientDisconnect from None
@@ -350,13 +355,20 @@ class _Guarded:
     async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
         request, metrics, begun = Request(scope, receive), self._gateway.metrics, time.monotonic()
         status: int | None = None
-        request.state.way, request.state.answered = "pass", False
+        silent = True
+        request.state.way, request.state.answered = "none", False
 
         async def sending(message: Any) -> None:
-            nonlocal status
+            nonlocal status, silent
             if message["type"] == "http.response.start":
                 status = message["status"]
-            request.state.answered = message["type"] == "http.response.body" and not message.get("more_body")
+                if message["status"] >= 400 and any(name == _PASSED for name, _ in message["headers"]):
+                    metrics.record_upstream_error(message["status"])
+            else:
+                if silent and message.get("body"):
+                    silent = False
+                    metrics.first_byte.labels(request.state.way).observe(time.monotonic() - begun)
+                request.state.answered = not message.get("more_body")
             await send(message)
 
         metrics.running.inc()
@@ -373,11 +385,11 @@ class _Guarded:
                 await stopped.response(scope, receive, sending)
         except Exception as error:
             refused = refusal_of(error)
-            if refused.from_upstream:
-                metrics.record_failure(refused.status)
-            if status is not None:  # the client sees the response break off
+            metrics.record_error(refused)
+            if status is None:
+                await refused.response(scope, receive, sending)
+            elif not request.state.answered:  # the client sees the response break off
                 raise
-            await refused.response(scope, receive, sending)
         finally:
             metrics.running.dec()
             metrics.requests.labels(request.state.way, str(status)).inc()

@@ -125,12 +125,12 @@ class LangChainModel:
                 ended = reply_of(message, "")["choices"][0]["finish_reason"]
                 await events.write(event_of(head, {}, finish_reason=ended, index=index))
         except Exception as error:
-            if not events.begun:
-                raise
-            await events.write(refusal_of(error).body)
-        else:
-            last = [{**event_of(head, None), "usage": usage_of(usage)}] if call.wants_usage else []
-            await events.write(*last, DONE)
+            if events.begun:
+                await events.write(refusal_of(error).body)
+                await events.end()
+            raise
+        last = [{**event_of(head, None), "usage": usage_of(usage)}] if call.wants_usage else []
+        await events.write(*last, DONE)
         await events.end()
 
     async def token_limit(self) -> str:

@@ -1,23 +1,24 @@
-"""What the server counts, in Prometheus's text format."""
+"""What the server counts, for Prometheus."""
 
 import os
 from typing import Any, Final
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.wire import Json
 from langchain_reasc_server.workers import METRICS
 
 __all__ = ["Metrics"]
 
 _SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+_SHARES: Final = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0)
 
 
 class Metrics:
-    """Counters of one server."""
-
-    content_type = CONTENT_TYPE_LATEST
+    """Counters of one server. No label has a value that a client chooses."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -26,13 +27,25 @@ class Metrics:
         self.seconds = Histogram(
             "reasc_request_seconds", "Until a request is answered", ["way"], buckets=_SECONDS, **given
         )
+        self.first_byte = Histogram(
+            "reasc_first_byte_seconds", "Until the first byte of a reply's body", ["way"], buckets=_SECONDS, **given
+        )
         self.running = Gauge(
             "reasc_requests_running", "Requests that are answered now, or wait", multiprocess_mode="livesum", **given
+        )
+        self.waiting = Gauge(
+            "reasc_requests_waiting", "Requests that wait in the queue", multiprocess_mode="livesum", **given
         )
         self._samples = Counter("reasc_samples", "Samples drawn for votes", **given)
         self._tokens = Counter("reasc_tokens", "Tokens of votes, prompt and generated", ["kind"], **given)
         self._stops = Counter("reasc_stops", "Why votes have ended", ["reason"], **given)
-        self._upstream = Counter("reasc_upstream_errors", "Requests that the upstream failed", ["status"], **given)
+        self._agreement = Histogram(
+            "reasc_agreement_ratio", "Winner's share of the votes, where there were several", buckets=_SHARES, **given
+        )
+        self._errors = Counter("reasc_errors", "Requests that were refused or failed here", ["code"], **given)
+        self._upstream = Counter(
+            "reasc_upstream_errors", "Requests that the upstream refused or failed", ["status"], **given
+        )
 
     def record_vote(self, account: Json) -> None:
         """Count a vote by its account."""
@@ -40,9 +53,18 @@ class Metrics:
         self._stops.labels(account["stop"]).inc()
         for kind, tokens in account["tokens"].items():
             self._tokens.labels(kind).inc(tokens)
+        if account["samples"] > 1 and (votes := account["votes"].values()):
+            self._agreement.observe(max(votes) / sum(votes))
 
-    def record_failure(self, status: int) -> None:
-        """Count a request that the upstream failed."""
+    def record_error(self, refused: Refused) -> None:
+        """Count a request that got an error: the upstream's, or one of ours, whose codes are few."""
+        if refused.from_upstream:
+            self.record_upstream_error(refused.status)
+        else:
+            self._errors.labels(refused.error["code"] or str(refused.status)).inc()
+
+    def record_upstream_error(self, status: int) -> None:
+        """Count a request that the upstream refused or failed."""
         self._upstream.labels(str(status)).inc()
 
     def total(self, name: str, **labels: str) -> int:
@@ -51,10 +73,10 @@ class Metrics:
         values = (one.value for one in found if one.name == name and labels.items() <= one.labels.items())
         return round(sum(values))
 
-    @property
-    def text(self) -> bytes:
-        """All of it."""
-        return generate_latest(self._all)
+    def exposition(self, accept: str) -> tuple[bytes, str]:
+        """Return all of it and its content type: Prometheus's text format, or OpenMetrics where that is accepted."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self._all), content_type
 
     @property
     def _all(self) -> CollectorRegistry:

@@ -102,7 +102,7 @@ class Servers:
         """Pass a request through, and its response back, both as they are.
 
         Raises:
-            Refused: no server can be reached.
+            Refused: no server can be reached, or the response breaks off, which a stream says in its last event.
         """
         async with self._response(request, body, call) as response:
             given = [(name, value) for name, value in response.headers.multi_items() if name not in _NOT_GIVEN_BACK]
@@ -115,10 +115,10 @@ class Servers:
                 async for part in response.aiter_raw():
                     await send({"type": "http.response.body", "body": part, "more_body": True})
             except httpx.HTTPError:
-                if not _is_stream(response):
-                    raise
-                broken = Refused(502, "the upstream broke the stream off", code="upstream_error").body
-                await send({"type": "http.response.body", "body": sse(broken), "more_body": True})
+                broken = Refused(502, "the upstream broke the stream off", code="upstream_error")
+                if _is_stream(response):
+                    await send({"type": "http.response.body", "body": sse(broken.body), "more_body": False})
+                raise broken from None
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     @asynccontextmanager

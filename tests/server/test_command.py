@@ -142,7 +142,7 @@ def test_workers_count_and_learn_together_and_are_replaced(upstream: Served) -> 
         assert eventually(lambda: len(_workers(started.pid)) == 2)
         for _ in range(8):  # each on a connection of its own
             assert httpx.post(f"{url}/chat/completions", json=body, timeout=30).status_code == 200
-        assert _counted(url, "reasc_requests_total") == 8
+        assert _counted(url, "reasc_requests_total") == _counted(url, "reasc_first_byte_seconds_count") == 8
         page = url.removesuffix("v1")
         assert eventually(lambda: "8 questions" in httpx.get(page).text), "both keep what they learn in one store"
         first = min(_workers(started.pid))
