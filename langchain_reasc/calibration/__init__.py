@@ -5,7 +5,7 @@ labels), ``mixture`` (Algorithm 2, on first responses) and ``consensus`` (on how
 ``selection`` chooses a measure by its ``auroc``, ``correctness`` adds how likely an answer is right. ``online`` and its
 ``learner`` learn from what is answered until ``drift`` tells that it no longer holds; ``online_state`` is what is kept,
 and ``online_store`` where, ``sharing`` with other processes;
-``merging`` joins several.
+``merging`` joins several, and ``reliability`` says how its answers hold up.
 """
 
 from langchain_reasc.calibration.auroc import *  # noqa: F403
@@ -21,5 +21,6 @@ from langchain_reasc.calibration.online import *  # noqa: F403
 from langchain_reasc.calibration.online_state import *  # noqa: F403
 from langchain_reasc.calibration.online_store import *  # noqa: F403
 from langchain_reasc.calibration.record import *  # noqa: F403
+from langchain_reasc.calibration.reliability import *  # noqa: F403
 from langchain_reasc.calibration.selection import *  # noqa: F403
 from langchain_reasc.calibration.sharing import *  # noqa: F403

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "ALARM",
+    "MONITORED",
     "AgreementRates",
     "DriftMonitor",
     "Expected",
@@ -22,12 +24,15 @@ __all__ = [
     "separation",
 ]
 
+ALARM: Final = 5_000
+"""The evidence R at which a monitor raises an alarm: observations between false alarms, on average and at least."""
+MONITORED: Final = ("going on", "audits", "separation")
+"""What is watched: the second vote where sampling goes on, audits, and what scores tell."""
 _SHIFTS: Final = (0.06, 0.15, 0.35, 0.6)
 _ERRORS: Final = 1.5  # standard errors that a prediction may be off
 _LEAST_MARGIN: Final = 0.02
 _LEAST_SEPARATION_MARGIN: Final = 0.05
 _FEWEST_SEPARATIONS: Final = 6
-_RUN_LENGTH: Final = 5_000  # observations between false alarms, on average and at least
 _PRIOR_RESPONSES: Final = 4  # that the average of all counts for
 
 
@@ -71,7 +76,7 @@ class DriftMonitor:
         if not lower_only:
             higher = _after_bet(higher, 1 - predicted - margin, 1 - outcome)
         self._detectors = [*lower, *higher]
-        if sum(self._detectors) / len(self._detectors) < _RUN_LENGTH:
+        if sum(self._detectors) / len(self._detectors) < ALARM:
             return False
         self._detectors = [0.0] * len(self._detectors)
         return True

@@ -11,6 +11,7 @@ import numpy as np
 
 from langchain_reasc.calibration import consensus
 from langchain_reasc.calibration.drift import (
+    MONITORED,
     AgreementRates,
     DriftMonitor,
     Expected,
@@ -75,7 +76,7 @@ class ConsensusLearner:
         self.calibration: Calibration | None = None
         self._expected: Expected | None = None
         self.audits = Audits()
-        self._monitors = {what: DriftMonitor() for what in ("going on", "audits", "separation")}
+        self._monitors = {what: DriftMonitor() for what in MONITORED}
 
     def observe(self, question: Observed) -> bool:
         """Learn from a question. Return True where what was learned no longer holds, and all is forgotten."""

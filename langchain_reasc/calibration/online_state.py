@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, FiniteFloat
 
+from langchain_reasc.calibration.drift import MONITORED
 from langchain_reasc.calibration.record import Record
 from langchain_reasc.method.decision import Response
 
@@ -168,7 +169,7 @@ class OnlineState(Record):
         fitting_until: Unix time until which a process calibrates for all.
         alarms: how often it began anew, because what was learned no longer held.
         drifted: what did not hold the last time.
-        drift: state of the monitors: of questions that went on, of audits, and of what scores tell.
+        drift: state of the monitors, in the order of :data:`~langchain_reasc.calibration.drift.MONITORED`.
         audits: since it began, or began anew.
     """
 
@@ -182,3 +183,8 @@ class OnlineState(Record):
     drifted: Drift | None = None
     drift: tuple[tuple[Annotated[FiniteFloat, Field(ge=0)], ...], ...]
     audits: Audits = Audits()
+
+    @property
+    def evidence(self) -> dict[str, float]:
+        """How strongly each monitor speaks for drift, by its name."""
+        return {what: sum(bets) / len(bets) for what, bets in zip(MONITORED, self.drift, strict=False) if bets}

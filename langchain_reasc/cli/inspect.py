@@ -14,9 +14,11 @@ from langchain_reasc.cli.options import AsJson, output_file
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration, Fingerprint, Observed, OnlineState, OnlineStore
 
-__all__ = ["calibration_knows", "inspect", "learning_knows", "merge"]
+__all__ = ["WATCHED", "calibration_knows", "inspect", "learning_knows", "merge"]
 
 _MAGIC: Final = b"SQLite format 3"
+WATCHED: Final = {"going on": "second votes", "audits": "audits", "separation": "confidence"}
+"""What is watched for drift -> in words."""
 _BAR: Final = 40  # characters
 
 
@@ -83,6 +85,8 @@ def learning_knows(
     state: "OnlineState", calibration: "Calibration | None", questions: "Sequence[Observed]"
 ) -> Iterator[str]:
     """Yield what ``calibration="online"`` knows, in lines of 80 columns."""
+    from langchain_reasc.calibration import ALARM, Share, reliability_of
+
     since = state.seen - state.fitted if calibration else state.seen
     yield from folded("Seen", f"{state.seen:,} questions, {since:,} since the last calibration; {len(questions)} kept")
     if state.alarms:
@@ -92,17 +96,31 @@ def learning_knows(
         drawn = sum(len(one.answers) for one in questions) / len(questions)
         yield from folded("Cost", f"{drawn:.1f} responses a question")
         yield from _picture(questions)
+    if state.audits.seen:
+        seen, agreed, expected = state.audits
+        yield from folded(
+            "Audits",
+            f"one more response gave the answer that was decided on {agreed} times of {seen}, which is "
+            f"{Share(agreed, seen)}; {expected / seen:.0%} was expected",
+        )
     if told := [one for one in questions if one.correct is not None]:
         right, others = sum(one.correct is True for one in told), [one for one in questions if one.correct is None]
         elsewhere = f" there, {_leading(others):.0%} elsewhere" if others else ""
         yield from folded(
             "Outcomes",
-            f"{len(told)} of {len(questions)} were told: {right} right, {len(told) - right} wrong. What follows "
-            "holds of questions like those that were told: leading answers have "
-            f"{_leading(told):.0%} of the responses{elsewhere}",
+            f"{len(told)} of {len(questions)} were told: {right} right, {len(told) - right} wrong, which is "
+            f"{Share(right, len(told))} right. That and what follows holds of questions like those that were told: "
+            f"leading answers have {_leading(told):.0%} of the responses{elsewhere}",
         )
-    evidence = max((sum(monitor) / len(monitor) for monitor in state.drift if monitor), default=0.0)
-    yield from folded("Drift", f"evidence {evidence:,.0f}; at 5,000 all is forgotten")
+    if found := reliability_of(questions):
+        yield from folded(
+            "Reliability",
+            f"p_correct, as it was said of {found.n} answers before their outcome was told, is off by "
+            f"{found.error:.2f} on average ({found.by_chance:.2f} by chance alone); Brier score {found.brier:.3f} "
+            f"({found.brier_of_mean:.3f} for the average alone)",
+        )
+    watched = ", ".join(f"{evidence:,.0f} of {WATCHED[what]}" for what, evidence in state.evidence.items())
+    yield from folded("Drift", f"evidence {watched}; at {ALARM:,} all is forgotten")
     if calibration is None:
         yield from folded("In use", "votes are counted (ASC): too little was seen to calibrate")
     else:

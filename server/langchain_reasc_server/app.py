@@ -111,10 +111,11 @@ class Gateway:
             said = "The status page needs a key, as the password."
             return PlainTextResponse(said, 401, {"www-authenticate": 'Basic realm="reasc serve"'})
         knows = await asyncio.to_thread(self.solver.knows)  # which may read its file
+        learning = await asyncio.to_thread(self.solver.learning)
         # Answers are nobody else's business; without keys, they are that of this machine.
         shown = bool(self.admission.keys) or _is_local(request)
         own = [one for one in self.decided if shown and one.client is client]
-        page = status_page(self.upstream.model, self.metrics, own, knows)
+        page = status_page(self.upstream.model, self.metrics, own, knows, learning)
         return HTMLResponse(page, headers={"cache-control": "no-store", "content-security-policy": POLICY})
 
     async def _other(self, request: Request, client: Client, send: Send) -> None:
@@ -231,6 +232,7 @@ class Gateway:
 
     async def _outcome(self, request: Request, client: Client, send: Send) -> None:
         """Learn whether an answer was right, which its client has found out since."""
+        request.state.way = "outcome"
         told = _object(await self._body(request))
         id, correct = told.get("id"), told.get("correct")
         if not (isinstance(id, str) and isinstance(correct, bool)):

@@ -15,7 +15,7 @@ from langchain_reasc_openai.client import EVENTS
 
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.agents.inner_model import asks_for_structure
-from langchain_reasc.calibration import ConsensusCalibrator
+from langchain_reasc.calibration import ConsensusCalibrator, Observed, OnlineState
 from langchain_reasc.cli.ask import parse_rule
 from langchain_reasc.cli.inspect import calibration_knows, learning_knows
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
@@ -469,10 +469,18 @@ class Solver:
 
     def knows(self) -> list[str]:
         """Return what was learned, or is known of the calibration, in lines of 80 columns."""
-        calibrator, calibration = self._own.calibrator, self._own.learned
-        if isinstance(calibrator, ConsensusCalibrator):
-            return [*learning_knows(calibrator.state(), calibration, calibrator.questions)]
+        learning, calibration = self.learning(), self._own.learned
+        if learning is not None:
+            state, questions = learning
+            return [*learning_knows(state, calibration, questions)]
         return ["votes are counted"] if calibration is None else [*calibration_knows(calibration)]
+
+    def learning(self) -> tuple[OnlineState, Sequence[Observed]] | None:
+        """Return what was learned so far, and the questions it was learned from; None where nothing is learned."""
+        calibrator = self._own.calibrator
+        if not isinstance(calibrator, ConsensusCalibrator):
+            return None
+        return calibrator.state(), calibrator.questions
 
     async def record_outcome(self, id: str, correct: bool) -> bool:
         """Learn whether an answer was right, see :meth:`ChatReASC.record_outcome`. Return whether it is known."""

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 from cli.test_commands import reasc
-from langchain_reasc.calibration import ConsensusLearner, Fingerprint, Observed, OnlineStore, save_calibration
+from langchain_reasc.calibration import (
+    Audits,
+    ConsensusLearner,
+    Fingerprint,
+    Observed,
+    OnlineStore,
+    Share,
+    save_calibration,
+)
 from langchain_reasc.method.confidence import Measure
 
 MEASURE = Measure("top_k", "mean")
@@ -22,7 +30,8 @@ def question(at: int) -> Observed:
     answers = tuple(np.where(right, 0, rng.integers(1, 4, 6)).tolist())
     known = bool(answers[0] == 0) if at % 2 else None
     scores = (2.5 * right + rng.normal(size=6))[None]
-    return Observed(answers, scores, decided=6, answer=answers[0], id=f"{at:016x}", correct=known)
+    said = 0.6 if at > 400 else None
+    return Observed(answers, scores, decided=6, answer=answers[0], id=f"{at:016x}", correct=known, p_correct=said)
 
 
 def store(path: Path, questions: range, made_of: int = 20, **about: Any) -> Path:
@@ -33,6 +42,7 @@ def store(path: Path, questions: range, made_of: int = 20, **about: Any) -> Path
         learner.observe(question(at))
         if learner.due:
             learner.adopt(learner.fit())
+    learner.audits = Audits(len(questions) // 10, len(questions) // 20, len(questions) / 15)
     learner.outcomes = sum(one.correct is not None for one in learner.questions)
     written = OnlineStore.create(path)
     with written.transaction():
@@ -50,8 +60,13 @@ def test_a_store_in_words(tmp_path: Path) -> None:
     text = " ".join(shown.split())
     assert "Model some-model, temperature 0.7, answer boxed" in text
     assert "Seen 600 questions, 6 since the last calibration; 512 kept Cost 6.0 responses a question" in text
+    assert "decided on 30 times of 60, which is 50% [37%, 63%]; 67% was expected Outcomes" in text
     assert "Outcomes 256 of 512 were told:" in text and "% of the responses there, " in text
-    assert "Measure top_k/mean" in text and "P(correct) 0." in text and "Drift evidence 0; at 5,000" in text
+    right = sum(bool(question(at).correct) for at in range(88, 600))
+    assert f"{right} right, {256 - right} wrong, which is {Share(right, 256)} right. That" in text
+    assert "Reliability p_correct, as it was said of 100 answers before" in text
+    assert "Measure top_k/mean" in text and "P(correct) 0." in text
+    assert "Drift evidence 0 of second votes, 0 of audits, 0 of confidence; at 5,000 all" in text
     bars = [int(line.split()[-1]) for line in shown.splitlines() if "#" in line]
     assert sum(bars) == 512 and len(bars) > 3
     held = json.loads(reasc("inspect", path, "--json").stdout)
@@ -66,6 +81,7 @@ def test_a_store_in_words(tmp_path: Path) -> None:
 def test_a_store_that_has_seen_little(tmp_path: Path) -> None:
     shown = reasc("inspect", store(tmp_path / "a.sqlite", range(3))).stdout
     assert "votes are counted (ASC): too little was seen to calibrate" in shown and "3 kept" in shown
+    assert "Audits" not in shown and "Reliability" not in shown
 
 
 def test_stores_of_several_machines_become_one(tmp_path: Path) -> None:

@@ -2,7 +2,13 @@
 
 import re
 
+import numpy as np
 import pytest
+from langchain_reasc_server.keys import Client
+from langchain_reasc_server.metrics import Metrics
+from langchain_reasc_server.status import Decided, status_page
+
+from langchain_reasc.calibration import Audits, Observed, OnlineState
 
 from .serving import TOOL, Said, eventually, front
 
@@ -20,15 +26,20 @@ def test_it_says_what_votes_cost_and_what_was_learned() -> None:
         def shown() -> str:
             return text_of(server.http.get(home).text)
 
-        assert "0 0 passed through samples a vote – 0 drawn" in shown() and "No vote has ended yet." in shown()
+        assert "voted on 0 0 passed through, 0 running, 0 failed upstream samples a vote – 0 drawn" in shown()
+        assert "No vote has ended yet." in shown() and "Your last votes" not in shown()
         account = server.post({"messages": [{"role": "user", "content": "a secret?"}], "tools": [TOOL]}).json()["reasc"]
         server.chat()
+        assert server.post({"id": account["id"], "correct": True}, "/../reasc/outcome").status_code == 200
         samples, tokens = account["samples"], account["tokens"]
         share = tokens["saved"] / (tokens["saved"] + tokens["spent"])
         for expected in (
-            f"requests voted on 1 1 passed through samples a vote {samples:.1f} {samples} drawn",
+            "requests voted on 1 1 passed through, 0 running, 0 failed upstream",
+            f"samples a vote {samples:.1f} {samples} drawn",
             f"tokens saved {share:.0%} {tokens['saved']:,}; {tokens['spent']:,} spent",
-            f"Why votes ended {account['stop']} 1 of the last 1 What was learned Seen 1 questions",
+            f"Why your votes ended {account['stop']} 1 of the last 1 Drift second votes 0 audits 0 confidence 0",
+            "audits that agree – none yet accuracy where told 100% [3%, 100%], of 1 told; others may differ",
+            "What was learned Seen 1 questions",
         ):
             assert eventually(lambda expected=expected: expected in shown()), expected
         page = server.http.get(home)
@@ -79,3 +90,42 @@ def test_without_keys_answers_are_shown_on_the_same_machine_alone() -> None:
         assert "Paris" in server.http.get(home).text
         elsewhere = server.http.get(home, headers={"x-forwarded-for": "203.0.113.7"}).text
         assert "Paris" not in elsewhere and "requests voted on 1" in text_of(elsewhere)
+
+
+def test_it_says_how_answers_have_held_up() -> None:
+    """The audits and outcomes of a server that has served for long, and an alarm."""
+    told = [Observed((0,), np.empty((0, 1)), p_correct=0.8, correct=at % 2 > 0) for at in range(20)]
+    state = OnlineState(
+        made_of={},
+        seen=20,
+        fitted=16,
+        outcomes=20,
+        fitted_outcomes=0,
+        alarms=2,
+        drifted="confidence",
+        drift=((0.0,) * 8, (30.0,) * 8, (4000.0,) * 8),
+        audits=Audits(1200, 1080, 1092.0),
+    )
+    page = status_page(EVIL, Metrics(), [], ["Seen"], (state, told))
+    text = text_of(page)
+    for expected in (
+        "audits that agree 90% [88%, 92%], of 1,200; 91% was expected",
+        "accuracy where told 50% [27%, 73%], of 20 told; others may differ",
+        "Drift second votes 0 audits 30 confidence 4,000",
+        "At 5,000 all is forgotten and learned anew, which happened 2 times, last because of confidence.",
+        "p_correct said were right answers 80% 50% [27%, 73%] 10 of 20",
+        "On average it is off by 0.30, and by 0.07 by chance alone. Brier score 0.340; 0.250 if",
+    ):
+        assert expected in text
+    assert '<meter max="8.517" value="8.294">' in page and 'cx="80.0" cy="50.0"' in page
+    assert "<script" not in page and "style=" not in page, "its policy allows neither"
+
+
+@pytest.mark.parametrize(("votes", "says"), [(1, "1.00 s 95% within 1.00"), (2, "1.50 s 95% within 2.00"), (40, "38.00")])
+def test_it_says_how_long_votes_take(votes: int, says: str) -> None:
+    account = {"samples": 2, "stop": "evidence", "votes": {EVIL: 2.0}, "tokens": {"spent": 3, "saved": 4}}
+    decided = [Decided(0.0, float(at), "m" * 99, account, Client()) for at in range(votes, 0, -1)]
+    page = status_page("tiny", Metrics(), decided, [])
+    text = text_of(page)
+    assert f"{says} s" in text and f"{'m' * 59}…" in text and "m" * 60 not in text
+    assert page.count("00:00:00") == min(votes, 20) and EVIL not in page and "Drift" not in text

@@ -1,0 +1,89 @@
+"""Whether answers hold up: how often audits and told outcomes bear them out, and how reliable ``p_correct`` is."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from langchain_reasc.calibration.online_state import Observed
+
+__all__ = ["Reliability", "Share", "reliability_of"]
+
+_MOST_BINS: Final = 5
+_IN_A_BIN: Final = 10  # answers at least, as far as their probabilities differ
+_FEWEST: Final = 2 * _IN_A_BIN
+
+
+class Share(NamedTuple):
+    """A share of independent cases; as text with its exact 95 % interval (Clopper and Pearson 1934).
+
+    Attributes:
+        hits: how many it holds of.
+        of: cases, 1 or more.
+    """
+
+    hits: int
+    of: int
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.value:.0%} [{low:.0%}, {high:.0%}]"
+
+    @property
+    def value(self) -> float:
+        """The share itself."""
+        return self.hits / self.of
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Both ends of the interval."""
+        from scipy.stats import binomtest
+
+        found = binomtest(self.hits, self.of).proportion_ci()
+        return float(found.low), float(found.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """Probabilities that were said of answers before anybody told their outcome, beside the outcomes.
+
+    Attributes:
+        bins: the mean probability and the share that were right, of answers with similar probabilities; rising.
+        brier: the mean of (probability − outcome)² (Brier 1950).
+        brier_of_mean: the same, had the share of right answers been said of each.
+        error: the expected calibration error Σ n_b/n · \\|right_b − said_b\\| over the bins (Nixon et al. 2019).
+        by_chance: what that would be on average, were every probability true: Σ_b √(2/π · Σ p (1 − p)) / n, as the sum
+            of outcomes in a bin is about normal.
+    """
+
+    bins: tuple[tuple[float, Share], ...]
+    brier: float
+    brier_of_mean: float
+    error: float
+    by_chance: float
+
+    @property
+    def n(self) -> int:
+        """How many answers there are."""
+        return sum(share.of for _, share in self.bins)
+
+
+def reliability_of(questions: Iterable[Observed]) -> Reliability | None:
+    """Compare ``p_correct`` as it was said with the outcomes told since; None for fewer than 20 answers."""
+    pairs = [(one.p_correct, one.correct) for one in questions if None not in (one.p_correct, one.correct)]
+    if len(pairs) < _FEWEST:
+        return None
+    said, right = np.array(pairs, dtype=np.float64).T
+    bins = min(_MOST_BINS, len(pairs) // _IN_A_BIN)
+    place = np.searchsorted(np.quantile(said, np.arange(1, bins) / bins), said, side="right")
+    held = [place == one for one in np.unique(place)]
+    rate = float(right.mean())
+    return Reliability(
+        bins=tuple((float(said[at].mean()), Share(int(right[at].sum()), int(at.sum()))) for at in held),
+        brier=float(((said - right) ** 2).mean()),
+        brier_of_mean=rate * (1 - rate),
+        error=sum(abs(float((right - said)[at].sum())) for at in held) / len(pairs),
+        by_chance=sum(math.sqrt(2 / math.pi * float((said * (1 - said))[at].sum())) for at in held) / len(pairs),
+    )
