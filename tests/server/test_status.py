@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from langchain_reasc_server.keys import Client
+from langchain_reasc_server.keys import Admission
 from langchain_reasc_server.metrics import Metrics
 from langchain_reasc_server.status import Decided, status_page
 
@@ -121,10 +121,13 @@ def test_it_says_how_answers_have_held_up() -> None:
     assert "<script" not in page and "style=" not in page, "its policy allows neither"
 
 
-@pytest.mark.parametrize(("votes", "says"), [(1, "1.00 s 95% within 1.00"), (2, "1.50 s 95% within 2.00"), (40, "38.00")])
+@pytest.mark.parametrize(
+    ("votes", "says"), [(1, "1.00 s 95% within 1.00"), (2, "1.50 s 95% within 2.00"), (40, "38.00")]
+)
 def test_it_says_how_long_votes_take(votes: int, says: str) -> None:
     account = {"samples": 2, "stop": "evidence", "votes": {EVIL: 2.0}, "tokens": {"spent": 3, "saved": 4}}
-    decided = [Decided(0.0, float(at), "m" * 99, account, Client()) for at in range(votes, 0, -1)]
+    client = Admission().client({})
+    decided = [Decided(0.0, float(at), "m" * 99, account, client) for at in range(votes, 0, -1)]
     page = status_page("tiny", Metrics(), decided, [])
     text = text_of(page)
     assert f"{says} s" in text and f"{'m' * 59}…" in text and "m" * 60 not in text
