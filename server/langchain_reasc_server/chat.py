@@ -43,8 +43,10 @@ _OPTIONS: Final[Mapping[str, Callable[[str], Any]]] = {
     "max_samples": int,
     "rule": str,
     "abstain_below": float,
+    "usage": str,
 }
-"""What a request may ask of the vote -> how a header spells it."""
+"""What a request may ask of the vote, and of its account -> how a header spells it."""
+_USAGES: Final = ("all", "winner")
 _MOST_KINDS: Final = 64
 """Kinds of request, by what they ask of the vote, for which a solver is kept."""
 
@@ -84,6 +86,7 @@ class Call:
         changed: whether ``body`` is not the client's own, byte for byte.
         headers: those of the client's that its upstream should see.
         served: the model that is served, for a client that names none.
+        usage: whose tokens its usage is: of ``"all"`` samples, or of the ``"winner"``.
     """
 
     body: Json
@@ -91,6 +94,7 @@ class Call:
     changed: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
     served: str = ""
+    usage: str = "all"
 
     @classmethod
     def of(cls, body: Json, headers: Mapping[str, str], forwarded: Mapping[str, str], served: str = "") -> "Call":
@@ -116,7 +120,8 @@ class Call:
             if name not in _OPTIONS:
                 raise ConfigurationError(f"reasc has no option {name!r}; it takes {', '.join(_OPTIONS)}")
             asked[name] = _checked(name, value)
-        return cls(kept, asked, kept != body, forwarded, served)
+        usage = asked.pop("usage", "all")
+        return cls(kept, asked, kept != body, forwarded, served, usage)
 
     @property
     def streamed(self) -> bool:
@@ -202,7 +207,8 @@ def _converted(name: str, text: str, convert: Callable[[str], Any]) -> Any:
 
 def _checked(name: str, value: Any) -> Any:
     kind: Any = (int, float) if name == "abstain_below" else _OPTIONS[name]
-    if isinstance(value, bool) or not isinstance(value, kind) or (name == "max_samples" and value < 1):
+    known = name != "usage" or value in _USAGES
+    if isinstance(value, bool) or not isinstance(value, kind) or not known or (name == "max_samples" and value < 1):
         raise ConfigurationError(f"reasc.{name} is {value!r}; it takes {_TAKES[name]}")
     return value
 
@@ -212,6 +218,7 @@ _TAKES: Final = {
     "max_samples": "a whole number from 1",
     "rule": "the name of a rule, such as 'asc'",
     "abstain_below": "a probability between 0 and 1",
+    "usage": "'all' or 'winner'",
 }
 
 
@@ -303,19 +310,34 @@ class Won:
         return {name: own.get(name) for name in ("prompt_tokens", "completion_tokens")}
 
     @property
+    def usage(self) -> Json | None:
+        """The bill of all samples; the winner's own tokens where the client asks for these, to count its context."""
+        bill = usage_of(self.message.usage_metadata)
+        if bill is None or self.call.usage == "all":
+            return bill
+        launched = self.message.response_metadata["reasc"]["launched"]
+        own = {name: value for name, value in self._own_usage().items() if value is not None}
+        prompt, generated = (
+            own.get(name, round(bill[name] / launched)) for name in ("prompt_tokens", "completion_tokens")
+        )
+        return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}
+
+    @property
     def headers(self) -> dict[str, str]:
         """The account, as far as headers hold it."""
         account = self.account
         said = {"samples": account["samples"], "stop": account["stop"], "tokens-saved": account["tokens"]["saved"]}
         if "p_correct" in account:
             said["p-correct"] = format(account["p_correct"], ".4f")
+        if "id" in account:
+            said["id"] = account["id"]
         return {_HEADER + name: str(value) for name, value in said.items()}
 
     @property
     def whole(self) -> Json:
         """The reply in one piece."""
         reply, _ = self._reply()
-        return {**reply, "usage": usage_of(self.message.usage_metadata), "reasc": self.account}
+        return {**reply, "usage": self.usage, "reasc": self.account}
 
     def events(self, head: Mapping[str, Any], passed: Sequence[Json] = ()) -> Iterator[Json]:
         """Yield the events of a stream that has begun with the id and the time of ``head``.
@@ -331,7 +353,7 @@ class Won:
         events = [*self.call.shown(self._left(passed) if is_own else events_of(reply), head)]
         if self.call.wants_usage:
             last = event_of({**reply, "id": head["id"], "created": head["created"]}, None)
-            events.append({**last, "usage": usage_of(self.message.usage_metadata)})
+            events.append({**last, "usage": self.usage})
         events[-1] = {**events[-1], "reasc": self.account}
         yield from events
 

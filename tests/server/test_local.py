@@ -118,6 +118,8 @@ def test_n_responses_come_as_n_choices(server: Front, streamed: bool) -> None:
 def test_the_winners_own_prompt_is_told(server: Front) -> None:
     account = server.post(ASKED).json()["reasc"]
     assert account["winner"]["prompt_tokens"] == 5 and account["tokens"]["spent"] == 7 * account["samples"]
+    mean = server.post({**ASKED, "reasc": {"usage": "winner"}}).json()["usage"]
+    assert mean == {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
 
 
 def test_a_reply_names_the_model_where_the_client_does_not_and_no_probability_of_the_votes(server: Front) -> None:
@@ -134,7 +136,9 @@ def test_outcomes_that_are_found_out_later_are_learned() -> None:
     for learns, status in (("online", 200), (None, 400)):
         votes = {"answer": "number", "calibration": learns}
         with front(served=LangChainModel(model, "scripted"), votes=votes) as server:
-            told = {"id": server.post(ASKED).json()["reasc"].get("id", "none"), "correct": True}
+            reply = server.post(ASKED)
+            told = {"id": reply.json()["reasc"].get("id", "none"), "correct": True}
+            assert told["id"] == reply.headers.get("x-reasc-id", "none")
             url = server.url.removesuffix("/v1") + "/reasc/outcome"
             assert server.http.post(url, json=told).status_code == status
             if learns:

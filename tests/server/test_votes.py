@@ -94,6 +94,21 @@ def test_without_usage_asked_for_the_account_stands_in_the_last_event() -> None:
         assert last["reasc"]["stop"] == "agreement"
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_client_that_counts_its_context_is_told_of_the_winners_tokens_alone(streamed: bool) -> None:
+    with front(Said(), votes={"concurrency": 1}) as server:
+        asked: dict[str, Any] = {**KINDS["tools"], "reasc": {"usage": "winner"}}
+        if streamed:
+            reply = server.events(**asked, stream_options={"include_usage": True})[-2]
+        else:
+            reply = server.chat(**asked).json()
+        own, account = reply["usage"], reply["reasc"]
+        assert own == {**account["winner"], "total_tokens": sum(account["winner"].values())}
+        assert account["tokens"]["spent"] == account["samples"] * own["total_tokens"] > own["total_tokens"]
+        refused = server.post({"model": "tiny", "messages": HELLO}, headers={"x-reasc-usage": "mine"})
+        assert refused.status_code == 400 and "'all' or 'winner'" in refused.json()["error"]["message"]
+
+
 class Status(BaseModel):
     status: str
 
