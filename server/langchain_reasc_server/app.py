@@ -101,6 +101,9 @@ class Gateway:
         return JSONResponse({"status": "ready" if ready else "the upstream does not answer"}, 200 if ready else 503)
 
     async def _metrics(self, request: Request) -> Response:
+        learning = await asyncio.to_thread(self.solver.learning)  # which may read its file
+        if learning is not None:
+            self.metrics.record_learning(learning[0])
         text, content_type = self.metrics.exposition(request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
 

@@ -7,6 +7,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from langchain_reasc.calibration import OnlineState
+from langchain_reasc.calibration.drift import ALARM
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.wire import Json
 from langchain_reasc_server.workers import METRICS
@@ -46,6 +48,20 @@ class Metrics:
         self._upstream = Counter(
             "reasc_upstream_errors", "Requests that the upstream refused or failed", ["status"], **given
         )
+
+        latest: Any = {"multiprocess_mode": "mostrecent", **given}
+        self._questions = Gauge("reasc_questions_learned", "Questions learned from since all was forgotten", **latest)
+        self._alarms = Gauge("reasc_drift_alarms", "How often all was forgotten, for it no longer held", **latest)
+        self._evidence = Gauge(
+            "reasc_drift_evidence", f"Evidence of each monitor; at {ALARM:,} all is forgotten", ["monitor"], **latest
+        )
+
+    def record_learning(self, state: OnlineState) -> None:
+        """Set what was learned, and how near drift is."""
+        self._questions.set(state.seen)
+        self._alarms.set(state.alarms)
+        for monitor, evidence in state.evidence.items():
+            self._evidence.labels(monitor).set(evidence)
 
     def record_vote(self, account: Json) -> None:
         """Count a vote by its account."""

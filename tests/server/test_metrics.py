@@ -38,11 +38,22 @@ def test_a_vote_is_counted_with_its_agreement() -> None:
         assert value(server, "reasc_agreement_ratio_bucket", le="0.7") == 0
         assert value(server, "reasc_agreement_ratio_bucket", le="0.8") == 1
         assert value(server, "reasc_tokens_total", kind="spent") == account["tokens"]["spent"]
-        for name in ("reasc_request_seconds_count", "reasc_first_byte_seconds_count"):
-            assert value(server, name, way="vote") == 1 and value(server, name) == 1
-        server.chat()  # one response, which agrees with nobody
+        said = {"role": "tool", "tool_call_id": "c", "content": "sunny"}
+        alone = server.post({**VOTED, "messages": [*HELLO, said]}).json()["reasc"]
+        assert alone["stop"] == "alone"  # so that it agrees with nobody
+        server.chat()
         assert value(server, "reasc_agreement_ratio_count") == 1
-        assert value(server, "reasc_first_byte_seconds_count", way="pass") == 1
+        for name in ("reasc_request_seconds_count", "reasc_first_byte_seconds_count"):
+            assert (value(server, name, way="vote"), value(server, name, way="pass")) == (2, 1)
+
+
+def test_what_was_learned_is_read_when_it_is_scraped() -> None:
+    with front(Said(), votes={"calibration": "online", "rule": None}) as server:
+        assert value(server, "reasc_questions_learned") == 0
+        server.post(VOTED)
+        assert eventually(lambda: value(server, "reasc_questions_learned") == 1)
+        assert value(server, "reasc_drift_alarms") == 0
+        assert 'reasc_drift_evidence{monitor="audits"} 0.0' in scraped(server)
 
 
 async def breaks_off(exchange: Exchange) -> None:
