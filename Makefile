@@ -96,7 +96,7 @@ $(VENV)/.demo: $(VENV)/.llama-cpp pyproject.toml
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo tests/parity/requirements.txt
-	@$(PIP) install --editable '.[llama-cpp,lab,openai,serve,huggingface]' --group test --group providers --group examples
+	@$(PIP) install --editable '.[llama-cpp,lab,openai,serve,otel,huggingface]' --group test --group providers --group examples
 	@$(PIP) install --no-deps -r tests/parity/requirements.txt
 	@touch $@
 

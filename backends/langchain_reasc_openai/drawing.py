@@ -37,6 +37,7 @@ from langchain_reasc.models.contract import (
     sample_id,
 )
 from langchain_reasc.models.running import StreamedConfidence
+from langchain_reasc_openai.client import RAW
 from langchain_reasc_openai.replicas import ReplicaPool, finish_reason, messages_in, read, received_tokens
 from langchain_reasc_openai.routing import Attempt
 
@@ -279,9 +280,12 @@ class Draw:
                         sample.shares_prompt = True
                         sample.hand_over(put)
 
-        seeded = {} if self.seed is None else {"seed": self.seed + group[0].index}
+        index = group[0].index
+        own: dict[str, Any] = {} if self.seed is None else {"seed": self.seed + index}
+        if RAW in self.kwargs:
+            own[RAW] = self.kwargs[RAW].of_sample(index)
         try:
-            usage = await read(attempt, self.messages, {**self.kwargs, **seeded}, take, n=len(asked))
+            usage = await read(attempt, self.messages, {**self.kwargs, **own}, take, n=len(asked))
         except Exception as error:
             for sample in asked:
                 sample.error = None if sample.handed_over else error

@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -63,6 +64,7 @@ class Gateway:
         largest: bytes of a request at most.
         metrics: what is counted.
         decided: the last votes.
+        middleware: what stands around the routes.
     """
 
     upstream: Serving
@@ -73,6 +75,7 @@ class Gateway:
     largest: int = 20_000_000
     metrics: Metrics = field(default_factory=Metrics)
     decided: deque[Decided] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    middleware: Sequence[Middleware] = ()
 
     @property
     def app(self) -> Starlette:
@@ -89,7 +92,9 @@ class Gateway:
             Route("/", self._status),
         ]
         handlers: Any = {HTTPException: _no_such_path}
-        return Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
+        return Starlette(
+            routes=routes, middleware=self.middleware, exception_handlers=handlers, lifespan=self._lifespan
+        )
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -149,7 +154,7 @@ class Gateway:
             call: Call | None = None
             try:
                 limit = "" if asked.body.get("max_output_tokens") is None else await self.upstream.token_limit()
-                call = replace(asked, body=chat_request(asked.body, limit))
+                request.state.call = call = replace(asked, body=chat_request(asked.body, limit))
                 why = call.why_not_voted(self.solver.votes)
             except Untranslatable as error:
                 why = error.why
@@ -220,6 +225,7 @@ class Gateway:
             raise Refused(415, f"a request is written in application/json, not {kind}")
         body = await self._body(request)
         call = Call.of(_object(body), request.headers, self.upstream.forwarded(request.headers), self.upstream.model)
+        request.state.call = call
         return encoded(call.body) if call.changed else body, call
 
     async def _vote(self, call: Call, request: Request, client: Client, send: Send) -> None:

@@ -6,8 +6,9 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -16,7 +17,7 @@ import typer
 from langchain_reasc.cli.console import remark, secret_in
 from langchain_reasc.cli.models import ModelOptions
 from langchain_reasc.cli.options import Worth
-from langchain_reasc.exceptions import ConfigurationError, ReASCError
+from langchain_reasc.exceptions import ConfigurationError, ReASCError, missing_extra
 from langchain_reasc.files import parse_toml, read_text
 from langchain_reasc_server.workers import fork_workers, shared_folder
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["serve"]
 
 _KEYS: Final = "REASC_KEYS"
+_COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _KEPT_ALIVE: Final = 75  # seconds; longer than clients keep an idle connection, or they would send into a closed one
 _MEGABYTE: Final = 1_000_000
 
@@ -190,6 +192,9 @@ def serve(
     ] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes that serve; with --url.")] = 1,
     shutdown: Annotated[int, typer.Option(min=0, help="Seconds that requests have to end when it is stopped.")] = 30,
+    traces: Annotated[
+        bool, typer.Option("--traces", help="Export OpenTelemetry spans, as its variables (OTEL_...) say.")
+    ] = False,
     check: Annotated[bool, typer.Option("--check", help="Check the options, ask the upstream, and end.")] = False,
 ) -> None:
     """Serve OpenAI's API in front of any model, with answers that are voted on.
@@ -205,7 +210,7 @@ def serve(
 
     reasc serve --answer number     the shipped model: arithmetic word problems
     """
-    votes, admission = voting.votes(), limits.admission()
+    votes, admission, traced = voting.votes(), limits.admission(), _wants_traces(traces)
     if workers > 1 and not source.url:
         raise ConfigurationError("--workers goes with --url: each would load a model of its own")
     with ExitStack() as stack:
@@ -229,6 +234,11 @@ def serve(
             empty_deltas=empty_deltas,
             largest=round(limits.max_body * _MEGABYTE),
         )
+        if traced:
+            from langchain_reasc_server.tracing import exported_traces
+
+            known = {} if source.url else model._get_ls_params()  # of servers, OpenAI's API is what is known
+            gateway.middleware = [stack.enter_context(exported_traces(known.get("ls_provider", "openai")))]
         if listening is None:
             _ask(model, strict=True)
             remark(_line(gateway, source, "the options are right"))
@@ -237,6 +247,29 @@ def serve(
             named = f"[{host}]" if ":" in host else host
             remark(_line(gateway, source, f"http://{named}:{listening.getsockname()[1]}/v1"))
         _run(gateway, model, listening, shutdown)
+
+
+def _wants_traces(asked: bool) -> bool:
+    """Return whether spans are exported: because the operator asks for it, or OpenTelemetry's variables do.
+
+    Raises:
+        MissingExtraError: the operator asks for it, and the extra ``otel`` is not installed. Where it is the variables,
+            which may stand there for other programs, that is a remark.
+    """
+    named = next((name for name in _COLLECTORS if os.environ.get(name)), None)
+    disabled = (
+        os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or os.environ.get("OTEL_TRACES_EXPORTER") == "none"
+    )
+    if disabled or not (asked or named):
+        return False
+    with suppress(ModuleNotFoundError):
+        if find_spec("opentelemetry.exporter.otlp.proto.http"):
+            return True
+    missing = missing_extra("otel", "opentelemetry-exporter-otlp-proto-http")
+    if asked:
+        raise missing
+    remark(f"note: no spans are exported, though {named} is set: {missing}")
+    return False
 
 
 def _ask(model: Any, *, strict: bool) -> None:

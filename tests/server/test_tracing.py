@@ -1,0 +1,351 @@
+"""OpenTelemetry's spans: one for a request, one for each sample, and nothing that was said."""
+
+import asyncio
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from servers.exchange import Exchange, refuses
+from servers.fake_server import serving
+from starlette.middleware import Middleware
+
+from langchain_reasc.exceptions import ConfigurationError
+
+from .serving import HELLO, KEY, TOOL, Front, Said, eventually, front, models
+from .test_command import process
+
+trace = pytest.importorskip("opentelemetry.sdk.trace")
+pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+
+from langchain_reasc_server.tracing import TracedRequests, exported_traces  # noqa: E402
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest  # noqa: E402
+from opentelemetry.proto.trace.v1.trace_pb2 import Span  # noqa: E402
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: E402
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter  # noqa: E402
+from opentelemetry.trace import SpanKind  # noqa: E402
+
+TRACE, ABOVE = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+TRACED = {"traceparent": f"00-{TRACE}-{ABOVE}-01", "tracestate": "vendor=1"}
+VOTED: dict[str, Any] = {"tools": [TOOL], "temperature": 0.7, "max_tokens": 50}
+FUNCTION = {"type": "function", **TOOL["function"]}  # type: ignore[dict-item]
+WAYS: dict[str, tuple[str, dict[str, Any]]] = {
+    "a chat completion": ("/chat/completions", {"messages": HELLO, "tools": [TOOL]}),
+    "the Responses API": ("/responses", {"input": "How much is 40 + 2?", "tools": [FUNCTION]}),
+}
+
+
+class Traced(Front):
+    """A server whose spans are kept."""
+
+    kept: InMemorySpanExporter
+
+    def spans(self) -> tuple[Any, list[Any]]:
+        """The span of the request, once it has ended, and those of its samples by their index."""
+        assert eventually(lambda: any(span.kind is SpanKind.SERVER for span in self.kept.get_finished_spans()))
+        spans = self.kept.get_finished_spans()
+        [request] = [span for span in spans if span.kind is SpanKind.SERVER]
+        samples = [span for span in spans if span.kind is SpanKind.CLIENT]
+        return request, sorted(samples, key=lambda span: span.attributes["reasc.sample.index"])
+
+
+@contextmanager
+def traced(*answers: Any, **options: Any) -> Iterator[Traced]:
+    provider, kept = trace.TracerProvider(), InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    with front(*answers, middleware=[Middleware(TracedRequests, provider=provider)], **options) as server:
+        server.__class__, server.kept = Traced, kept  # type: ignore[assignment, attr-defined]
+        yield server  # type: ignore[misc]
+
+
+def id_of(span: Any) -> str:
+    return f"{span.context.span_id:016x}"
+
+
+def above(span: Any) -> str:
+    assert f"{span.context.trace_id:032x}" == TRACE
+    return f"{span.parent.span_id:016x}"
+
+
+def last_of(response: httpx.Response) -> Any:
+    """The reply, or of a stream the last event."""
+    if "event-stream" not in response.headers["content-type"]:
+        return response.json()
+    events = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: {")]
+    return events[-1].get("response", events[-1])
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_vote_has_a_span_and_each_sample_one_below_it(way: str, streamed: bool) -> None:
+    path, body = WAYS[way]
+    with traced(Said(), votes={"concurrency": 1}) as server:
+        asked = {"model": "tiny", **body, "temperature": 0.7, "stream": streamed}
+        reply = last_of(server.post(asked, path, headers=TRACED))
+        request, samples = server.spans()
+        assert request.name == "chat tiny" and above(request) == ABOVE
+        account = reply["reasc"]
+        told = request.attributes
+        assert (told["reasc.samples"], told["reasc.stop"]) == (account["samples"], "agreement")
+        assert told["reasc.tokens.saved"] == account["tokens"]["saved"] > 0
+        assert told["http.response.status_code"] == 200 and told["gen_ai.response.id"] == reply["id"]
+        assert request.status.is_unset and "gen_ai.usage.input_tokens" not in told
+        assert len(samples) == account["samples"] == len(server.upstream.requests)
+        for at, sample in enumerate(samples):
+            assert sample.name == "chat tiny" and above(sample) == id_of(request) and sample.status.is_unset
+            expected = {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.provider.name": "openai",
+                "gen_ai.request.model": "tiny",
+                "gen_ai.request.temperature": 0.7,
+                "gen_ai.request.stream": streamed,
+                "gen_ai.response.id": "c",
+                "gen_ai.response.model": "tiny",
+                "gen_ai.response.finish_reasons": ("tool_calls",),
+                "server.address": "127.0.0.1",
+                "server.port": int(server.upstream.root.rpartition(":")[2]),
+                "reasc.sample.index": at,
+            }
+            assert expected.items() <= sample.attributes.items()
+        spent = sum(one.attributes[f"gen_ai.usage.{kind}_tokens"] for one in samples for kind in ("input", "output"))
+        assert spent == account["tokens"]["spent"] == told["reasc.tokens.spent"]
+        sent = [headers["traceparent"] for headers in server.upstream.headers]
+        assert sorted(sent) == sorted(f"00-{TRACE}-{id_of(sample)}-{sent[0][-2:]}" for sample in samples)
+        assert {headers["tracestate"] for headers in server.upstream.headers} == {"vendor=1"}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_what_passes_through_has_one_span_with_its_tokens(streamed: bool) -> None:
+    with traced(Said()) as server:
+        options = {"stream": True, "stream_options": {"include_usage": True}} if streamed else {}
+        assert server.post({"model": "tiny", "messages": HELLO, "n": 2, **options}, headers=TRACED).status_code == 200
+        request, samples = server.spans()
+        assert not samples and above(request) == ABOVE and request.status.is_unset and request.name == "chat tiny"
+        expected = {
+            "reasc.passed_through": "n",
+            "gen_ai.request.choice.count": 2,
+            "gen_ai.response.finish_reasons": ("stop", "stop"),
+            "gen_ai.usage.input_tokens": 7,
+            "gen_ai.usage.output_tokens": 6,
+        }
+        assert expected.items() <= request.attributes.items()
+        [sent] = server.upstream.headers
+        assert sent["traceparent"].startswith(f"00-{TRACE}-{id_of(request)}-")
+
+
+def test_other_paths_have_a_span_by_http_alone_and_those_of_operation_none() -> None:
+    with traced(Said()) as server:
+        for path in ("/health", "/metrics", "/"):
+            server.http.get(server.url.removesuffix("/v1") + path)
+        server.http.get(f"{server.url}/models?a=1")
+        request, _ = server.spans()
+        assert (request.name, request.attributes["url.path"]) == ("GET /v1/models", "/v1/models")
+        assert not any(name.startswith("gen_ai") for name in request.attributes)
+
+
+def test_a_client_that_does_not_sample_its_trace_gets_no_spans() -> None:
+    with traced(Said()) as server:
+        server.post({"model": "tiny", "messages": HELLO, **VOTED}, headers={"traceparent": f"00-{TRACE}-{ABOVE}-00"})
+        assert all(headers["traceparent"].startswith(f"00-{TRACE}-") for headers in server.upstream.headers)
+        assert all(headers["traceparent"].endswith("-00") for headers in server.upstream.headers)
+        assert not server.kept.get_finished_spans()
+
+
+async def breaks_off(exchange: Exchange) -> None:
+    await exchange.begin()
+    await exchange.token("so")
+    await exchange.cut()
+
+
+FAILURES: dict[str, tuple[Any, Any, str, bool]] = {
+    "no JSON": (Said(), b"{", "invalid_json", False),
+    "refused upstream, voted on": (refuses(400), VOTED, "test", False),
+    "failed upstream, voted on": (refuses(500), VOTED, "test", True),
+    "failed upstream, a vote that is streamed": (refuses(500), {**VOTED, "stream": True}, "test", True),
+    "failed upstream, passed through": (refuses(500), {}, "test", True),
+    "nobody there, voted on": (None, VOTED, "unreachable", True),
+    "nobody there, passed through": (None, {}, "unreachable", True),
+    "broken off, passed through": (breaks_off, {"stream": True}, "upstream_error", True),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_errors_have_their_kind_and_those_of_the_server_its_status(case: str) -> None:
+    answer, body, kind, is_servers = FAILURES[case]
+    with traced(answer) as server:
+        server.post(body if isinstance(body, bytes) else {"model": "tiny", "messages": HELLO, **body})
+        request, samples = server.spans()
+        assert request.attributes["error.type"] == kind
+        assert request.status.status_code.name == ("ERROR" if is_servers else "UNSET")
+        assert bool(samples) == ("vote" in case)
+        for sample in samples:
+            assert sample.status.status_code.name == "ERROR" and not sample.status.description
+            expected = {"refused": "400", "failed": "500", "nobody": "APIConnectionError"}[case.split()[0]]
+            assert sample.attributes["error.type"] == expected
+
+
+async def endless(exchange: Exchange) -> None:
+    await exchange.begin()
+    while not exchange.gone.is_set():
+        await exchange.token("on ")
+        await exchange.writer.drain()
+        await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("voted", [False, True])
+def test_the_spans_of_a_client_that_leaves_end(voted: bool, streamed: bool) -> None:
+    asked = {"response_format": {"type": "json_object"}} if voted else {}
+    body = json.dumps({"model": "tiny", "messages": HELLO, "stream": streamed, **asked})
+    path, headers = "/chat/completions", {"content-type": "application/json"}
+    with traced(endless, ping=0.05) as server, httpx.Client(timeout=0.4) as client:
+        with (
+            pytest.raises(httpx.TimeoutException),
+            client.stream("POST", server.url + path, content=body, headers=headers) as response,
+        ):
+            arriving = response.iter_bytes()
+            while server.upstream.exchanges[-1].sent < 20:
+                next(arriving)
+            raise httpx.ReadTimeout("enough")
+        request, samples = server.spans()
+        assert request.attributes["error.type"] == "disconnected" and request.status.status_code.name == "ERROR"
+        assert len(samples) == len(server.upstream.exchanges) if voted else not samples
+        assert all(sample.attributes["gen_ai.response.finish_reasons"] == ("cancelled",) for sample in samples)
+        assert all(sample.status.is_unset for sample in samples)
+
+
+def test_a_sample_that_was_cut_off_and_one_that_was_tried_again_say_so() -> None:
+    async def three_agree(exchange: Exchange) -> None:
+        await (endless if exchange.at == 3 else Said())(exchange)
+
+    with traced(three_agree, None, votes={"max_samples": 4}) as server:
+        assert server.chat(reasc={"answer": "number"}).json()["reasc"]["samples"] == 4
+        _, samples = server.spans()
+        ends = [sample.attributes["gen_ai.response.finish_reasons"][0] for sample in samples]
+        assert sorted(ends) == ["cancelled", "stop", "stop", "stop"]
+        assert all(sample.status.is_unset for sample in samples)
+        assert any(sample.attributes.get("reasc.failed_attempts") == 1 for sample in samples)
+
+
+RECORDED = {"": False, "EVENT_ONLY": False, "true": True, "SPAN_ONLY": True}
+
+
+@pytest.mark.parametrize("mode", RECORDED)
+def test_what_was_said_is_in_no_span_unless_that_is_asked_for(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", mode)
+    asked: Any = {"model": "tiny", "messages": [{"role": "tool", "tool_call_id": "1", "content": "rainy"}, *HELLO]}
+    asked["reasc"] = {"max_samples": 2}
+    headers = {"authorization": "Bearer sk-of-client"}
+    with traced(Said(), admission={"keys": ["sk-of-client"]}) as server:
+        for fields in ({"tools": [TOOL]}, {"tools": [TOOL], "stream": True}, {}, {"stream": True}):
+            assert server.post({**asked, **fields}, headers=headers).status_code == 200
+        assert eventually(lambda: len(server.kept.get_finished_spans()) == 8)
+        spans = server.kept.get_finished_spans()
+        said = [json.loads(str(span.to_json()))["attributes"] for span in spans]
+        everything = json.dumps(said)
+        assert KEY not in everything and "sk-of-client" not in everything
+        if not RECORDED[mode]:
+            assert not any(word in everything for word in ("40 + 2", "rainy", "Paris", "it is 42", "messages"))
+            return
+        call = {"type": "tool_call", "id": "call_0", "name": "weather", "arguments": '{"city": "Paris"}'}
+        for span, told in zip(spans, said, strict=True):
+            [answer] = json.loads(told["gen_ai.output.messages"])
+            assert answer["role"] == "assistant"
+            if "reasc.passed_through" in told:
+                assert answer["parts"] == [{"type": "text", "content": "it is 42 "}]
+            else:
+                [part] = answer["parts"]
+                assert {**part, "id": call["id"]} == call and answer["finish_reason"] == "tool_calls"
+            if span.kind is SpanKind.SERVER:
+                assert json.loads(told["gen_ai.input.messages"]) == [
+                    {"role": "tool", "parts": [{"type": "tool_call_response", "id": "1", "response": "rainy"}]},
+                    {"role": "user", "parts": [{"type": "text", "content": "How much is 40 + 2?"}]},
+                ]
+
+
+class Collector:
+    """Takes spans by OTLP over HTTP, on loopback."""
+
+    def __init__(self) -> None:
+        taken = self.taken = list[Any]()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                taken.append((self.path, ExportTraceServiceRequest.FromString(body)))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def __enter__(self) -> "Collector":
+        threading.Thread(target=self.server.serve_forever, args=(0.01,)).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+    def spans(self) -> list[Any]:
+        """All of them; each was made by the service that is named here."""
+        assert {path for path, _ in self.taken} == {"/v1/traces"}
+        made = [one for _, request in self.taken for one in request.resource_spans]
+        assert {a.value.string_value for one in made for a in one.resource.attributes if a.key == "service.name"} == {
+            "reasc"
+        }
+        return [span for one in made for scope in one.scope_spans for span in scope.spans]
+
+
+def test_a_collector_gets_the_spans_by_otlp_and_the_last_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Collector() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        with exported_traces("vllm") as middleware, front(Said(), middleware=[middleware]) as server:
+            drawn = server.chat(tools=[TOOL]).json()["reasc"]["samples"]
+        request, *_ = [span for span in collector.spans() if not span.parent_span_id]
+        samples = [span for span in collector.spans() if span.parent_span_id == request.span_id]
+        assert (request.kind, len(samples), len(collector.spans())) == (Span.SPAN_KIND_SERVER, drawn, drawn + 1)
+        told = {one.key: one.value for one in samples[0].attributes}
+        assert told["gen_ai.provider.name"].string_value == "vllm" and told["gen_ai.usage.input_tokens"].int_value == 7
+
+
+def test_a_variable_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "5000")
+    with pytest.raises(ConfigurationError, match="max_export_batch_size"), exported_traces("openai"):
+        pass
+
+
+@pytest.mark.slow  # starts two processes
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="--workers needs fork")
+def test_each_worker_exports_its_spans_and_flushes_them_when_it_is_stopped() -> None:
+    body = {"model": "tiny", "messages": HELLO, "tools": [TOOL], "reasc": {"max_samples": 2}}
+    with serving(Said(), get=models) as upstream, Collector() as collector:
+        options = ("--url", upstream.root, "--preset", "generic", "--no-learning", "--workers", "2")
+        with process(*options, OTEL_EXPORTER_OTLP_ENDPOINT=collector.url) as (url, started):
+            for _ in range(8):  # each on a connection of its own
+                assert httpx.post(f"{url}/chat/completions", json=body, timeout=30).status_code == 200
+            started.send_signal(signal.SIGTERM)
+            assert started.wait(20) == 0
+        requests = {span.span_id for span in collector.spans() if not span.parent_span_id}
+        assert len(requests) == 8 and len(collector.spans()) == 3 * 8
+        assert all(span.parent_span_id in requests for span in collector.spans() if span.parent_span_id)
+
+
+@pytest.mark.slow  # waits for what the last spans have at the end
+def test_a_dead_collector_disturbs_nobody() -> None:
+    body = {"model": "tiny", "messages": HELLO, "tools": [TOOL]}
+    with serving(Said(), get=models) as upstream:
+        options = ("--url", upstream.root, "--preset", "generic", "--no-learning", "--traces")
+        with process(*options, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9") as (url, started):
+            for _ in range(100):
+                assert httpx.post(f"{url}/chat/completions", json=body, timeout=5).status_code == 200
+            started.send_signal(signal.SIGTERM)
+            assert started.wait(8) == 0
