@@ -16,7 +16,7 @@ from pydantic import PrivateAttr, SecretStr
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.refusal import LogprobsMemory
 from langchain_reasc_openai.errors import causes
-from langchain_reasc_openai.langchain_openai_internals import AdaptedChatOpenAI
+from langchain_reasc_openai.langchain_openai_internals import AdaptedChatOpenAI, RawReading
 
 __all__ = ["EVENTS", "RAW", "WHOLE", "RawRequest", "ServerClient", "bounded_http_client"]
 
@@ -150,16 +150,22 @@ class ServerClient(AdaptedChatOpenAI):
 
         async def response(wanted: bool) -> AsyncGenerator[ChatGenerationChunk]:
             events: list[dict[str, Any]] = []
+            reading = RawReading(self)
             async with aclosing(self.raw_events(_logprobs_if(wanted, body), raw.headers)) as arriving:
                 async for event in arriving:
+                    if event is None:
+                        reading.complete = True
+                        break
                     events.append(event)
                     raw.on_event(events)
-                    chunk = self.chunk_of(event)
+                    chunk = reading.chunk_of(event)
                     if len(events) == 1:
                         chunk = chunk or ChatGenerationChunk(message=AIMessageChunk(content=""))
                         chunk.message.response_metadata[EVENTS] = events
                     if chunk is not None:
                         yield chunk
+            if events:
+                yield reading.last_chunk()
 
         return self._logprobs.astream(response) if body.get("logprobs") else response(True)
 

@@ -4,8 +4,8 @@
 """
 
 import json
-from collections.abc import AsyncGenerator, Mapping
-from typing import Any, Final
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Any, Final, TypeVar
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -13,8 +13,11 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
 from openai import APIError, AsyncStream, BaseModel
 
-__all__ = ["CLIENT_FIELDS", "AdaptedChatOpenAI", "default_parameters", "messages_of"]
+from langchain_reasc.models.contract import FINISH_REASON
 
+__all__ = ["CLIENT_FIELDS", "AdaptedChatOpenAI", "RawReading", "default_parameters", "messages_of"]
+
+T = TypeVar("T")
 CLIENT_FIELDS: Final = ("client", "async_client", "root_client", "root_async_client")
 """What ChatOpenAI connects with, and keeps in fields. Needed to leave them out of a pickle, which cannot hold them;
 replaced when ChatOpenAI can be pickled by itself."""
@@ -33,12 +36,14 @@ class AdaptedChatOpenAI(ChatOpenAI):
         options = {"stream": True, "stream_options": {"include_usage": True}}
         return await self.async_client.create(**self._get_request_payload(messages, stop=stop, **{**kwargs, **options}))
 
-    async def raw_events(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> AsyncGenerator[dict[str, Any]]:
-        """Send a body as it is, and yield the events of its response as they are.
+    async def raw_events(
+        self, body: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> AsyncGenerator[dict[str, Any] | None]:
+        """Send a body as it is, and yield the events of its response as they are, and None for its end, ``[DONE]``.
 
-        A reply in one piece, asked for or not, is one event. Needed as langchain-openai writes a body of its own, from
-        messages that know OpenAI's fields alone, and reads as much of a reply: it goes out by openai's documented way
-        for undocumented requests (``client.post``), on ChatOpenAI's ``root_async_client``.
+        A reply in one piece, asked for or not, is one event and the end. Needed as langchain-openai writes a body of
+        its own, from messages that know OpenAI's fields alone, and reads as much of a reply: it goes out by openai's
+        documented way for undocumented requests (``client.post``), on ChatOpenAI's ``root_async_client``.
 
         Raises:
             openai.APIError: the server refuses, or an event is an error.
@@ -49,7 +54,7 @@ class AdaptedChatOpenAI(ChatOpenAI):
             body=body,
             options={"headers": dict(headers)},
             stream=True,
-            stream_cls=AsyncStream[object],
+            stream_cls=_MarkedStream[object],
         )
         async with stream:
             if "json" in stream.response.headers.get("content-type", ""):
@@ -58,10 +63,13 @@ class AdaptedChatOpenAI(ChatOpenAI):
                     said = error.get("message") if isinstance(error, dict) else error
                     raise APIError(str(said), request=stream.response.request, body=error)
                 yield _as_event(reply)
+                yield None
                 return
             async for event in stream:
                 if isinstance(event, dict):
                     yield event
+            if stream.done:
+                yield None
 
     def chunk_of(self, event: dict[str, Any]) -> ChatGenerationChunk | None:
         """Return an event of :meth:`send_streamed` as LangChain's chunk, by ``_convert_chunk_to_generation_chunk``."""
@@ -91,6 +99,72 @@ class AdaptedChatOpenAI(ChatOpenAI):
             if isinstance(generation.message, AIMessage):
                 generation.message.usage_metadata = None
         return result
+
+
+class _MarkedStream(AsyncStream[T]):
+    """A stream that knows whether it has ended by ``[DONE]``, which openai's client reads and does not hand on.
+
+    Needed as some servers name no finish reason, so that nothing else tells a whole response from a broken one; by
+    ``_iter_events``. A public sign of the end would replace it.
+    """
+
+    done = False
+
+    async def _iter_events(self) -> AsyncIterator[Any]:
+        async for event in super()._iter_events():
+            self.done = self.done or event.data.startswith("[DONE]")
+            if event.data:  # else it is none by the rules for server-sent events, and would be read as JSON
+                yield event
+
+
+class RawReading:
+    """Reads one response from its raw events, as LangChain's chunks.
+
+    Servers differ in what LangChain takes for granted: some report the usage so far in each event, which would be added
+    up; leave the index of a call out, or say its name in each piece; give its arguments as an object; name no finish
+    reason; or send choices that nobody asked for.
+
+    Attributes:
+        complete: whether the response came to its end, be it without a finish reason.
+    """
+
+    def __init__(self, client: AdaptedChatOpenAI) -> None:
+        self.complete = False
+        self._client, self._usage = client, None
+        self._begun = self._ended = False
+        self._named: dict[Any, tuple[Any, Any]] = {}
+
+    def chunk_of(self, event: dict[str, Any]) -> ChatGenerationChunk | None:
+        """Return what an event adds to the response."""
+        self._usage = event.get("usage") or self._usage
+        choices = [self._choice(one) for one in event.get("choices") or () if not one.get("index")]
+        return self._client.chunk_of({**event, "choices": choices, "usage": None})
+
+    def last_chunk(self) -> ChatGenerationChunk | None:
+        """Return the usage, and where the response is complete without a finish reason, that it has stopped."""
+        chunk = self._client.chunk_of({"choices": [], "usage": self._usage})
+        if chunk is not None and self.complete and self._begun and not self._ended:
+            chunk.generation_info = {FINISH_REASON: "stop"}
+        return chunk
+
+    def _choice(self, choice: dict[str, Any]) -> dict[str, Any]:
+        self._begun, self._ended = True, self._ended or bool(choice.get("finish_reason"))
+        delta = _delta(choice.get("delta"))
+        if calls := delta.get("tool_calls"):
+            delta["tool_calls"] = [self._call(call) for call in calls]
+        return {**choice, "delta": delta}
+
+    def _call(self, call: dict[str, Any]) -> dict[str, Any]:
+        function = dict(call.get("function") or {})
+        if isinstance(function.get("arguments"), dict | list):
+            function["arguments"] = json.dumps(function["arguments"])
+        before, _ = known = self._named.get(call["index"], (None, None))
+        said = (call.get("id") or before, function.get("name"))
+        if said == known:
+            function["name"] = None
+        elif function.get("name"):
+            self._named[call["index"]] = said
+        return {**call, "function": function}
 
 
 def _as_event(reply: dict[str, Any]) -> dict[str, Any]:

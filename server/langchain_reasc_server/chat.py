@@ -352,8 +352,9 @@ class Won:
         reply, is_own = self._reply()
         events = [*self.call.shown(self._left(passed) if is_own else events_of(reply), head)]
         if self.call.wants_usage:
+            own = next((event for event in reversed(self._events) if event.get("usage")), {})
             last = event_of({**reply, "id": head["id"], "created": head["created"]}, None)
-            events.append({**last, "usage": self.usage})
+            events.append({**own, **last, "usage": self.usage})
         events[-1] = {**events[-1], "reasc": self.account}
         yield from events
 

@@ -74,6 +74,8 @@ def refusal_of(error: Exception) -> Refused:
             if message is not None:
                 _log.warning("%s: %s", message, root_of(error))
             return Refused(status, message or str(error), code=code, headers=headers)
+    if isinstance(error, openai.APIError) and error.body:  # said in a response of status 200
+        return _upstreams_own(error, 502, headers)
     if isinstance(error, ReASCError | core.ModelError | openai.APIError):
         _log.warning("no response: %s", root_of(error))
         return Refused(502, "the upstream gave no usable response", code="upstream_error", headers=headers)
@@ -107,7 +109,7 @@ def _upstreams_own(error: Exception, status: int, headers: Mapping[str, str]) ->
     body: Any = getattr(error, "body", None)
     fields = body.get("error", body) if isinstance(body, dict) else {}
     fields = fields if isinstance(fields, dict) else {"message": str(fields)}
-    said = str(fields.get("message") or getattr(error, "message", "") or error)
+    said = str(fields.get("message") or fields.get("detail") or getattr(error, "message", "") or error)
     refused = Refused(status, said, headers=headers)
     refused.from_upstream = True
     refused.error |= {name: value for name, value in fields.items() if value is not None}

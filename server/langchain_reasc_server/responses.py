@@ -6,13 +6,13 @@ Nothing is stored, so that a request has to bring all that it refers to.
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from langchain_reasc.files import parse_json
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.events import Send
-from langchain_reasc_server.wire import Json, encoded, events_of, sse
+from langchain_reasc_server.wire import Json, encoded, events_of, is_another, sse
 
 __all__ = ["ResponseWriter", "Translated", "Untranslatable", "chat_request"]
 
@@ -256,6 +256,7 @@ _ECHOED: Final[Mapping[str, Any]] = {
 }
 """Fields of a request that its Response repeats -> what stands there where the request has none."""
 _OF_CHAT: Final = ("id", "object", "created", "model", "choices", "usage")
+_OF_CHOICE: Final = ("index", "delta", "message", "logprobs", "finish_reason")
 _INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
 _PARTS: Final[Mapping[str, Json]] = {
     "output_text": {"text": "", "annotations": [], "logprobs": []},
@@ -282,6 +283,7 @@ class ResponseWriter:
             model: its model, unless the events name another.
         """
         self._asked, self._model = asked, model
+        self.streamed = bool(asked.get("stream"))
         self._head: Json = {"id": _new_id("resp"), "object": "response", "created_at": int(time.time())}
         self._output: list[Json] = []
         self._writing = False  # whether the last item is a text that goes on
@@ -331,18 +333,23 @@ class ResponseWriter:
             self._error = _error(error)
             yield from self.end()
             return
-        self._unknown |= {name: value for name, value in event.items() if name not in _OF_CHAT and value is not None}
+        self._unknown |= _beside(event, _OF_CHAT)
         self._model = event.get("model") or self._model
         self._usage = _usage(event["usage"]) if event.get("usage") else self._usage
         for choice in (event.get("choices") or ())[:1]:
+            self._unknown |= _beside(choice, _OF_CHOICE)
             self._finish_reason = choice.get("finish_reason") or self._finish_reason
             yield from self._said(choice.get("delta") or {}, _logprobs(choice.get("logprobs")))
 
-    def end(self) -> Iterator[bytes]:
-        """Yield the events that end the Response."""
+    def end(self, *, complete: bool = False) -> Iterator[bytes]:
+        """Yield the events that end the Response.
+
+        Args:
+            complete: whether the chat completion came to its end, which some servers say without a finish reason.
+        """
         if self._status != "in_progress":
             return
-        if self._error is None and self._finish_reason is None:
+        if self._error is None and self._finish_reason is None and not complete:
             self._error = _error({"message": "the upstream broke the response off"})
         self._status = "incomplete" if self._finish_reason in _INCOMPLETE else "completed"
         self._status = "failed" if self._error else self._status
@@ -350,7 +357,7 @@ class ResponseWriter:
             yield from self._begin_text("output_text")
         of_last = "completed" if self._status == "completed" else "incomplete"
         yield from self._end_text(of_last)
-        for place in self._calls.values():
+        for place in sorted(self._calls.values()):
             yield from self._end_call(place, of_last if place == len(self._output) - 1 else "completed")
         yield self._event(f"response.{self._status}", response=self.response)
 
@@ -406,7 +413,11 @@ class ResponseWriter:
         yield from self._end_text("completed")
         function = piece.get("function") or {}
         index = piece.get("index")
-        if not isinstance(index, int) or index not in self._calls:
+        place = self._calls.get(index) if isinstance(index, int) else None
+        if place is not None and is_another({**self._output[place], "id": self._output[place]["call_id"]}, piece):
+            self._calls[self._output[place]["call_id"]] = self._calls.pop(index)
+            place = None
+        if place is None:
             identifier = piece.get("id") or _new_id("call")
             named = function.get("name") or ""
             call = {"call_id": identifier, "name": named, "arguments": "", **self._in_namespaces.get(named, {})}
@@ -414,13 +425,11 @@ class ResponseWriter:
             self._calls[index if isinstance(index, int) else identifier] = place
             self._output.append({"id": _new_id("fc"), "type": "function_call", "status": "in_progress", **call})
             yield self._item_event("response.output_item.added", place)
-        else:
-            place = self._calls[index]
         if arguments := function.get("arguments"):
-            call = self._output[place]
-            call["arguments"] += arguments
+            call, text = self._output[place], arguments if isinstance(arguments, str) else encoded(arguments).decode()
+            call["arguments"] += text
             beside = {"item_id": call["id"], "output_index": place}
-            yield self._event("response.function_call_arguments.delta", **beside, delta=arguments)
+            yield self._event("response.function_call_arguments.delta", **beside, delta=text)
 
     def _end_call(self, place: int, status: str) -> Iterator[bytes]:
         call = self._output[place]
@@ -441,6 +450,10 @@ class ResponseWriter:
         event = {"type": kind, "sequence_number": self._number, **fields}
         self._number += 1
         return b"event: " + kind.encode() + b"\n" + sse(event)
+
+
+def _beside(given: Json, known: Sequence[str]) -> Json:
+    return {name: value for name, value in given.items() if name not in known and value is not None}
 
 
 def _new_id(prefix: str) -> str:
@@ -523,9 +536,13 @@ class Translated:
         else:
             self._received += message.get("body", b"")
             if not message.get("more_body"):
-                body = encoded(self._whole())
-                length = (b"content-length", b"%d" % len(body))
-                await self._send({**self._start, "headers": [*self._start["headers"], length]})
+                events, headers = b"".join(self._events_of_whole()), self._start["headers"]
+                if self._writer.streamed:  # an upstream that does not stream
+                    kept = [(name, value) for name, value in headers if name.lower() != b"content-type"]
+                    body, headers = events, [*kept, (b"content-type", b"text/event-stream; charset=utf-8")]
+                else:
+                    body = encoded(self._writer.response)
+                await self._send({**self._start, "headers": [*headers, (b"content-length", b"%d" % len(body))]})
                 await self._send({**message, "body": body})
 
     async def _begin(self, message: Any) -> None:
@@ -546,22 +563,21 @@ class Translated:
         for part in parts:
             lines = [line[5:].strip() for line in part.splitlines() if line.startswith(b"data:")]
             if lines == [b"[DONE]"]:
-                yield from self._writer.end()
+                yield from self._writer.end(complete=True)
             elif lines:
                 yield from self._writer.take(_parsed(b"\n".join(lines)))
             else:  # a comment
                 yield part + b"\n\n"
 
-    def _whole(self) -> Json:
+    def _events_of_whole(self) -> Iterator[bytes]:
         reply = _parsed(self._received)
         if not (reply.get("choices") and reply["choices"][0].get("message")):
             raise Refused(502, "the upstream gave no usable response", code="upstream_error")
-        for event in (reply | {"choices": []}, *events_of(reply)):
-            for _ in self._writer.take(event):
-                pass
-        for _ in self._writer.end():
-            pass
-        return self._writer.response
+        beside = {**reply, "choices": [{**reply["choices"][0], "delta": {}}]}
+        yield from self._writer.begin()
+        for event in (beside, *events_of(reply)):
+            yield from self._writer.take(event)
+        yield from self._writer.end(complete=True)
 
 
 def _parsed(data: bytes) -> Json:

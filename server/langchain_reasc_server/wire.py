@@ -21,6 +21,7 @@ __all__ = [
     "encoded",
     "event_of",
     "events_of",
+    "is_another",
     "merged",
     "message_in",
     "new_id",
@@ -61,7 +62,8 @@ def merged(events: Iterable[Json]) -> Json:
     """Return the reply that the events of one response add up to.
 
     In a delta strings are joined and lists merged by their elements' ``index``. Elsewhere the last value stands that is
-    not null. Choices beyond the first are left out.
+    not null. Choices beyond the first are left out. A response that came to its end has a finish reason, which some
+    servers leave out of their streams.
     """
     reply: Json = {}
     choice: Json = {}
@@ -77,6 +79,7 @@ def merged(events: Iterable[Json]) -> Json:
         message["tool_calls"] = [{name: value for name, value in call.items() if name != "index"} for call in calls]
         message["content"] = message["content"] or None
     choice = {"index": 0, "message": message, "logprobs": None, **choice}
+    choice["finish_reason"] = choice.get("finish_reason") or ("tool_calls" if calls else "stop")
     return {**reply, "object": "chat.completion", "choices": [choice]}
 
 
@@ -122,13 +125,19 @@ def _added_elements(before: list[Any], more: Sequence[Any]) -> list[Any]:
     places = {one["index"]: one for one in before if isinstance(one, dict) and isinstance(one.get("index"), int)}
     for one in more:
         index = one.get("index") if isinstance(one, dict) else None
-        if isinstance(index, int) and index in places:
+        if isinstance(index, int) and index in places and not is_another(places[index], one):
             _add(places[index], one)
             continue
         before.append(new := _begun(one))
         if isinstance(index, int):
             places[index] = new
     return before
+
+
+def is_another(call: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
+    """Return whether a piece begins a call of its own, to which some servers give the index of the one before."""
+    begins = isinstance(piece.get("function"), dict) and bool(piece["function"].get("name"))
+    return begins and bool(call.get("id") and piece.get("id")) and call["id"] != piece["id"]
 
 
 def message_in(reply: Mapping[str, Any]) -> Json:
@@ -188,11 +197,9 @@ def with_message(reply: Json, message: AIMessage) -> Json | None:
     not read of a reply (calls of another type, say) is no change.
     """
     said = message_in(reply)
-    functions = {call.get("id"): call.get("function") or {} for call in said.get("tool_calls") or ()}
-    same_calls = all(
-        json.dumps(call["args"], sort_keys=True) == _sorted(functions.get(call["id"], {}).get("arguments"))
-        for call in message.tool_calls
-    )
+    functions = [call.get("function") or {} for call in said.get("tool_calls") or ()]
+    called = [(function.get("name") or "", _sorted(function.get("arguments"))) for function in functions]
+    same_calls = all((call["name"], json.dumps(call["args"], sort_keys=True)) in called for call in message.tool_calls)
     is_empty = bool(message.response_metadata.get("reasc", {}).get("abstained"))
     if same_calls and not is_empty and str(message.text) == _text(said.get("content")):
         return None
@@ -205,11 +212,12 @@ def _text(content: Any) -> str:
     return str(AIMessage(content or "").text)
 
 
-def _sorted(arguments: str | None) -> str | None:
+def _sorted(arguments: Any) -> str | None:
     try:
-        return json.dumps(json.loads(arguments or "{}"), sort_keys=True)
-    except ValueError:
-        return arguments
+        value = arguments if isinstance(arguments, dict) else json.loads(arguments or "{}")
+        return json.dumps(value, sort_keys=True)
+    except (TypeError, ValueError):
+        return None
 
 
 def replayed(events: Iterable[Json]) -> Iterator[Json]:
@@ -233,7 +241,10 @@ def events_of(reply: Mapping[str, Any]) -> Iterator[Json]:
     if any(value is not None for value in rest.values()):
         yield event_of(reply, rest, logprobs=choice.get("logprobs"))
     for index, call in enumerate(message.get("tool_calls") or ()):
-        arguments = call["function"]["arguments"]
+        arguments = (call.get("function") or {}).get("arguments")
+        if not isinstance(arguments, str):
+            yield event_of(reply, _piece({**call, "index": index}))
+            continue
         yield event_of(reply, _piece({**call, "index": index, "function": {**call["function"], "arguments": ""}}))
         for begin in range(0, len(arguments), _PIECE):
             yield event_of(

@@ -222,6 +222,7 @@ TOKENS = {"content": [{"token": "ä", "logprob": -0.5, "top_logprobs": [{"token"
 STOP, CUT = (CHAT.chunk(choices=[{"delta": {}, "finish_reason": reason}]) for reason in ("stop", "length"))
 WITH_LOGPROBS = delta(content="ä")
 WITH_LOGPROBS["choices"][0]["logprobs"] = TOKENS
+AS_OBJECT = delta(tool_calls=[{"index": 0, "id": "a", "function": {"name": "weather", "arguments": {"city": "Rome"}}}])
 ODD: dict[str, tuple[list[Any], str, list[Any], str | None]] = {
     "a refusal": ([delta(refusal="no "), delta(refusal="way")], "stop", [("refusal", "no way")], None),
     "cut off": (["it is"], "length", [("output_text", "it is")], "max_output_tokens"),
@@ -369,6 +370,26 @@ def test_where_the_upstream_has_no_responses_it_is_one_chat_completion(case: str
         assert whole["usage"]["total_tokens"] > 0 and "reasc" not in whole
 
 
+def test_an_upstream_that_does_not_stream_is_translated_all_the_same() -> None:
+    async def whole(exchange: Exchange) -> None:
+        await exchange.reply(200, Said().whole({**exchange.body, "stream": False}))
+
+    with front(chat_alone(whole)) as server:
+        *_, last = events_of(server)
+        assert last["type"] == "response.completed" and last["response"]["output"][0]["type"] == "message"
+
+
+def test_what_a_choice_says_beside_its_message_is_kept(server: Front) -> None:
+    for streamed in (False, True):
+        for voted in ({}, KINDS["text"]):
+            server.upstream.answer = Said() if voted else chat_alone(Said())
+            response = whole_of(server, streamed, **voted)
+            in_pieces = streamed or voted  # where the upstream says it
+            assert response["x_timing"] == {"queued": 3} and response.get("x_of_choice") == (
+                [1, 2] if in_pieces else None
+            )
+
+
 def test_what_is_kept_under_an_id_is_the_upstreams() -> None:
     with front(Both()) as server:
         assert server.post({}, "/responses/resp_1/cancel").json() == {"asked": {}}
@@ -458,7 +479,10 @@ STREAMS: dict[str, tuple[list[Any], str, list[str], str | None]] = {
     "whole": ([delta(content="hi"), STOP, DONE], "completed", ["completed"], None),
     "no last line": ([delta(content="hi"), STOP], "completed", ["completed"], None),
     "more than the end": ([delta(content="hi"), STOP, DONE, delta(content="so")], "completed", ["completed"], None),
-    "no end": ([delta(content="hi"), DONE], "failed", ["incomplete"], "server_error"),
+    "no end": ([delta(content="hi")], "failed", ["incomplete"], "server_error"),
+    "no finish reason": ([delta(content="hi"), DONE], "completed", ["completed"], None),
+    "one index for all": ([call("Rome"), call("Oslo"), STOP, DONE], "completed", ["completed"] * 2, None),
+    "arguments as an object": ([AS_OBJECT, STOP, DONE], "completed", ["completed"], None),
     "nothing": ([], "failed", [], "server_error"),
     "no JSON": (["{"], "failed", [], "server_error"),
     "too long": ([{"error": {"code": "context_length_exceeded"}}], "failed", [], "context_length_exceeded"),
@@ -494,6 +518,8 @@ async def test_a_stream_is_translated_in_whatever_pieces_it_comes(case: str, end
     *_, last = b"".join(message["body"] for message in sent[1:]).decode().strip().split("data: ")
     response = json.loads(last)["response"]
     assert response["status"] == status and [item["status"] for item in response["output"]] == items
+    calls = [json.loads(item["arguments"]) for item in response["output"] if item["type"] == "function_call"]
+    assert case == "the last call cut off" or all(one in ({"city": "Rome"}, {"city": "Oslo"}) for one in calls)
     assert (response["error"] or {"code": None})["code"] == code
 
 

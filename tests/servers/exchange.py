@@ -73,7 +73,7 @@ class Exchange:
             await self.write(_head(200, content_type, transfer_encoding="chunked"))
             self._chunked = True
 
-    async def write(self, text: str) -> None:
+    async def write(self, text: str | bytes) -> None:
         """Send anything: as it is, or as a piece of the reply that has begun.
 
         Raises:
@@ -81,7 +81,7 @@ class Exchange:
         """
         if self.gone.is_set():
             raise ConnectionResetError("the client closed the connection")
-        raw = text.encode()
+        raw = text if isinstance(text, bytes) else text.encode()
         self.writer.write(b"%x\r\n%s\r\n" % (len(raw), raw) if self._chunked else raw)
         await self.writer.drain()
 

@@ -1,0 +1,298 @@
+"""The same over our server as over its upstream, whatever that sends, but for what is documented to differ."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletionChunk
+from servers.chat_wire import DONE
+from servers.exchange import Answer, Exchange
+
+from .serving import HELLO, TOOL, Front, Said, front
+
+USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+VOTED: dict[str, Any] = {"model": "tiny", "messages": HELLO, "tools": [TOOL]}
+PASSED: dict[str, Any] = {**VOTED, "temperature": 0}
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a stream is written: all of it is server-sent events."""
+
+    line_end: str = "\n"
+    space: str = " "
+    comment: str = ""
+    named: bool = False
+    done: bool = True
+    size: int = 1 << 20
+
+    def pieces(self, events: Sequence[Any]) -> list[bytes]:
+        """The bytes of a stream in pieces of one size, be it in the middle of a character."""
+        data = [json.dumps(one, ensure_ascii=False) for one in events] + [DONE] * self.done
+        head = self.comment + ("event: chunk\nid: 1\n" if self.named else "")
+        text = "".join(f"{head}data:{self.space}{one}\n\n" for one in data).replace("\n", self.line_end)
+        raw = text.encode()
+        return [raw[at : at + self.size] for at in range(0, len(raw), self.size)]
+
+    def sends(self, events: Sequence[Any]) -> Answer:
+        async def answer(exchange: Exchange) -> None:
+            await exchange.begin()
+            for piece in self.pieces(events):
+                await exchange.write(piece)
+
+        return answer
+
+
+def events_in(raw: bytes) -> list[Any]:
+    """The events of a stream, by the rules for server-sent events."""
+    lines = raw.decode().replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    data = [line.removeprefix("data:").removeprefix(" ") for line in lines if line.startswith("data:")]
+    return [one if one == DONE else json.loads(one) for one in data]
+
+
+def chunk(delta: Any, finish: str | None = None, beside: Any = None, **fields: Any) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, **(beside or {})}
+    return {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "tiny", **fields, "choices": [choice]}
+
+
+def call(index: int | None, identifier: str | None, arguments: Any, name: str | None = "weather", **f: Any) -> Any:
+    fields = {"index": index, "id": identifier, "type": "function"}
+    function = {"name": name, "arguments": arguments}
+    return {**{name: value for name, value in fields.items() if value is not None}, "function": function, **f}
+
+
+def calls(*called: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": None, "tool_calls": [*called]}
+
+
+# What it says, in words that no API need know
+
+words = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+unknown = st.dictionaries(
+    st.sampled_from(["x_own", "service_tier", "obfuscation"]), st.sampled_from(["default", "flex"]), max_size=2
+)
+beside = st.dictionaries(
+    st.sampled_from(["content_filter_results", "token_ids"]), st.just({"hate": {"filtered": False}}), max_size=1
+)
+
+
+@st.composite
+def responses(draw: st.DrawFn) -> list[Any]:
+    """The events of a response that calls a tool, after what else it may say."""
+    said: list[Any] = [{"role": "assistant", "content": draw(st.sampled_from(["", None]))}]
+    for name in draw(st.permutations(["reasoning_content", "content", "refusal"])):
+        said += [{name: word} for word in draw(st.lists(words, max_size=3))]
+    for index in range(draw(st.integers(0, 2))):
+        arguments = json.dumps({"city": draw(words)}, ensure_ascii=draw(st.booleans()))
+        cut = draw(st.integers(0, len(arguments)))
+        own = draw(st.sampled_from([{}, {"extra_content": {"signature": "s"}}]))
+        said.append({"tool_calls": [call(index, f"call-{index}", arguments[:cut], **own)]})
+        said.append({"tool_calls": [{"index": index, "function": {"arguments": arguments[cut:]}}]})
+    said += draw(st.sampled_from([[], [{}], [{"annotations": [{"type": "url_citation"}]}]]))
+    own, at = draw(unknown), draw(beside)
+    usage = draw(st.sampled_from([{}, {"usage": None}, {"usage": USAGE}]))
+    events = [chunk(delta, beside=at, **own, **usage) for delta in said]
+    events.append(chunk({}, draw(st.sampled_from(["stop", "tool_calls", "length"])), **own))
+    first = {**events[0], "usage": None, "choices": [], "prompt_filter_results": [{"prompt_index": 0}]}
+    last = {**events[0], "choices": [], "usage": USAGE, "timings": {"predicted_n": 2}}
+    return [*[first] * draw(st.booleans()), *events, last]
+
+
+ways = st.builds(
+    Way,
+    line_end=st.sampled_from(["\n", "\r\n", "\r"]),
+    space=st.sampled_from([" ", ""]),
+    comment=st.sampled_from(["", ": keep-alive\n\n", ":\n"]),
+    named=st.booleans(),
+    done=st.booleans(),
+    size=st.sampled_from([7, 64, 1 << 20]),
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Front]:
+    with front(Said(), votes={"max_samples": 2, "concurrency": 1}) as made:
+        yield made
+
+
+def both(server: Front, answer: Answer, body: Any, path: str = "/chat/completions") -> list[httpx.Response]:
+    """What the upstream answers, and what we do."""
+    server.upstream.answer = answer
+    return [server.http.post(server.upstream.url + path, json=body), server.post(body, path)]
+
+
+def without_ours(events: Sequence[Any]) -> list[Any]:
+    """The events of a stream without what differs: its id and time, the role, and the usage, which is the bill."""
+    kept = []
+    for event in events:
+        left = {name: value for name, value in event.items() if name not in ("id", "created", "usage", "reasc")}
+        choices = [{**one, "delta": {**one["delta"], "role": None}} for one in event["choices"]]
+        if choices or "prompt_filter_results" in event:
+            kept.append({**left, "choices": choices})
+    return kept
+
+
+def added_up(events: Sequence[Any]) -> Any:
+    """The choice of a stream, as openai's client adds its events up."""
+    state: Any = ChatCompletionStreamState()
+    for event in events:
+        state.handle_chunk(ChatCompletionChunk.construct(None, **event))
+    [choice] = state.current_completion_snapshot.to_dict()["choices"]
+    return choice
+
+
+def compare(server: Front, events: Sequence[Any], way: Way) -> None:
+    """Ask for a stream that passes through, for one that is voted on, and for the winner in one piece."""
+    answer = way.sends(events)
+    theirs, ours = both(server, answer, {**PASSED, "stream": True})
+    assert ours.content == theirs.content and ours.headers["content-type"] == theirs.headers["content-type"]
+    voted = server.post({**VOTED, "stream": True})
+    role, *following, done = events_in(voted.content)
+    assert role["choices"][0]["delta"] == {"role": "assistant", "content": ""} and done == DONE
+    sent = [event for event in events_in(theirs.content) if event != DONE]
+    assert without_ours(following) == without_ours(sent)
+    expected, whole = added_up(sent), server.post(VOTED).json()
+    [choice] = whole["choices"]
+    assert choice["finish_reason"] == expected["finish_reason"]
+    assert said(choice["message"]) == said(expected["message"])
+    assert whole["usage"]["total_tokens"] == whole["reasc"]["samples"] * USAGE["total_tokens"]
+
+
+def said(value: Any) -> Any:
+    """A value without its nulls, empty texts, and indices, with which openai's client fills it up."""
+    if isinstance(value, list):
+        return [said(one) for one in value]
+    if isinstance(value, dict):
+        return {name: said(one) for name, one in value.items() if one not in (None, "") and name != "index"}
+    return value
+
+
+def check(server: Front, examples: int) -> None:
+    @settings(max_examples=examples, deadline=None, derandomize=True)
+    @given(responses(), ways)
+    def any_response(events: Sequence[Any], way: Way) -> None:
+        compare(server, events, way)
+
+    any_response()
+
+
+def test_any_stream_comes_as_from_the_upstream(server: Front) -> None:
+    check(server, 10)
+
+
+@pytest.mark.slow
+def test_many_streams_come_as_from_the_upstream(server: Front) -> None:
+    check(server, 500)
+
+
+def finished(*deltas: Any, finish: str | None = "tool_calls") -> list[Any]:
+    return [*(chunk(delta) for delta in deltas), chunk({}, finish)]
+
+
+OSLO, ROME = (json.dumps({"city": city}) for city in ("Oslo", "Rome"))
+ONE = call(0, "a", OSLO)
+WHOLE = {name: value for name, value in ONE.items() if name != "index"}
+OTHER = {**WHOLE, "id": "b", "function": {"name": "weather", "arguments": ROME}}
+VOTE = {"args": {"city": "Oslo"}, "name": "weather"}
+VOTE_OF_BOTH = [VOTE, {"args": {"city": "Rome"}, "name": "weather"}]
+QUIRKS: dict[str, tuple[list[Any], list[Any], Any, str]] = {
+    "no finish reason": (finished(calls(ONE), finish=None), [WHOLE], [VOTE], "tool_calls"),
+    "an empty finish reason": (finished(calls(ONE), finish=""), [WHOLE], [VOTE], "tool_calls"),
+    "stopped": (finished(calls(ONE), finish="stop"), [WHOLE], [VOTE], "stop"),
+    "usage so far in each event": (
+        [{**event, "usage": USAGE} for event in finished(calls(ONE))],
+        [WHOLE],
+        [VOTE],
+        "tool_calls",
+    ),
+    "no index": (
+        finished(calls(call(None, "a", OSLO)), calls(call(None, "b", ROME))),
+        [WHOLE, OTHER],
+        VOTE_OF_BOTH,
+        "tool_calls",
+    ),
+    "one index for all": (
+        finished(calls(call(0, "a", OSLO)), calls(call(0, "b", ROME))),
+        [WHOLE, OTHER],
+        VOTE_OF_BOTH,
+        "tool_calls",
+    ),
+    "no id": (
+        finished(calls(call(0, None, OSLO))),
+        [{"type": "function", "function": WHOLE["function"]}],
+        [VOTE],
+        "tool_calls",
+    ),
+    "a name in each piece": (
+        finished(calls(call(0, "a", OSLO[:4])), calls(call(0, "a", OSLO[4:]))),
+        [WHOLE],
+        [VOTE],
+        "tool_calls",
+    ),
+    "arguments as an object": (
+        finished(calls(call(0, "a", {"city": "Oslo"}))),
+        [{**WHOLE, "function": {"name": "weather", "arguments": {"city": "Oslo"}}}],
+        [VOTE],
+        "tool_calls",
+    ),
+    "a choice that nobody asked for": (
+        [chunk(calls(ONE)), chunk({"content": "so"}, "stop", {"index": 1}), chunk({}, "tool_calls")],
+        [WHOLE],
+        [VOTE],
+        "tool_calls",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", QUIRKS)
+def test_what_servers_do_in_their_own_ways_is_voted_on_and_kept(server: Front, case: str) -> None:
+    events, called, vote, finish = QUIRKS[case]
+    server.upstream.answer = Way().sends(events)
+    reply = server.post(VOTED).json()
+    assert reply["choices"][0]["message"] == {"role": "assistant", "content": None, "tool_calls": called}
+    assert reply["choices"][0]["finish_reason"] == finish and [*map(json.loads, reply["reasc"]["votes"])] == [vote]
+    used = USAGE if "usage" in events[0] else dict.fromkeys(USAGE, 0)
+    assert reply["usage"] == {name: 2 * tokens for name, tokens in used.items()}
+    _, *following, done = events_in(server.post({**VOTED, "stream": True}).content)
+    sent = [event for event in events if not event["choices"][0]["index"]]
+    assert without_ours(following) == without_ours(sent) and done == DONE
+
+
+JSON = "application/json"
+ERROR = {"message": "slow down", "type": "rate", "param": None, "code": "often"}
+ERRORS: dict[str, tuple[int, Any, str, dict[str, Any]]] = {
+    "in OpenAI's form": (429, {"error": ERROR}, JSON, ERROR),
+    "vLLM's": (400, {"object": "error", **ERROR}, JSON, ERROR),
+    "FastAPI's": (422, {"detail": "no such field"}, JSON, {"message": "no such field"}),
+    "a page": (500, "<html>oops</html>", "text/html", {"type": "server_error"}),
+    "in a success": (200, {"error": ERROR}, JSON, ERROR),
+    "in words in a success": (200, {"error": "no"}, JSON, {"message": "no", "type": "server_error"}),
+    "in a stream": (
+        200,
+        f"data: {json.dumps({'error': {**ERROR, 'code': 429}})}\n\n",
+        "text/event-stream",
+        {**ERROR, "code": 429},
+    ),
+}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("case", ERRORS)
+def test_an_error_keeps_its_words(server: Front, case: str, streamed: bool) -> None:
+    status, said, kind, error = ERRORS[case]
+
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.reply(status, said, content_type=kind, retry_after="0")
+
+    theirs, ours = both(server, refuse, {**PASSED, "stream": streamed})
+    assert (ours.status_code, ours.content) == (theirs.status_code, theirs.content)
+    assert ours.headers["retry-after"] == "0" and ours.headers["content-type"] == kind
+    voted = server.post(VOTED)
+    expected = 429 if case == "in a stream" else 502 if status == 200 else status
+    assert voted.status_code == expected and error.items() <= voted.json()["error"].items()
