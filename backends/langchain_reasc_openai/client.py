@@ -164,8 +164,8 @@ class ServerClient(AdaptedChatOpenAI):
                         chunk.message.response_metadata[EVENTS] = events
                     if chunk is not None:
                         yield chunk
-            if events:
-                yield reading.last_chunk()
+            if (last := reading.last_chunk()) is not None:
+                yield last
 
         return self._logprobs.astream(response) if body.get("logprobs") else response(True)
 

@@ -142,8 +142,11 @@ class RawReading:
 
     def last_chunk(self) -> ChatGenerationChunk | None:
         """Return the usage, and where the response is complete without a finish reason, that it has stopped."""
+        stopped = self.complete and self._begun and not self._ended
+        if not (stopped or self._usage):
+            return None
         chunk = self._client.chunk_of({"choices": [], "usage": self._usage})
-        if chunk is not None and self.complete and self._begun and not self._ended:
+        if chunk is not None and stopped:
             chunk.generation_info = {FINISH_REASON: "stop"}
         return chunk
 

@@ -452,7 +452,7 @@ class ResponseWriter:
         return b"event: " + kind.encode() + b"\n" + sse(event)
 
 
-def _beside(given: Json, known: Sequence[str]) -> Json:
+def _beside(given: Mapping[str, Any], known: Sequence[str]) -> Json:
     return {name: value for name, value in given.items() if name not in known and value is not None}
 
 
@@ -536,10 +536,10 @@ class Translated:
         else:
             self._received += message.get("body", b"")
             if not message.get("more_body"):
-                events, headers = b"".join(self._events_of_whole()), self._start["headers"]
+                body, headers = b"".join(self._events_of_whole()), self._start["headers"]
                 if self._writer.streamed:  # an upstream that does not stream
                     kept = [(name, value) for name, value in headers if name.lower() != b"content-type"]
-                    body, headers = events, [*kept, (b"content-type", b"text/event-stream; charset=utf-8")]
+                    headers = [*kept, (b"content-type", b"text/event-stream; charset=utf-8")]
                 else:
                     body = encoded(self._writer.response)
                 await self._send({**self._start, "headers": [*headers, (b"content-length", b"%d" % len(body))]})
