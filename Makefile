@@ -44,6 +44,10 @@ demo: $(VENV)/.demo
 	@printf '%s\n' '' 'The command is $(BIN)/reasc ("source $(BIN)/activate" makes it reasc).' 'Next:' \
 	  '  $(BIN)/reasc ask --trace \' \
 	  '    "Emma has 27 old and 14 new cups. How many more does Emma need to have 60?"' \
+	  "  $(BIN)/reasc serve    the same for every client of OpenAI's API; then, in another terminal:" \
+	  "    curl http://127.0.0.1:8080/v1/chat/completions -H 'content-type: application/json' -d \\" \
+	  "    '{\"messages\": [{\"role\": \"user\", \"content\":" \
+	  "    \"Lena has 27 red cups and 14 blue cups. How many cups does Lena have now?\"}]}'" \
 	  '  $(BIN)/reasc calibrate questions.jsonl --model my.gguf    your own model' \
 	  '  $(BIN)/reasc report demo-output/test-pool.sqlite    every table' \
 	  '  $(BIN)/reasc --help'
@@ -92,7 +96,7 @@ $(VENV)/.llama-cpp: $(VENV)/.made always
 	@$(SHELL) backends/llama_cpp_build.sh $(VENV) "$(LLAMA_CPP)"
 
 $(VENV)/.demo: $(VENV)/.llama-cpp pyproject.toml
-	@$(PIP) install --editable '.[llama-cpp,lab]'
+	@$(PIP) install --editable '.[llama-cpp,lab,serve]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo tests/parity/requirements.txt

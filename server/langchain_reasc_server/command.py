@@ -106,13 +106,14 @@ class VoteOptions:
     """How requests are voted on."""
 
     answer: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="SPEC",
             help="Where the answer is in a text: auto, boxed, number, choice, math, regex:..., json, json:FIELD. "
-            "message: only calls of tools and structured output are voted on.",
+            "message: only calls of tools and structured output are voted on. "
+            r"\[default: message; number for the shipped model]",
         ),
-    ] = "message"
+    ] = None
     max_samples: Annotated[int, typer.Option(min=1, help="Samples of a request at most, whatever it asks for.")] = 16
     rule: Annotated[str | None, typer.Option(metavar="NAME", help="When to stop, as for reasc ask.")] = None
     worth: Worth = None
@@ -129,17 +130,23 @@ class VoteOptions:
     ] = None
     no_learning: Annotated[bool, typer.Option("--no-learning", help="Count votes, and learn nothing.")] = False
 
-    def votes(self) -> "Votes":
-        """Return them as the server takes them."""
+    def votes(self, *, shipped: bool) -> "Votes":
+        """Return them as the server takes them.
+
+        Args:
+            shipped: whether it is the shipped model, whose answers are numbers.
+        """
         from langchain_reasc_server.chat import Votes
 
         if self.no_learning and (self.calibration or self.state):
             raise ConfigurationError("--no-learning excludes --calibration and --state")
         if self.state and (self.calibration or self.rule):
             raise ConfigurationError("--state keeps what is learned, and with --calibration or --rule nothing is")
-        names = ("answer", "max_samples", "rule", "worth", "concurrency", "in_flight")
+        default = "number" if shipped else "message"
+        names = ("max_samples", "rule", "worth", "concurrency", "in_flight")
         return Votes(
             **{name: getattr(self, name) for name in names},
+            answer=default if self.answer is None else self.answer,
             calibration=self.calibration or (None if self.no_learning or self.rule else "online"),
             state=None if self.state is None else str(self.state),
         )
@@ -208,9 +215,10 @@ def serve(
 
     reasc serve --gguf my.gguf --answer number --state learned.sqlite
 
-    reasc serve --answer number     the shipped model: arithmetic word problems
+    reasc serve     the shipped model: arithmetic word problems
     """
-    votes, admission, traced = voting.votes(), limits.admission(), _wants_traces(traces)
+    votes = voting.votes(shipped=source.is_shipped and behind.gguf is None)
+    admission, traced = limits.admission(), _wants_traces(traces)
     if workers > 1 and not source.url:
         raise ConfigurationError("--workers goes with --url: each would load a model of its own")
     with ExitStack() as stack:

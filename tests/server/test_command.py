@@ -1,8 +1,10 @@
 """``reasc serve`` as a user starts it: options, a file of them, and a process with the shipped model."""
 
 import asyncio
+import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +18,7 @@ import openai
 import pytest
 import typer
 from langchain_reasc_server.command import serve
+from langchain_reasc_server.local import LangChainModel
 from servers.exchange import Exchange
 from servers.fake_server import Served, serving
 from typer.testing import CliRunner
@@ -23,7 +26,7 @@ from typer.testing import CliRunner
 from langchain_reasc.cli.options import with_groups
 from langchain_reasc.exceptions import MissingExtraError, ReASCError
 
-from .serving import TOOL, Said, eventually, models
+from .serving import TOOL, Said, eventually, front, models
 
 app = typer.Typer()
 app.command()(with_groups(serve))
@@ -59,6 +62,27 @@ def test_options_come_from_a_file_and_the_command_line_comes_first(upstream: Ser
     )
     assert "(boxed)" in run("--check", "--config", config)
     assert "(number)" in run("--check", "--config", config, "--answer", "number")
+
+
+def test_answers_of_the_shipped_model_are_numbers_and_those_of_another_are_messages() -> None:
+    bindings = pytest.importorskip("langchain_reasc_llama_cpp")
+    assert "answers in text (number)" in run("--check")
+    assert "answers in text (choice)" in run("--check", "--answer", "choice")
+    for other in (("--answer", "message"), ("--gguf", bindings.embedded_model_path())):
+        assert "answers in text" not in run("--check", *other)
+
+
+def test_the_readme_s_request_gets_the_readme_s_answer() -> None:
+    bindings = pytest.importorskip("langchain_reasc_llama_cpp")
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    [(shown, printed)] = re.findall(r"^(curl .*?)^```\n\n```\n\{(.*?)\}\n```$", readme, re.DOTALL | re.MULTILINE)
+    _, address, _, kind, _, body = shlex.split(shown)
+    votes = {"answer": "number", "calibration": "online"}  # what the command takes for the shipped model
+    with bindings.ChatLlamaCpp(seed=1) as model, front(served=LangChainModel(model, "shipped"), votes=votes) as gateway:
+        reply = gateway.post(json.loads(body), address.partition("/v1")[2])
+    assert reply.request.headers["content-type"] == kind.partition(": ")[2]
+    text = json.dumps(reply.json())
+    assert not [part for part in printed.split("...") if part.strip(" ,}") not in text]
 
 
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
@@ -131,7 +155,7 @@ def process(*arguments: str, **environment: str) -> Iterator[tuple[str, "subproc
 def test_a_process_answers_with_the_shipped_model_and_ends_when_told(tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp")
     state = tmp_path / "learned.sqlite"
-    with process("--answer", "number", "--state", str(state), REASC_KEYS="sk-mine") as (url, started):
+    with process("--state", str(state), REASC_KEYS="sk-mine") as (url, started):
         asked = [{"role": "user", "content": QUESTION}]
         assert httpx.post(f"{url}/chat/completions", json={"messages": asked}).status_code == 401
         with openai.OpenAI(base_url=url, api_key="sk-mine", max_retries=0) as client:
