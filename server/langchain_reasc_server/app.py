@@ -22,6 +22,7 @@ from langchain_reasc_server.events import EventStream, Send
 from langchain_reasc_server.keys import Admission, Client
 from langchain_reasc_server.metering import Drawn, Meter, estimated_tokens
 from langchain_reasc_server.metrics import Metrics
+from langchain_reasc_server.middleware import Tidied
 from langchain_reasc_server.responses import ResponseWriter, Translated, Untranslatable, chat_request
 from langchain_reasc_server.status import POLICY, REMEMBERED, Decided, status_page
 from langchain_reasc_server.wire import DONE, Json, encoded, event_of
@@ -92,9 +93,10 @@ class Gateway:
             Route("/", self._status),
         ]
         handlers: Any = {HTTPException: _no_such_path}
-        return Starlette(
-            routes=routes, middleware=self.middleware, exception_handlers=handlers, lifespan=self._lifespan
-        )
+        around = [Middleware(Tidied), *self.middleware]
+        app = Starlette(routes=routes, middleware=around, exception_handlers=handlers, lifespan=self._lifespan)
+        app.router.redirect_slashes = False  # there is none at the end of a tidied path
+        return app
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:

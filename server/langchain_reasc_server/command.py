@@ -167,6 +167,12 @@ class LimitOptions:
         int | None, typer.Option(min=1, help="Tokens a minute of one key, of prompts and generated.")
     ] = None
     max_body: Annotated[float, typer.Option(min=0.001, help="Megabytes of a request at most.")] = 20.0
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN", help="Whose pages may ask from a browser, such as https://chat.example.org; * for all."
+        ),
+    ] = None
 
     def admission(self) -> "Admission":
         """Return what lets requests in."""
@@ -247,6 +253,10 @@ def serve(
 
             known = {} if source.url else model._get_ls_params()  # of servers, OpenAI's API is what is known
             gateway.middleware = [stack.enter_context(exported_traces(known.get("ls_provider", "openai")))]
+        if limits.allow_origin:
+            from langchain_reasc_server.middleware import browser_access
+
+            gateway.middleware = [*gateway.middleware, browser_access(limits.allow_origin)]
         if listening is None:
             _ask(model, strict=True)
             remark(_line(gateway, source, "the options are right"))

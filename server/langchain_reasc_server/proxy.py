@@ -109,7 +109,7 @@ class Servers:
             Refused: no server can be reached, or the response breaks off, which a stream says in its last event.
         """
         async with self._response(request, body, call) as response:
-            given = [(name, value) for name, value in response.headers.multi_items() if name not in _NOT_GIVEN_BACK]
+            given = [(name, value) for name, value in response.headers.multi_items() if _is_given_back(name)]
             given.append(("x-reasc-passed-through", why))
             if response.status_code >= 400 or response.is_stream_consumed:
                 await self._give_back_whole(response, given, send)
@@ -204,6 +204,11 @@ class Servers:
     async def close(self) -> None:
         """Drop the connections of what is passed through; the chat model's are its owner's."""
         await self._client.aclose()
+
+
+def _is_given_back(name: str) -> bool:
+    """Return whether the client gets a header: which origins may ask is said here, and not by the upstream."""
+    return name not in _NOT_GIVEN_BACK and not name.startswith("access-control-")
 
 
 def _is_stream(response: httpx.Response) -> bool:

@@ -96,6 +96,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "an unknown answer": (("--answer", "vibes"), "vibes"),
     "an unknown rule": (("--rule", "vibes"), "no stopping rule is called 'vibes'"),
     "workers with a model each": (("--workers", "2"), "--workers goes with --url"),
+    "no origin": (("--allow-origin", "chat.example.org"), "--allow-origin is 'chat.example.org'"),
     "nobody there": (("--url", "http://127.0.0.1:9", "--check"), "no server at"),
 }
 

@@ -1,0 +1,78 @@
+"""What stands between HTTP and the routes: paths as clients write them, the ids of requests, and browsers' clients."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc_server.events import Send
+
+__all__ = ["Tidied", "browser_access"]
+
+_MODEL_SUFFIX: Final = re.compile(r"^(/v1/models/.+?)(?::|%3a)reasc(?:-\d+)?$", re.IGNORECASE)
+_ORIGIN: Final = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/\s]+")
+_REQUEST_ID: Final = b"x-request-id"
+
+
+class Tidied:
+    """Reads a path as its client means it, and gives the client's own id of a request back, unless there is another.
+
+    A slash at the end, or two of them where a base URL and a path were put together, say nothing; and a model that is
+    looked up by a name with a wish for its votes (``MODEL:reasc-8``) is that model.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        raw = scope.get("raw_path") or scope["path"].encode()
+        tidied = {**scope, "path": _tidied(scope["path"]), "raw_path": _tidied(raw.decode("latin-1")).encode("latin-1")}
+        given = next((value for name, value in scope["headers"] if name == _REQUEST_ID), None)
+
+        async def sending(message: Any) -> None:
+            if given and message["type"] == "http.response.start":
+                headers = [*message.get("headers", ())]
+                if all(name.lower() != _REQUEST_ID for name, _ in headers):
+                    message = {**message, "headers": [*headers, (_REQUEST_ID, given)]}
+            await send(message)
+
+        await self._app(tidied, receive, sending)
+
+
+def _tidied(path: str) -> str:
+    path = re.sub("/{2,}", "/", path)
+    return _MODEL_SUFFIX.sub(r"\1", path.rstrip("/") or "/")
+
+
+class _BrowserAccess(CORSMiddleware):
+    """Allows pages of other origins what clients of the API may do, and not the status page."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["path"].startswith(("/v1/", "/reasc/")):
+            await super().__call__(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+
+def browser_access(origins: Sequence[str]) -> Middleware:
+    """Return what lets the pages of these origins use the API.
+
+    Raises:
+        ConfigurationError: one is no origin.
+    """
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise ConfigurationError(
+                f"--allow-origin is {origin!r}; it takes one such as https://chat.example.org, or *"
+            )
+    every: Any = ["*"]
+    return Middleware(
+        _BrowserAccess, allow_origins=[*origins], allow_methods=every, allow_headers=every, expose_headers=every
+    )
