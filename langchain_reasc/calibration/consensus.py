@@ -33,7 +33,14 @@ from langchain_reasc.method.cutting import ConfidenceCut, as_cut
 from langchain_reasc.method.decision import Response, support
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, Cap, StoppingRule, decide
 
-__all__ = ["DEFAULT_AGREEMENT", "DEFAULT_CUT_QUANTILE", "calibrate_consensus", "fit_prior"]
+__all__ = [
+    "DEFAULT_AGREEMENT",
+    "DEFAULT_CUT_QUANTILE",
+    "agreement_by_support",
+    "calibrate_consensus",
+    "correctness_by_support",
+    "fit_prior",
+]
 
 DEFAULT_AGREEMENT: Final = 0.975  # θ: the lowest that costs 0.3 points at most on any kind of simulated pools
 DEFAULT_CUT_QUANTILE: Final = 0.2
@@ -150,7 +157,7 @@ def _explanation(
     counted = [one.responses(row) for one in questions if one.counted]
     return {
         "guarantee": _promise(rule, counts, counted, weak, len(questions)),
-        "p_agree": _p_agree(rule, counted),
+        "p_agree": _p_agree(rule, questions, row),
         "p_correct": _p_correct(rule, questions, row),
     }
 
@@ -519,17 +526,36 @@ def _promise(
     return "; ".join([*parts, "agreement is not correctness"])
 
 
-def _p_agree(rule: StoppingRule, questions: Sequence[Sequence[Response]]) -> SupportCurve | None:
+def agreement_by_support(
+    rule: StoppingRule, questions: Iterable[Observed], row: int | None
+) -> list[tuple[float, bool]]:
+    """Return the support of what one half of the responses to a question decide, and whether the other half agree.
+
+    Args:
+        rule: what decides.
+        questions: those on which a learned rule decided, or that have too few responses, are left out.
+        row: the row of scores that votes are weighed by; None for none.
+    """
+    long = (one.responses(row) for one in questions if one.counted and len(one.answers) >= _LONG_ENOUGH)
+    return [pair for responses in long if (pair := agreement_with_rest(rule, responses)) is not None]
+
+
+def _p_agree(rule: StoppingRule, questions: Sequence[Observed], row: int | None) -> SupportCurve | None:
     """Return how likely further responses agree; None where too few questions have enough responses."""
-    long = (responses for responses in questions if len(responses) >= _LONG_ENOUGH)
-    pairs = [pair for responses in long if (pair := agreement_with_rest(rule, responses)) is not None]
-    if len(pairs) < _ENOUGH_DECISIONS:
-        return None
-    return fit_support_curve(*zip(*pairs, strict=True), rule=rule.name)
+    pairs = agreement_by_support(rule, questions, row)
+    return None if len(pairs) < _ENOUGH_DECISIONS else fit_support_curve(*zip(*pairs, strict=True), rule=rule.name)
 
 
-def _p_correct(rule: StoppingRule, questions: Sequence[Observed], row: int | None) -> SupportCurve | None:
-    """Return how likely an answer is right, by the labels that are known; None where too few are, of either kind."""
+def correctness_by_support(
+    rule: StoppingRule, questions: Iterable[Observed], row: int | None
+) -> list[tuple[float, bool]]:
+    """Return the support of each decision of which it is known whether its answer is right, and whether it is.
+
+    Args:
+        rule: what decides.
+        questions: what was observed.
+        row: the row of scores that votes are weighed by; None for none.
+    """
     pairs = list[tuple[float, bool]]()
     for question in questions:
         if any(right is not None for right in question.known):
@@ -538,6 +564,12 @@ def _p_correct(rule: StoppingRule, questions: Sequence[Observed], row: int | Non
             share, right = support(decision), known.get(decision.answer or "")
             if share is not None and right is not None:
                 pairs.append((share, right))
+    return pairs
+
+
+def _p_correct(rule: StoppingRule, questions: Sequence[Observed], row: int | None) -> SupportCurve | None:
+    """Return how likely an answer is right, by the labels that are known; None where too few are, of either kind."""
+    pairs = correctness_by_support(rule, questions, row)
     of_right = sum(right for _, right in pairs)
     if min(of_right, len(pairs) - of_right) < _FEWEST_KNOWN:
         return None

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from langchain_reasc.calibration.auroc import Booleans, Floats
 from langchain_reasc.calibration.online_state import Observed
 
-__all__ = ["Reliability", "Share", "reliability_of"]
+__all__ = ["Reliability", "Share", "binned", "reliability_of"]
 
 _MOST_BINS: Final = 5
 _IN_A_BIN: Final = 10  # answers at least, as far as their probabilities differ
@@ -76,14 +78,30 @@ def reliability_of(questions: Iterable[Observed]) -> Reliability | None:
     if len(pairs) < _FEWEST:
         return None
     said, right = np.array(pairs, dtype=np.float64).T
-    bins = min(_MOST_BINS, len(pairs) // _IN_A_BIN)
-    place = np.searchsorted(np.quantile(said, np.arange(1, bins) / bins), said, side="right")
-    held = [place == one for one in np.unique(place)]
+    held = _bins(said)
     rate = float(right.mean())
     return Reliability(
-        bins=tuple((float(said[at].mean()), Share(int(right[at].sum()), int(at.sum()))) for at in held),
+        bins=tuple(binned(said, right)),
         brier=float(((said - right) ** 2).mean()),
         brier_of_mean=rate * (1 - rate),
         error=sum(abs(float((right - said)[at].sum())) for at in held) / len(pairs),
         by_chance=sum(math.sqrt(2 / math.pi * float((said * (1 - said))[at].sum())) for at in held) / len(pairs),
     )
+
+
+def binned(values: npt.ArrayLike, outcomes: npt.ArrayLike) -> list[tuple[float, Share]]:
+    """Return mean value and share of outcomes in up to 5 groups of similar values, of 10 or more as far as they differ.
+
+    Args:
+        values: shape (n,).
+        outcomes: shape (n,), whether it was so.
+    """
+    of, hits = np.asarray(values, dtype=np.float64), np.asarray(outcomes, dtype=bool)
+    return [(float(of[at].mean()), Share(int(hits[at].sum()), int(at.sum()))) for at in _bins(of)]
+
+
+def _bins(values: Floats) -> list[Booleans]:
+    """Return which values are in each group; equal ones are in the same."""
+    count = max(1, min(_MOST_BINS, values.size // _IN_A_BIN))
+    place = np.searchsorted(np.quantile(values, np.arange(1, count) / count), values, side="right")
+    return [place == one for one in np.unique(place)]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from langchain_reasc.cli.calibration_lines import calibration_lines, consensus_lines, folded
-from langchain_reasc.cli.console import print_json, print_lines
-from langchain_reasc.cli.options import AsJson, output_file
+from langchain_reasc.cli.console import print_json, print_lines, remark
+from langchain_reasc.cli.options import AsJson, output_file, picture
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration, Fingerprint, Observed, OnlineState, OnlineStore
@@ -25,6 +25,9 @@ _BAR: Final = 40  # characters
 def inspect(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="A calibration, or a store of calibration='online'.")],
     as_json: AsJson = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw it into this .svg or .png (needs the extra lab).", callback=picture)
+    ] = None,
 ) -> None:
     """Say what a calibration, or a store of online learning, knows.
 
@@ -32,9 +35,9 @@ def inspect(
 
     reasc inspect calibration.json
 
-    reasc inspect online.sqlite
+    reasc inspect online.sqlite --plot online.svg
     """
-    from langchain_reasc.calibration import OnlineStore, load_calibration
+    from langchain_reasc.calibration import Observed, OnlineStore, load_calibration
     from langchain_reasc.files import open_file
 
     held = b""
@@ -42,18 +45,26 @@ def inspect(
         with open_file(path) as file:
             held = file.read(len(_MAGIC))
     if held != _MAGIC:
-        calibration = load_calibration(path)
+        calibration, questions = load_calibration(path), list[Observed]()
         if as_json:
             print_json(calibration.model_dump(mode="json"))
         else:
             print_lines([*_model(calibration.fingerprint), *calibration_knows(calibration)])
-        return
-    store = OnlineStore.open(path)
-    if as_json:
-        names = ("fingerprint", "state", "calibration")
-        print_json({name: one and one.model_dump(mode="json") for name in names for one in [store.learned(name)]})
     else:
-        print_lines(_store(store))
+        store = OnlineStore.open(path)
+        calibration = store.learned("calibration")
+        questions = store.questions([calibration.measure] if calibration and calibration.measure else [])
+        if as_json:
+            names = ("fingerprint", "state", "calibration")
+            print_json({name: one and one.model_dump(mode="json") for name in names for one in [store.learned(name)]})
+        else:
+            print_lines(_store(store))
+    if plot is not None:
+        from langchain_reasc.calibration.pictures import draw_learned
+
+        plot.parent.mkdir(parents=True, exist_ok=True)
+        draw_learned(calibration, questions).savefig(plot)
+        remark(f"wrote {plot}")
 
 
 def merge(

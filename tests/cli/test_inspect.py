@@ -34,9 +34,9 @@ def question(at: int) -> Observed:
     return Observed(answers, scores, decided=6, answer=answers[0], id=f"{at:016x}", correct=known, p_correct=said)
 
 
-def store(path: Path, questions: range, made_of: int = 20, **about: Any) -> Path:
+def store(path: Path, questions: range, made_of: int = 20, minimum: int = 16, **about: Any) -> Path:
     """A store that learned from these."""
-    learner = ConsensusLearner([MEASURE], fingerprint=MODEL.model_copy(update=about))
+    learner = ConsensusLearner([MEASURE], minimum=minimum, fingerprint=MODEL.model_copy(update=about))
     learner.made_of = {"top_k": {"top_k": made_of, "vocabulary_size": None}}
     for at in questions:
         learner.observe(question(at))

@@ -24,24 +24,6 @@ def text_output(path: Path | None) -> Path | None:
     return path if path == Path("-") else output_file(path)
 
 
-def picture(path: Path | None) -> Path | None:
-    """Check that a picture can be drawn.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    if path is None:
-        return None
-    from langchain_reasc_lab.replay.plots import picture_formats
-
-    formats = picture_formats()
-    if path.suffix.lower().removeprefix(".") not in formats:
-        raise typer.BadParameter(
-            f"{path} is no picture that can be drawn; its name ends in one of .{', .'.join(formats)}"
-        )
-    return output_file(path)
-
-
 def _all(value: str | None) -> str | None:
     if value not in (None, "all"):
         raise typer.BadParameter(f"takes 'all', got {value!r}")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from langchain_reasc.exceptions import ConfigurationError, missing_extra
+from langchain_reasc.calibration.pictures import empty_figure
+from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE, Decision
 from langchain_reasc_lab.replay.bootstrap import Estimate
 from langchain_reasc_lab.replay.metrics import Row
@@ -24,9 +25,7 @@ __all__ = [
     "draw_posteriors",
     "draw_risk",
     "draw_tradeoff",
-    "empty_figure",
     "legend_below",
-    "picture_formats",
     "plot_posteriors",
     "plot_risk",
     "plot_tradeoff",
@@ -44,15 +43,6 @@ _WIDTH: Final = 5.2  # inches, so that it can be read on a telephone, legend and
 _PANELS: Final = 6  # posteriors in a row, at most
 _LEGEND_ROW: Final = 0.17  # inches
 _LEGEND_ROWS: Final = 5  # that a figure of the usual height has room for
-
-
-def picture_formats() -> list[str]:
-    """Return the file endings of pictures that can be drawn.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    return sorted(empty_figure(1, 1).canvas.get_supported_filetypes())
 
 
 def plot_tradeoff(rows: Sequence[Row], path: Path) -> Path:
@@ -208,22 +198,6 @@ def _posterior(axes: "Axes", decision: Decision, colour: str) -> None:
 def _thinned(decisions: Sequence[Decision], columns: int) -> list[Decision]:
     """Return the first ones and the last, where not all fit."""
     return list(decisions) if len(decisions) <= columns else [*decisions[: columns - 1], decisions[-1]]
-
-
-def empty_figure(width: float, height: float) -> "Figure":
-    """Return a figure of this size in inches that needs no display and touches no global state.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        raise missing_extra("lab", "matplotlib") from None
-    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)  # draws without a display, and touches no global state
-    return figure
 
 
 def legend_below(figure: "Figure", *, columns: int = 2, order: Sequence[str] = ()) -> None:

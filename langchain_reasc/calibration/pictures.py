@@ -1,0 +1,179 @@
+"""Pictures of what a calibration, or a store of online learning, knows. They need matplotlib."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from langchain_reasc.calibration.consensus import agreement_by_support, correctness_by_support
+from langchain_reasc.calibration.online_state import Observed
+from langchain_reasc.calibration.record import Calibration
+from langchain_reasc.calibration.reliability import Reliability, Share, binned, reliability_of
+from langchain_reasc.exceptions import CalibrationDataError, missing_extra
+from langchain_reasc.method.agreement import Prior
+from langchain_reasc.method.evidence import WEIGHTS, Standardizer
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["draw_learned", "empty_figure"]
+
+Panel = Callable[["Axes"], None]
+_BLUE: Final = "#3b7dd8"
+_ORANGE: Final = "#d9772b"
+_WIDTH: Final = 4.2  # inches, of a panel
+_HEIGHT: Final = 3.1
+_MOST_VOTES: Final = 8
+_REACH: Final = 2.0  # standard deviations of scores to both sides of their mean
+
+
+def empty_figure(width: float, height: float) -> "Figure":
+    """Return a figure of this size in inches that needs no display and touches no global state.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        raise missing_extra("lab", "matplotlib") from None
+    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)  # draws without a display, and touches no global state
+    return figure
+
+
+def draw_learned(calibration: Calibration | None, questions: Sequence[Observed] = ()) -> "Figure":
+    """Draw what a calibration says, beside what was seen in the questions, with exact intervals of 95 %.
+
+    Args:
+        calibration: what was learned, if anything was.
+        questions: those of a store, with scores of shape (1, responses) by the calibration's measure, or (0, responses)
+            without one.
+
+    Raises:
+        CalibrationDataError: there is nothing to draw.
+        MissingExtraError: matplotlib is not installed.
+    """
+    panels = [*_panels(calibration, questions)]
+    if not panels:
+        raise CalibrationDataError("there is nothing to draw: no question was seen, and nothing learned of any")
+    columns = min(2, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    figure = empty_figure(_WIDTH * columns, _HEIGHT * rows)
+    grid = [*figure.subplots(rows, columns, squeeze=False).flat]
+    if calibration and calibration.fingerprint.model:
+        figure.suptitle(calibration.fingerprint.model, fontsize=9)
+    for axes, draw in zip(grid, panels, strict=False):
+        draw(axes)
+        axes.grid(alpha=0.25)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize=7)
+    for axes in grid[len(panels) :]:
+        axes.axis("off")
+    return figure
+
+
+def _panels(calibration: Calibration | None, questions: Sequence[Observed]) -> Iterator[Panel]:
+    if calibration and calibration.rule_ and calibration.rule_.prior:
+        # Where votes are weighed by confidence, sampling goes on where that is low, and there responses agree less.
+        unweighed = [one for one in questions if one.counted or calibration.measure is None]
+        yield partial(_draw_agreement, calibration.rule_.agreement_prior, unweighed)
+    if questions:
+        yield partial(_draw_responses, questions)
+    if calibration and (calibration.p_correct or calibration.p_agree):
+        yield partial(_draw_support, calibration, questions)
+    if found := reliability_of(questions):
+        yield partial(_draw_reliability, found)
+    if calibration and calibration.mean is not None:
+        yield partial(_draw_odds if calibration.method == "consensus" else _draw_weights, calibration)
+
+
+def _draw_agreement(prior: Prior, questions: Sequence[Observed], axes: "Axes") -> None:
+    """Draw how likely one more response agrees, while all votes so far do."""
+    seen, agreed = Counter[int](), Counter[int]()
+    for question in questions:
+        votes = [answer for answer in question.answers if answer is not None]
+        for at in range(1, min(len(votes), _MOST_VOTES + 1)):
+            seen[at] += 1
+            agreed[at] += votes[at] == votes[0]
+            if votes[at] != votes[0]:
+                break
+    votes_so_far = range(1, _MOST_VOTES + 1)
+    axes.plot(votes_so_far, [prior.share([one]) for one in votes_so_far], ".-", color=_BLUE, label="learned")
+    if seen:
+        _draw_shares(axes, [(at, Share(agreed[at], seen[at])) for at in sorted(seen)], _ORANGE, "seen while counting")
+    axes.set(title="one more response agrees", xlabel="votes so far, all for one answer")
+    axes.set(ylabel="probability", ylim=(0, 1.03))
+
+
+def _draw_responses(questions: Sequence[Observed], axes: "Axes") -> None:
+    """Draw how many questions took how many responses."""
+    counts = Counter(len(one.answers) for one in questions)
+    axes.bar([*counts], [*counts.values()], color=_BLUE)
+    mean = sum(count * n for count, n in counts.items()) / len(questions)
+    axes.set(title=f"{mean:.1f} responses a question", xlabel="responses", ylabel="questions")
+    axes.locator_params(axis="x", integer=True)
+
+
+def _draw_support(calibration: Calibration, questions: Sequence[Observed], axes: "Axes") -> None:
+    """Draw how likely an answer is right, or agreed with, by its support."""
+    budget = max((len(one.answers) for one in questions), default=1)
+    rule, row = calibration.rule(on_missing_confidence="count", budget=budget), None if calibration.mean is None else 0
+    for curve, seen, colour, name in (
+        (calibration.p_correct, correctness_by_support, _BLUE, "is right"),
+        (calibration.p_agree, agreement_by_support, _ORANGE, "agrees with further responses"),
+    ):
+        if curve is not None:
+            axes.plot(*zip(*curve.points, strict=True), color=colour, label=name)
+            if pairs := seen(rule, questions, row):
+                _draw_shares(axes, binned(*zip(*pairs, strict=True)), colour, None)
+    axes.set(title="an answer, by its support", xlabel="support: its share of the votes", xlim=(0, 1))
+    axes.set(ylabel="probability", ylim=(0, 1.03))
+
+
+def _draw_reliability(found: Reliability, axes: "Axes") -> None:
+    """Draw how often answers were right of which so much was said."""
+    axes.plot([0, 1], [0, 1], color="0.5", linewidth=0.8)
+    _draw_shares(axes, found.bins, _BLUE, None)
+    axes.set(
+        title=f"p_correct is off by {found.error:.2f} ({found.by_chance:.2f} by chance)",
+        xlabel="said before the outcome was told",
+        ylabel="were right",
+        xlim=(0, 1.03),
+        ylim=(0, 1.03),
+    )
+
+
+def _draw_odds(calibration: Calibration, axes: "Axes") -> None:
+    """Draw how likely a response agrees with the others, by its score."""
+    odds = calibration.rule_.odds if calibration.rule_ else ()
+    axes.plot([one.score for one in odds], [one.p for one in odds], ".-", color=_BLUE)
+    axes.set(title="a response agrees with the others", xlabel=f"score: {calibration.measure}")
+    axes.set(ylabel="probability", ylim=(0, 1.03))
+
+
+def _draw_weights(calibration: Calibration, axes: "Axes") -> None:
+    """Draw what a vote weighs by its score, and where the gate is."""
+    assert calibration.mean is not None and calibration.std is not None  # only a calibration by consensus has none
+    mean, std = calibration.mean, calibration.std
+    scores = np.linspace(mean - _REACH * std, mean + _REACH * std, 121)
+    weigh = WEIGHTS["count" if calibration.fallback or calibration.unweighed else calibration.weight]
+    by = Standardizer(mean, std, calibration.lambda_)
+    axes.plot(scores, [weigh(float(score), by) for score in scores], color=_BLUE)
+    axes.axvspan(mean - std, mean + std, color="0.5", alpha=0.15, label="mean ± standard deviation")
+    threshold, _ = calibration.gate.under("default")
+    if threshold is not None:
+        axes.axvline(threshold, color=_ORANGE, label=f"gate {threshold:.4g}: accepted from here on")
+    axes.set(title="what a vote weighs, and the gate", xlabel=f"score: {calibration.measure}", ylim=(0, None))
+
+
+def _draw_shares(axes: "Axes", points: Sequence[tuple[float, Share]], colour: str, label: str | None) -> None:
+    values, shares = [at for at, _ in points], [share for _, share in points]
+    reach = [[max(0.0, abs(share.value - share.interval[end])) for share in shares] for end in (0, 1)]
+    heights = [share.value for share in shares]
+    axes.errorbar(values, heights, yerr=reach, fmt="o", color=colour, markersize=4, elinewidth=0.8, label=label)
