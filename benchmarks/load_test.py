@@ -30,14 +30,15 @@ from tests.servers.chat_wire import PROMPT_TOKENS
 class ServerProcess:
     """A server that can be killed and started again on the same port."""
 
-    def __init__(self, log: Path) -> None:
-        """Start it on a free port; it appends to ``log``."""
-        self._log, self.port = log, 0
+    def __init__(self, log: Path, token: float = 0.1) -> None:
+        """Start it on a free port; it appends to ``log``, and takes so many seconds for a token."""
+        self._log, self._token, self.port = log, token, 0
         self.start()
 
     def start(self) -> None:
         """Start it and wait until it listens."""
-        command = [sys.executable, "-m", "tests.servers.counted_server", str(self._log), str(self.port)]
+        command = [sys.executable, "-m", "tests.servers.counted_server", str(self._log)]
+        command += [str(self.port), str(self._token)]
         self._process = subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())

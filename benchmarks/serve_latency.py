@@ -1,130 +1,264 @@
-"""What `reasc serve` adds to a request, and whether its memory grows, in front of a scripted server on loopback.
+"""What `reasc serve` adds to a request, beside other gateways, in front of a server on loopback that answers at once.
 
-python -m benchmarks.serve_latency                         500 requests of each kind, one after another
-python -m benchmarks.serve_latency --requests 5000
+python -m benchmarks.serve_latency
+python -m benchmarks.serve_latency --its-hub hub/bin/its-iaas --litellm lite/bin/litellm      beside these
 
-The server answers at once, so that all that is measured beside it is ours. Each kind of request goes to it and through
-`reasc serve` by turns; a vote draws two samples, which the server answers one after another.
+Each gateway is asked for one response, whole and streamed, and for a vote of two where it has votes. First comes its
+saturation: the rate at which it answers 16 clients who ask again at once. Then requests arrive at random times (a
+Poisson process), to each gateway at half of its own saturation and at half of the slowest one's; the bare server gets
+them at the same rates. The sides take turns of some seconds, in an order drawn anew in each round. The time of a
+request counts from when it was due, so that one which waits behind others is charged for that. What is added is the
+difference of the two sides' quantiles, with a 95 % interval by bootstrap over rounds.
+
+The client, the server and the gateway share this machine's cores; the bare server's rows show what the client and the
+server take by themselves. Each gateway is one process with its own defaults, without keys; telemetry is off.
 """
 
-import argparse
-import asyncio
 import json
-import multiprocessing
-import statistics
+import os
+import random
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import httpx
+import numpy as np
 
-from tests.servers.chat_wire import Chat
-from tests.servers.fake_server import running
+from benchmarks.command import parser_of
+from benchmarks.open_loop import Client, Timed, precisely, upstream
 
-__all__ = ["front", "measure"]
+__all__ = ["BARE", "Measured", "Side", "added", "front", "measure", "reasc"]
 
+BARE: Final = "bare server"
+_AT_ONCE: Final = 16
+_STARTED_WITHIN: Final = 60.0  # seconds
+_RESAMPLES: Final = 2000
 _ASKED: Final = {"model": "tiny", "messages": [{"role": "user", "content": "How much is 40 + 2?"}]}
-_KINDS: Final[Mapping[str, dict[str, Any]]] = {
-    "passed through": _ASKED,
-    "passed through, streamed": {**_ASKED, "stream": True},
-    "voted on, 2 samples": {**_ASKED, "reasc": {"answer": "number", "max_samples": 2}},
+_KINDS: Final[Mapping[str, tuple[bool, int]]] = {
+    "one response, whole": (False, 1),
+    "one response, streamed": (True, 1),
+    "a vote of 2, whole": (False, 2),
 }
+"""Kind of request -> whether it is streamed, and how many responses it asks for."""
 _START: Final = (
     "import typer; from langchain_reasc.cli.options import with_groups; "
     "from langchain_reasc_server.command import serve; app = typer.Typer(); app.command()(with_groups(serve)); app()"
 )
 
 
-def measure(requests: int) -> dict[str, dict[str, float]]:
-    """Return kind -> what was measured of it: milliseconds, and kilobytes that the process has grown by.
+class Side(NamedTuple):
+    """Who is asked.
+
+    Attributes:
+        url: its base URL.
+        process: its id; 0 where nobody asks what it takes.
+        votes: whether it draws as many responses as it is asked for, and gives one back.
+    """
+
+    url: str
+    process: int = 0
+    votes: bool = False
+
+
+@dataclass
+class Measured:
+    """What was measured of a side at one rate.
+
+    Attributes:
+        saturation: requests a second that it answers at most.
+        rounds: the times of its requests.
+        processor: seconds of processor time that it took.
+    """
+
+    saturation: float
+    rounds: list[Timed] = field(default_factory=list)
+    processor: float = 0.0
+
+    def quantile(self, which: str, share: float, rounds: Sequence[int] | None = None) -> float:
+        """Return a quantile of the times to the ``first`` byte or to the ``end``, in milliseconds."""
+        chosen = self.rounds if rounds is None else [self.rounds[at] for at in rounds]
+        return 1000 * float(np.quantile(np.concatenate([getattr(one, which) for one in chosen]), share))
+
+
+def added(side: Measured, bare: Measured, which: str, share: float) -> tuple[float, float, float]:
+    """Return how much later a quantile comes than the bare server's, and the bounds of its interval; milliseconds."""
+    rounds = range(len(side.rounds))
+    drawn = np.random.default_rng(0).choice(rounds, size=(_RESAMPLES, len(rounds)))
+    differences = [side.quantile(which, share, one) - bare.quantile(which, share, one) for one in [rounds, *drawn]]
+    low, high = np.quantile(differences[1:], [0.025, 0.975])
+    return differences[0], float(low), float(high)
+
+
+def measure(
+    sides: Mapping[str, Side], *, seconds: float, rounds: int, seed: int
+) -> dict[str, dict[tuple[str, float], Measured]]:
+    """Return kind of request -> (side, requests a second) -> what was measured.
 
     Args:
-        requests: of each kind, to each of the two; one in ten more warm both up.
+        sides: name -> who is asked, ``BARE`` among them.
+        seconds: of a turn.
+        rounds: how often each has a turn at each rate.
+        seed: of the times of arrival, and of the order of the turns.
     """
-    found: dict[str, dict[str, float]] = {}
-    with _upstream() as bare, front(bare) as (url, process), httpx.Client(timeout=60) as client:
-        for kind, body in _KINDS.items():
-            times: dict[str, list[float]] = {bare: [], url: []}
-            for number in range(-(requests // 10), requests):
-                if number == 0:
-                    before = _resident(process)
-                for to, seconds in times.items():
-                    begun = time.perf_counter()
-                    client.post(f"{to}/chat/completions", content=json.dumps(body), headers=_JSON).raise_for_status()
-                    if number >= 0:
-                        seconds.append(1000 * (time.perf_counter() - begun))
-            direct, ours = sorted(times[bare]), sorted(times[url])
-            last = int(0.99 * requests)
-            found[kind] = {
-                "bare p50": statistics.median(direct),
-                "bare p99": direct[last],
-                "added p50": statistics.median(ours) - statistics.median(direct),
-                "added p99": ours[last] - direct[last],
-                "grown by kB": _resident(process) - before,
-            }
+    found = {}
+    for kind, (streamed, samples) in _KINDS.items():
+        asked = {name: side for name, side in sides.items() if samples == 1 or side.votes or name == BARE}
+        headers = {"x-reasc-max-samples": str(samples), "x-its-budget": str(samples)}
+        clients = {name: Client(side.url, {**_ASKED, "stream": streamed}, **headers) for name, side in asked.items()}
+        found[kind] = precisely(_take_turns(asked, clients, seconds, rounds, seed))
     return found
 
 
-_JSON: Final = {"content-type": "application/json"}
+async def _take_turns(
+    sides: Mapping[str, Side], clients: Mapping[str, Client], seconds: float, rounds: int, seed: int
+) -> dict[tuple[str, float], Measured]:
+    order, arrivals = random.Random(seed), np.random.default_rng(seed)
+    for client in clients.values():
+        await client.saturate(seconds, _AT_ONCE)  # warms it up
+    saturation = {name: await client.saturate(seconds, _AT_ONCE) for name, client in clients.items()}
+    half = {name: float(round(rate / 2)) for name, rate in saturation.items() if name != BARE}
+    rates = {(name, rate) for name in half for rate in (half[name], min(half.values()))}
+    turns = sorted({*rates, *((BARE, rate) for _, rate in rates)}, key=lambda turn: (turn[1], turn[0] != BARE))
+    found = {(name, rate): Measured(saturation[name]) for name, rate in turns}
+    for _ in range(rounds):
+        for name, rate in order.sample(turns, len(turns)):
+            before = _processor_time(sides[name].process)
+            found[name, rate].rounds.append(await clients[name].arrive(rate, seconds, arrivals))
+            found[name, rate].processor += _processor_time(sides[name].process) - before
+    for client in clients.values():
+        client.close()
+    return found
 
 
-@contextmanager
-def _upstream() -> Iterator[str]:
-    """A scripted server in a process of its own; gives its base URL."""
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=_serve, args=(there,), daemon=True)
-    process.start()
-    try:
-        yield here.recv()
-    finally:
-        process.kill()
-        process.join()
-
-
-def _serve(connection: Any) -> None:
-    async def main() -> None:
-        async with running(Chat()) as served:
-            connection.send(served.url)
-            await asyncio.Event().wait()
-
-    asyncio.run(main())
+def _processor_time(process: int) -> float:
+    """Return the seconds of processor time that a process has taken."""
+    if not process:
+        return 0.0
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
 def front(*upstreams: str, **more: object) -> Iterator[tuple[str, int]]:
     """`reasc serve` in front of servers, in a process of its own; gives its base URL and its process id."""
-    options = ["--model", "tiny", "--preset", "vllm", "--no-learning", "--port", "0"]
+    options = ["--model", "tiny", "--preset", "vllm", "--port", "0"]
     options += [part for url in upstreams for part in ("--url", url)]
-    options += [part for name, value in more.items() for part in (f"--{name}", str(value))]
-    started = subprocess.Popen([sys.executable, "-c", _START, *options], stderr=subprocess.PIPE, text=True)
-    assert started.stderr is not None
-    try:
+    for name, value in more.items():
+        options += [f"--{name.replace('_', '-')}", *([] if value is None else [str(value)])]
+    with _process([sys.executable, "-c", _START, *options], stderr=subprocess.PIPE) as started:
+        assert started.stderr is not None
         yield started.stderr.readline().split(" ")[0], started.pid
+
+
+@contextmanager
+def reasc(upstream: str) -> Iterator[Side]:
+    """`reasc serve`, which votes on numbers and learns."""
+    with front(upstream, answer="number") as (url, process):
+        yield Side(url, process, votes=True)
+
+
+@contextmanager
+def _its_hub(executable: str, upstream: str) -> Iterator[Side]:
+    """its_hub's gateway, which votes on numbers."""
+    port = _free_port()
+    with _process([executable, "--port", str(port), "--log-level", "WARNING"]) as process:
+        own = {"endpoint": upstream, "model": "tiny", "api_key": "none", "alg": "self-consistency"}
+        _ask_until_ready(f"http://127.0.0.1:{port}/configure", {**own, "regex_patterns": [r"(\d+)"]})
+        yield Side(f"http://127.0.0.1:{port}/v1", process.pid, votes=True)
+
+
+@contextmanager
+def _litellm(executable: str, upstream: str) -> Iterator[Side]:
+    """LiteLLM's proxy."""
+    port, model = _free_port(), {"model": "openai/tiny", "api_base": upstream, "api_key": "none"}
+    own = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"}
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
+        json.dump({"model_list": [{"model_name": "tiny", "litellm_params": model}]}, config)  # which is YAML, too
+        config.flush()
+        command = [executable, "--config", config.name, "--host", "127.0.0.1", "--port", str(port)]
+        with _process([*command, "--telemetry", "False"], env={**os.environ, "LITELLM_LOG": "ERROR", **own}) as process:
+            _ask_until_ready(f"http://127.0.0.1:{port}/v1/chat/completions", _ASKED)
+            yield Side(f"http://127.0.0.1:{port}/v1", process.pid)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        return int(bound.getsockname()[1])
+
+
+@contextmanager
+def _process(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "text": True}
+    process: subprocess.Popen[str] = subprocess.Popen(command, **{**quiet, **options})
+    try:
+        yield process
     finally:
-        started.kill()
-        started.wait()
-        started.stderr.close()
+        process.terminate()  # which its workers see, too
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
-def _resident(process: int) -> int:
-    """Return the kilobytes of a process in memory."""
-    status = Path(f"/proc/{process}/status").read_text()
-    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS")))
+def _ask_until_ready(url: str, body: Any) -> None:
+    until = time.monotonic() + _STARTED_WITHIN
+    while True:
+        try:
+            httpx.post(url, json=body).raise_for_status()
+            return
+        except httpx.HTTPError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(0.2)
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=500)
-    for kind, figures in measure(parser.parse_args(arguments).requests).items():
-        print(f"{kind:26}", "  ".join(f"{name} {value:.1f}" for name, value in figures.items()))
+    parser = parser_of("serve_latency", __doc__)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of a turn (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=10, help="turns of each at each rate (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--its-hub", metavar="FILE", help="the its-iaas of an environment with its_hub[iaas]")
+    parser.add_argument("--litellm", metavar="FILE", help="the litellm of an environment with litellm[proxy]")
+    given = parser.parse_args(arguments)
+    with upstream() as bare, ExitStack() as stack:
+        sides = {BARE: Side(bare), "reasc serve": stack.enter_context(reasc(bare))}
+        for name, executable, rival in (("its_hub", given.its_hub, _its_hub), ("LiteLLM", given.litellm, _litellm)):
+            if executable is None:
+                print(f"{name} is not measured: no --{name.lower().replace('_', '-')}")
+            else:
+                sides[name] = stack.enter_context(rival(executable, bare))
+        found = measure(sides, seconds=given.seconds, rounds=given.rounds, seed=given.seed)
+    for kind, measured in found.items():
+        print(f"\n{kind}: milliseconds to the {'first byte, and to the end' if _KINDS[kind][0] else 'end'}\n")
+        print(f"{'':12} {'rate':>5} {'at most':>7} {'p50':>6} {'p99':>7}  {'added at p50':20} {'added at p99':22} CPU")
+        for which in ("first", "end") if _KINDS[kind][0] else ("end",):
+            for (name, rate), one in measured.items():
+                print(_row(name, rate, one, measured[BARE, rate], which))
     return 0
 
 
+def _row(name: str, rate: float, one: Measured, bare: Measured, which: str) -> str:
+    """Return a line: requests a second, those at most, quantiles, what is added, milliseconds of the processor each."""
+    begun = (
+        f"{name:12} {rate:5.0f} {one.saturation:7.0f} {one.quantile(which, 0.5):6.2f} {one.quantile(which, 0.99):7.2f}"
+    )
+    if one is bare:
+        return begun
+    bounds = (added(one, bare, which, share) for share in (0.5, 0.99))
+    said = [f"{value:.2f} [{low:.2f}, {high:.2f}]" for value, low, high in bounds]
+    answered, failed = sum(len(turn.end) for turn in one.rounds), sum(turn.failed for turn in one.rounds)
+    processor = f"{1000 * one.processor / max(1, answered):.2f}"
+    return f"{begun}  {said[0]:20} {said[1]:22} {processor}" + (f"  {failed} not answered" if failed else "")
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

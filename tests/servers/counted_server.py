@@ -1,6 +1,8 @@
-"""A server process that writes down every response before it ends it. Imports little, so that it starts fast.
+"""A server process that writes down every response before it ends it, and again after. Imports little, to start fast.
 
-python -m tests.servers.counted_server LOG PORT      prints the port it listens on; port 0 for any
+python -m tests.servers.counted_server LOG PORT SECONDS    prints the port it listens on; port 0 for any
+
+A token takes so many seconds. A question that begins with "refuse" is refused.
 """
 
 import asyncio
@@ -9,27 +11,29 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Final
 
 from tests.servers.exchange import Exchange
 from tests.servers.fake_server import running
 
-_TOKEN: Final = 0.1  # seconds for each
 
-
-async def serve_until_killed(log: Path, port: int) -> None:
+async def serve_until_killed(log: Path, port: int, seconds: float) -> None:
     """Answer with the response's own number, and then as many words as the number says."""
     with log.open("a", buffering=1) as lines:
 
         async def answer(exchange: Exchange) -> None:
+            if exchange.question.startswith("refuse"):
+                await exchange.refuse(400)
+                return
             number = f"{time.monotonic_ns()}-{served.root}-{exchange.at}"
             length = length_of(number)
             await exchange.token(number)
             for _ in range(length - 1):
-                await asyncio.sleep(_TOKEN)
+                await asyncio.sleep(seconds)
                 await exchange.token(" so")
-            lines.write(json.dumps({"number": number, "tokens": length}) + "\n")
+            written_down = json.dumps({"number": number, "tokens": length}) + "\n"
+            lines.write(written_down)
             await exchange.finish()
+            lines.write(written_down)
 
         async with running(answer, port=port) as served:
             print(served.root.rpartition(":")[2], flush=True)
@@ -42,4 +46,4 @@ def length_of(number: str) -> int:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve_until_killed(Path(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(serve_until_killed(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))
