@@ -82,7 +82,9 @@ def _reply() -> bytes:
 
 
 def _events() -> list[bytes]:
-    choices = [{"index": 0, "delta": {"role": "assistant", "content": word}, "finish_reason": None} for word in _WORDS]
+    choices: list[dict[str, Any]] = [
+        {"index": 0, "delta": {"role": "assistant", "content": word}, "finish_reason": None} for word in _WORDS
+    ]
     choices += [{"index": 0, "delta": {}, "finish_reason": "stop"}]
     said = [json.dumps(_document("chat.completion.chunk", choices=[one])) for one in choices]
     said += [json.dumps(_document("chat.completion.chunk", choices=[], usage=_USAGE)), "[DONE]"]

@@ -3,17 +3,21 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
+from functools import cached_property
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
+import aiohttp
 import httpx
 from langchain_core.messages import AIMessage
 from langchain_reasc_openai import ChatOpenAICompatible
 from langchain_reasc_openai.client import RAW, RawRequest
 from starlette.requests import Request
+from yarl import URL
 
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc_server.chat import Call, Hear, messages_of
@@ -33,6 +37,7 @@ _HOP_BY_HOP: Final = frozenset(
 _NOT_SENT: Final = _HOP_BY_HOP | {
     "host",
     "content-length",
+    "expect",
     "accept-encoding",
     "authorization",
     "x-api-key",
@@ -50,8 +55,11 @@ _TOLD: Final = (
 _OURS: Final = frozenset({"stream", "n", "logprobs", "top_logprobs"})
 _ALTERNATIVES: Final = 20  # as many as ReASC asks for, so that a client's wish changes no measure
 _BUSY: Final = (429, 502, 503, 504)
-_TIMEOUT: Final = httpx.Timeout(None, connect=10.0)
-_READY_WITHIN: Final = 5.0  # seconds
+_CONNECTED_WITHIN: Final = 10.0  # seconds
+_READY_WITHIN: Final = 5.0
+_KEPT_ALIVE: Final = 4.0  # less than servers keep an idle connection, which may close it while a request is on its way
+_LONGEST_HEADER: Final = 65_536  # bytes
+_FILLED_IN: Final = ("user-agent", "accept", "content-type")  # by aiohttp, where a request has none
 
 
 class Servers:
@@ -73,8 +81,20 @@ class Servers:
         self._pass_keys = pass_keys
         self._key = chat_model.openai_api_key.get_secret_value()  # type: ignore[union-attr]
         self._running: Counter[str] = Counter()
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=4.0)
-        self._client = httpx.AsyncClient(timeout=_TIMEOUT, limits=limits)
+        self._proxies = {one.url: _proxy_to(one.url) for one in chat_model.status()}
+
+    @cached_property
+    def _client(self) -> aiohttp.ClientSession:
+        """The client for what is passed through, made in its event loop; httpx takes thrice the time."""
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_ALIVE, ssl=httpx.create_ssl_context()),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECTED_WITHIN),
+            cookie_jar=aiohttp.DummyCookieJar(),  # cookies are of one client, and not of all
+            skip_auto_headers=_FILLED_IN,
+            auto_decompress=False,
+            max_line_size=_LONGEST_HEADER,
+            max_field_size=_LONGEST_HEADER,
+        )
 
     def forwarded(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return the headers of a client's request that the upstream sees, the key among them."""
@@ -109,16 +129,17 @@ class Servers:
             Refused: no server can be reached, or the response breaks off, which a stream says in its last event.
         """
         async with self._response(request, body, call) as response:
-            given = [(name, value) for name, value in response.headers.multi_items() if _is_given_back(name)]
+            named = ((name.lower(), value) for name, value in response.headers.items())
+            given = [(name, value) for name, value in named if _is_given_back(name)]
             given.append(("x-reasc-passed-through", why))
-            if response.status_code >= 400 or response.is_stream_consumed:
+            if _is_whole(response, call):
                 await self._give_back_whole(response, given, send)
                 return
-            await start_response(send, response.status_code, given)
+            await start_response(send, response.status, given)
             try:
-                async for part in response.aiter_raw():
+                async for part in response.content.iter_any():
                     await send({"type": "http.response.body", "body": part, "more_body": True})
-            except httpx.HTTPError:
+            except aiohttp.ClientError:
                 broken = Refused(502, "the upstream broke the stream off", code="upstream_error")
                 if _is_stream(response):
                     await send({"type": "http.response.body", "body": sse(broken.body), "more_body": False})
@@ -126,7 +147,9 @@ class Servers:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     @asynccontextmanager
-    async def _response(self, request: Request, body: bytes, call: Call | None) -> AsyncIterator[httpx.Response]:
+    async def _response(
+        self, request: Request, body: bytes, call: Call | None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Give the response of the first server that answers.
 
         A server that cannot be reached is passed over; for a chat completion, which may be asked for again, so is one
@@ -138,35 +161,35 @@ class Servers:
         rest = path.removeprefix("/v1") + (f"?{request.url.query}" if request.url.query else "")
         headers, urls = self.forwarded(request.headers), self._servers_by_load()
         for left, url in zip(reversed(range(len(urls))), urls, strict=True):
-            sent = self._client.build_request(request.method, url + rest, headers=headers, content=body or None)
+            options: Any = {"headers": headers, "data": body or None, "proxy": self._proxies[url]}
+            target = URL(url + rest, encoded=True)
+            sent = self._client.request(request.method, target, allow_redirects=False, **options)
             self._running[url] += 1
             try:
                 if (response := await self._sent(sent, call)) is None:
                     continue
                 try:
-                    if call is None or not left or response.status_code not in _BUSY:
+                    if call is None or not left or response.status not in _BUSY:
                         yield response
                         return
                 finally:
-                    await response.aclose()
+                    response.close()
             finally:
                 self._running[url] -= 1
         raise Refused(502, "no upstream is reached", code="unreachable")
 
-    async def _sent(self, sent: httpx.Request, call: Call | None) -> httpx.Response | None:
-        """Return a response: its head, or all of a chat completion that is not streamed; None: ask another server."""
+    async def _sent(self, sent: Awaitable[aiohttp.ClientResponse], call: Call | None) -> aiohttp.ClientResponse | None:
+        """Return a response: its head, or all of what is given back in one piece; None: ask another server."""
         try:
-            response = await self._client.send(sent, stream=True)
+            response = await sent
             try:
-                if call is not None and not call.streamed:
-                    await response.aread()
+                if _is_whole(response, call):
+                    await response.read()
             except BaseException:
-                await response.aclose()
+                response.close()
                 raise
-        except (httpx.ReadTimeout, httpx.WriteTimeout):
-            raise Refused(504, "the upstream did not answer in time", code="timeout") from None
-        except httpx.TransportError as error:
-            if call is not None or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        except aiohttp.ClientError as error:
+            if call is not None or isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
                 return None
             raise Refused(502, "the upstream broke the connection off", code="upstream_error") from None
         return response
@@ -178,13 +201,15 @@ class Servers:
         )
         return [one.url for one in ranked]
 
-    async def _give_back_whole(self, response: httpx.Response, given: list[tuple[str, str]], send: Send) -> None:
+    async def _give_back_whole(
+        self, response: aiohttp.ClientResponse, given: list[tuple[str, str]], send: Send
+    ) -> None:
         """Give a response back in one piece; an error without the operator's key, which a server may quote."""
-        body = await response.aread()
-        if response.status_code >= 400 and not self._pass_keys and len(self._key) > 8:
+        body = await response.read()
+        if response.status >= 400 and not self._pass_keys and len(self._key) > 8:
             body = body.replace(self._key.encode(), b"***")
         kept = [(name, value) for name, value in given if name not in ("content-length", "content-encoding")]
-        await start_response(send, response.status_code, [*kept, ("content-length", str(len(body)))])
+        await start_response(send, response.status, [*kept, ("content-length", str(len(body)))])
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def token_limit(self) -> str:
@@ -194,16 +219,16 @@ class Servers:
     async def ready(self) -> bool:
         """Return whether one of the servers answers."""
         for url in self._servers_by_load():
-            with suppress(httpx.HTTPError):
-                headers = {"authorization": f"Bearer {self._key}"}
-                answer = await self._client.get(f"{url}/models", headers=headers, timeout=_READY_WITHIN)
-                if answer.status_code < 500:
-                    return True
+            with suppress(aiohttp.ClientError, TimeoutError):
+                options: Any = {"headers": {"authorization": f"Bearer {self._key}"}, "proxy": self._proxies[url]}
+                async with asyncio.timeout(_READY_WITHIN), self._client.get(f"{url}/models", **options) as answer:
+                    if answer.status < 500:
+                        return True
         return False
 
     async def close(self) -> None:
         """Drop the connections of what is passed through; the chat model's are its owner's."""
-        await self._client.aclose()
+        await self._client.close()
 
 
 def _is_given_back(name: str) -> bool:
@@ -211,7 +236,18 @@ def _is_given_back(name: str) -> bool:
     return name not in _NOT_GIVEN_BACK and not name.startswith("access-control-")
 
 
-def _is_stream(response: httpx.Response) -> bool:
+def _proxy_to(url: str) -> str | None:
+    """Return the proxy that the environment names for an address."""
+    parts, named = urlsplit(url), getproxies()
+    return None if proxy_bypass(parts.netloc) else named.get(parts.scheme, named.get("all"))
+
+
+def _is_whole(response: aiohttp.ClientResponse, call: Call | None) -> bool:
+    """Return whether a response is given back in one piece, so that another server can be asked until its end."""
+    return response.status >= 400 or (call is not None and not call.streamed)
+
+
+def _is_stream(response: aiohttp.ClientResponse) -> bool:
     return "text/event-stream" in response.headers.get("content-type", "")
 
 

@@ -6,7 +6,10 @@ from typing import Any
 
 import httpx
 import pytest
+from langchain_reasc_openai import ChatOpenAICompatible
+from langchain_reasc_server.proxy import Servers
 from servers.exchange import Exchange, refuses
+from servers.fake_server import serving
 
 from .serving import HELLO, KEY, SHAPE, TOOL, Front, Said, front
 
@@ -138,6 +141,27 @@ def test_headers_of_the_client_reach_the_upstream_and_those_of_the_connection_do
             assert (sent["x-trace"], sent["openai-organization"]) == ("t1", "o")
             assert not sent.keys() & {"cookie", "x-reasc-answer", "api-key", "x-api-key"}
             assert sent["accept-encoding"] == "identity"
+
+
+def test_a_client_that_waits_to_be_told_to_go_on_is_answered() -> None:
+    with front(Said()) as server:
+        assert server.post(REASONS["text"][0], headers={"expect": "100-continue"}).status_code == 200
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "all_proxy"])
+def test_it_goes_through_the_environments_proxy_and_keeps_no_cookies(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(echo) as proxy, ChatOpenAICompatible(base_url="http://gpu.example/v1", model="tiny") as model:
+        monkeypatch.setenv(variable, proxy.root)
+        servers = Servers(model)
+        monkeypatch.delenv(variable)
+        with front(served=servers) as server:
+            for _ in range(2):
+                assert server.chat().headers["set-cookie"] == "a=b"
+                server.http.cookies.clear()
+        assert [one.path for one in proxy.exchanges] == ["http://gpu.example/v1/chat/completions"] * 2
+        assert all("cookie" not in sent for sent in proxy.headers)
 
 
 def test_the_next_server_is_asked_where_one_is_not_there() -> None:
