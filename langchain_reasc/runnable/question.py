@@ -305,7 +305,7 @@ class Question:
             **({"cut": self._cut_account()} if self._cut else self._uncut()),
             "without_confidence": len(votes.missing),
             **promises,
-            "tokens": usage.account,
+            "tokens": {**usage.account, "winner": output_tokens(winner)},
         }
         message = add_account(winner, decision, notices, usage, figures, keep_logprobs=self.model.keep_logprobs)
         account = message.response_metadata["reasc"]

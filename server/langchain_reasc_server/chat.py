@@ -305,8 +305,8 @@ class Won:
         own = next((event["usage"] for event in reversed(self._events) if event.get("usage")), None)
         if own is None:
             told = self.message.response_metadata["reasc"]
-            alone = {"completion_tokens": told["tokens"]["output"]} if told["launched"] == 1 else {}
-            return {"prompt_tokens": round(told["tokens"]["input"] / told["launched"]), **alone}
+            prompt = round(told["tokens"]["input"] / told["launched"])
+            return {"prompt_tokens": prompt, "completion_tokens": told["tokens"]["winner"]}
         return {name: own.get(name) for name in ("prompt_tokens", "completion_tokens")}
 
     @property
@@ -315,11 +315,7 @@ class Won:
         bill = usage_of(self.message.usage_metadata)
         if bill is None or self.call.usage == "all":
             return bill
-        launched = self.message.response_metadata["reasc"]["launched"]
-        own = {name: value for name, value in self._own_usage().items() if value is not None}
-        prompt, generated = (
-            own.get(name, round(bill[name] / launched)) for name in ("prompt_tokens", "completion_tokens")
-        )
+        prompt, generated = (count or 0 for count in self._own_usage().values())
         return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}
 
     @property

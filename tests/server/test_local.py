@@ -115,9 +115,10 @@ def test_n_responses_come_as_n_choices(server: Front, streamed: bool) -> None:
         assert [one["index"] for one in reply["choices"]] == [0, 1, 2] and reply["usage"]["total_tokens"] == 21
 
 
-def test_the_winners_own_prompt_is_told(server: Front) -> None:
+def test_the_winners_own_tokens_are_told(server: Front) -> None:
     account = server.post(ASKED).json()["reasc"]
-    assert account["winner"]["prompt_tokens"] == 5 and account["tokens"]["spent"] == 7 * account["samples"]
+    assert account["winner"] == {"prompt_tokens": 5, "completion_tokens": 2}
+    assert account["tokens"]["spent"] == 7 * account["samples"]
     mean = server.post({**ASKED, "reasc": {"usage": "winner"}}).json()["usage"]
     assert mean == {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
 

@@ -101,7 +101,7 @@ def test_any_text_can_be_sent(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["p_correct", "p_agree"])
 def test_what_a_calibration_says_stands_in_the_account(name: str) -> None:
-    tokens = {"input": 10, "output": 20, "unused_output": 5, "estimated": False}
+    tokens = {"input": 10, "output": 20, "unused_output": 5, "estimated": False, "winner": 6}
     told = {
         "launched": 4,
         "samples": 3,
