@@ -29,19 +29,26 @@ _MOST: Final = 64 << 20  # bytes
 _OPEN_ALREADY: Final = ("/dev/stdin", "/dev/fd/", "/proc/")  # as a shell names what it hands over: ``<(command)``
 
 
-def parse_json(text: str | bytes, *, strict: bool = True, parse_constant: Callable[[str], Any] | None = None) -> Any:
+def parse_json(
+    text: str | bytes,
+    *,
+    strict: bool = True,
+    parse_constant: Callable[[str], Any] | None = None,
+    parse_float: Callable[[str], Any] | None = None,
+) -> Any:
     """Parse a JSON text.
 
     Args:
         text: the text.
         strict: whether control characters in strings are an error.
         parse_constant: what stands for NaN and infinities; as in :func:`json.loads`.
+        parse_float: what stands for other numbers that are no integers; likewise.
 
     Raises:
         ValueError: it is no JSON, is nested too deeply, or holds an integer of thousands of digits.
     """
     text = text.decode("utf-8") if isinstance(text, bytes) else text
-    value = _parsed(partial(json.loads, strict=strict, parse_constant=parse_constant), text)
+    value = _parsed(partial(json.loads, strict=strict, parse_constant=parse_constant, parse_float=parse_float), text)
     if text.count("[") + text.count("{") > _DEEPEST and _depth(value) > _DEEPEST:
         raise ValueError(_TOO_DEEP)
     return value

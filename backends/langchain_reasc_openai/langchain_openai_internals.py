@@ -51,7 +51,7 @@ class AdaptedChatOpenAI(ChatOpenAI):
         stream = await self.root_async_client.post(
             "/chat/completions",
             cast_to=object,
-            body=body,
+            content=json.dumps(body).encode(),  # openai's own fails at half of a surrogate pair
             options={"headers": dict(headers)},
             stream=True,
             stream_cls=_MarkedStream[object],

@@ -15,7 +15,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from langchain_reasc.files import parse_json
 from langchain_reasc_server.chat import Call, FirstResponse, Hear, Solver, Upstream, Won, role_event
 from langchain_reasc_server.errors import Refused, refusal_of
 from langchain_reasc_server.events import EventStream, Send
@@ -23,16 +22,15 @@ from langchain_reasc_server.keys import Admission, Client
 from langchain_reasc_server.metering import Drawn, Meter, estimated_tokens
 from langchain_reasc_server.metrics import Metrics
 from langchain_reasc_server.middleware import Tidied
+from langchain_reasc_server.reading import Bodies, check_head, read_object
 from langchain_reasc_server.responses import ResponseWriter, Translated, Untranslatable, chat_request
 from langchain_reasc_server.status import POLICY, REMEMBERED, Decided, status_page
-from langchain_reasc_server.wire import DONE, Json, encoded, event_of
+from langchain_reasc_server.wire import DONE, encoded, event_of
 
 __all__ = ["Gateway", "Serving"]
 
 _HELD: Final = 0.5
 """Seconds for which the head of a stream waits for the upstream, so that a refusal keeps its status."""
-_BODY_WITHIN: Final = 120.0  # seconds
-_LARGEST_HEAD: Final = 32_768  # bytes
 _METHODS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
 _PING: Final = b": ping\n\n"
 _CHAT: Final = "/v1/chat/completions"
@@ -62,7 +60,7 @@ class Gateway:
         admission: who may ask, and how much.
         ping: seconds between the signs of life in a stream while it is voted on.
         empty_deltas: whether these are events with an empty delta, and not comments.
-        largest: bytes of a request at most.
+        bodies: reads the bodies of requests.
         metrics: what is counted.
         decided: the last votes.
         middleware: what stands around the routes.
@@ -73,7 +71,7 @@ class Gateway:
     admission: Admission = field(default_factory=Admission)
     ping: float = 5.0
     empty_deltas: bool = False
-    largest: int = 20_000_000
+    bodies: Bodies = field(default_factory=Bodies)
     metrics: Metrics = field(default_factory=Metrics)
     decided: deque[Decided] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     middleware: Sequence[Middleware] = ()
@@ -130,7 +128,7 @@ class Gateway:
 
     async def _other(self, request: Request, client: Client, send: Send) -> None:
         """Pass through what is no chat completion."""
-        body = await self._body(request)
+        body = await self.bodies.read(request)
         async with self._until_gone(request, client):
             self.admission.charge(client, samples=int(request.method == "POST"))
             await self._forward(request, client, body, None, "no chat completion", send)
@@ -224,9 +222,11 @@ class Gateway:
         """Read a request in JSON: what is sent on where it passes through, and what it asks for."""
         kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
         if kind != "application/json" and not kind.endswith("+json"):
-            raise Refused(415, f"a request is written in application/json, not {kind}")
-        body = await self._body(request)
-        call = Call.of(_object(body), request.headers, self.upstream.forwarded(request.headers), self.upstream.model)
+            raise Refused(415, f"a request is written in application/json, not {kind}", code="no_json")
+        body = await self.bodies.read(request)
+        call = Call.of(
+            read_object(body), request.headers, self.upstream.forwarded(request.headers), self.upstream.model
+        )
         request.state.call = call
         return encoded(call.body) if call.changed else body, call
 
@@ -244,7 +244,7 @@ class Gateway:
     async def _outcome(self, request: Request, client: Client, send: Send) -> None:
         """Learn whether an answer was right, which its client has found out since."""
         request.state.way = "outcome"
-        told = _object(await self._body(request))
+        told = read_object(await self.bodies.read(request))
         id, correct = told.get("id"), told.get("correct")
         if not (isinstance(id, str) and isinstance(correct, bool)):
             raise Refused(400, 'an outcome is {"id": "...", "correct": true or false}, with the id of a reply\'s reasc')
@@ -335,29 +335,6 @@ class Gateway:
             gone.remove_done_callback(cancel)
             gone.cancel()
 
-    async def _body(self, request: Request) -> bytes:
-        """Read a request.
-
-        Raises:
-            Refused: it is too large, compressed, or does not come to its end.
-        """
-        encoding = request.headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("", "identity"):
-            raise Refused(415, f"a request must not be compressed ({encoding})")
-        too_large = Refused(413, f"a request has {self.largest:,} bytes at most", code="request_too_large")
-        if int(request.headers.get("content-length") or 0) > self.largest:
-            raise too_large
-        body = bytearray()
-        try:
-            async with asyncio.timeout(_BODY_WITHIN):
-                async for part in request.stream():
-                    body += part
-                    if len(body) > self.largest:
-                        raise too_large
-        except TimeoutError:
-            raise Refused(408, "the request did not come to its end in time") from None
-        return bytes(body)
-
 
 class _Guarded:
     """An endpoint: checks the key, answers errors in OpenAI's envelope, and counts."""
@@ -386,8 +363,7 @@ class _Guarded:
 
         metrics.running.inc()
         try:
-            if sum(len(name) + len(value) for name, value in scope["headers"]) > _LARGEST_HEAD:
-                raise Refused(431, f"the headers of a request have {_LARGEST_HEAD:,} bytes at most")
+            check_head(scope["headers"])
             client = self._gateway.admission.client(request.headers)
             await self._answer(request, client, sending)
         except ClientDisconnect:
@@ -404,6 +380,7 @@ class _Guarded:
             elif not request.state.answered:  # the client sees the response break off
                 raise
         finally:
+            self._gateway.bodies.release(request)
             metrics.running.dec()
             metrics.requests.labels(request.state.way, str(status)).inc()
             metrics.seconds.labels(request.state.way).observe(time.monotonic() - begun)
@@ -418,16 +395,6 @@ def _is_local(request: Request) -> bool:
 async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _object(body: bytes) -> Json:
-    try:
-        value = parse_json(body)
-    except ValueError as error:
-        raise Refused(400, f"the body is no JSON: {error}", code="invalid_json") from None
-    if not isinstance(value, dict):
-        raise Refused(400, f"the body must be a JSON object, not a {type(value).__name__}", code="invalid_json")
-    return value
 
 
 async def _no_such_path(request: Request, error: Exception) -> Response:

@@ -4,8 +4,9 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -30,7 +31,6 @@ __all__ = ["serve"]
 
 _KEYS: Final = "REASC_KEYS"
 _COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-_KEPT_ALIVE: Final = 75  # seconds; longer than clients keep an idle connection, or they would send into a closed one
 _MEGABYTE: Final = 1_000_000
 
 
@@ -161,6 +161,7 @@ class LimitOptions:
     ] = None
     requests: Annotated[int, typer.Option(min=1, help="Requests answered at once.")] = 128
     queue: Annotated[int, typer.Option(min=0, help="Requests that may wait beside them.")] = 512
+    connections: Annotated[int, typer.Option(min=1, help="Connections of clients at once.")] = 4096
     key_requests: Annotated[int | None, typer.Option(min=1, help="Requests at once of one key.")] = None
     key_samples: Annotated[int | None, typer.Option(min=1, help="Samples a minute of one key.")] = None
     key_tokens: Annotated[
@@ -237,6 +238,7 @@ def serve(
             earlier = fork_workers(workers)
         from langchain_reasc_server.app import Gateway
         from langchain_reasc_server.chat import Solver
+        from langchain_reasc_server.reading import Bodies
 
         model = stack.enter_context(behind.open(source))
         upstream = behind.upstream(source, model)
@@ -246,7 +248,7 @@ def serve(
             admission,
             ping=ping,
             empty_deltas=empty_deltas,
-            largest=round(limits.max_body * _MEGABYTE),
+            bodies=Bodies(round(limits.max_body * _MEGABYTE)),
         )
         if traced:
             from langchain_reasc_server.tracing import exported_traces
@@ -264,7 +266,7 @@ def serve(
         if earlier == 0:
             named = f"[{host}]" if ":" in host else host
             remark(_line(gateway, source, f"http://{named}:{listening.getsockname()[1]}/v1"))
-        _run(gateway, model, listening, shutdown)
+        _run(gateway, model, listening, shutdown, limits.connections)
 
 
 def _wants_traces(asked: bool) -> bool:
@@ -339,18 +341,25 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         yield listening
 
 
-def _run(gateway: "Gateway", model: Any, listening: socket.socket, shutdown: int) -> None:
+def _most_connections() -> int:
+    """Return half of the files that this process may have open; the others are left to connections upstream."""
+    try:
+        import resource
+    except ImportError:  # Windows, which has no such limit
+        return sys.maxsize
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return sys.maxsize if most == resource.RLIM_INFINITY else most // 2
+
+
+def _run(gateway: "Gateway", model: Any, listening: socket.socket, shutdown: int, connections: int) -> None:
     import uvicorn
 
-    options: Mapping[str, Any] = {
-        "http": "h11",  # which bounds what it keeps of a request's head
-        "log_level": "warning",
-        "access_log": False,
-        "server_header": False,
-        "timeout_keep_alive": _KEPT_ALIVE,
-        "timeout_graceful_shutdown": shutdown,
-    }
+    from langchain_reasc_server.connections import Bounds, uvicorn_options
+
+    bounds = Bounds(min(connections, _most_connections()))
+    options = uvicorn_options(bounds, gateway.metrics.record_error)
     logging.getLogger("langchain_reasc").setLevel(logging.ERROR)  # what it says of a vote is in each reply
     signal.signal(signal.SIGTERM, _end)  # which uvicorn raises again when it has shut down
     threading.Thread(target=_ask, args=(model,), kwargs={"strict": False}, daemon=True).start()
-    uvicorn.Server(uvicorn.Config(gateway.app, **options)).run(sockets=[listening])
+    uvicorn.Server(uvicorn.Config(gateway.app, timeout_graceful_shutdown=shutdown, **options)).run(sockets=[listening])

@@ -60,6 +60,8 @@ _READY_WITHIN: Final = 5.0
 _KEPT_ALIVE: Final = 4.0  # less than servers keep an idle connection, which may close it while a request is on its way
 _LONGEST_HEADER: Final = 65_536  # bytes
 _FILLED_IN: Final = ("user-agent", "accept", "content-type")  # by aiohttp, where a request has none
+_LARGEST_REPLY: Final = 256 << 20  # bytes, of those that are kept until their end
+_Answer = tuple[aiohttp.ClientResponse, bytes | None]
 
 
 class Servers:
@@ -128,12 +130,12 @@ class Servers:
         Raises:
             Refused: no server can be reached, or the response breaks off, which a stream says in its last event.
         """
-        async with self._response(request, body, call) as response:
+        async with self._response(request, body, call) as (response, whole):
             named = ((name.lower(), value) for name, value in response.headers.items())
             given = [(name, value) for name, value in named if _is_given_back(name)]
             given.append(("x-reasc-passed-through", why))
-            if _is_whole(response, call):
-                await self._give_back_whole(response, given, send)
+            if whole is not None:
+                await self._give_back_whole(response.status, whole, given, send)
                 return
             await start_response(send, response.status, given)
             try:
@@ -147,10 +149,8 @@ class Servers:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     @asynccontextmanager
-    async def _response(
-        self, request: Request, body: bytes, call: Call | None
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Give the response of the first server that answers.
+    async def _response(self, request: Request, body: bytes, call: Call | None) -> AsyncIterator[_Answer]:
+        """Give the response of the first server that answers, and its body where it was read already.
 
         A server that cannot be reached is passed over; for a chat completion, which may be asked for again, so is one
         that is busy, or breaks off before anything of its answer has been given back.
@@ -166,11 +166,12 @@ class Servers:
             sent = self._client.request(request.method, target, allow_redirects=False, **options)
             self._running[url] += 1
             try:
-                if (response := await self._sent(sent, call)) is None:
+                if (answer := await self._sent(sent, call)) is None:
                     continue
+                response, _ = answer
                 try:
                     if call is None or not left or response.status not in _BUSY:
-                        yield response
+                        yield answer
                         return
                 finally:
                     response.close()
@@ -178,13 +179,13 @@ class Servers:
                 self._running[url] -= 1
         raise Refused(502, "no upstream is reached", code="unreachable")
 
-    async def _sent(self, sent: Awaitable[aiohttp.ClientResponse], call: Call | None) -> aiohttp.ClientResponse | None:
+    async def _sent(self, sent: Awaitable[aiohttp.ClientResponse], call: Call | None) -> _Answer | None:
         """Return a response: its head, or all of what is given back in one piece; None: ask another server."""
         try:
             response = await sent
             try:
-                if _is_whole(response, call):
-                    await response.read()
+                is_whole = response.status >= 400 or (call is not None and not call.streamed)
+                whole = await _read(response) if is_whole else None
             except BaseException:
                 response.close()
                 raise
@@ -192,7 +193,7 @@ class Servers:
             if call is not None or isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
                 return None
             raise Refused(502, "the upstream broke the connection off", code="upstream_error") from None
-        return response
+        return response, whole
 
     def _servers_by_load(self) -> Sequence[str]:
         known = self.chat_model.status()
@@ -201,15 +202,15 @@ class Servers:
         )
         return [one.url for one in ranked]
 
-    async def _give_back_whole(
-        self, response: aiohttp.ClientResponse, given: list[tuple[str, str]], send: Send
-    ) -> None:
+    async def _give_back_whole(self, status: int, body: bytes, given: list[tuple[str, str]], send: Send) -> None:
         """Give a response back in one piece; an error without the operator's key, which a server may quote."""
-        body = await response.read()
-        if response.status >= 400 and not self._pass_keys and len(self._key) > 8:
+        if status >= 400 and not self._pass_keys and len(self._key) > 8:
+            if any(name == "content-encoding" and value.lower() != "identity" for name, value in given):
+                said = f"the upstream refuses it with {status}, in words that are compressed"
+                raise Refused(502, said, code="upstream_error")
             body = body.replace(self._key.encode(), b"***")
-        kept = [(name, value) for name, value in given if name not in ("content-length", "content-encoding")]
-        await start_response(send, response.status, [*kept, ("content-length", str(len(body)))])
+        kept = [(name, value) for name, value in given if name != "content-length"]
+        await start_response(send, status, [*kept, ("content-length", str(len(body)))])
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def token_limit(self) -> str:
@@ -242,9 +243,19 @@ def _proxy_to(url: str) -> str | None:
     return None if proxy_bypass(parts.netloc) else named.get(parts.scheme, named.get("all"))
 
 
-def _is_whole(response: aiohttp.ClientResponse, call: Call | None) -> bool:
-    """Return whether a response is given back in one piece, so that another server can be asked until its end."""
-    return response.status >= 400 or (call is not None and not call.streamed)
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """Return a body as it comes over the wire: nobody bounds what a compressed one would unpack to.
+
+    Raises:
+        Refused: it is too large.
+    """
+    body = bytearray()
+    async for part in response.content.iter_any():
+        body += part
+        if len(body) > _LARGEST_REPLY:
+            said = f"the upstream's reply has more than {_LARGEST_REPLY >> 20} MiB"
+            raise Refused(502, said, code="upstream_error")
+    return bytes(body)
 
 
 def _is_stream(response: aiohttp.ClientResponse) -> bool:

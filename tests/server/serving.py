@@ -15,6 +15,7 @@ import uvicorn
 from langchain_reasc_openai import ChatOpenAICompatible, RetryPolicy
 from langchain_reasc_server.app import Gateway
 from langchain_reasc_server.chat import Solver, Votes
+from langchain_reasc_server.connections import Bounds, uvicorn_options
 from langchain_reasc_server.keys import Admission
 from langchain_reasc_server.proxy import Servers
 from servers.chat_wire import Calling, Request
@@ -114,6 +115,7 @@ def front(*answers: Any, served: Any = None, **options: Any) -> Iterator[Front]:
     votes = options.pop("votes", {})
     admission = options.pop("admission", {})
     pass_keys = options.pop("pass_keys", False)
+    bounds = options.pop("bounds", Bounds())
     with ExitStack() as stack:
         upstreams = [_gone() if one is None else stack.enter_context(serving(one, get=models)) for one in answers]
         if served is None:
@@ -125,7 +127,7 @@ def front(*answers: Any, served: Any = None, **options: Any) -> Iterator[Front]:
             served = Servers(model, pass_keys=pass_keys)
         solver = Solver(served, Votes(**{"calibration": None, **votes}))
         gateway = Gateway(served, solver, Admission(**admission), **options)
-        url = stack.enter_context(listening(gateway))
+        url = stack.enter_context(listening(gateway, bounds))
         made = Front(url, upstreams, gateway)
         made.http = stack.enter_context(httpx.Client(timeout=20))
         yield made
@@ -145,12 +147,13 @@ class PromptServer(uvicorn.Server):
 
 
 @contextmanager
-def listening(gateway: Gateway) -> Iterator[str]:
+def listening(gateway: Gateway, bounds: Bounds) -> Iterator[str]:
     """Serve on loopback in a thread; gives the base URL."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as bound:
         bound.bind(("127.0.0.1", 0))
         bound.listen()
-        config = uvicorn.Config(gateway.app, http="h11", log_level="warning", timeout_graceful_shutdown=1)
+        options = uvicorn_options(bounds, gateway.metrics.record_error)
+        config = uvicorn.Config(gateway.app, timeout_graceful_shutdown=1, **options)
         server = PromptServer(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, name="gateway")
         thread.start()

@@ -4,13 +4,15 @@ import asyncio
 import json
 import os
 import re
+import select
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -185,7 +187,7 @@ def _workers(of: int) -> set[int]:
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
 def test_workers_count_and_learn_together_and_are_replaced(upstream: Served) -> None:
     body = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], "tools": [TOOL]}
-    options = ("--url", upstream.root, "--preset", "generic", "--workers", "2")
+    options = ("--url", upstream.root, "--preset", "generic", "--workers", "2", "--connections", "8")
     with process(*options) as (url, started):
         assert eventually(lambda: len(_workers(started.pid)) == 2)
         for _ in range(8):  # each on a connection of its own
@@ -198,6 +200,11 @@ def test_workers_count_and_learn_together_and_are_replaced(upstream: Served) -> 
         assert eventually(lambda: first not in (now := _workers(started.pid)) and len(now) == 2)
         assert httpx.post(f"{url}/chat/completions", json=body, timeout=30).status_code == 200
         assert _counted(url, "reasc_requests_total") == 9, "what the dead one counted stays"
+        with ExitStack() as stack:
+            where = httpx.URL(url)
+            many = [stack.enter_context(socket.create_connection((where.host, where.port))) for _ in range(20)]
+            refused, _, _ = select.select(many, [], [], 5)
+            assert refused and refused[0].recv(99).startswith(b"HTTP/1.1 503 ")
         left = _workers(started.pid)
         started.send_signal(signal.SIGTERM)
         assert started.wait(20) == 0

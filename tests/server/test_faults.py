@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from langchain_reasc_server.reading import Bodies
 from servers.exchange import Exchange, refuses
 
 from .serving import HELLO, TOOL, Front, Said, eventually, front
@@ -23,7 +24,12 @@ MALFORMED: dict[str, tuple[bytes, dict[str, str], int]] = {
     "no UTF-8": (b'{"a": "\xff"}', {}, 400),
     "too deep": (b'{"a": ' + b"[" * 100_000, {}, 400),
     "an endless number": (b'{"a": ' + b"9" * 100_000 + b"}", {}, 400),
-    "too large": (b'{"a": "' + b"x" * 250_000 + b'"}', {}, 413),
+    "an infinite number": (b'{"a": 1e999}', {}, 400),
+    "not a number": (b'{"a": NaN}', {}, 400),
+    "UTF-16": ('{"a": 1}'.encode("utf-16"), {}, 400),
+    "too many values": (b'{"a": [' + b"{}," * 60_000 + b"1]}", {}, 400),
+    "too many values, and quotes without end": (b"[" * 100_001 + b'"' + b'\\"' * 900_000, {}, 400),
+    "too large": (b'{"a": "' + b"x" * 2_000_000 + b'"}', {}, 413),
     "a form": (b"a=1", {"content-type": "application/x-www-form-urlencoded"}, 415),
     "compressed": (b"\x1f\x8b", {"content-encoding": "gzip"}, 415),
 }
@@ -31,7 +37,7 @@ MALFORMED: dict[str, tuple[bytes, dict[str, str], int]] = {
 
 @pytest.fixture(scope="module")
 def bounded() -> Iterator[Front]:
-    with front(Said(), largest=250_000) as server:
+    with front(Said(), bodies=Bodies(2_000_000)) as server:
         yield server
 
 
@@ -47,7 +53,7 @@ def test_a_malformed_request_gets_an_error_and_reaches_nobody(bounded: Front, ca
 
 
 def test_a_body_without_a_length_is_bounded_too(bounded: Front) -> None:
-    parts = (b"x" * 10_000 for _ in range(100))
+    parts = (b"x" * 10_000 for _ in range(250))
     headers = {"content-type": JSON}
     response = bounded.http.post(f"{bounded.url}/chat/completions", content=parts, headers=headers)
     assert response.status_code == 413
@@ -175,6 +181,22 @@ def test_without_a_key_nobody_is_answered() -> None:
         for given in ({"authorization": "Bearer sk-one"}, {"authorization": "bearer  sk-two"}, {"x-api-key": "sk-two"}):
             assert server.post(VOTED, headers=given).status_code == 200
         assert not any("sk-one" in str(sent) for sent in server.upstream.headers)
+
+
+SAME: dict[str, bytes] = {
+    "a key twice": b'"model": "other", "model": "tiny"',
+    "half a pair": b'"user": "\\ud800"',
+    "a large number": b'"big": 123456789012345678901234567890',
+    "many commas in a text": b'"user": "' + b"1,[{" * 60_000 + b'"',
+}
+
+
+@pytest.mark.parametrize("voted", [False, True])
+@pytest.mark.parametrize("case", SAME)
+def test_what_is_odd_but_json_is_answered(bounded: Front, case: str, voted: bool) -> None:
+    tools = b', "tools": ' + json.dumps([TOOL]).encode() if voted else b""
+    body = b'{"messages": ' + json.dumps(HELLO).encode() + b", " + SAME[case] + tools + b"}"
+    assert bounded.post(body).status_code == 200
 
 
 @contextmanager

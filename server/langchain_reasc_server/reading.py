@@ -1,0 +1,123 @@
+"""Read what clients send, within bounds on its size, its time and its shape."""
+
+import asyncio
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.requests import Request
+
+from langchain_reasc.files import parse_json
+from langchain_reasc_server.errors import Refused
+from langchain_reasc_server.wire import Json
+
+__all__ = ["LARGEST_HEAD", "Bodies", "check_head", "read_object"]
+
+LARGEST_HEAD: Final = 32_768  # bytes
+_BODY_WITHIN: Final = 120.0  # seconds
+_TOGETHER: Final = 50  # of the largest bodies, in memory at once
+_MOST_VALUES: Final = 100_000
+"""Values in a body: reading millions would take seconds, in which nobody else is served."""
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\(?:.|\Z)[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
+"""A string, or one that does not end: what begins with a quote matches, so that nothing is read twice."""
+
+
+def check_head(headers: Sequence[tuple[bytes, bytes]]) -> None:
+    """Refuse a head that is too large, or says in two ways where the body ends.
+
+    Raises:
+        Refused: it does.
+    """
+    if sum(len(name) + len(value) for name, value in headers) > LARGEST_HEAD:
+        raise Refused(431, f"the headers of a request have {LARGEST_HEAD:,} bytes at most", code="headers_too_large")
+    names = [name for name, _ in headers]
+    if b"transfer-encoding" in names and b"content-length" in names:
+        said = "a request has either content-length or transfer-encoding"
+        raise Refused(400, said, code="ambiguous_length", headers={"connection": "close"})
+
+
+@dataclass(eq=False)
+class Bodies:
+    """The bodies of all requests that are being answered.
+
+    Attributes:
+        largest: bytes of one at most.
+        held: bytes of all.
+    """
+
+    largest: int = 20_000_000
+    held: int = 0
+
+    async def read(self, request: Request) -> bytes:
+        """Read a body, whose bytes count until it is released.
+
+        Raises:
+            Refused: it is too large, compressed, or does not come to its end; or there are too many.
+        """
+        encoding = request.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("", "identity"):
+            raise Refused(415, f"a request must not be compressed ({encoding})", code="compressed")
+        too_large = Refused(413, f"a request has {self.largest:,} bytes at most", code="request_too_large")
+        if int(request.headers.get("content-length") or 0) > self.largest:
+            raise too_large
+        body = bytearray()
+        try:
+            async with asyncio.timeout(_BODY_WITHIN):
+                async for part in request.stream():
+                    body += part
+                    self._hold(request, len(part))
+                    if len(body) > self.largest:
+                        raise too_large
+        except TimeoutError:
+            raise Refused(408, "the request did not come to its end in time", code="request_timeout") from None
+        return bytes(body)
+
+    def release(self, request: Request) -> None:
+        """Count the body of a request no more."""
+        self.held -= getattr(request.state, "held", 0)
+
+    def _hold(self, request: Request, size: int) -> None:
+        self.held += size
+        request.state.held = getattr(request.state, "held", 0) + size
+        if self.held > _TOGETHER * self.largest:
+            said = "the requests that are being read are too large together"
+            raise Refused(429, said, code="requests_too_large", headers={"retry-after": "1"})
+
+
+def read_object(body: bytes) -> Json:
+    """Parse a body.
+
+    Raises:
+        Refused: it is no JSON, no object, or has too many values.
+    """
+    if _has_many_values(body):
+        raise Refused(400, f"the body has more than {_MOST_VALUES:,} values", code="too_many_values")
+    try:
+        value = parse_json(body, parse_constant=_finite, parse_float=_finite)
+    except ValueError as error:
+        raise Refused(400, f"the body is no JSON: {error}", code="invalid_json") from None
+    if not isinstance(value, dict):
+        raise Refused(400, f"the body must be a JSON object, not a {type(value).__name__}", code="invalid_json")
+    return value
+
+
+def _has_many_values(body: bytes) -> bool:
+    """Return whether there are too many values, by the signs that stand before each, without parsing it."""
+    if _signs(body) <= _MOST_VALUES:
+        return False
+    if body.count(b'"') - body.count(b'\\"') > 4 * _MOST_VALUES:  # two for a key, and two for a string
+        return True
+    return _signs(_STRING.sub(b"", body)) > _MOST_VALUES
+
+
+def _signs(text: bytes) -> int:
+    return sum(text.count(sign) for sign in (b",", b"[", b"{"))
+
+
+def _finite(text: str) -> float:
+    """Return a number that JSON can write again."""
+    if not math.isfinite(value := float(text)):
+        raise Refused(400, f"the body holds {text[:40]}, which is no finite number", code="invalid_json")
+    return value

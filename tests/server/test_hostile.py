@@ -1,0 +1,228 @@
+"""Clients and upstreams that mean harm: each gets an error or is cut off, and others are served meanwhile."""
+
+import asyncio
+import gzip
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import httpx
+import pytest
+from langchain_reasc_server.connections import Bounds
+from langchain_reasc_server.reading import Bodies
+from servers.exchange import Answer, Exchange
+
+from .serving import HELLO, KEY, TOOL, Front, Said, eventually, front
+
+JSON = "application/json"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Front]:
+    with front(Said(), bounds=Bounds(connections=20, head_within=0.4)) as made:
+        yield made
+
+
+@contextmanager
+def connected(server: Front, sent: bytes = b"", buffer: int = 0) -> Iterator[socket.socket]:
+    host, port = server.url.removeprefix("http://").removesuffix("/v1").split(":")
+    with socket.socket() as client:
+        if buffer:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        client.settimeout(10)
+        client.connect((host, int(port)))
+        client.sendall(sent)
+        yield client
+
+
+def read_to_end(client: socket.socket) -> bytes:
+    """All that comes until the server closes."""
+    got = b""
+    try:
+        while part := client.recv(65536):
+            got += part
+    except ConnectionResetError:
+        pass
+    return got
+
+
+POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\n"
+BODY = json.dumps({"model": "tiny", "messages": HELLO}).encode()
+CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
+NO_HTTP: dict[str, bytes] = {
+    "two ways to say where it ends": POST
+    + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\nGET /v1/admin HTTP/1.1\r\nhost: a\r\n\r\n",
+    "two lengths": POST + b"content-length: 3\r\ncontent-length: 30\r\n\r\n{}",
+    "a length below 0": POST + b"content-length: -3\r\n\r\n{}",
+    "a length in hexadecimal": POST + b"content-length: 0x3\r\n\r\n{}",
+    "another transfer encoding": POST + b"transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "a space before the colon": POST + b"content-length : 3\r\n\r\n{}",
+    "no size of a chunk": CHUNKED + b"zz\r\n{}\r\n",
+    "no host": b"POST /v1/chat/completions HTTP/1.1\r\n\r\n",
+    "many headers": POST + b"a:b\r\n" * 40_000 + b"\r\n",
+    "a line without end": POST + b"a: " + b"b" * 300_000,
+    "TLS": bytes.fromhex("16030100a5010000a10303") + b"\r\n" * 3,
+    "nothing that is known": b"\x00\xff\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("case", NO_HTTP)
+def test_what_is_no_http_gets_one_error_and_reaches_nobody(server: Front, case: str) -> None:
+    before = len(server.upstream.exchanges)
+    with connected(server, NO_HTTP[case]) as client:
+        head, _, body = read_to_end(client).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ") and b"HTTP/1.1" not in body
+    error = json.loads(body)["error"]
+    assert error["type"] == "invalid_request_error" and error["code"] in ("no_http", "ambiguous_length")
+    assert len(server.upstream.exchanges) == before
+    assert server.chat().status_code == 200
+
+
+def test_a_request_that_follows_in_the_same_packet_is_answered_in_its_turn(server: Front) -> None:
+    whole = POST + b"content-length: %d\r\n" % len(BODY)
+    with connected(server, whole + b"\r\n" + BODY + whole + b"connection: close\r\n\r\n" + BODY) as client:
+        assert read_to_end(client).count(b"HTTP/1.1 200 ") == 2
+
+
+SLOW: dict[str, bytes] = {
+    "nothing": b"",
+    "half a line": b"POS",
+    "half a head": POST + b"x-a: b\r\n",
+    "a body that nobody waits for": POST + b"content-encoding: br\r\ncontent-length: 99\r\n\r\n1",
+}
+
+
+@pytest.mark.parametrize("case", SLOW)
+def test_who_sends_by_drops_is_cut_off(server: Front, case: str) -> None:
+    with connected(server, SLOW[case]) as client:
+        client.settimeout(0.05)
+        for _ in range(100):
+            try:
+                client.send(b"x")
+                while client.recv(4096):
+                    pass
+                break
+            except TimeoutError:
+                assert server.http.get(server.url.replace("/v1", "/health/live")).status_code == 200
+            except ConnectionError:
+                break
+        else:
+            pytest.fail("it may go on for ever")
+
+
+def test_who_waits_for_an_answer_is_not_cut_off() -> None:
+    async def late(exchange: Exchange) -> None:
+        await asyncio.sleep(0.6)
+        await Said()(exchange)
+
+    with front(late, bounds=Bounds(head_within=0.2, taken_within=0.2)) as server:
+        assert [server.chat().status_code, server.chat(stream=True).status_code] == [200, 200]
+
+
+def test_further_connections_get_an_error_while_too_many_are_open(server: Front) -> None:
+    assert server.chat().status_code == 200  # which is kept open
+    with ExitStack() as stack:
+        for _ in range(19):
+            stack.enter_context(connected(server))
+        with connected(server) as client:
+            assert b"HTTP/1.1 503 " in (got := read_to_end(client)) and b"too_many_connections" in got
+        assert server.chat().status_code == 200
+    assert eventually(lambda: httpx.get(server.url.replace("/v1", "/health/live")).status_code == 200)
+    metrics = server.http.get(server.url.replace("/v1", "/metrics")).text
+    assert 'reasc_errors_total{code="too_many_connections"}' in metrics
+
+
+async def endless(exchange: Exchange) -> None:
+    """Long words until the client has gone."""
+    await exchange.begin()
+    while not exchange.gone.is_set():
+        await exchange.token("on " * 10_000)
+
+
+def test_who_does_not_read_holds_the_upstream_back_and_is_cut_off() -> None:
+    body = json.dumps({"model": "tiny", "messages": HELLO, "stream": True}).encode()
+    asked = POST + b"content-length: %d\r\n\r\n" % len(body) + body
+    with front(endless, bounds=Bounds(taken_within=1.0)) as server:
+        with connected(server, asked, buffer=4096):
+            assert eventually(lambda: bool(server.upstream.exchanges))
+            [exchange] = server.upstream.exchanges
+
+            def is_held_back() -> bool:
+                before = exchange.sent
+                return not eventually(lambda: exchange.sent > before, 0.3)
+
+            assert eventually(is_held_back, 10) and exchange.sent < 1000, "what kernels keep, and no more"
+            assert not exchange.gone.is_set()
+            assert server.http.get(server.url + "/models").status_code == 200
+            assert eventually(exchange.gone.is_set)
+        assert eventually(lambda: 'status="499"' in server.http.get(server.url.replace("/v1", "/metrics")).text), (
+            "it counts as one who has left"
+        )
+
+
+def test_who_reads_slowly_gets_all_of_it() -> None:
+    async def long(exchange: Exchange) -> None:
+        await exchange.reply(200, {"said": "x" * 10_000_000})
+
+    asked = POST + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(BODY) + BODY
+    with front(long, bounds=Bounds(taken_within=1.0)) as server, connected(server, asked, buffer=65536) as client:
+        got = 0
+        while part := client.recv(200_000):
+            got += len(part)
+            eventually(lambda: False, 0.02)
+        assert got > 10_000_000
+
+
+def test_ten_megabytes_pass_as_they_are(server: Front) -> None:
+    said = [{"role": "user", "content": "word " * 2_000_000}]
+    assert server.post({"model": "tiny", "messages": said}).status_code == 200
+    assert server.upstream.requests[-1]["messages"] == said
+
+
+def test_bodies_are_bounded_together_too() -> None:
+    with front(Said(), bodies=Bodies(1000)) as server, ExitStack() as stack:
+        for _ in range(50):
+            stack.enter_context(connected(server, POST + b"content-length: 1000\r\n\r\n" + b" " * 990))
+        assert eventually(lambda: server.gateway.bodies.held == 50 * 990)
+        refused = server.post({"model": "tiny", "messages": HELLO, "pad": "x" * 800})
+        assert refused.status_code == 429 and refused.headers["retry-after"] == "1"
+        assert refused.json()["error"]["code"] == "requests_too_large"
+        stack.close()
+        assert eventually(lambda: server.gateway.bodies.held == 0)
+        assert server.chat().status_code == 200
+
+
+def compressed(status: int, text: str, kind: str = JSON) -> Answer:
+    """A reply that is compressed though nobody asked for it."""
+    body = gzip.compress(text.encode())
+    head = (
+        f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-encoding: gzip\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+
+    async def reply(exchange: Exchange) -> None:
+        exchange.writer.write(head.encode() + body)
+        await exchange.writer.drain()
+
+    return reply
+
+
+def test_a_compressed_reply_is_passed_on_without_unpacking_it() -> None:
+    text = json.dumps({"choices": "x" * 50_000_000})
+    with (
+        front(compressed(200, text)) as server,
+        server.http.stream(
+            "POST", f"{server.url}/chat/completions", content=BODY, headers={"content-type": JSON}
+        ) as reply,
+    ):
+        assert reply.headers["content-encoding"] == "gzip"
+        assert gzip.decompress(b"".join(reply.iter_raw())) == text.encode()
+
+
+@pytest.mark.parametrize("fields", [{}, {"tools": [TOOL]}, {"tools": [TOOL], "stream": True}])
+def test_what_must_be_read_is_refused_where_it_is_compressed(fields: dict[str, object]) -> None:
+    status = 500 if not fields else 200
+    with front(compressed(status, f"the key {KEY} is wrong")) as server:
+        reply = server.chat(**fields)
+        assert reply.status_code == 502 and reply.json()["error"]["code"] == "upstream_error"
+        assert KEY not in reply.text
