@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.command import parser_of
 from langchain_reasc.calibrating import PoolScores
-from langchain_reasc.calibration import Observed, calibrate_consensus
+from langchain_reasc.calibration import Observed, calibrate_consensus, reliability_of
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.decision import support
 from langchain_reasc.method.stopping import ASC, Cap, Response, decide
@@ -52,22 +52,31 @@ def learned_from(row: Row, told: tuple[float, float], rng: np.random.Generator, 
 
 
 def figures(rows: Sequence[Row], measure: Measure | None, told: tuple[float, float], seed: int) -> list[float]:
-    """Return samples, accuracy and mean ``p_correct`` on what was not learned from, and how many outcomes were told."""
+    """Return what is found on questions that were not learned from, and how many outcomes were told of the others.
+
+    Returns:
+        samples and accuracy, the mean of ``p_correct``, its calibration error, what that is by chance alone, and how
+        many outcomes were told; NaN where there is no ``p_correct``.
+    """
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(rows))
     questions = [learned_from(rows[at], told, rng, scored=measure is not None) for at in order[:256]]
     calibration = calibrate_consensus(questions, [measure] if measure else [], budget=_BUDGET)
     rule = calibration.rule(budget=_BUDGET, on_missing_confidence="count") | Cap(_BUDGET)
-    samples, right, likely = list[int](), list[bool](), list[float]()
+    samples, right, said = list[int](), list[bool](), list[Observed]()
     for at in order[256:]:
         responses, accepted = rows[at]
         decision = decide(rule, responses)
         samples.append(decision.samples)
         right.append(decision.answer in accepted)
         if calibration.p_correct and (share := support(decision)) is not None:
-            likely.append(calibration.p_correct.probability(share))
+            likely = calibration.p_correct.probability(share)
+            said.append(Observed((0,), np.empty((0, 1)), p_correct=likely, correct=right[-1]))
     known = sum(one.correct is not None for one in questions)
-    return [float(np.mean(samples)), float(np.mean(right)), float(np.mean(likely)) if likely else np.nan, known]
+    found = reliability_of(said)
+    mean = float(np.mean([one.p_correct for one in said if one.p_correct is not None])) if said else np.nan
+    errors = [found.error, found.by_chance] if found else [np.nan, np.nan]
+    return [float(np.mean(samples)), float(np.mean(right)), mean, *errors, known]
 
 
 def table(pool: Pool, measure: Measure | None) -> None:
@@ -75,11 +84,14 @@ def table(pool: Pool, measure: Measure | None) -> None:
     each = PoolScores(pool).responses(measure)
     rows = [(responses, frozenset(one.references)) for responses, one in zip(each, pool.questions, strict=True)]
     print(f"\nlearned from answers{'' if measure is None else f' and {measure}'}")
-    print(f"{'outcomes told':36} {'samples':>7} {'accuracy':>9} {'p_correct':>9} {'told':>6}")
+    print(
+        f"{'outcomes told':36} {'samples':>7} {'accuracy':>9} {'p_correct':>9} {'off by':>7} {'chance':>7} {'told':>6}"
+    )
     for name, told in TOLD.items():
         found = np.array([figures(rows, measure, told, seed) for seed in range(_SHUFFLES)])
-        likely = f"{np.nanmean(found[:, 2]):9.3f}" if np.isfinite(found[:, 2]).any() else "        -"
-        print(f"{name:36} {found[:, 0].mean():7.2f} {found[:, 1].mean():9.4f} {likely} {found[:, 3].mean():6.0f}")
+        said = [f"{np.nanmean(one):.3f}" if np.isfinite(one).any() else "-" for one in found.T[2:5]]
+        likely = f"{said[0]:>9} {said[1]:>7} {said[2]:>7}"
+        print(f"{name:36} {found[:, 0].mean():7.2f} {found[:, 1].mean():9.4f} {likely} {found[:, 5].mean():6.0f}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -41,10 +41,11 @@ class Share(NamedTuple):
     @property
     def interval(self) -> tuple[float, float]:
         """Both ends of the interval."""
-        from scipy.stats import binomtest
+        from scipy.special import betaincinv
 
-        found = binomtest(self.hits, self.of).proportion_ci()
-        return float(found.low), float(found.high)
+        hits, others = self.hits, self.of - self.hits
+        low = float(betaincinv(hits, others + 1, 0.025)) if hits else 0.0
+        return low, float(betaincinv(hits + 1, others, 0.975)) if others else 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,13 +118,14 @@ class Gateway:
         except Refused:
             said = "The status page needs a key, as the password."
             return PlainTextResponse(said, 401, {"www-authenticate": 'Basic realm="reasc serve"'})
-        knows = await asyncio.to_thread(self.solver.knows)  # which may read its file
-        learning = await asyncio.to_thread(self.solver.learning)
         # Answers are nobody else's business; without keys, they are that of this machine.
         shown = bool(self.admission.keys) or _is_local(request)
         own = [one for one in self.decided if shown and one.client is client]
-        page = status_page(self.upstream.model, self.metrics, own, knows, learning)
+        page = await asyncio.to_thread(self._page, own)  # which may read the file of what was learned
         return HTMLResponse(page, headers={"cache-control": "no-store", "content-security-policy": POLICY})
+
+    def _page(self, own: Sequence[Decided]) -> str:
+        return status_page(self.upstream.model, self.metrics, own, self.solver.knows(), self.solver.learning())
 
     async def _other(self, request: Request, client: Client, send: Send) -> None:
         """Pass through what is no chat completion."""

@@ -8,7 +8,7 @@ from langchain_reasc_server.keys import Admission
 from langchain_reasc_server.metrics import Metrics
 from langchain_reasc_server.status import Decided, status_page
 
-from langchain_reasc.calibration import Audits, Observed, OnlineState
+from langchain_reasc.calibration import Audits, Observed, OnlineState, Share
 
 from .serving import TOOL, Said, eventually, front
 
@@ -38,7 +38,7 @@ def test_it_says_what_votes_cost_and_what_was_learned() -> None:
             f"samples a vote {samples:.1f} {samples} drawn",
             f"tokens saved {share:.0%} {tokens['saved']:,}; {tokens['spent']:,} spent",
             f"Why your votes ended {account['stop']} 1 of the last 1 Drift second votes 0 audits 0 confidence 0",
-            "audits that agree – none yet accuracy where told 100% [3%, 100%], of 1 told; others may differ",
+            f"audits that agree – none yet accuracy where told {Share(1, 1)}, of 1 told; others may differ",
             "What was learned Seen 1 questions",
         ):
             assert eventually(lambda expected=expected: expected in shown()), expected
