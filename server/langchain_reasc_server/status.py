@@ -184,7 +184,7 @@ def _row(one: Decided) -> str:
     cells = (
         (f"{datetime.fromtimestamp(one.at, UTC):%H:%M:%S}", ""),
         (f"{account['samples']}", "n"),
-        (str(account["stop"]), ""),
+        (f"{account['stop']}{', abstained' * bool(account.get('abstained'))}", ""),
         (f"{one.seconds:.2f}", "n"),
         (f"{account['tokens']['saved']:,}", "n"),
         (said, ""),
