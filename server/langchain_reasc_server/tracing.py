@@ -109,7 +109,7 @@ class _TracedRequest(BaseCallbackHandler):
         answer: what was sent.
     """
 
-    run_inline = True  # so that a sample's span has begun before it is asked for
+    run_inline = True  # in the event loop: it waits for nothing
 
     def __init__(self, tracer: Tracer, scope: Scope, model_provider: str, *, records_text: bool) -> None:
         self._tracer, self._model_provider, self._records_text = tracer, model_provider, records_text
@@ -170,9 +170,7 @@ class _TracedRequest(BaseCallbackHandler):
                 known = {**self._asked, "reasc.sample.index": index}
                 name = f"chat {known['gen_ai.request.model']}"
                 span = self._running[run_id] = self._tracer.start_span(name, self._context, SpanKind.CLIENT, known)
-                told = _headers(set_span_in_context(span, self._context))
-                # Spelled as openai's client spells headers, or those of the request would go beside them.
-                self._sampled[index] = {header.title(): value for header, value in told.items()}
+                self._sampled[index] = _headers(set_span_in_context(span, self._context))
 
     def on_chain_end(self, outputs: Any, *, run_id: Any, **kwargs: Any) -> None:
         """End the span of a sample, be it one that was cut off."""
