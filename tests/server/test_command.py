@@ -19,6 +19,7 @@ import httpx
 import openai
 import pytest
 import typer
+from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
 from langchain_reasc_server.command import serve
 from langchain_reasc_server.local import LangChainModel
 from servers.exchange import Exchange
@@ -67,20 +68,20 @@ def test_options_come_from_a_file_and_the_command_line_comes_first(upstream: Ser
 
 
 def test_answers_of_the_shipped_model_are_numbers_and_those_of_another_are_messages() -> None:
-    bindings = pytest.importorskip("langchain_reasc_llama_cpp")
+    pytest.importorskip("llama_cpp")
     assert "answers in text (number)" in run("--check")
     assert "answers in text (choice)" in run("--check", "--answer", "choice")
-    for other in (("--answer", "message"), ("--gguf", bindings.embedded_model_path())):
+    for other in (("--answer", "message"), ("--gguf", embedded_model_path())):
         assert "answers in text" not in run("--check", *other)
 
 
 def test_the_readme_s_request_gets_the_readme_s_answer() -> None:
-    bindings = pytest.importorskip("langchain_reasc_llama_cpp")
+    pytest.importorskip("llama_cpp")
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     [(shown, printed)] = re.findall(r"^(curl .*?)^```\n\n```\n\{(.*?)\}\n```$", readme, re.DOTALL | re.MULTILINE)
     _, address, _, kind, _, body = shlex.split(shown)
     votes = {"answer": "number", "calibration": "online"}  # what the command takes for the shipped model
-    with bindings.ChatLlamaCpp(seed=1) as model, front(served=LangChainModel(model, "shipped"), votes=votes) as gateway:
+    with ChatLlamaCpp(seed=1) as model, front(served=LangChainModel(model, "shipped"), votes=votes) as gateway:
         reply = gateway.post(json.loads(body), address.partition("/v1")[2])
     assert reply.request.headers["content-type"] == kind.partition(": ")[2]
     text = json.dumps(reply.json())
