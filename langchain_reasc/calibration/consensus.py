@@ -52,6 +52,8 @@ _ENOUGH_DECISIONS: Final = 16  # from which on the probability of further agreem
 _MOST_ALTERNATIVES: Final = 5.0
 _PAIRS: Final = 4.0  # of agreeing wrong responses, before any was seen
 _PSEUDO_QUESTIONS: Final = 8.0  # what the uniform mixture counts, so that a few questions rule nothing out
+_PSEUDO_QUESTIONS_OF_ALL: Final = 16.0  # what the mixture of all kinds of request counts beside those of one
+_FEWEST_OF_KIND: Final = 64  # questions of one kind of request, from which on confidence is learned of it alone
 _ROUNDS: Final = 100
 _TRUSTED: Final = 0.70  # within questions, the lower bound of the AUROC from which on a measure weighs votes
 _LEVEL: Final = 0.10  # of that bound
@@ -78,6 +80,7 @@ def calibrate_consensus(
     seed: int = 0,
     explained: bool = True,
     cut_quantile: float = DEFAULT_CUT_QUANTILE,
+    whole: Calibration | None = None,
 ) -> Calibration:
     """Learn the agreement rule from questions without labels; labels that are known count in place of consensus.
 
@@ -98,14 +101,18 @@ def calibrate_consensus(
         explained: whether to also compute the AUROC's interval, the promise, and P(agree); no decision needs them.
         cut_quantile: q, the share of first responses whose lowest group mean lies below the threshold at which a sample
             is cut in the middle, where a measure is trusted; 0 to cut none.
+        whole: what was learned of all kinds of request, where these questions are of one. How their answers agree is
+            then sought near to how all do, and fewer than 64 questions take all else from there.
 
     Raises:
         CalibrationDataError: fewer than 2 questions with an answer, or scores of another number of measures.
     """
     given, every = measures, _with_votes(questions, len(measures))
+    if whole and len(every) < _FEWEST_OF_KIND:
+        return _with_own_prior(whole, every)
     measures, voted = _with_distinct_scores(given, every)
     trusted = _trusted_measure(voted, measures, seed, explained=explained)
-    prior = fit_prior([one.answers for one in voted])
+    prior = fit_prior([one.answers for one in voted], whole and whole.rule_ and whole.rule_.agreement_prior)
     right = _right_by_share(voted, prior)
     if worth is None:
         worth = _WORTH_RIGHT if right else _WORTH
@@ -188,19 +195,29 @@ def _with_distinct_scores(
     return [measures[at] for at in rows], [replace(one, scores=one.scores[rows]) for one in questions]
 
 
-def fit_prior(answers: Sequence[Iterable[int | None]]) -> Prior:
+def _with_own_prior(whole: Calibration, questions: Sequence[Observed]) -> Calibration:
+    """Return what was learned of all kinds of request, with how the answers to these questions agree."""
+    assert whole.rule_ is not None
+    prior = fit_prior([one.answers for one in questions], whole.rule_.agreement_prior)
+    return whole.model_copy(update={"rule_": whole.rule_.with_prior(prior), "n": len(questions)})
+
+
+def fit_prior(answers: Sequence[Iterable[int | None]], towards: Prior | None = None) -> Prior:
     """Return the weights of the default components that make these answers most probable, by expectation-maximisation.
 
     Whether sampling went on may have depended on how answers agreed: that cancels, as it says nothing beyond them.
 
     Args:
         answers: of each question, one number per response, equal for equal answers; None for no answer.
+        towards: what a few questions are taken to be like, and the more of them there are, the less; None: anything.
     """
     grid = default_components()
     given = ([answer for answer in one if answer is not None] for one in answers)
     counts = Counter(tuple(sorted(Counter(one).values(), reverse=True)) for one in given)
     del counts[()]
-    weights = np.full(len(grid), 1 / len(grid))
+    before = np.full(len(grid), 1 / len(grid)) if towards is None else np.array(towards.weights)
+    pseudo = _PSEUDO_QUESTIONS if towards is None else _PSEUDO_QUESTIONS_OF_ALL
+    weights = before
     if counts:
         distinct = sorted(counts, key=str)
         times = np.array([counts[one] for one in distinct])
@@ -208,7 +225,7 @@ def fit_prior(answers: Sequence[Iterable[int | None]]) -> Prior:
         for _ in range(_ROUNDS):
             joint = likely * weights
             belongs = joint / joint.sum(axis=1, keepdims=True)
-            weights = (times @ belongs + _PSEUDO_QUESTIONS / len(grid)) / (counts.total() + _PSEUDO_QUESTIONS)
+            weights = (times @ belongs + pseudo * before) / (counts.total() + pseudo)
     return Prior(grid, tuple((weights / weights.sum()).tolist()))
 
 

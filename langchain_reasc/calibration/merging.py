@@ -1,13 +1,14 @@
 """Merge what several machines have learned of one model."""
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
 
 from langchain_reasc.calibration.fingerprint import check_fingerprint
-from langchain_reasc.calibration.learner import ConsensusLearner
-from langchain_reasc.calibration.online_state import Observed, OnlineState
+from langchain_reasc.calibration.learner import MOST_KINDS, ConsensusLearner
+from langchain_reasc.calibration.online_state import Counts, Observed, OnlineState
 from langchain_reasc.calibration.online_store import OnlineStore
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 
@@ -33,24 +34,44 @@ def merge_stores(sources: Sequence[str | os.PathLike[str]], out: str | os.PathLi
     states, fingerprint = [_state(store, stores[0]) for store in stores], stores[0].learned("fingerprint")
     measures = list(dict.fromkeys(measure for store in stores for measure in store.measures()))
     learner = ConsensusLearner(measures, fingerprint=fingerprint)
-    for state in reversed(states):
-        learner.made_of |= state.made_of
+    together = _together(states)
+    learner.made_of = dict(together.made_of)
     own = [
         [learner.fitting(question, state.made_of) for question in store.questions(measures)]
         for store, state in zip(stores, states, strict=True)
     ]
-    for question in _interleaved(own):
-        learner.observe(question)
-    learner.seen, learner.outcomes = sum(one.seen for one in states), sum(one.outcomes for one in states)
-    learner.alarms, learner.drifted = max((one.alarms, one.drifted) for one in states)
+    learner.follow(together, lambda kind: None, _interleaved(own), anew=True)
     if learner.due:
         learner.adopt(learner.fit())
     merged = OnlineStore.create(target)
     with merged.transaction():
         for question in learner.questions:
             merged.add(question, measures)
-        merged.set_learned(fingerprint, learner.state(), learner.calibration)
+        merged.set_learned(fingerprint, learner.state(), learner.calibration_of)
     return merged
+
+
+def _together(states: Sequence[OnlineState]) -> OnlineState:
+    """Return how much several have seen, of all kinds of request and of those that they have seen most."""
+    kinds = Counter[str]()
+    for state in states:
+        kinds.update({name: counts.seen for name, counts in state.kinds.items()})
+    alarms, drifted = max((one.alarms, one.drifted) for one in states)
+    return OnlineState(
+        **_summed(states),
+        made_of={signal: made for state in reversed(states) for signal, made in state.made_of.items()},
+        alarms=alarms,
+        drifted=drifted,
+        drift=(),
+        kinds={
+            name: Counts(**_summed([state.kinds[name] for state in states if name in state.kinds]))
+            for name, _ in kinds.most_common(MOST_KINDS)
+        },
+    )
+
+
+def _summed(counts: Sequence[Counts]) -> dict[str, int]:
+    return {"seen": sum(one.seen for one in counts), "outcomes": sum(one.outcomes for one in counts)}
 
 
 def _interleaved(stores: Sequence[Sequence[Observed]]) -> list[Observed]:

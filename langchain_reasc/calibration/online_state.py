@@ -18,6 +18,7 @@ from langchain_reasc.method.decision import Response
 
 __all__ = [
     "Audits",
+    "Counts",
     "Drift",
     "MadeOf",
     "Observed",
@@ -49,6 +50,7 @@ class Observed:
         id: names the question; None where nobody can tell its outcome.
         correct: its outcome, whether the answer that was decided on is right; None where that is not known.
         p_correct: how likely it was said to be right when it was decided on; None where nothing was said.
+        kind: the kind of request that it was, see :attr:`~langchain_reasc.calibration.Fingerprint.kind`.
     """
 
     answers: tuple[int | None, ...]
@@ -60,6 +62,7 @@ class Observed:
     id: str | None = None
     correct: bool | None = None
     p_correct: float | None = None
+    kind: str = ""
 
     @property
     def labelled(self) -> list[bool | None]:
@@ -157,34 +160,49 @@ class Audits(NamedTuple):
     expected: Annotated[FiniteFloat, Field(ge=0)] = 0.0
 
 
-class OnlineState(Record):
-    """What was learned, beside the questions and the calibration made of them.
+class Counts(Record):
+    """How many questions there were.
+
+    Attributes:
+        seen: since it began, or began anew.
+        fitted: how many of them at the last calibration; 0: there was none.
+        outcomes: of how many somebody told whether the answer was right.
+        fitted_outcomes: of how many at the last calibration.
+    """
+
+    seen: Count = 0
+    fitted: Count = 0
+    outcomes: Count = 0
+    fitted_outcomes: Count = 0
+
+
+class OnlineState(Counts):
+    """What was learned, beside the questions and the calibrations made of them.
 
     Attributes:
         made_of: signal -> the k and V behind its scores.
-        seen: questions since it began, or began anew.
-        fitted: how many of them there were at the last calibration.
-        outcomes: questions of which somebody told whether the answer was right.
-        fitted_outcomes: how many of them there were at the last calibration.
         fitting_until: Unix time until which a process calibrates for all.
         alarms: how often it began anew, because what was learned no longer held.
         drifted: what did not hold the last time.
         drift: state of the monitors, in the order of :data:`~langchain_reasc.calibration.drift.MONITORED`.
         audits: since it began, or began anew.
+        kinds: kind of request -> how many questions were of it.
     """
 
     made_of: MadeOf
-    seen: Count
-    fitted: Count
-    outcomes: Count
-    fitted_outcomes: Count
     fitting_until: FiniteFloat = 0.0
     alarms: Count
     drifted: Drift | None = None
     drift: tuple[tuple[Annotated[FiniteFloat, Field(ge=0)], ...], ...]
     audits: Audits = Audits()
+    kinds: dict[str, Counts] = Field(default_factory=dict)
 
     @property
     def evidence(self) -> dict[str, float]:
         """How strongly each monitor speaks for drift, by its name."""
         return {what: sum(bets) / len(bets) for what, bets in zip(MONITORED, self.drift, strict=False) if bets}
+
+    @property
+    def counts(self) -> Counts:
+        """How many questions there were of all kinds."""
+        return Counts(**{name: getattr(self, name) for name in Counts.model_fields})

@@ -2,21 +2,23 @@
 
 Tables (``sqlite3 online.sqlite`` shows them)::
 
-    learned    name, value                  fingerprint, state (counts, drift monitors) and calibration, each as JSON
+    learned    name, value                  fingerprint, state (counts, drift monitors) and calibrations, each as JSON:
+                                            "calibration" is of all kinds of request, "calibration KIND" of one
     measures   number, names                sets of measures, as JSON: signal, score, window of each row of scores
-    questions  number, answers, measures, scores, counted, decided, answer, id, correct,
-                                         p_correct      the last 512
+    questions  number, answers, measures, scores, counted, decided, answer, id, correct, p_correct, kind
+                                            the last 512, and the last 128 of each kind of request
 
-``scores`` are float32, little-endian, of shape (measures, responses). Answers are numbers, and ids are drawn at random:
-no text is kept. What a process reads and writes of a question is one transaction, in a write-ahead log with
-``synchronous=NORMAL``: a kill loses nothing that was written, a power failure perhaps the last of it.
+``scores`` are float32, little-endian, of shape (measures, responses). Answers are numbers, ids are drawn at random, and
+kinds of request are hashes: no text is kept. What a process reads and writes of a question is one transaction, in a
+write-ahead log with ``synchronous=NORMAL``: a kill loses nothing that was written, a power failure perhaps the last of
+it.
 """
 
 import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
@@ -33,10 +35,18 @@ from langchain_reasc.exceptions import CalibrationFileError
 from langchain_reasc.files import parse_json
 from langchain_reasc.method.confidence import Measure
 
-__all__ = ["KEPT", "OnlineStore", "OnlineStoreFile"]
+__all__ = ["KEPT", "KEPT_OF_KIND", "OnlineStore", "OnlineStoreFile"]
 
 KEPT: Final = 512
-_COLUMNS: Final = "number, answers, measures, scores, counted, decided, answer, id, correct, p_correct"
+KEPT_OF_KIND: Final = 128
+_FIELDS: Final = ("counted", "decided", "answer", "id", "correct", "p_correct", "kind")
+_COLUMNS: Final = ", ".join(("number", "answers", "measures", "scores", *_FIELDS))
+_FORGET: Final = """
+DELETE FROM questions WHERE kind = :kind AND number <= :until AND number < (
+  SELECT number FROM questions WHERE kind = :kind ORDER BY number DESC LIMIT 1 OFFSET :kept
+)
+"""
+"""Forgets questions of a kind that are neither among the last 512 nor among the last 128 of theirs."""
 _RECORDS: Final[Mapping[str, Any]] = {"fingerprint": Fingerprint, "state": OnlineState, "calibration": Calibration}
 
 
@@ -55,8 +65,9 @@ CREATE TABLE measures (number INTEGER PRIMARY KEY, names TEXT NOT NULL UNIQUE);
 CREATE TABLE questions (
   number INTEGER PRIMARY KEY, answers TEXT NOT NULL, measures INTEGER NOT NULL REFERENCES measures,
   scores BLOB NOT NULL, counted INTEGER NOT NULL, decided INTEGER NOT NULL, answer INTEGER, id TEXT, correct INTEGER,
-  p_correct REAL
+  p_correct REAL, kind TEXT NOT NULL
 );
+CREATE INDEX of_kind ON questions (kind, number);
 """
     WAIT = 5.0
 
@@ -106,26 +117,57 @@ CREATE TABLE questions (
         return store
 
     def learned(self, name: str) -> Any:
-        """Return what is kept under this name: ``fingerprint``, ``state`` or ``calibration``; None where nothing is."""
+        """Return what is kept under this name: ``fingerprint``, ``state``, ``calibration`` or ``calibration KIND``.
+
+        None where nothing is.
+        """
         rows = self._all("SELECT value FROM learned WHERE name = ?", name)
         if not rows:
             return None
         text, record = self._parsed.get(name, (None, None))
         if text != rows[0][0]:
             with self._valid(f"its {name}"):
-                record = _RECORDS[name].model_validate_json(rows[0][0])
+                record = _RECORDS[name.partition(" ")[0]].model_validate_json(rows[0][0])
             self._parsed[name] = rows[0][0], record
         return record
 
-    def set_learned(self, fingerprint: Fingerprint, state: OnlineState, calibration: Calibration | None) -> None:
-        """Replace what is kept beside the questions."""
+    def calibration(self, kind: str | None = None) -> Calibration | None:
+        """Return the calibration of a kind of request, or, for None, of all of them."""
+        known: Calibration | None = self.learned(_name(kind))
+        return known
+
+    def set_learned(
+        self, fingerprint: Fingerprint, state: OnlineState, calibration: Callable[[str | None], Calibration | None]
+    ) -> None:
+        """Replace what is kept beside the questions.
+
+        Args:
+            fingerprint: what it is learned of.
+            state: what was learned.
+            calibration: returns the calibration of a kind of request, or, for None, of all.
+        """
         with self.transaction():
-            for name, record in {"fingerprint": fingerprint, "state": state, "calibration": calibration}.items():
-                if record is None:
-                    self._sql.execute("DELETE FROM learned WHERE name = ?", (name,))
-                elif record != self.learned(name):
-                    self._parsed[name] = record.model_dump_json(), record
-                    self._sql.execute("INSERT OR REPLACE INTO learned VALUES (?, ?)", (name, self._parsed[name][0]))
+            before = self.learned("state")
+            for name, record in {"fingerprint": fingerprint, "state": state, _name(None): calibration(None)}.items():
+                self._set(name, record)
+            known = before.kinds if before and before.alarms == state.alarms else {}
+            for kind, counts in state.kinds.items():
+                if counts.fitted != (known[kind].fitted if kind in known else 0):
+                    self._set(_name(kind), calibration(kind))
+            if before and (forgotten := before.kinds.keys() - state.kinds):
+                for kind in forgotten:
+                    self._set(_name(kind), None)
+                    self._sql.execute(
+                        "DELETE FROM questions WHERE kind = ? AND number <= ?", (kind, self.last - KEPT)
+                    )
+
+    def _set(self, name: str, record: Record | None) -> None:
+        if record is None:
+            self._sql.execute("DELETE FROM learned WHERE name = ?", (name,))
+            self._parsed.pop(name, None)
+        elif record != self.learned(name):
+            self._parsed[name] = record.model_dump_json(), record
+            self._sql.execute("INSERT OR REPLACE INTO learned VALUES (?, ?)", (name, self._parsed[name][0]))
 
     @property
     def last(self) -> int:
@@ -148,7 +190,7 @@ CREATE TABLE questions (
         return questions
 
     def add(self, question: Observed, measures: Sequence[Measure]) -> None:
-        """Add a question, and forget the one that came 512 before it."""
+        """Add a question, and forget those that are no longer kept."""
         scored = np.flatnonzero(np.isfinite(question.scores).any(axis=1)).tolist()
         names = json.dumps([(one.signal, one.score, one.window) for one in (measures[row] for row in scored)])
         with self.transaction():
@@ -157,16 +199,11 @@ CREATE TABLE questions (
             with np.errstate(over="ignore"):
                 scores = question.scores[scored].astype("<f4")
             scores[np.isinf(scores)] = np.nan  # too large for float32
-            fields = (
-                question.counted,
-                question.decided,
-                question.answer,
-                question.id,
-                question.correct,
-                question.p_correct,
-            )
+            fields = (getattr(question, name) for name in _FIELDS)
             last = self._insert("questions", None, json.dumps(question.answers), known, scores.tobytes(), *fields)
-            self._sql.execute("DELETE FROM questions WHERE number <= ?", (last - KEPT,))
+            self._sql.execute(_FORGET, {"kind": question.kind, "until": last - KEPT, "kept": KEPT_OF_KIND - 1})
+            for (kind,) in self._all("SELECT kind FROM questions WHERE number = ?", last - KEPT):
+                self._sql.execute(_FORGET, {"kind": kind, "until": last - KEPT, "kept": KEPT_OF_KIND - 1})
 
     def set_correct(self, id: str, correct: bool) -> None:
         """Keep whether the answer to a question was right."""
@@ -209,7 +246,7 @@ def _question(columns: Sequence[Any], places: Mapping[int, Sequence[int]], measu
         ValueError: it was not written by :meth:`OnlineStore.add`.
         LookupError: likewise.
     """
-    text, known, blob, counted, decided, answer, id, correct, p_correct = columns
+    text, known, blob, counted, decided, answer, id, correct, p_correct, kind = columns
     answers = tuple(parse_json(text))
     scores = np.frombuffer(blob, dtype="<f4").reshape(len(places[known]), len(answers))
     numbers = [one for one in (*answers, answer, decided) if one is not None]
@@ -228,7 +265,13 @@ def _question(columns: Sequence[Any], places: Mapping[int, Sequence[int]], measu
         id=id,
         correct=correct,
         p_correct=p_correct,
+        kind=kind,
     )
+
+
+def _name(kind: str | None) -> str:
+    """Return the name of a calibration."""
+    return "calibration" if kind is None else f"calibration {kind}"
 
 
 class OnlineStoreFile:

@@ -3,6 +3,8 @@
 The models below read top-down like the JSON file. ``Calibration.model_json_schema()`` gives its JSON Schema.
 """
 
+import hashlib
+import json
 import math
 import os
 from datetime import UTC, datetime
@@ -106,6 +108,13 @@ class Fingerprint(Record):
     stop: tuple[str, ...] | None = None
     ask_confidence: HashedPart | None = None
     answer: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind of request: a hash of all that a model is asked besides a question, without how it samples."""
+        parts = (self.prompt_sha256, *(part and part.sha256 for part in (self.prompt, self.tools, self.response_format)))
+        asked = (self.model, *parts, self.grammar and self.grammar.sha256, self.answer)
+        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
 
     def unbound(self) -> Self:
         """Return a copy that knows nothing of tools, response format, grammar and stop strings."""
@@ -268,12 +277,13 @@ class RuleBlock(Record):
         return cls(
             name=Agreement.name,
             parameters=parameters,
-            prior=tuple(
-                PriorPart(discount=d, concentration=a, weight=weight)
-                for (d, a), weight in zip(prior.components, prior.weights, strict=True)
-            ),
+            prior=_prior_parts(prior),
             odds=tuple(KnownOdds(score=s, p=_probability(logit)) for s, logit in (odds.points if odds else ())),
         )
+
+    def with_prior(self, prior: Prior) -> Self:
+        """Return the block with another prior; of the rule agreement."""
+        return self.model_copy(update={"prior": _prior_parts(prior)})
 
     @property
     def agreement_prior(self) -> Prior:
@@ -321,7 +331,14 @@ class RuleBlock(Record):
         return agreement | ValueStop(prior, worth, budget, right, agreement.vote) if worth else agreement
 
 
-@lru_cache(maxsize=16)  # a prior caches what it has worked out, and a rule is made for every question
+def _prior_parts(prior: Prior) -> tuple[PriorPart, ...]:
+    return tuple(
+        PriorPart(discount=d, concentration=a, weight=weight)
+        for (d, a), weight in zip(prior.components, prior.weights, strict=True)
+    )
+
+
+@lru_cache(maxsize=128)  # a prior caches what it has worked out, and a rule is made for every question
 def _prior(parts: tuple[tuple[float, float, float], ...]) -> Prior:
     return Prior(tuple(Component(d, a) for d, a, _ in parts), tuple(weight for *_, weight in parts))
 

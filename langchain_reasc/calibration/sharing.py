@@ -151,7 +151,7 @@ class SharedLearner:
                 to_fit = question is not None and self._claim(learner)
                 if self._fits and self._ends:
                     learner.fitting_until = 0.0
-                store.set_learned(learner.fingerprint, learner.state(), learner.calibration)
+                store.set_learned(learner.fingerprint, learner.state(), learner.calibration_of)
                 last = store.last
         except (CalibrationFileError, FingerprintMismatch) as error:
             now, self._followed = time.monotonic(), None
@@ -214,7 +214,7 @@ class SharedLearner:
             return False
         anew = self._followed is not store or state.alarms > learner.alarms
         questions = store.questions(learner.measures, after=0 if anew else self._last)
-        learner.follow(state, store.learned("calibration"), questions, anew=anew)
+        learner.follow(state, store.calibration, questions, anew=anew)
         return True
 
     def _claim(self, learner: ConsensusLearner) -> bool:
