@@ -112,7 +112,7 @@ def calibrate_consensus(
         return _with_own_prior(whole, every)
     measures, voted = _with_distinct_scores(given, every)
     trusted = _trusted_measure(voted, measures, seed, explained=explained)
-    prior = fit_prior([one.answers for one in voted], whole and whole.rule_ and whole.rule_.agreement_prior)
+    prior = fit_prior([one.answers for one in voted], whole.rule_.agreement_prior if whole and whole.rule_ else None)
     right = _right_by_share(voted, prior)
     if worth is None:
         worth = _WORTH_RIGHT if right else _WORTH

@@ -34,6 +34,7 @@ MINIMUM: Final = 16
 MOST_KINDS: Final = 64
 GROWTH: Final = 1.25
 FEWEST_OUTCOMES: Final = 20
+_NONE: Final = Counts()
 
 
 class Fitted(NamedTuple):
@@ -58,7 +59,7 @@ Fit = dict[str | None, Fitted]
 class _Learned:
     """What was learned of one kind of request, or of all of them; see :class:`Fitted`."""
 
-    counts: Counts = Counts()
+    counts: Counts = _NONE
     calibration: Calibration | None = None
     expected: Expected | None = None
 
@@ -86,7 +87,7 @@ class _Learned:
         if own.fitted > counts.fitted and not anew:
             self.postpone(own.model_copy(update={"seen": own.fitted, "outcomes": own.fitted_outcomes}))
         elif anew or own.fitted < counts.fitted or self.calibration is None:
-            known, self.calibration = self.calibration, calibration() if counts.fitted else None
+            known, self.calibration = self.calibration, calibration()
             if self.calibration != known:
                 self.expected = None
 
@@ -140,8 +141,8 @@ class ConsensusLearner:
             self._begin()
             self.alarms, self.drifted = self.alarms + 1, drift
             return True
-        self._all.count(seen=1)
-        self._kinds.setdefault(question.kind, _Learned()).count(seen=1)
+        for learned in (self._all, self._kinds.setdefault(question.kind, _Learned())):
+            learned.count(seen=1, outcomes=int(question.correct is not None))
         if len(self._kinds) > MOST_KINDS:
             others = (name for name in self._kinds if name != question.kind)
             del self._kinds[min(others, key=lambda name: self._kinds[name].counts.seen)]
@@ -205,7 +206,7 @@ class ConsensusLearner:
             questions = [one for one in self._questions if one.kind == name][-KEPT:]
             own = self._calibrated(questions, whole)
             made[name] = Fitted(own, self._expect(questions, own), self._kinds[name].counts)
-        apart = {name for name, kind in self._kinds.items() if (made[name] if name in made else kind).calibration}
+        apart = {name for name, kind in self._kinds.items() if made.get(name, kind).calibration}
         if fits_all or any(self.calibration_of(name) is None for name in made):
             counts = self._all.counts
             if not fits_all:

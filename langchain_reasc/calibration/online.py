@@ -61,6 +61,7 @@ class Finished:
         answer: the number of the answer that was decided on; None where that is none, or is put together from several.
         id: names it where its outcome may be told later.
         p_correct: how likely its answer is said to be right, where anything is.
+        kind: the kind of request that it was, see :attr:`~langchain_reasc.calibration.Fingerprint.kind`.
     """
 
     answers: tuple[int | None, ...]
@@ -69,6 +70,7 @@ class Finished:
     answer: int | None
     id: str | None = None
     p_correct: float | None = None
+    kind: str = ""
 
     @classmethod
     def of(
@@ -78,6 +80,7 @@ class Finished:
         decision: Decision,
         id: str | None = None,
         p_correct: float | None = None,
+        kind: str = "",
     ) -> Self:
         """Describe a question that was decided; ``answers`` and ``readings`` may end with those of an audit."""
         numbers: dict[str | None, int] = {}
@@ -86,7 +89,7 @@ class Finished:
                 numbers.setdefault(answer, len(numbers))
         chosen = decision.answer if decision.whole is None else None
         given = tuple(map(numbers.get, answers))
-        return cls(given, tuple(readings), decision.samples, numbers.get(chosen), id, p_correct)
+        return cls(given, tuple(readings), decision.samples, numbers.get(chosen), id, p_correct, kind)
 
 
 FinishedListener = Callable[[Finished], None]
@@ -114,6 +117,7 @@ def observed(question: Finished, measures: Sequence[Measure], made_of: MadeOf, *
         answer=question.answer,
         id=question.id,
         p_correct=question.p_correct,
+        kind=question.kind,
     )
 
 
@@ -134,6 +138,10 @@ class ConsensusCalibrator:
     Until ``minimum`` questions have been answered there is no calibration, and the caller counts votes (ASC). One is
     then made each time their number has grown by a quarter. The last 512 are kept: their answers as numbers, and scores
     of their responses. A thread of its own scores, calibrates and writes; it lives while there is something to do.
+
+    Where requests are of several kinds (other tools, another schema or system prompt), each kind gets a calibration of
+    its own, too, once ``minimum`` of it were answered, which borrows from that of all while it is of few questions. The
+    64 kinds that were seen most are told apart.
 
     Where responses agree less, or more, than was learned, or confident ones no longer agree more than others, all of it
     is forgotten, and it begins anew: see :class:`~langchain_reasc.calibration.drift.DriftMonitor`.
@@ -219,19 +227,35 @@ class ConsensusCalibrator:
 
     @property
     def calibration(self) -> Calibration | None:
-        """The latest calibration, or None while too little has been seen."""
+        """The latest calibration, of all kinds of request, or None while too little has been seen."""
         self.restore()
         return self._shared.learner.calibration
 
-    def notice(self, calibration: Calibration | None) -> str:
-        """Return what callers should know of decisions under this calibration of its own, or under none yet."""
+    def calibration_for(self, kind: str) -> Calibration | None:
+        """Return the calibration by which a kind of request is decided: its own, or else that of all, if there is one.
+
+        Args:
+            kind: see :attr:`~langchain_reasc.calibration.Fingerprint.kind`.
+        """
+        self.restore()
+        learner = self._shared.learner
+        return learner.calibration_of(kind) or learner.calibration
+
+    def notice(self, calibration: Calibration | None, kind: str = "") -> str:
+        """Return what callers should know of decisions under this calibration of its own, or under none yet.
+
+        Args:
+            calibration: what decides.
+            kind: the kind of request that it decides.
+        """
         learner = self._shared.learner
         if calibration is not None:
             of = "answers alone" if calibration.measure is None else f"answers and {calibration.measure}"
             why = f" ({calibration.untrusted})" if calibration.untrusted else ""
             curve = calibration.p_correct
             labels = f"{curve.n} of them with a known outcome" if curve else "without labels"
-            return f"learned from {calibration.n} questions{',' * bool(curve)} {labels}, of {of}{why}"
+            of_kind = " of this kind" if calibration is learner.calibration_of(kind) else ""
+            return f"learned from {calibration.n} questions{of_kind}{',' * bool(curve)} {labels}, of {of}{why}"
         so_far = f"{learner.seen} of {learner.minimum} questions seen"
         if learner.alarms:
             why = _DRIFTED[learner.drifted or "agreement"]

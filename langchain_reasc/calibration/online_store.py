@@ -157,9 +157,7 @@ CREATE INDEX of_kind ON questions (kind, number);
             if before and (forgotten := before.kinds.keys() - state.kinds):
                 for kind in forgotten:
                     self._set(_name(kind), None)
-                    self._sql.execute(
-                        "DELETE FROM questions WHERE kind = ? AND number <= ?", (kind, self.last - KEPT)
-                    )
+                    self._sql.execute("DELETE FROM questions WHERE kind = ? AND number <= ?", (kind, self.last - KEPT))
 
     def _set(self, name: str, record: Record | None) -> None:
         if record is None:

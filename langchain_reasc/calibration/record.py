@@ -112,8 +112,8 @@ class Fingerprint(Record):
     @property
     def kind(self) -> str:
         """The kind of request: a hash of all that a model is asked besides a question, without how it samples."""
-        parts = (self.prompt_sha256, *(part and part.sha256 for part in (self.prompt, self.tools, self.response_format)))
-        asked = (self.model, *parts, self.grammar and self.grammar.sha256, self.answer)
+        parts = (self.prompt, self.tools, self.response_format, self.grammar)
+        asked = (self.model, self.prompt_sha256, *(part and part.sha256 for part in parts), self.answer)
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
 
     def unbound(self) -> Self:

@@ -67,7 +67,7 @@ async def begin(question: Question, *learned: Any) -> None:
         _refuse_async(question.deserves_vote)
     if online := question.setup.online:
         await _in_thread(question, online.restore) if question.is_async else online.restore()
-    learned = learned or (question.setup.learned,)
+    learned = learned or (question.learned,)
     if question.reads_in_thread:  # it reads a first response that was drawn before
         await _in_thread(question, partial(question.begin, *learned))
     else:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
 from secrets import token_hex
 from typing import Any, Final, Literal
@@ -122,6 +122,20 @@ class Question:
         self.begun = self.taken_alone = False
         self.prompt_tokens: int | None = None
 
+    @property
+    def learned(self) -> Calibration | None:
+        """The calibration in use for such questions."""
+        online = self.setup.online
+        return online.calibration_for(self.kind) if online else self.setup.learned
+
+    @cached_property
+    def kind(self) -> str:
+        """The kind of request that it is, where something is learned online of each."""
+        options = self.setup.options
+        if not self.setup.online:
+            return ""
+        return self.model.fingerprint(self.messages, prompt=options.fixed_prompt, answer=options.answer).kind
+
     def begin(self, calibration: Calibration | None, notices: Sequence[str] | None = None) -> None:
         """Settle the rule, and what scores mean; then take a sample that was drawn before.
 
@@ -135,7 +149,7 @@ class Question:
         setup, options = self.setup, self.setup.options
         if setup.calibration:
             setup.require_fit(setup.calibration, self.model, self.messages)
-        terms = setup.terms(calibration)
+        terms = setup.terms(calibration, self.kind)
         self._calibration, self._rule = calibration, terms.rule
         self._cut = None if self.model.schemas else terms.cut  # of a call, its own tokens alone are scored, at its end
         notices = terms.notices if notices is None else notices
@@ -293,11 +307,11 @@ class Question:
         if self._on_finished and decision.reason != "alone":
             answers = [*map(attrgetter("answer"), given), *self._audit_answers]
             p_correct = promises.get("p_correct", {}).get("value")
-            self._on_finished(Finished.of(answers, votes.readings, decision, id, p_correct))
+            self._on_finished(Finished.of(answers, votes.readings, decision, id, p_correct, self.kind))
         usage, responses = self._usage(), self._sampled(samples)
         winner, decision = self._winner(responses, decision)
         figures = {
-            **({} if id is None else {"id": id}),
+            **({} if id is None else {"id": id, "kind": self.kind}),
             "method": self._rule.name,
             "samples": decision.samples,
             "launched": len(samples),

@@ -156,14 +156,14 @@ class Setup:
         calibrator = self.mixture or self.online
         return calibrator.calibration if calibrator else self.calibration
 
-    def terms(self, calibration: Calibration | None) -> Terms:
-        """Return how a question is decided under a calibration."""
+    def terms(self, calibration: Calibration | None, kind: str = "") -> Terms:
+        """Return how a question of this kind of request is decided under a calibration."""
         options = self.options
         if options.rule is not None:
             return self._terms_of_rule(options.rule, calibration)
         confidence = options.confidence or DEFAULT_CONFIDENCE
         if calibration is not None:
-            return self._terms_of(calibration, confidence)
+            return self._terms_of(calibration, confidence, kind)
         if self.online:
             return Terms(ASC(confidence), (self.online.notice(None),), None, counted=False)
         if self.mixture:
@@ -185,7 +185,7 @@ class Setup:
             notices = (f"the rule {rule.name} decides as given, where the calibration advises counting votes: {why}",)
         return Terms(rule, notices, calibration.measure, counted=False)
 
-    def _terms_of(self, calibration: Calibration, confidence: float) -> Terms:
+    def _terms_of(self, calibration: Calibration, confidence: float, kind: str) -> Terms:
         options, safeguard = self.options, self.options.safeguard
         rule = calibration.rule(
             confidence=confidence,
@@ -194,7 +194,7 @@ class Setup:
             worth=0 if options.worth is None and options.on_undecided != "answer" else options.worth,
             **({} if self.online else {"safeguard": safeguard}),
         )
-        notices = (self.online.notice(calibration),) if self.online else calibration.notices(safeguard)
+        notices = (self.online.notice(calibration, kind),) if self.online else calibration.notices(safeguard)
         counted = calibration.measure is None or calibration.counts(safeguard)
         return Terms(rule, notices, calibration.measure, counted, calibration.cut if self.options.cut_weak else None)
 

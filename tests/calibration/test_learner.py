@@ -44,7 +44,7 @@ def test_it_refits_as_the_number_grows_and_keeps_the_last(fits: Any) -> None:
 def test_a_state_is_all_of_it(fits: Any) -> None:
     one, other = ConsensusLearner(MEASURES), ConsensusLearner(MEASURES)
     observe(one, range(45))
-    other.follow(one.state(), one.calibration, one.questions, anew=True)
+    other.follow(one.state(), one.calibration_of, one.questions, anew=True)
     assert other.state() == one.state()
     assert observe(one, range(45, 70)) == observe(other, range(45, 70))
     after, expected = other.state(), one.state()
@@ -101,7 +101,7 @@ def test_a_measure_that_no_longer_tells_is_noticed(tells: float, soon: int | Non
     assert asked(one, range(200), 2.5) == []
     assert one.calibration is not None and one.calibration.measure == TOP_K
     restored = ConsensusLearner([TOP_K], explained=False)
-    restored.follow(one.state(), one.calibration, one.questions, anew=True)
+    restored.follow(one.state(), one.calibration_of, one.questions, anew=True)
     for learner in (one, restored):
         alarms = asked(learner, range(200, 440), tells)
         assert (len(alarms), learner.drifted) == ((0, None) if soon is None else (1, "confidence"))
@@ -114,7 +114,7 @@ def test_audits_are_compared_with_what_was_expected_before_they_came() -> None:
     assert asked(one, range(300), 2.5, audit=1) == []
     seen, agreed, expected = one.state().audits
     assert 150 < seen <= 284 and agreed < seen and expected == pytest.approx(agreed, abs=15)
-    other.follow(one.state(), one.calibration, one.questions, anew=True)
+    other.follow(one.state(), one.calibration_of, one.questions, anew=True)
     for learner in (one, other):
         assert asked(learner, range(300, 310), 2.5, audit=1) == []
         assert seen < learner.state().audits.seen <= seen + 10 and learner.state().audits.agreed > agreed

@@ -43,12 +43,11 @@ def store(path: Path, questions: range, made_of: int = 20, minimum: int = 16, **
         if learner.due:
             learner.adopt(learner.fit())
     learner.audits = Audits(len(questions) // 10, len(questions) // 20, len(questions) / 15)
-    learner.outcomes = sum(one.correct is not None for one in learner.questions)
     written = OnlineStore.create(path)
     with written.transaction():
         for one in learner.questions:
             written.add(one, learner.measures)
-        written.set_learned(learner.fingerprint, learner.state(), learner.calibration)
+        written.set_learned(learner.fingerprint, learner.state(), learner.calibration_of)
     written.close()
     return path
 
@@ -59,7 +58,7 @@ def test_a_store_in_words(tmp_path: Path) -> None:
     assert all(len(line) < 80 for line in shown.splitlines())
     text = " ".join(shown.split())
     assert "Model some-model, temperature 0.7, answer boxed" in text
-    assert "Seen 600 questions, 6 since the last calibration; 512 kept Cost 6.0 responses a question" in text
+    assert "Seen 600 questions, 15 since the last calibration; 512 kept Cost 6.0 responses a question" in text
     assert "decided on 30 times of 60, which is 50% [37%, 63%]; 67% was expected Outcomes" in text
     assert "Outcomes 256 of 512 were told:" in text and "% of the responses there, " in text
     right = sum(bool(question(at).correct) for at in range(88, 600))
@@ -93,7 +92,7 @@ def test_stores_of_several_machines_become_one(tmp_path: Path) -> None:
     kept = [int(one.id or "", 16) for one in merged.questions([MEASURE])]
     assert len([at for at in kept if at >= 1000]) == 84 and max(at for at in kept if at < 1000) == 599
     state, calibration = merged.learned("state"), merged.learned("calibration")
-    assert (state.seen, state.outcomes, calibration.n, calibration.measure) == (700, 306, 512, MEASURE)
+    assert (state.seen, state.outcomes, calibration.n, calibration.measure) == (700, 350, 512, MEASURE)
     assert "is there already" in reasc("merge", *paths, "-o", out, code=1).stderr
 
 
