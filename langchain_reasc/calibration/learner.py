@@ -28,7 +28,7 @@ from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule, decide
 
-__all__ = ["MINIMUM", "ConsensusLearner"]
+__all__ = ["MINIMUM", "MOST_KINDS", "ConsensusLearner"]
 
 MINIMUM: Final = 16
 MOST_KINDS: Final = 64

@@ -152,7 +152,7 @@ CREATE INDEX of_kind ON questions (kind, number);
                 self._set(name, record)
             known = before.kinds if before and before.alarms == state.alarms else {}
             for kind, counts in state.kinds.items():
-                if counts.fitted != (known[kind].fitted if kind in known else 0):
+                if kind not in known or counts.fitted != known[kind].fitted:
                     self._set(_name(kind), calibration(kind))
             if before and (forgotten := before.kinds.keys() - state.kinds):
                 for kind in forgotten:

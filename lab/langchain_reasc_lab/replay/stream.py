@@ -5,7 +5,7 @@ their number has grown by a quarter, as in a live run. What that costs is part o
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -67,6 +67,7 @@ class Stream:
         minimum: questions before the first calibration.
         cut_after: after how many tokens a weak sample is cut, shape (Q, n), 0 for never; None to cut none.
         cut_quantile: the share of first responses that are weak.
+        kinds: the kind of request that each question is; None: all are of one kind.
     """
 
     responses: Callable[[Measure | None], Sequence[Sequence[Response]]]
@@ -77,6 +78,7 @@ class Stream:
     minimum: int = MINIMUM
     cut_after: Callable[[ConfidenceCut], npt.NDArray[np.int64]] | None = None
     cut_quantile: float = DEFAULT_CUT_QUANTILE
+    kinds: Sequence[str] | None = None
 
     def run(self) -> Streamed:
         """Answer and learn, to the end."""
@@ -89,15 +91,15 @@ class Stream:
         audited, alone = np.zeros((2, len(unscored)), dtype=bool)
         measures: list[Measure | None] = []
         alarms: dict[int, Drift] = {}
-        calibration: Calibration | None = None
-        rule, scored = self._decided_by(calibration)
-        after = self._cut_after(calibration)
+        after = self._cut_after(None)
         launched, cut = np.zeros(len(unscored), dtype=np.int64), np.zeros_like(after)
+        in_use = dict[str, tuple[Calibration | None, tuple[StoppingRule, Any], npt.NDArray[np.int64]]]()
         for row, responses in enumerate(unscored):
-            if learner.calibration is not calibration:
-                calibration = learner.calibration
-                rule, scored = self._decided_by(calibration)
-                after = self._cut_after(calibration)
+            kind = self.kinds[row] if self.kinds else ""
+            calibration = learner.calibration_of(kind) or learner.calibration
+            if kind not in in_use or in_use[kind][0] is not calibration:
+                in_use[kind] = (calibration, self._decided_by(calibration), self._cut_after(calibration))
+            _, (rule, scored), after = in_use[kind]
             decided = decide_with_cuts(rule, scored[row], (after[row] > 0).tolist(), self.budget)
             decisions.append(decided.decision)
             measures.append(calibration.measure if calibration else None)
@@ -106,7 +108,8 @@ class Stream:
             audited[row] = calibration is not None and row % AUDITED == 0
             drawn = [at for at in range(min(launched[row] + audited[row], len(responses))) if not cut[row, at]]
             given = [responses[at].answer for at in drawn]
-            if learner.observe(self._observed(row, drawn, given, decided.decision, counted=calibration is None)):
+            observed = self._observed(row, drawn, given, decided.decision, counted=calibration is None)
+            if learner.observe(replace(observed, kind=kind)):
                 alarms[row] = learner.drifted or "agreement"
             if learner.due:
                 learner.adopt(learner.fit())
