@@ -1,12 +1,15 @@
 """The vote on a chat completion: what a request asks for, who solves it, and how the winner is given back."""
 
 import asyncio
+import hashlib
 import math
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from langchain_core.language_models import BaseChatModel
@@ -47,8 +50,10 @@ _OPTIONS: Final[Mapping[str, Callable[[str], Any]]] = {
 }
 """What a request may ask of the vote, and of its account -> how a header spells it."""
 _USAGES: Final = ("all", "winner")
-_MOST_KINDS: Final = 64
-"""Kinds of request, by what they ask of the vote, for which a solver is kept."""
+_MOST_WISHES: Final = 64
+"""Sets of what requests ask of the vote, for which a solver is kept."""
+_MOST_MODELS: Final = 8
+"""Models besides the operator's that something is learned of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,7 +280,7 @@ class Won:
     def account(self) -> Json:
         """What is said of the vote: samples, votes, tokens, and how sure it is."""
         told = self.message.response_metadata["reasc"]
-        said: Json = {name: told[name] for name in ("id", "answer") if name in told}
+        said: Json = {name: told[name] for name in ("id", "kind", "answer") if name in told}
         said["notices"] = [*([self.notice] if self.notice else []), *told["notices"]]
         probabilities = {name: told[name]["value"] for name in ("p_correct", "p_agree") if name in told}
         abstained = {name: told[name] for name in ("abstained", "abstained_because") if name in told}
@@ -445,7 +450,10 @@ def _with_alternatives(logprobs: Any, k: int) -> Any:
 
 
 class Solver:
-    """Solves requests, with what it learns of the operator's model and answers, and else by counting votes.
+    """Solves requests, with what it learns of each model and of the operator's answers, and else by counting votes.
+
+    Of a model other than the operator's something is learned once it has given an answer, in a file of its own beside
+    the operator's: of eight such models at most, as clients name them.
 
     Raises:
         ConfigurationError: the operator's options are wrong.
@@ -465,6 +473,7 @@ class Solver:
             worth=votes.worth,
             concurrency=votes.concurrency,
         )
+        self._models: dict[str, ChatReASC] = {}
         self._others: OrderedDict[tuple[Any, ...], ChatReASC] = OrderedDict()
 
     async def solve(self, call: Call, hear: Hear = lambda events: None) -> Won:
@@ -476,56 +485,80 @@ class Solver:
             ConfigurationError: the request asks for a vote that cannot be.
             Exception: what the upstream refused it with, where no sample succeeded.
         """
-        asked, own = call.asked, self.votes.answer
-        if self.upstream.is_own(call.model) and asked.get("answer", own) == own and "rule" not in asked:
+        asked, own, notice = call.asked, self.votes.answer, None
+        learns = asked.get("answer", own) == own and "rule" not in asked
+        of_model = self._own if self.upstream.is_own(call.model) else self._models.get(call.model)
+        if learns and of_model is not None:
             try:
-                return await self._won(self._solver(asked, calibrated=True), call, hear)
+                return await self._won(self._solver(of_model, asked, calibrated=True), call, hear)
             except FingerprintMismatch:
                 notice = "the calibration was measured on something else than such requests"
-        else:
-            notice = None
-        return await self._won(self._solver(asked, calibrated=False), call, hear, notice)
+        won = await self._won(self._solver(self._own, asked, calibrated=False), call, hear, notice)
+        if learns and of_model is None and self.votes.calibration == "online" and len(self._models) < _MOST_MODELS:
+            await asyncio.to_thread(self._learn_of, call.model)
+        return won
+
+    def _learn_of(self, model: str) -> None:
+        """Learn of a model besides the operator's from its next answer on."""
+        chat_model = self.upstream.chat_model.model_copy(update={"model_name": model})
+        state = None if self.votes.state is None else _beside(self.votes.state, model)
+        self._models[model] = self._own.model_copy(update={"model": chat_model, "online_state": state})
 
     def knows(self) -> list[str]:
         """Return what was learned, or is known of the calibration, in lines of 80 columns."""
         learning, calibration = self.learning(), self._own.learned
         if learning is not None:
             state, questions = learning
-            return [*learning_knows(state, calibration, questions)]
+            others = [
+                f"Also       {model}: {_learning(one)[0].seen:,} questions" for model, one in self._models.items()
+            ]
+            return [*learning_knows(state, calibration, questions), *others]
         return ["votes are counted"] if calibration is None else [*calibration_knows(calibration)]
 
     def learning(self) -> tuple[OnlineState, Sequence[Observed]] | None:
         """Return what was learned so far, and the questions it was learned from; None where nothing is learned."""
-        calibrator = self._own.calibrator
-        if not isinstance(calibrator, ConsensusCalibrator):
-            return None
-        return calibrator.state(), calibrator.questions
+        return None if self.votes.calibration != "online" else _learning(self._own)
 
     async def record_outcome(self, id: str, correct: bool) -> bool:
         """Learn whether an answer was right, see :meth:`ChatReASC.record_outcome`. Return whether it is known."""
-        return await self._own.arecord_outcome(id, correct)
+        for one in (self._own, *self._models.values()):
+            if await one.arecord_outcome(id, correct):
+                return True
+        return False
 
     async def _won(self, solver: ChatReASC, call: Call, hear: Hear, notice: str | None = None) -> Won:
         message = await self.upstream.solve(solver, call, hear, self.votes.in_flight)
         return Won(call, message, solver.max_samples, notice)
 
-    def _solver(self, asked: Mapping[str, Any], *, calibrated: bool) -> ChatReASC:
-        """Return the operator's own solver, or one with what a request asks for; the last few are kept."""
+    def _solver(self, base: ChatReASC, asked: Mapping[str, Any], *, calibrated: bool) -> ChatReASC:
+        """Return a model's solver, or one with what a request asks for; the last few are kept."""
         update = {**asked, "max_samples": min(asked.get("max_samples", math.inf), self.votes.max_samples)}
         if calibrated and "abstain_below" in asked and self.votes.calibration == "online":
             # By what has been learned until now: what still learns promises no probability.
-            return self._own.model_copy(update={**update, "calibration": self._own.learned, "online_state": None})
-        key = (*(update.get(name) for name in _OPTIONS), calibrated)
+            return base.model_copy(update={**update, "calibration": base.learned, "online_state": None})
+        key = (id(base), *(update.get(name) for name in _OPTIONS), calibrated)
         if (known := self._others.pop(key, None)) is None:
             if not calibrated:
                 update |= {"calibration": None, "online_state": None}
             if "rule" in asked:
                 update["rule"] = parse_rule(asked["rule"], budget=update["max_samples"])
-            known = self._own.model_copy(update=update)
+            known = base.model_copy(update=update)
         self._others[key] = known
-        if len(self._others) > _MOST_KINDS:
+        if len(self._others) > _MOST_WISHES:
             self._others.popitem(last=False)
         return known
+
+
+def _beside(state: str, model: str) -> str:
+    """Return the file in which what is learned of another model is kept."""
+    path, name = Path(state), re.sub(r"[^A-Za-z0-9.]+", "-", model)[-40:].strip(".-")
+    return str(path.with_name(f"{path.stem}-{name}-{hashlib.sha256(model.encode()).hexdigest()[:6]}{path.suffix}"))
+
+
+def _learning(solver: ChatReASC) -> tuple[OnlineState, Sequence[Observed]]:
+    calibrator = solver.calibrator
+    assert isinstance(calibrator, ConsensusCalibrator)
+    return calibrator.state(), calibrator.questions
 
 
 def role_event(call: Call) -> tuple[Json, Json]:

@@ -1,0 +1,62 @@
+"""What is learned while it serves: of each model, of each kind of request, and only of what the operator asks for."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from langchain_reasc.calibration import OnlineStore
+
+from .serving import HELLO, SHAPE, Front, Said, eventually, front
+
+
+def seen(path: Path) -> dict[str, int]:
+    """Return the kinds of request in a store, and how many questions of each."""
+    state = OnlineStore.open(path).learned("state") if path.exists() else None
+    return {} if state is None else {kind: counts.seen for kind, counts in state.kinds.items()}
+
+
+def kind(server: Front, **fields: Any) -> str:
+    return str(server.chat(**fields).json()["reasc"]["kind"])
+
+
+def learned(paths: Callable[[], Any], expected: Any) -> bool:
+    return eventually(lambda: bool(paths() == expected))
+
+
+def test_kinds_of_request_are_told_apart(tmp_path: Path) -> None:
+    state = tmp_path / "learned.sqlite"
+    with front(Said(), votes={"answer": "number", "calibration": "online", "state": str(state)}) as server:
+        brief = kind(server, messages=[{"role": "system", "content": "Be brief."}, *HELLO])
+        kinds = [kind(server), kind(server, temperature=0.3), kind(server, response_format=SHAPE), brief]
+        assert kinds[0] == kinds[1] and len(set(kinds)) == 3
+        assert learned(lambda: seen(state), {kinds[0]: 2, kinds[2]: 1, kinds[3]: 1})
+
+
+def test_each_model_is_learned_of_by_itself_once_it_has_answered(tmp_path: Path) -> None:
+    state = tmp_path / "learned.sqlite"
+    with front(Said(), votes={"answer": "number", "calibration": "online", "state": str(state)}) as server:
+        first = server.chat(model="org/other").json()["reasc"]
+        again = server.chat(model="org/other").json()["reasc"]
+        assert "kind" not in first and "kind" in again, "the first answer shows that there is such a model"
+        own = kind(server)
+        assert own != again["kind"]
+        [other] = {*tmp_path.glob("learned-org-other-*.sqlite")}
+        assert learned(lambda: (seen(other), seen(state)), ({again["kind"]: 1}, {own: 1}))
+        told = server.post({"id": again["id"], "correct": True}, "/../reasc/outcome")
+        assert told.json() == {"recorded": True}
+        assert any("org/other: 1 questions" in line for line in server.gateway.solver.knows())
+        for number in range(9):
+            for _ in range(2):
+                last = server.chat(model=f"made-up-{number}").json()["reasc"]
+        assert "kind" not in last and len([*tmp_path.glob("learned-made-up-*.sqlite")]) == 7
+
+
+def test_what_a_request_asks_for_by_itself_is_not_learned_of(tmp_path: Path) -> None:
+    state = tmp_path / "learned.sqlite"
+    with front(Said(), votes={"answer": "number", "calibration": "online", "state": str(state)}) as server:
+        for asked in ({"answer": "message"}, {"rule": "asc"}):
+            for model in ("tiny", "other"):
+                for _ in range(2):
+                    account = server.chat(model=model, response_format=SHAPE, reasc=asked).json()["reasc"]
+                    assert "kind" not in account
+    assert [*tmp_path.iterdir()] == []
