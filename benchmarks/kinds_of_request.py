@@ -135,10 +135,10 @@ def table(found: Sequence[Sequence[Outcome]]) -> Table:
 def main(arguments: Sequence[str]) -> int:
     """Print the table."""
     parser = parser_of("kinds_of_request", __doc__)
-    parser.add_argument("--streams", type=int, default=20)
-    parser.add_argument("--questions", type=int, default=3000, help="of a stream")
+    parser.add_argument("--streams", type=int, default=10)
+    parser.add_argument("--questions", type=int, default=2000, help="of a stream")
     parser.add_argument("--kinds", type=int, default=4, help="of request")
-    parser.add_argument("--measures", type=int, default=1, help="of confidence; 0: answers alone")
+    parser.add_argument("--measures", type=int, default=2, help="of confidence; 0: answers alone")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
     drawn = {"kinds": given.kinds, "questions": given.questions, "seed": given.seed}

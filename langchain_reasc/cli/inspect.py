@@ -20,6 +20,7 @@ _MAGIC: Final = b"SQLite format 3"
 WATCHED: Final = {"going on": "second votes", "audits": "audits", "separation": "confidence"}
 """What is watched for drift -> in words."""
 _BAR: Final = 40  # characters
+_SHOWN: Final = 5  # kinds of request
 
 
 def inspect(
@@ -107,6 +108,7 @@ def learning_knows(
         drawn = sum(len(one.answers) for one in questions) / len(questions)
         yield from folded("Cost", f"{drawn:.1f} responses a question")
         yield from _picture(questions)
+    yield from _kinds(state, questions)
     if state.audits.seen:
         seen, agreed, expected = state.audits
         yield from folded(
@@ -136,6 +138,19 @@ def learning_knows(
         yield from folded("In use", "votes are counted (ASC): too little was seen to calibrate")
     else:
         yield from calibration_knows(calibration)
+
+
+def _kinds(state: "OnlineState", questions: "Sequence[Observed]") -> Iterator[str]:
+    """Yield lines on the kinds of request, where there are several."""
+    if len(state.kinds) < 2:
+        return
+    own = sum(counts.fitted > 0 for counts in state.kinds.values())
+    yield from folded("Kinds", f"of request: {len(state.kinds)}, of which {own} with a calibration of their own")
+    for name, counts in sorted(state.kinds.items(), key=lambda kind: kind[1].seen, reverse=True)[:_SHOWN]:
+        known = [one for one in questions if one.kind == name]
+        of = f"{sum(len(one.answers) for one in known) / len(known):.1f} responses, of which " if known else ""
+        leading = f"{_leading(known):.0%} give the leading answer" if known else "none kept"
+        yield from folded("", f"{name or 'unnamed'}  {counts.seen:,} questions, {of}{leading}")
 
 
 def calibration_knows(calibration: "Calibration") -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,3 +127,21 @@ def test_what_is_no_store_is_refused(tmp_path: Path, command: str, monkeypatch: 
     Path("text").write_text("no calibration")
     for name in ("missing", "text", "."):
         assert reasc(*command.format(name, name).split(), code=1).stderr.startswith("error: ")
+
+
+def test_kinds_of_request_in_words(tmp_path: Path) -> None:
+    one = ConsensusLearner([MEASURE])
+    for at in range(70):
+        one.observe(replace(question(at), kind="0f3a" if at < 64 else "77ab"))
+        if one.due:
+            one.adopt(one.fit())
+    written = OnlineStore.create(tmp_path / "a.sqlite")
+    with written.transaction():
+        for each in one.questions:
+            written.add(each, one.measures)
+        written.set_learned(one.fingerprint, one.state(), one.calibration_of)
+    text = " ".join(reasc("inspect", tmp_path / "a.sqlite").stdout.split())
+    assert (
+        "Kinds of request: 2, of which 1 with a calibration of their own 0f3a 64 questions, 6.0 responses, of" in text
+    )
+    assert "77ab 6 questions, 6.0 responses, of which" in text

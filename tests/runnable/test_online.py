@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from langchain_core.prompts import ChatPromptTemplate
 from sampling.test_parallel import parallel
 
 from langchain_reasc import ChatReASC, Integration, Measure, register_integration
@@ -39,6 +40,22 @@ def test_it_counts_until_it_has_learned_and_then_says_so(runner: Any, fits: Any,
     easy, hard = answered(runner, reasc, ["q100", "q101"])
     assert (easy["method"], easy["reason"], easy["launched"], easy["notices"]) == ("reasc", "gate", 1, [said])
     assert hard["samples"] > 1
+
+
+def test_kinds_of_request_are_decided_by_their_own(runner: Any, fits: Any) -> None:
+    reasc = online()
+    kinds = {name: ChatPromptTemplate.from_messages([("system", name), ("human", "{q}")]) for name in ("one", "two")}
+    accounts: dict[str, list[Any]] = {name: [] for name in kinds}
+    for at in range(MINIMUM):
+        for name, prompt in kinds.items():
+            accounts[name].append(runner.account(reasc, prompt.invoke({"q": f"q{at}"})))
+            assert calibrator(reasc).wait(10)
+    assert len({account["kind"] for account in accounts["one"]}) == 1
+    assert accounts["one"][0]["kind"] != accounts["two"][0]["kind"]
+    [notice] = runner.account(reasc, kinds["two"].invoke({"q": "q100"}))["notices"]
+    assert notice.startswith("learned from 16 questions of this kind without labels")
+    [notice] = runner.account(reasc, "q100")["notices"]
+    assert notice.startswith("learned from 32 questions without labels"), "another kind is decided by what all say"
 
 
 @pytest.mark.sync_only
