@@ -46,10 +46,13 @@ _OPTIONS: Final[Mapping[str, Callable[[str], Any]]] = {
     "max_samples": int,
     "rule": str,
     "abstain_below": float,
+    "calibration": str,
     "usage": str,
 }
 """What a request may ask of the vote, and of its account -> how a header spells it."""
 _USAGES: Final = ("all", "winner")
+_NONE: Final = "none"
+"""The calibration that counts votes."""
 _MOST_WISHES: Final = 64
 """Sets of what requests ask of the vote, for which a solver is kept."""
 _MOST_MODELS: Final = 8
@@ -65,6 +68,7 @@ class Votes:
         max_samples: samples of a request at most, whatever it asks for.
         rule: when to stop, as ``reasc ask --rule`` takes it; None leaves that to the calibration.
         calibration: ``"online"``, a file, or None to count votes.
+        offered: name -> file of calibrations that a request may choose.
         state: the file in which ``"online"`` keeps what it has learned.
         worth: samples for one more point of agreement, see ``Options.worth``.
         concurrency: samples of a request launched at once.
@@ -75,6 +79,7 @@ class Votes:
     max_samples: int = 16
     rule: str | None = None
     calibration: str | None = "online"
+    offered: Mapping[str, str] = field(default_factory=dict)
     state: str | None = None
     worth: float | None = None
     concurrency: int = 4
@@ -223,6 +228,7 @@ _TAKES: Final = {
     "max_samples": "a whole number from 1",
     "rule": "the name of a rule, such as 'asc'",
     "abstain_below": "a probability between 0 and 1",
+    "calibration": "the name of one that the operator offers, or 'none'",
     "usage": "'all' or 'winner'",
 }
 
@@ -486,14 +492,16 @@ class Solver:
             Exception: what the upstream refused it with, where no sample succeeded.
         """
         asked, own, notice = call.asked, self.votes.answer, None
-        learns = asked.get("answer", own) == own and "rule" not in asked
+        if (chosen := asked.get("calibration", _NONE)) != _NONE:
+            return await self._won(self._solver(self._own, asked, self._offered(chosen)), call, hear)
+        learns = asked.get("answer", own) == own and not asked.keys() & {"rule", "calibration"}
         of_model = self._own if self.upstream.is_own(call.model) else self._models.get(call.model)
         if learns and of_model is not None:
             try:
-                return await self._won(self._solver(of_model, asked, calibrated=True), call, hear)
+                return await self._won(self._solver(of_model, asked, self.votes.calibration), call, hear)
             except FingerprintMismatch:
                 notice = "the calibration was measured on something else than such requests"
-        won = await self._won(self._solver(self._own, asked, calibrated=False), call, hear, notice)
+        won = await self._won(self._solver(self._own, asked, None), call, hear, notice)
         if learns and of_model is None and self.votes.calibration == "online" and len(self._models) < _MOST_MODELS:
             await asyncio.to_thread(self._learn_of, call.model)
         return won
@@ -530,16 +538,30 @@ class Solver:
         message = await self.upstream.solve(solver, call, hear, self.votes.in_flight)
         return Won(call, message, solver.max_samples, notice)
 
-    def _solver(self, base: ChatReASC, asked: Mapping[str, Any], *, calibrated: bool) -> ChatReASC:
-        """Return a model's solver, or one with what a request asks for; the last few are kept."""
+    def _offered(self, name: str) -> str:
+        """Return the file of a calibration that a request chooses."""
+        if name not in self.votes.offered:
+            named = ", ".join([*self.votes.offered, _NONE])
+            raise ConfigurationError(f"there is no calibration {name!r} here; a request may choose {named}")
+        return self.votes.offered[name]
+
+    def _solver(self, base: ChatReASC, asked: Mapping[str, Any], calibration: str | None) -> ChatReASC:
+        """Return a model's solver, or one with what a request asks for; the last few are kept.
+
+        Args:
+            base: the solver of a model.
+            asked: what the request asks of the vote.
+            calibration: ``"online"``, a file, or None to count votes.
+        """
         update = {**asked, "max_samples": min(asked.get("max_samples", math.inf), self.votes.max_samples)}
-        if calibrated and "abstain_below" in asked and self.votes.calibration == "online":
+        if calibration == "online" and "abstain_below" in asked:
             # By what has been learned until now: what still learns promises no probability.
             return base.model_copy(update={**update, "calibration": base.learned, "online_state": None})
-        key = (id(base), *(update.get(name) for name in _OPTIONS), calibrated)
+        key = (id(base), *(update.get(name) for name in _OPTIONS), calibration)
         if (known := self._others.pop(key, None)) is None:
-            if not calibrated:
-                update |= {"calibration": None, "online_state": None}
+            update.pop("calibration", None)
+            if calibration != self.votes.calibration:
+                update |= {"calibration": calibration, "online_state": None}
             if "rule" in asked:
                 update["rule"] = parse_rule(asked["rule"], budget=update["max_samples"])
             known = base.model_copy(update=update)

@@ -125,6 +125,10 @@ class VoteOptions:
         str | None,
         typer.Option(metavar="FILE", help=r"From reasc calibrate. \[default: learns without labels]"),
     ] = None
+    offer: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help="A calibration that a request may choose by this name; repeatable."),
+    ] = None
     state: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where what is learned is kept; read at the start.")
     ] = None
@@ -136,6 +140,7 @@ class VoteOptions:
         Args:
             shipped: whether it is the shipped model, whose answers are numbers.
         """
+        from langchain_reasc.calibration import load_calibration
         from langchain_reasc_server.chat import Votes
 
         if self.no_learning and (self.calibration or self.state):
@@ -143,11 +148,17 @@ class VoteOptions:
         if self.state and (self.calibration or self.rule):
             raise ConfigurationError("--state keeps what is learned, and with --calibration or --rule nothing is")
         default = "number" if shipped else "message"
+        offered = dict(one.partition("=")[::2] for one in self.offer or ())
+        if wrong := [name for name, file in offered.items() if not (name and file)]:
+            raise ConfigurationError(f"--offer takes NAME=FILE, got {wrong[0]!r}")
+        for file in offered.values():
+            load_calibration(file)
         names = ("max_samples", "rule", "worth", "concurrency", "in_flight")
         return Votes(
             **{name: getattr(self, name) for name in names},
             answer=default if self.answer is None else self.answer,
             calibration=self.calibration or (None if self.no_learning or self.rule else "online"),
+            offered=offered,
             state=None if self.state is None else str(self.state),
         )
 

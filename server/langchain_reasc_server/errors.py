@@ -9,7 +9,14 @@ from langchain_core import exceptions as core
 from langchain_reasc_openai.errors import retry_after
 from starlette.responses import Response
 
-from langchain_reasc.exceptions import ConfigurationError, ReASCError, ServerBusy, Undecided, root_of
+from langchain_reasc.exceptions import (
+    ConfigurationError,
+    FingerprintMismatch,
+    ReASCError,
+    ServerBusy,
+    Undecided,
+    root_of,
+)
 from langchain_reasc_server.wire import Json, encoded
 
 __all__ = ["Refused", "refusal_of"]
@@ -86,7 +93,7 @@ def refusal_of(error: Exception) -> Refused:
 _OURS: Final[tuple[tuple[Any, int, str, str | None], ...]] = (
     (core.ContextOverflowError, 400, "context_length_exceeded", None),
     (Undecided, 422, "undecided", None),
-    (ConfigurationError, 400, "invalid_value", None),
+    ((ConfigurationError, FingerprintMismatch), 400, "invalid_value", None),
     (NotImplementedError, 400, "unsupported", "this model does not take what the request asks for"),
     ((openai.APITimeoutError, core.ModelTimeoutError, TimeoutError), 504, "timeout", "no answer in time"),
     (ServerBusy, 503, "upstream_busy", "the upstream is busy"),

@@ -93,6 +93,8 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no such file": (("--config", "nowhere.toml"), "nowhere.toml cannot be read"),
     "two models": (("--gguf", "a.gguf", "--model", "b"), "--gguf names the model already"),
     "learning and not": (("--no-learning", "--state", "s.json"), "--no-learning excludes"),
+    "a calibration without a name": (("--offer", "c.json"), "--offer takes NAME=FILE, got 'c.json'"),
+    "no such calibration": (("--offer", "math=no-such.json"), "no-such.json"),
     "two sources of knowledge": (("--calibration", "c.json", "--state", "s.json"), "--state keeps what is learned"),
     "keys for nobody": (("--pass-keys",), "--pass-keys goes with --url"),
     "no keys in the file": (("--keys", "EMPTY"), "holds no keys"),

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from langchain_reasc.calibration import OnlineStore
+import numpy as np
+
+from langchain_reasc.calibration import Fingerprint, Observed, OnlineStore, calibrate_consensus, save_calibration
 
 from .serving import HELLO, SHAPE, Front, Said, eventually, front
 
@@ -20,7 +22,7 @@ def kind(server: Front, **fields: Any) -> str:
 
 
 def learned(paths: Callable[[], Any], expected: Any) -> bool:
-    return eventually(lambda: bool(paths() == expected))
+    return eventually(lambda: bool(paths() == expected), 20)
 
 
 def test_kinds_of_request_are_told_apart(tmp_path: Path) -> None:
@@ -40,7 +42,8 @@ def test_each_model_is_learned_of_by_itself_once_it_has_answered(tmp_path: Path)
         assert "kind" not in first and "kind" in again, "the first answer shows that there is such a model"
         own = kind(server)
         assert own != again["kind"]
-        [other] = {*tmp_path.glob("learned-org-other-*.sqlite")}
+        assert eventually(lambda: len([*tmp_path.glob("learned-org-other-*.sqlite")]) == 1, 20)
+        [other] = tmp_path.glob("learned-org-other-*.sqlite")
         assert learned(lambda: (seen(other), seen(state)), ({again["kind"]: 1}, {own: 1}))
         told = server.post({"id": again["id"], "correct": True}, "/../reasc/outcome")
         assert told.json() == {"recorded": True}
@@ -48,7 +51,8 @@ def test_each_model_is_learned_of_by_itself_once_it_has_answered(tmp_path: Path)
         for number in range(9):
             for _ in range(2):
                 last = server.chat(model=f"made-up-{number}").json()["reasc"]
-        assert "kind" not in last and len([*tmp_path.glob("learned-made-up-*.sqlite")]) == 7
+        assert "kind" not in last
+        assert eventually(lambda: len([*tmp_path.glob("learned-made-up-*.sqlite")]) == 7, 20)
 
 
 def test_what_a_request_asks_for_by_itself_is_not_learned_of(tmp_path: Path) -> None:
@@ -60,3 +64,21 @@ def test_what_a_request_asks_for_by_itself_is_not_learned_of(tmp_path: Path) -> 
                     account = server.chat(model=model, response_format=SHAPE, reasc=asked).json()["reasc"]
                     assert "kind" not in account
     assert [*tmp_path.iterdir()] == []
+
+
+def test_a_request_may_choose_a_calibration_that_is_offered(tmp_path: Path) -> None:
+    questions = [Observed((0, 0, 0, at % 3), np.empty((0, 4))) for at in range(40)]
+    offered = {"arithmetic": Fingerprint(), "of another prompt": Fingerprint(prompt_sha256="0" * 64)}
+    paths = {name: str(tmp_path / f"{name}.json") for name in offered}
+    for name, fingerprint in offered.items():
+        save_calibration(calibrate_consensus(questions, fingerprint=fingerprint), paths[name])
+    with front(Said(), votes={"answer": "number", "calibration": "online", "offered": paths}) as server:
+        chosen = server.chat(reasc={"calibration": "arithmetic"}).json()["reasc"]
+        by_header = server.post({"messages": HELLO}, headers={"x-reasc-calibration": "arithmetic"}).json()["reasc"]
+        assert "p_agree" in chosen and "p_agree" in by_header and "kind" not in chosen
+        counted = server.chat(reasc={"calibration": "none"}).json()["reasc"]
+        assert counted["notices"] == ["no calibration: counting votes (finite horizon)"] and "kind" not in counted
+        for name, why in (("of another prompt", "prompt_sha256"), ("paths", "arithmetic, of another prompt, none")):
+            refused = server.chat(reasc={"calibration": name})
+            assert refused.status_code == 400 and why in refused.json()["error"]["message"]
+        assert "kind" in server.chat().json()["reasc"]
