@@ -140,7 +140,6 @@ class VoteOptions:
         Args:
             shipped: whether it is the shipped model, whose answers are numbers.
         """
-        from langchain_reasc.calibration import load_calibration
         from langchain_reasc_server.chat import Votes
 
         if self.no_learning and (self.calibration or self.state):
@@ -148,19 +147,25 @@ class VoteOptions:
         if self.state and (self.calibration or self.rule):
             raise ConfigurationError("--state keeps what is learned, and with --calibration or --rule nothing is")
         default = "number" if shipped else "message"
-        offered = dict(one.partition("=")[::2] for one in self.offer or ())
-        if wrong := [name for name, file in offered.items() if not (name and file)]:
-            raise ConfigurationError(f"--offer takes NAME=FILE, got {wrong[0]!r}")
-        for file in offered.values():
-            load_calibration(file)
         names = ("max_samples", "rule", "worth", "concurrency", "in_flight")
         return Votes(
             **{name: getattr(self, name) for name in names},
             answer=default if self.answer is None else self.answer,
             calibration=self.calibration or (None if self.no_learning or self.rule else "online"),
-            offered=offered,
+            offered=self._offered(),
             state=None if self.state is None else str(self.state),
         )
+
+    def _offered(self) -> dict[str, str]:
+        """Return name -> file of the calibrations that requests may choose, each of which can be read."""
+        offered = dict(one.partition("=")[::2] for one in self.offer or ())
+        for name, file in offered.items():
+            from langchain_reasc.calibration import load_calibration
+
+            if not (name and file):
+                raise ConfigurationError(f"--offer takes NAME=FILE, got {name or file!r}")
+            load_calibration(file)
+        return offered
 
 
 @dataclass

@@ -72,8 +72,8 @@ def test_the_loop_goes_on(tmp_path: Path) -> None:
     with store.transaction():
         for _ in range(512):
             store.add(Observed((0, 1) * 8, np.full((len(measures), 16), 0.5), decided=16, answer=0), measures)
-        state = ConsensusCalibrator().state().model_copy(update={"seen": 512})
-        store.set_learned(Fingerprint(), state, lambda kind: calibration)
+        learned = ConsensusCalibrator().state().model_copy(update={"seen": 512})
+        store.set_learned(Fingerprint(), learned, lambda kind: calibration)
     store.close()
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(state)],
