@@ -344,9 +344,9 @@ class ConsensusLearner:
         assert expected is not None
         for response in next_responses(question.answers, question.decided, question.answer):
             if (predicted := expected.rates.predict(response)) is not None:
-                if response.decided:
-                    seen, agreed, expected_to = self.audits
-                    self.audits = Audits(seen + 1, agreed + response.agreed, expected_to + predicted[0])
+                one, audits = int(response.decided), self.audits
+                agreed, expected_to = audits.agreed + one * response.agreed, audits.expected + one * predicted[0]
+                self.audits = Audits(audits.seen + one, agreed, expected_to)
                 monitor = self._monitors["audits" if response.decided else "going on"]
                 if monitor.observe(predicted[0], response.agreed, margin=predicted[1]):
                     drifts.append("agreement")

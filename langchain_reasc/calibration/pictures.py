@@ -79,18 +79,23 @@ def draw_learned(calibration: Calibration | None, questions: Sequence[Observed] 
 
 
 def _panels(calibration: Calibration | None, questions: Sequence[Observed]) -> Iterator[Panel]:
-    if calibration and calibration.rule_ and calibration.rule_.prior:
+    if questions:
+        yield partial(_draw_responses, questions)
+    if calibration is not None:
+        yield from _panels_of(calibration, questions)
+    if found := reliability_of(questions):
+        yield partial(_draw_reliability, found)
+
+
+def _panels_of(calibration: Calibration, questions: Sequence[Observed]) -> Iterator[Panel]:
+    if calibration.rule_ and calibration.rule_.prior:
         # Where votes are weighed by confidence, sampling goes on where that is low, and there responses agree less.
         unweighed = [one for one in questions if one.counted or calibration.measure is None]
         yield partial(_draw_agreement, calibration.rule_.agreement_prior, unweighed)
-    if questions:
-        yield partial(_draw_responses, questions)
-    if calibration and (calibration.p_correct or calibration.p_agree):
-        yield partial(_draw_support, calibration, questions)
-    if found := reliability_of(questions):
-        yield partial(_draw_reliability, found)
-    if calibration and calibration.mean is not None:
+    if calibration.mean is not None:
         yield partial(_draw_odds if calibration.method == "consensus" else _draw_weights, calibration)
+    if calibration.p_correct or calibration.p_agree:
+        yield partial(_draw_support, calibration, questions)
 
 
 def _draw_agreement(prior: Prior, questions: Sequence[Observed], axes: "Axes") -> None:
