@@ -292,7 +292,7 @@ class Gateway:
             won = await self.solver.solve(call, drawn.hear)
         except BaseException as error:
             left = isinstance(error, asyncio.CancelledError)  # so that something was asked for, though nothing came
-            prompt = estimated_tokens(encoded(call.body))
+            prompt = estimated_tokens(encoded(call.body)) if self.admission.tokens_per_minute else 0
             self.admission.charge(client, drawn.samples or int(left), drawn.tokens(prompt) or prompt * left)
             raise
         account = won.account

@@ -357,15 +357,20 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         yield listening
 
 
-def _most_connections() -> int:
-    """Return half of the files that this process may have open; the others are left to connections upstream."""
+def _possible_connections(wanted: int) -> int:
+    """Let this process open files for so many connections, and for those upstream; return how many there can be."""
     try:
         import resource
     except ImportError:  # Windows, which has no such limit
-        return sys.maxsize
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    return sys.maxsize if most == resource.RLIM_INFINITY else most // 2
+        return wanted
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files, most = (sys.maxsize if one == resource.RLIM_INFINITY else one for one in allowed)
+    needed = min(4 * wanted, most)
+    if files < needed:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, allowed[1]))
+            files = needed
+    return min(wanted, files // 2)
 
 
 def _run(gateway: "Gateway", model: Any, listening: socket.socket, shutdown: int, connections: int) -> None:
@@ -373,7 +378,7 @@ def _run(gateway: "Gateway", model: Any, listening: socket.socket, shutdown: int
 
     from langchain_reasc_server.connections import Bounds, uvicorn_options
 
-    bounds = Bounds(min(connections, _most_connections()))
+    bounds = Bounds(_possible_connections(connections))
     options = uvicorn_options(bounds, gateway.metrics.record_error)
     logging.getLogger("langchain_reasc").setLevel(logging.ERROR)  # what it says of a vote is in each reply
     signal.signal(signal.SIGTERM, _end)  # which uvicorn raises again when it has shut down

@@ -48,7 +48,7 @@ def uvicorn_options(bounds: Bounds, count: Callable[[Refused], None]) -> dict[st
         "timeout_keep_alive": _KEPT_ALIVE,
         "access_log": False,
         "server_header": False,
-        "log_level": "warning",
+        "log_level": "error",  # it would warn of each malformed request
     }
 
 

@@ -16,7 +16,6 @@ from langchain_reasc_server.wire import Json
 __all__ = ["LARGEST_HEAD", "Bodies", "check_head", "read_object"]
 
 LARGEST_HEAD: Final = 32_768  # bytes
-_BODY_WITHIN: Final = 120.0  # seconds
 _TOGETHER: Final = 50  # of the largest bodies, in memory at once
 _MOST_VALUES: Final = 100_000
 """Values in a body: reading millions would take seconds, in which nobody else is served."""
@@ -44,10 +43,12 @@ class Bodies:
 
     Attributes:
         largest: bytes of one at most.
+        within: seconds in which one must come to its end.
         held: bytes of all.
     """
 
     largest: int = 20_000_000
+    within: float = 120.0
     held: int = 0
 
     async def read(self, request: Request) -> bytes:
@@ -64,7 +65,7 @@ class Bodies:
             raise too_large
         body = bytearray()
         try:
-            async with asyncio.timeout(_BODY_WITHIN):
+            async with asyncio.timeout(self.within):
                 async for part in request.stream():
                     body += part
                     self._hold(request, len(part))
