@@ -70,7 +70,7 @@ test-decisions: $(VENV)/.decisions
 lint: $(VENV)/.lint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy langchain_reasc lab backends server benchmarks examples/*.py
+	@$(BIN)/mypy langchain_reasc lab backends server benchmarks examples/*.py $(filter-out %/agents_sdk.py,$(wildcard examples/clients/*.py))
 	@cd examples/word_problems && MYPYPATH=../..:../../backends ../../$(BIN)/mypy --config-file ../../pyproject.toml *.py
 	@$(BIN)/python tests/documentation/check_snippets.py
 

@@ -127,7 +127,7 @@ def front(*answers: Any, served: Any = None, **options: Any) -> Iterator[Front]:
             served = Servers(model, pass_keys=pass_keys)
         solver = Solver(served, Votes(**{"calibration": None, **votes}))
         gateway = Gateway(served, solver, Admission(**admission), **options)
-        url = stack.enter_context(listening(gateway, bounds))
+        url = stack.enter_context(listening(gateway.app, **uvicorn_options(bounds, gateway.metrics.record_error)))
         made = Front(url, upstreams, gateway)
         made.http = stack.enter_context(httpx.Client(timeout=20))
         yield made
@@ -147,13 +147,12 @@ class PromptServer(uvicorn.Server):
 
 
 @contextmanager
-def listening(gateway: Gateway, bounds: Bounds) -> Iterator[str]:
+def listening(app: Any, **options: Any) -> Iterator[str]:
     """Serve on loopback in a thread; gives the base URL."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as bound:
         bound.bind(("127.0.0.1", 0))
         bound.listen()
-        options = uvicorn_options(bounds, gateway.metrics.record_error)
-        config = uvicorn.Config(gateway.app, timeout_graceful_shutdown=1, **options)
+        config = uvicorn.Config(app, timeout_graceful_shutdown=1, **options)
         server = PromptServer(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, name="gateway")
         thread.start()
