@@ -206,6 +206,8 @@ def fit_prior(answers: Sequence[Iterable[int | None]], towards: Prior | None = N
     """Return the weights of the default components that make these answers most probable, by expectation-maximisation.
 
     Whether sampling went on may have depended on how answers agreed: that cancels, as it says nothing beyond them.
+    Where it depended on confidence too it does not: sampling went on where that was low, so less agreement is expected
+    than there is, and a few more samples are drawn.
 
     Args:
         answers: of each question, one number per response, equal for equal answers; None for no answer.
