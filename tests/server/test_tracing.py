@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -340,11 +341,16 @@ def test_each_worker_exports_its_spans_and_flushes_them_when_it_is_stopped() -> 
 
 
 @pytest.mark.slow  # waits for what the last spans have at the end
-def test_a_dead_collector_disturbs_nobody() -> None:
+@pytest.mark.parametrize("listens", [False, True])
+def test_a_dead_collector_and_a_silent_one_disturb_nobody(listens: bool) -> None:
     body = {"model": "tiny", "messages": HELLO, "tools": [TOOL]}
-    with serving(Said(), get=models) as upstream:
+    with serving(Said(), get=models) as upstream, socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        if listens:
+            silent.listen()  # connections are accepted, and nothing is ever said
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         options = ("--url", upstream.root, "--preset", "generic", "--no-learning", "--traces")
-        with process(*options, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9") as (url, started):
+        with process(*options, OTEL_EXPORTER_OTLP_ENDPOINT=address) as (url, started):
             for _ in range(100):
                 assert httpx.post(f"{url}/chat/completions", json=body, timeout=5).status_code == 200
             started.send_signal(signal.SIGTERM)
