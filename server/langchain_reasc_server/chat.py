@@ -233,8 +233,14 @@ _TAKES: Final = {
 }
 
 
+_MOST_MESSAGES: Final = 4096
+"""Of a longer conversation LangChain sees one text: checking each message would hold up everybody for a second."""
+
+
 def messages_of(body: Mapping[str, Any]) -> list[BaseMessage]:
     """Return the messages of a request, which serve its trace and what is learned; never fail."""
+    if len(body["messages"]) > _MOST_MESSAGES:
+        return [HumanMessage(str(body["messages"]))]
     try:
         messages = convert_to_messages(body["messages"])
         for message in messages:

@@ -187,6 +187,12 @@ def test_ten_megabytes_pass_as_they_are(server: Front) -> None:
     assert server.upstream.requests[-1]["messages"] == said
 
 
+def test_thousands_of_messages_are_voted_on_as_they_are(server: Front) -> None:
+    said = HELLO * 5000
+    assert server.post({"model": "tiny", "messages": said, "tools": [TOOL]}).json()["reasc"]["samples"] > 1
+    assert server.upstream.requests[-1]["messages"] == said
+
+
 def test_bodies_are_bounded_together_too() -> None:
     with front(Said(), bodies=Bodies(1000)) as server, ExitStack() as stack:
         for _ in range(50):
