@@ -72,7 +72,10 @@ def test_what_the_container_is_told_is_what_compose_gives_it() -> None:
     assert told["keys"] == f"/run/secrets/{name}" and name in COMPOSE["secrets"]
     [volume] = [one.split(":") for one in SERVICE["volumes"] if one.split(":")[0] in COMPOSE["volumes"]]
     assert Path(told["state"]).parent == Path(volume[1]) and ["VOLUME", volume[1]] in STEPS
-    assert [url.split("/")[2].split(":")[0] for url in told["url"]] == list(SERVICE["depends_on"])
+    [upstream] = SERVICE["depends_on"]
+    assert [url.split("/")[2].split(":")[0] for url in told["url"]] == [upstream]
+    command = COMPOSE["services"][upstream]["command"]
+    assert command[command.index("--alias") + 1] == told["model"]
     assert SERVICE["ports"] == [f"127.0.0.1:{IMAGE['EXPOSE']}:{IMAGE['EXPOSE']}"]
     [health] = [rest for step, rest in STEPS if step == "HEALTHCHECK"]
     assert f"http://127.0.0.1:{IMAGE['EXPOSE']}/health/live" in health
