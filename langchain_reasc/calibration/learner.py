@@ -200,11 +200,11 @@ class ConsensusLearner:
         due, newest, whole = self._kinds_due(), self._questions[-KEPT:], self.calibration
         fits_all = self._all.is_due(self.minimum) or not due
         if fits_all:
-            whole = self._calibrated(newest, None)
+            whole = self._calibrated(newest, self.calibration)
         made: Fit = {}
         for name in due if whole else ():
             questions = [one for one in self._questions if one.kind == name][-KEPT:]
-            own = self._calibrated(questions, whole)
+            own = self._calibrated(questions, self.calibration_of(name), whole)
             made[name] = Fitted(own, self._expect(questions, own), self._kinds[name].counts)
         apart = {name for name, kind in self._kinds.items() if made.get(name, kind).calibration}
         if fits_all or any(self.calibration_of(name) is None for name in made):
@@ -215,9 +215,12 @@ class ConsensusLearner:
             made[None] = Fitted(whole, self._expect(rest, whole), counts)
         return made
 
-    def _calibrated(self, questions: Sequence[Observed], whole: Calibration | None) -> Calibration | None:
+    def _calibrated(
+        self, questions: Sequence[Observed], before: Calibration | None, whole: Calibration | None = None
+    ) -> Calibration | None:
+        """Calibrate on questions; ``before`` is what was made of them and earlier ones the last time."""
         try:
-            return consensus.calibrate_consensus(
+            made = consensus.calibrate_consensus(
                 questions,
                 self.measures,
                 budget=self._budget,
@@ -230,6 +233,10 @@ class ConsensusLearner:
             )
         except CalibrationDataError:
             return None  # there is nothing to learn from these yet
+        if made.p_agree is None and before is not None:
+            # It takes questions on which votes were counted, the last of which may be long ago.
+            return made.model_copy(update={"p_agree": before.p_agree})
+        return made
 
     def adopt(self, fit: Fit) -> None:
         """Use what was made of the questions."""

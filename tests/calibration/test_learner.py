@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from runnable.fakes import TOP_K
 
-from langchain_reasc.calibration import ConsensusLearner, Observed
+from langchain_reasc.calibration import KEPT, ConsensusLearner, Observed
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, Cap, Response, decide
 
@@ -69,6 +69,20 @@ def test_it_calibrates_no_sooner_after_a_failure(fits: Any) -> None:
     assert one.due
     one.postpone()
     assert not one.due and one.calibration is None
+
+
+def test_how_likely_an_answer_is_agreed_with_is_known_after_the_last_counted_question() -> None:
+    one = ConsensusLearner([TOP_K])
+    for at in range(32):
+        one.observe(Observed((0, 0, int(at % 3 == 0), 0), np.zeros((1, 4)), decided=4, answer=0))
+    one.adopt(one.fit())
+    assert one.calibration is not None
+    known = one.calibration.p_agree
+    for _ in range(KEPT):
+        one.observe(Observed((0, 0), np.zeros((1, 2)), counted=False, decided=2, answer=0))
+    assert one.due and not any(question.counted for question in one.questions)
+    one.adopt(one.fit())
+    assert one.calibration.n == KEPT and one.calibration.p_agree == known is not None
 
 
 def asked(one: ConsensusLearner, questions: range, tells: float, audit: int = 0) -> list[int]:
