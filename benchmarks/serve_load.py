@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import httpx
+import aiohttp
 import numpy as np
 from scipy import stats
 
@@ -40,7 +40,6 @@ _STRETCHES: Final = 10
 _LOOKED_AT_AFTER: Final = 20  # requests
 _KILLED_AFTER: Final = 0.2  # of the requests have been answered
 _DOWN: Final = 2.0  # seconds
-_ANY_NUMBER: Final = httpx.Limits(max_connections=None)
 _STREAMED: Final = {"stream": True, "stream_options": {"include_usage": True}}
 _ONE: Final = {"reasc": {"max_samples": 1}}
 
@@ -95,10 +94,14 @@ class Report:
         """Whether the bill is what the servers have sent, or may have sent."""
         return all(self.sent[what] <= self.billed[what] <= self.ended[what] for what in ("responses", "tokens"))
 
+    @property
+    def stretches(self) -> list[float]:
+        """The means of the memory in ten stretches of the run."""
+        return [float(np.mean(part)) for part in np.array_split(self.memory, _STRETCHES)]
+
     def slope(self) -> tuple[float, float, float]:
         """Return by how many kilobytes a request memory has grown, after the first stretch, and a 95 % interval."""
-        means = [float(np.mean(part)) for part in np.array_split(self.memory, _STRETCHES)[1:]]
-        requests = len(self.memory) * _LOOKED_AT_AFTER / _STRETCHES
+        means, requests = self.stretches[1:], len(self.memory) * _LOOKED_AT_AFTER / _STRETCHES
         fitted = stats.linregress(np.arange(len(means)) * requests, means)
         half = stats.t.ppf(0.975, len(means) - 2) * fitted.stderr
         return fitted.slope, fitted.slope - half, fitted.slope + half
@@ -143,7 +146,8 @@ async def run(requests: int, *, servers: int = 4, workers: int = 1, concurrency:
             stack.callback(one.kill)
         url, process = stack.enter_context(front(*(one.url for one in upstreams), **options))
         places = asyncio.Semaphore(concurrency or requests)
-        async with httpx.AsyncClient(timeout=300, limits=_ANY_NUMBER) as client, asyncio.TaskGroup() as group:
+        any_number = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(connector=any_number) as client, asyncio.TaskGroup() as group:
             group.create_task(_kill_and_start(upstreams[0], report, requests))
             for number in range(requests):
                 await places.acquire()
@@ -165,23 +169,20 @@ async def _kill_and_start(server: ServerProcess, report: Report, requests: int) 
     await asyncio.to_thread(server.start)
 
 
-async def _ask(client: httpx.AsyncClient, url: str, number: int, kind: _Kind, report: Report) -> None:
+async def _ask(client: aiohttp.ClientSession, url: str, number: int, kind: _Kind, report: Report) -> None:
     body = {"model": "tiny", "messages": [{"role": "user", "content": f"q{number}"}], **kind.fields}
     report.open += 1
     report.at_once = max(report.at_once, report.open)
     try:
-        async with client.stream("POST", f"{url}/chat/completions", json=body) as response:
-            parts = []
-            async for part in response.aiter_text():
-                parts.append(part)
-                if kind.leaves:
-                    break
-    except httpx.HTTPError as error:
+        async with client.post(f"{url}/chat/completions", json=body) as response:
+            outcome = str(response.status)
+            if kind.leaves:
+                await response.content.readany()
+                response.close()
+            elif response.status == 200:
+                outcome += report.bill(await response.text())
+    except (aiohttp.ClientError, TimeoutError) as error:
         outcome = repr(error)
-    else:
-        outcome = str(response.status_code)
-        if not kind.leaves and response.status_code == 200:
-            outcome += report.bill("".join(parts))
     report.open -= 1
     report.answers[kind.name, outcome] += 1
 
@@ -204,9 +205,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{kind:25} {outcome:30} {count:6,}")
     print(f"{report.seconds:.0f} s; {report.at_once:,} requests open at once at most")
     if given.concurrency:
-        first, last = report.memory[len(report.memory) // _STRETCHES], report.memory[-1]
         slope, low, high = (1000 * value for value in report.slope())
-        print(f"memory: {first:,} kB after a tenth, {last:,} kB at the end")
+        print("memory in each tenth of the run, MB:", *(f"{mean / 1000:.1f}" for mean in report.stretches))
         print(f"its slope after a tenth: {slope:+.0f} [{low:+.0f}, {high:+.0f}] kB in 1,000 requests")
         return 0
     for what in ("responses", "tokens"):
