@@ -159,7 +159,8 @@ class Servers:
         if ".." in unquote(unquote(path)).replace("\\", "/").split("/"):
             raise Refused(404, f"there is no {path}")
         rest = path.removeprefix("/v1") + (f"?{request.url.query}" if request.url.query else "")
-        headers, urls = self.forwarded(request.headers), self._servers_by_load()
+        headers = self.forwarded(request.headers) if call is None else dict(call.headers)
+        urls = self._servers_by_load()
         for left, url in zip(reversed(range(len(urls))), urls, strict=True):
             options: Any = {"headers": headers, "data": body or None, "proxy": self._proxies[url]}
             target = URL(url + rest, encoded=True)
