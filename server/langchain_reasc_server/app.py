@@ -228,7 +228,7 @@ class Gateway:
         call = Call.of(
             read_object(body), request.headers, self.upstream.forwarded(request.headers), self.upstream.model
         )
-        request.state.call = call
+        request.state.call = call  # for what stands around the routes
         return encoded(call.body) if call.changed else body, call
 
     async def _vote(self, call: Call, request: Request, client: Client, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""What a span says of a request, its samples and its answer, in the names of OpenTelemetry's conventions.
+"""What a span says of a request, its samples and the response, in the names of OpenTelemetry's conventions.
 
 https://github.com/open-telemetry/semantic-conventions-genai, and docs/http/http-spans.md in .../semantic-conventions.
 Of an error this is its kind alone: what it says may quote a prompt or a key.
@@ -18,7 +18,7 @@ from langchain_reasc_server.chat import Call
 from langchain_reasc_server.events import Send
 from langchain_reasc_server.wire import Json, encoded, merged
 
-__all__ = ["Answer", "messages_asked", "messages_said", "of_request", "of_sample"]
+__all__ = ["ObservedResponse", "messages_asked", "messages_said", "of_request", "of_sample"]
 
 _TAIL: Final = 1 << 16
 """Bytes that are kept of a stream: its last events say how it ended, and what it cost."""
@@ -70,8 +70,8 @@ def _of_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
     return {f"gen_ai.usage.{name}_tokens": count for name, count in tokens.items() if count is not None}
 
 
-class Answer:
-    """How a request is answered, as far as that was sent.
+class ObservedResponse:
+    """The response to a request, as far as it was sent.
 
     Attributes:
         replies: the reply, or the last events of a stream; of the Responses API's, the Responses in them.

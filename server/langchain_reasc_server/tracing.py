@@ -32,7 +32,13 @@ from langchain_reasc._version import __version__
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.contract import CANCELLED
 from langchain_reasc_server.proxy import SAMPLE_HEADERS
-from langchain_reasc_server.span_attributes import Answer, messages_asked, messages_said, of_request, of_sample
+from langchain_reasc_server.span_attributes import (
+    ObservedResponse,
+    messages_asked,
+    messages_said,
+    of_request,
+    of_sample,
+)
 from langchain_reasc_server.wire import reply_of
 
 __all__ = ["TracedRequests", "exported_traces"]
@@ -91,7 +97,7 @@ class TracedRequests:
         before = _REQUEST.set(traced), SAMPLE_HEADERS.set(traced.headers_of)
         error: BaseException | None = None
         try:
-            await self._app(traced.scope, receive, traced.answer.watching(send))
+            await self._app(traced.scope, receive, traced.response.watching(send))
         except BaseException as raised:
             error = raised
             raise
@@ -106,7 +112,7 @@ class _TracedRequest(BaseCallbackHandler):
 
     Attributes:
         scope: of the request; its headers name this span, and not the client's, to the upstream.
-        answer: what was sent.
+        response: what was sent.
     """
 
     run_inline = True  # in the event loop: it waits for nothing
@@ -125,11 +131,11 @@ class _TracedRequest(BaseCallbackHandler):
         told = {name.encode("latin-1"): value.encode("latin-1") for name, value in _headers(self._context).items()}
         headers = [(name, value) for name, value in scope["headers"] if name not in told]
         self.scope: Scope = {**scope, "headers": [*headers, *told.items()], "state": {**scope.get("state", {})}}
-        self.answer = Answer(self.scope["state"], keeps_text=records_text)
+        self.response = ObservedResponse(self.scope["state"], keeps_text=records_text)
         self._running, self._sampled = dict[Any, Span](), dict[int, Mapping[str, str]]()
 
     def end(self, error: BaseException | None) -> None:
-        """End the span with what is known of the answer; the error is one that breaks it off."""
+        """End the span with what is known of the response; the error is one that breaks it off."""
         try:
             if self._span.is_recording():
                 self._describe(error)
@@ -138,18 +144,18 @@ class _TracedRequest(BaseCallbackHandler):
         self._span.end()
 
     def _describe(self, error: BaseException | None) -> None:
-        self.answer.read()
-        if (kind := self.answer.error if error is None else type(error).__qualname__) is not None:
+        self.response.read()
+        if (kind := self.response.error if error is None else type(error).__qualname__) is not None:
             self._span.set_attribute("error.type", kind)
-            if not self.answer.is_clients_fault:
+            if not self.response.is_clients_fault:
                 self._span.set_status(StatusCode.ERROR)
         if (call := self.scope["state"].get("call")) is not None:
             self._span.update_name(f"chat {call.model}")
             self._span.set_attributes(self._asked)
-        self._span.set_attributes(self.answer.attributes(voted=bool(self._sampled)))
+        self._span.set_attributes(self.response.attributes(voted=bool(self._sampled)))
         if call is not None and self._records_text:
             self._span.set_attribute("gen_ai.input.messages", messages_asked(call))
-            self._span.set_attribute("gen_ai.output.messages", messages_said(self.answer.said))
+            self._span.set_attribute("gen_ai.output.messages", messages_said(self.response.said))
 
     @cached_property
     def _asked(self) -> dict[str, Any]:
