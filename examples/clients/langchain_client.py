@@ -1,3 +1,5 @@
+from typing import Any
+
 from langchain.agents import create_agent
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
@@ -28,7 +30,10 @@ print(answered.text, answered.response_metadata["headers"]["x-reasc-samples"], "
 print(*(chunk.text for chunk in voted.stream(question) if chunk.text), sep="|")
 print(repr(model.with_structured_output(Refund).invoke(question)))
 
-agent = create_agent(model, [find_order, refund])
+agent: Any = create_agent(model, [find_order, refund])
 complaint = "Orders 1042 and 1043 were billed with a lamp too many. Pay it back."
-for message in agent.invoke({"messages": [{"role": "user", "content": complaint}]})["messages"]:
-    print(f"{message.type:>5}", message.text or [call["args"] for call in message.tool_calls])
+asked = {"messages": [{"role": "user", "content": complaint}]}
+for message in agent.invoke(asked)["messages"][1:]:
+    print(f"{message.type:>4}", message.text or [call["args"] for call in message.tool_calls])
+streamed = agent.stream(asked, stream_mode="messages")
+print(*(chunk.text for chunk, _ in streamed if chunk.type == "AIMessageChunk" and chunk.text), sep="|")
