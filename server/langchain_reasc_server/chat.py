@@ -53,6 +53,7 @@ _OPTIONS: Final[Mapping[str, Callable[[str], Any]]] = {
 _USAGES: Final = ("all", "winner")
 _NONE: Final = "none"
 """The calibration that counts votes."""
+_LONGEST_WISH: Final = 1000  # characters; a pattern of a million takes seconds to compile
 _MOST_WISHES: Final = 64
 """Sets of what requests ask of the vote, for which a solver is kept."""
 _MOST_MODELS: Final = 8
@@ -220,6 +221,8 @@ def _checked(name: str, value: Any) -> Any:
     known = name != "usage" or value in _USAGES
     if isinstance(value, bool) or not isinstance(value, kind) or not known or (name == "max_samples" and value < 1):
         raise ConfigurationError(f"reasc.{name} is {value!r}; it takes {_TAKES[name]}")
+    if isinstance(value, str) and len(value) > _LONGEST_WISH:
+        raise ConfigurationError(f"reasc.{name} has {len(value):,} characters; it takes {_LONGEST_WISH:,} at most")
     return value
 
 

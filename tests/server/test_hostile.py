@@ -187,6 +187,16 @@ def test_ten_megabytes_pass_as_they_are(server: Front) -> None:
     assert server.upstream.requests[-1]["messages"] == said
 
 
+def test_the_length_of_a_pattern_is_bounded(server: Front) -> None:
+    for options in (
+        {"reasc": {"answer": "regex:" + "a" * 1000}},
+        {"headers": {"x-reasc-answer": "regex:" + "a" * 1000}},
+    ):
+        headers = options.pop("headers", {})
+        reply = server.post({"model": "tiny", "messages": HELLO, **options}, headers=headers)
+        assert reply.status_code == 400 and "1,000 at most" in reply.json()["error"]["message"]
+
+
 def test_thousands_of_messages_are_voted_on_as_they_are(server: Front) -> None:
     said = HELLO * 5000
     assert server.post({"model": "tiny", "messages": said, "tools": [TOOL]}).json()["reasc"]["samples"] > 1
