@@ -4,10 +4,13 @@ import os
 import re
 import runpy
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,7 +101,17 @@ def test_a_session_prints_what_the_page_shows(session: Path, tmp_path: Path, req
         "AIDER_CHECK_UPDATE": "false",
         "LITELLM_LOCAL_MODEL_COST_MAP": "true",
     }
-    ended = subprocess.run(
-        [RUNS[session.suffix], program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert settled(session.name, ended.stdout) == settled(session.name, output), ended.stderr
+    printed, complaint = run([RUNS[session.suffix], program], tmp_path, environment)
+    assert settled(session.name, printed) == settled(session.name, output), complaint
+
+
+def run(command: list[str], folder: Path, environment: dict[str, str]) -> tuple[str, str]:
+    """What a command says on stdout and on stderr; nothing that it has started is left."""
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    started = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **pipes)
+    try:
+        return started.communicate(timeout=120)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
