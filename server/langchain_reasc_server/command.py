@@ -338,11 +338,12 @@ def _end(*_: object) -> None:
 
 @contextmanager
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
-    """Listen on an address.
+    """Listen on an address, and from then on end by SIGTERM.
 
     Raises:
         ConfigurationError: it cannot be had.
     """
+    signal.signal(signal.SIGTERM, _end)  # which uvicorn raises again when it has shut down
     # By its protocol's number asyncio knows a TCP socket, and sends each part of a response at once, not 40 ms later.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -381,6 +382,5 @@ def _run(gateway: "Gateway", model: Any, listening: socket.socket, shutdown: int
     bounds = Bounds(_possible_connections(connections))
     options = uvicorn_options(bounds, gateway.metrics.record_error)
     logging.getLogger("langchain_reasc").setLevel(logging.ERROR)  # what it says of a vote is in each reply
-    signal.signal(signal.SIGTERM, _end)  # which uvicorn raises again when it has shut down
     threading.Thread(target=_ask, args=(model,), kwargs={"strict": False}, daemon=True).start()
     uvicorn.Server(uvicorn.Config(gateway.app, timeout_graceful_shutdown=shutdown, **options)).run(sockets=[listening])

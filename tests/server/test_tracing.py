@@ -222,15 +222,24 @@ def test_the_spans_of_a_client_that_leaves_end(voted: bool, streamed: bool) -> N
         assert all(sample.status.is_unset for sample in samples)
 
 
-def test_a_sample_that_was_cut_off_and_one_that_was_tried_again_say_so() -> None:
+def test_a_sample_that_was_cut_off_says_so() -> None:
     async def answer(exchange: Exchange) -> None:
-        await (refuses(503) if exchange.at == 0 else endless if 8 <= exchange.at < 16 else Said())(exchange)
+        await (endless if 8 <= exchange.at < 16 else Said())(exchange)
 
     with traced(answer, votes={"concurrency": 16}) as server:
         assert server.chat(reasc={"answer": "number"}).json()["reasc"]["samples"] == 16
         _, samples = server.spans()
         ends = [sample.attributes["gen_ai.response.finish_reasons"] for sample in samples]
         assert set(ends) == {("stop",), ("cancelled",)} and all(sample.status.is_unset for sample in samples)
+
+
+def test_a_sample_that_was_tried_again_says_so() -> None:
+    async def answer(exchange: Exchange) -> None:
+        await (refuses(503) if exchange.at == 0 else Said())(exchange)
+
+    with traced(answer) as server:
+        server.chat(reasc={"answer": "number", "max_samples": 2})  # which both decide
+        _, samples = server.spans()
         assert [sample.attributes[FAILED] for sample in samples if FAILED in sample.attributes] == [1]
 
 
