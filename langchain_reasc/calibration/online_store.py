@@ -18,6 +18,7 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,8 @@ __all__ = ["KEPT", "KEPT_OF_KIND", "OnlineStore", "OnlineStoreFile"]
 
 KEPT: Final = 512
 KEPT_OF_KIND: Final = 128
+_BEGUN_WITHIN: Final = 1.0  # seconds that another process has between making the file and its tables
+_PAUSE: Final = 0.01  # seconds
 _FIELDS: Final = ("counted", "decided", "answer", "id", "correct", "p_correct", "kind")
 _COLUMNS: Final = ", ".join(("number", "answers", "measures", "scores", *_FIELDS))
 _FORGET: Final = """
@@ -96,8 +99,11 @@ CREATE INDEX of_kind ON questions (kind, number);
     @classmethod
     def _opened(cls, source: Path, mode: str) -> Self:
         store = cls._connect(source, mode)
-        if store._is_empty():
-            raise CalibrationFileError(f"{source} is empty; {cls.INSTEAD}")
+        until = time.monotonic() + _BEGUN_WITHIN
+        while store._is_empty():
+            if time.monotonic() > until:
+                raise CalibrationFileError(f"{source} is empty; {cls.INSTEAD}")
+            time.sleep(_PAUSE)
         store._check()
         return store
 
@@ -111,10 +117,16 @@ CREATE INDEX of_kind ON questions (kind, number);
     @classmethod
     def create(cls, path: Path) -> Self:
         """Create a store, or open the one that is there; see :meth:`Database.create`."""
-        store = super().create(path)
+        store, until = super().create(path), time.monotonic() + cls.WAIT
         with store._reading():
-            store._sql.execute("PRAGMA journal_mode = WAL")
-        return store
+            while True:
+                try:
+                    store._sql.execute("PRAGMA journal_mode = WAL")
+                    return store
+                except sqlite3.OperationalError:  # SQLite does not wait for another process that does the same
+                    if time.monotonic() > until:
+                        raise
+                    time.sleep(_PAUSE)
 
     def learned(self, name: str) -> Any:
         """Return what is kept under this name: ``fingerprint``, ``state``, ``calibration`` or ``calibration KIND``.

@@ -129,6 +129,21 @@ def test_processes_that_share_a_file_learn_together(path: Path) -> None:
     assert reasc.learned is not None and reasc.learned.n >= MINIMUM
 
 
+def test_a_store_that_another_process_is_making_is_waited_for(path: Path) -> None:
+    path.touch()
+    making = threading.Timer(0.2, lambda: OnlineStore.create(path).close())
+    making.start()
+    OnlineStore.open(path).close()
+    making.join()
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("PRAGMA journal_mode = DELETE")  # as it is before its maker has set the write-ahead log
+        other.execute("BEGIN IMMEDIATE")
+        ending = threading.Timer(0.2, lambda: other.execute("COMMIT"))
+        ending.start()
+        OnlineStore.create(path).close()
+        ending.join()
+
+
 def test_nobody_waits_while_a_calibration_of_others_is_taken_over(path: Path, monkeypatch: Any, caplog: Any) -> None:
     """What it leads to expect takes seconds to work out: longer than others wait for the store."""
     one, other = online(path), online(path)
