@@ -1,5 +1,6 @@
 """The client of one server: langchain-openai's, over connections that hide secrets and bound what is read."""
 
+import asyncio
 import importlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
@@ -291,7 +292,11 @@ class _BoundedBody(_httpx.AsyncByteStream):  # type: ignore[misc]
         self._tail = joined[-3:]
 
     async def aclose(self) -> None:
+        """Close it, whatever becomes of the reader: httpcore keeps a request for ever whose closing is cancelled."""
         self._over = True
+        await asyncio.shield(self._close())
+
+    async def _close(self) -> None:
         with suppress(RuntimeError):  # it is being read in another task, which this ends
             if close := getattr(self._pieces, "aclose", None):
                 await close()

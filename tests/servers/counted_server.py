@@ -24,7 +24,7 @@ async def serve_until_killed(log: Path, port: int, seconds: float) -> None:
             if exchange.question.startswith("refuse"):
                 await exchange.refuse(400)
                 return
-            number = f"{time.monotonic_ns()}-{served.root}-{exchange.at}"
+            number = f"{served.root}-{exchange.at}-{time.monotonic_ns()}"  # as an answer too it is nobody else's
             length = length_of(number)
             await exchange.token(number)
             for _ in range(length - 1):

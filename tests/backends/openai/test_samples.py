@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_reasc_openai import RetryPolicy
+from langchain_reasc_openai.client import bounded_http_client
 from servers.chat_wire import PROMPT_TOKENS
 from servers.exchange import Exchange
+from servers.fake_server import running
 
 from backends.openai.loopback import (
     PROMPT,
@@ -179,6 +181,26 @@ def test_streams_that_are_left_close_their_connections(leave: str) -> None:
             with pytest.raises(KeyboardInterrupt), stream:
                 list(stream)
         assert eventually(lambda: script.open == 0)
+
+
+async def test_nothing_is_kept_of_a_response_that_is_cut_off_while_it_is_closed() -> None:
+    async def read(pauses: int) -> None:
+        async with client.stream("POST", f"{served.url}/chat/completions", json={"messages": []}) as response:
+            await anext(response.aiter_bytes())
+            asyncio.get_running_loop().call_soon(cancel, asyncio.current_task(), pauses)
+
+    def cancel(task: Any, pauses: int) -> None:
+        if pauses:
+            asyncio.get_running_loop().call_soon(cancel, task, pauses - 1)
+        else:
+            task.cancel()
+
+    async with running(endless) as served, bounded_http_client(served.url) as client:
+        for pauses in range(4):
+            await asyncio.gather(asyncio.create_task(read(pauses)), return_exceptions=True)
+        await asyncio.sleep(0.01)
+        gc.collect()
+        assert not [one for one in gc.get_objects() if type(one).__name__ == "AsyncPoolRequest"]
 
 
 def test_less_than_one_sample_is_refused() -> None:
