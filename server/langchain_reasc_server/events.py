@@ -12,7 +12,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 async def start_response(send: Send, status: int, headers: Iterable[tuple[str, str]]) -> None:
     """Send the head of a response."""
-    raw = [(name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers]
+    raw = [(name.lower().encode("latin-1"), value.encode(errors="surrogateescape")) for name, value in headers]
     await send({"type": "http.response.start", "status": status, "headers": raw})
 
 

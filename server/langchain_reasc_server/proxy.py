@@ -102,7 +102,7 @@ class Servers:
         """Return the headers of a client's request that the upstream sees, the key among them."""
         named = {name.strip().lower() for name in headers.get("connection", "").split(",")}
         kept = {
-            name: value
+            name: value if value.isascii() else _unicode(value)
             for name, value in headers.items()
             if name not in _NOT_SENT and name not in named and not name.startswith("x-reasc-")
         }
@@ -116,7 +116,11 @@ class Servers:
     async def solve(self, solver: ChatReASC, call: Call, hear: Hear, limit: int | None) -> AIMessage:
         """Return the winner, each sample of which is the client's own request."""
         body = {name: value for name, value in call.body.items() if name not in _OURS}
-        headers = {name.title(): value for name, value in call.headers.items() if not name.startswith(_OF_ONE)}
+        headers = {
+            name.title(): value
+            for name, value in call.headers.items()
+            if not name.startswith(_OF_ONE) and value.isascii()  # openai's client sends no others
+        }
         told = {name: call.body[name] for name in _TOLD if call.body.get(name) is not None}
         if call.body.get("logprobs"):
             k = call.body.get("top_logprobs") if solver.calibration is None else _ALTERNATIVES
@@ -242,6 +246,14 @@ def _proxy_to(url: str) -> str | None:
     """Return the proxy that the environment names for an address."""
     parts, named = urlsplit(url), getproxies()
     return None if proxy_bypass(parts.netloc) else named.get(parts.scheme, named.get("all"))
+
+
+def _unicode(value: str) -> str:
+    """Return a header that was read as Latin-1 as what it is if it is UTF-8, as which it is sent."""
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:

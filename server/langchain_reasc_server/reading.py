@@ -19,18 +19,22 @@ LARGEST_HEAD: Final = 32_768  # bytes
 _TOGETHER: Final = 50  # of the largest bodies, in memory at once
 _MOST_VALUES: Final = 100_000
 """Values in a body: reading millions would take seconds, in which nobody else is served."""
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\(?:.|\Z)[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 """A string, or one that does not end: what begins with a quote matches, so that nothing is read twice."""
 
 
 def check_head(headers: Sequence[tuple[bytes, bytes]]) -> None:
-    """Refuse a head that is too large, or says in two ways where the body ends.
+    """Refuse a head that is too large, holds control characters, or says in two ways where the body ends.
 
     Raises:
         Refused: it does.
     """
-    if sum(len(name) + len(value) for name, value in headers) > LARGEST_HEAD:
+    head = b"\n".join(part for header in headers for part in header)
+    if len(head) > LARGEST_HEAD:
         raise Refused(431, f"the headers of a request have {LARGEST_HEAD:,} bytes at most", code="headers_too_large")
+    if _CONTROL.search(head):
+        raise Refused(400, "a header of the request holds a control character", code="invalid_header")
     names = [name for name, _ in headers]
     if b"transfer-encoding" in names and b"content-length" in names:
         said = "a request has either content-length or transfer-encoding"

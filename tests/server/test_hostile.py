@@ -79,6 +79,21 @@ def test_what_is_no_http_gets_one_error_and_reaches_nobody(server: Front, case: 
     assert server.chat().status_code == 200
 
 
+@pytest.mark.parametrize("fields", [{}, {"tools": [TOOL]}])
+@pytest.mark.parametrize(
+    ("value", "status"), [("Müller".encode(), 200), (b"M\xfcller", 200), (b"a\x1bb", 400), (b"\x7f", 400)]
+)
+def test_headers_may_hold_any_character_but_no_control_characters(
+    server: Front, value: bytes, status: int, fields: dict[str, object]
+) -> None:
+    body = json.dumps({"model": "tiny", "messages": HELLO, **fields}).encode()
+    head = POST + b"connection: close\r\nx-title: " + value + b"\r\ncontent-length: %d\r\n\r\n" % len(body)
+    with connected(server, head + body) as client:
+        assert read_to_end(client).startswith(b"HTTP/1.1 %d " % status)
+    if status == 200 and not fields:
+        assert server.upstream.headers[-1]["x-title"].encode("latin-1").decode() == "Müller"
+
+
 def test_a_request_that_follows_in_the_same_packet_is_answered_in_its_turn(server: Front) -> None:
     whole = POST + b"content-length: %d\r\n" % len(BODY)
     with connected(server, whole + b"\r\n" + BODY + whole + b"connection: close\r\n\r\n" + BODY) as client:
