@@ -112,17 +112,20 @@ def calibrate_consensus(
         return _with_own_prior(whole, every)
     measures, voted = _with_distinct_scores(given, every)
     trusted = _trusted_measure(voted, measures, seed, explained=explained)
-    prior = fit_prior([one.answers for one in voted], whole.rule_.agreement_prior if whole and whole.rule_ else None)
+    prior = _fitted_prior(voted, whole)
     right = _right_by_share(voted, prior)
     if worth is None:
         worth = _WORTH_RIGHT if right else _WORTH
     parameters = {"threshold": threshold, "worth": worth, **right}
-    cutting: Cutting | str | None = None
+    fields = trusted.fields
     if trusted.odds is not None and trusted.measure is not None:
-        alternatives = _alternatives(voted)
+        signal, alternatives = trusted.measure.signal, _alternatives(voted)
         parameters |= {"vote_threshold": _VOTE_THRESHOLD, "alternatives": alternatives}
-        evidence = [_expected_evidence(one, trusted.odds, alternatives, trusted.row) for one in voted]
-        cutting = _cutting(every, given, trusted.measure.signal, cut_quantile, evidence, seed) if cut_quantile else None
+        fields = {**fields, **(made_of or {}).get(signal, {})}
+        if cut_quantile:
+            evidence = [_expected_evidence(one, trusted.odds, alternatives, trusted.row) for one in voted]
+            cutting = _cutting(every, given, signal, cut_quantile, evidence, seed)
+            fields["uncut" if isinstance(cutting, str) else "cutting"] = cutting
     calibration = Calibration.now(
         trusted.measure,
         trusted.scores,
@@ -131,10 +134,7 @@ def calibrate_consensus(
         gate=Gate(threshold=None, closed_because="the agreement rule decides, which has no gate"),
         rule=RuleBlock.agreement(prior, trusted.odds, **parameters),
         fingerprint=fingerprint or Fingerprint(),
-        cutting=cutting if isinstance(cutting, Cutting) else None,
-        uncut=cutting if isinstance(cutting, str) else None,
-        **trusted.fields,
-        **((made_of or {}).get(trusted.measure.signal, {}) if trusted.measure else {}),
+        **fields,
     )
     if not explained:
         return calibration
@@ -198,8 +198,13 @@ def _with_distinct_scores(
 def _with_own_prior(whole: Calibration, questions: Sequence[Observed]) -> Calibration:
     """Return what was learned of all kinds of request, with how the answers to these questions agree."""
     assert whole.rule_ is not None
-    prior = fit_prior([one.answers for one in questions], whole.rule_.agreement_prior)
+    prior = _fitted_prior(questions, whole)
     return whole.model_copy(update={"rule_": whole.rule_.with_prior(prior), "n": len(questions)})
+
+
+def _fitted_prior(questions: Sequence[Observed], whole: Calibration | None) -> Prior:
+    towards = whole.rule_.agreement_prior if whole and whole.rule_ else None
+    return fit_prior([one.answers for one in questions], towards)
 
 
 def fit_prior(answers: Sequence[Iterable[int | None]], towards: Prior | None = None) -> Prior:

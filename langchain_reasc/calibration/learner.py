@@ -197,23 +197,22 @@ class ConsensusLearner:
 
     def fit(self) -> Fit:
         """Calibrate on the questions seen. It changes nothing, and may take seconds."""
-        due, newest, whole = self._kinds_due(), self._questions[-KEPT:], self.calibration
-        fits_all = self._all.is_due(self.minimum) or not due
-        if fits_all:
+        due, newest, counts = self._kinds_due(), self._questions[-KEPT:], self._all.counts
+        if self._all.is_due(self.minimum) or not due:
             whole = self._calibrated(newest, self.calibration)
-        made: Fit = {}
-        for name in due if whole else ():
-            questions = [one for one in self._questions if one.kind == name][-KEPT:]
-            own = self._calibrated(questions, self.calibration_of(name), whole)
-            made[name] = Fitted(own, self._expect(questions, own), self._kinds[name].counts)
-        apart = {name for name, kind in self._kinds.items() if made.get(name, kind).calibration}
-        if fits_all or any(self.calibration_of(name) is None for name in made):
-            counts = self._all.counts
-            if not fits_all:
-                counts = counts.model_copy(update={"seen": counts.fitted, "outcomes": counts.fitted_outcomes})
-            rest = [one for one in newest if one.kind not in apart]
-            made[None] = Fitted(whole, self._expect(rest, whole), counts)
-        return made
+        else:
+            whole = self.calibration
+            counts = counts.model_copy(update={"seen": counts.fitted, "outcomes": counts.fitted_outcomes})
+        made: Fit = {name: self._fit_kind(name, whole) for name in due if whole}
+        own = {name: kind.calibration for name, kind in self._kinds.items()}
+        own |= {str(name): fitted.calibration for name, fitted in made.items()}
+        rest = [one for one in newest if own.get(one.kind) is None]
+        return {**made, None: Fitted(whole, self._expect(rest, whole), counts)}
+
+    def _fit_kind(self, name: str, whole: Calibration | None) -> Fitted:
+        questions = [one for one in self._questions if one.kind == name][-KEPT:]
+        calibration = self._calibrated(questions, self.calibration_of(name), whole)
+        return Fitted(calibration, self._expect(questions, calibration), self._kinds[name].counts)
 
     def _calibrated(
         self, questions: Sequence[Observed], before: Calibration | None, whole: Calibration | None = None
