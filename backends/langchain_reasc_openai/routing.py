@@ -273,7 +273,8 @@ class Attempts:
             except Exception as error:
                 other = self.router.has_untried(self._tried)
                 fault = fault_of(error)
-                if not (self.may_retry() and (fault.may_pass or (fault is Fault.REFUSED and other))):
+                resting = isinstance(error, SamplingError) and bool(error.failures)  # all servers, and for too long
+                if resting or not (self.may_retry() and (fault.may_pass or (fault is Fault.REFUSED and other))):
                     raise
             if not other:
                 await asyncio.sleep(self.policy.wait_after(number))

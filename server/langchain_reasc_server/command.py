@@ -32,6 +32,8 @@ __all__ = ["serve"]
 _KEYS: Final = "REASC_KEYS"
 _COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _MEGABYTE: Final = 1_000_000
+_LONGEST_RETRY_AFTER: Final = 5.0
+"""Seconds for which an upstream that is busy is waited for; what it asks for beyond them is the client's to wait."""
 
 
 def _read_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -87,8 +89,11 @@ class UpstreamOptions:
 
             key = None if source.key_variable is None else secret_in(source.key_variable)
             source.model = only_model(source.url[0], key)
+        from langchain_reasc_openai import RetryPolicy
+
         # A server that knows clients' keys alone does not answer when it is asked what it supports.
-        return source.open(preset=self.preset or ("generic" if self.pass_keys else None))
+        preset = self.preset or ("generic" if self.pass_keys else None)
+        return source.open(preset=preset, retry=RetryPolicy(longest_retry_after=_LONGEST_RETRY_AFTER))
 
     def upstream(self, source: ModelOptions, model: Any) -> "Serving":
         """Return what the server asks of an open model."""

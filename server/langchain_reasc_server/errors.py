@@ -13,6 +13,7 @@ from langchain_reasc.exceptions import (
     ConfigurationError,
     FingerprintMismatch,
     ReASCError,
+    SamplingError,
     ServerBusy,
     Undecided,
     root_of,
@@ -72,6 +73,8 @@ def refusal_of(error: Exception) -> Refused:
     """Return what the client is told of an error; what it must not see (addresses, say) is logged instead."""
     if isinstance(error, Refused):
         return error
+    if isinstance(error, SamplingError) and error.failures and isinstance(first := error.failures[0], Exception):
+        return refusal_of(first)  # since when all servers ask to be left alone
     seconds = retry_after(error)
     headers = {} if seconds is None else {"retry-after": str(max(1, round(seconds)))}
     if (status := _status_of(error)) is not None:

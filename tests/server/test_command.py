@@ -22,7 +22,7 @@ import typer
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
 from langchain_reasc_server.command import serve
 from langchain_reasc_server.local import LangChainModel
-from servers.exchange import Exchange
+from servers.exchange import Exchange, refuses
 from servers.fake_server import Served, serving
 from typer.testing import CliRunner
 
@@ -175,6 +175,16 @@ def test_a_process_answers_with_the_shipped_model_and_ends_when_told(tmp_path: P
         started.send_signal(signal.SIGTERM)
         assert started.wait(20) == 0
         assert state.exists()
+
+
+def test_a_busy_upstream_is_waited_for_some_seconds_and_no_more() -> None:
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], "tools": [TOOL]}
+    with (
+        serving(refuses(429, retry_after="20"), get=models) as busy,
+        process("--url", busy.root, "--preset", "vllm") as (url, _),
+    ):
+        refused = httpx.post(f"{url}/chat/completions", json=body, timeout=15)
+        assert refused.status_code == 429 and refused.headers["retry-after"] == "20"
 
 
 def _counted(url: str, name: str) -> float:

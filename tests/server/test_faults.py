@@ -136,6 +136,15 @@ def test_a_vote_that_the_upstream_refuses_keeps_its_status(status: int, kind: st
         assert response.headers.get("retry-after") == "1"
 
 
+def test_an_upstream_that_asks_for_a_long_rest_is_the_clients_to_wait_for() -> None:
+    with front(refuses(429, retry_after="90")) as server:
+        began = time.monotonic()
+        responses = [server.post(VOTED) for _ in range(2)]
+        assert [response.status_code for response in responses] == [429, 429] and time.monotonic() - began < 5
+        assert all(response.headers["retry-after"] == "90" for response in responses)
+        assert responses[1].json()["error"]["message"] == "refused with 429" and len(server.upstream.requests) == 1
+
+
 @pytest.mark.parametrize("body", [VOTED, {**VOTED, "stream": True}, {"model": "tiny", "messages": HELLO}])
 def test_an_upstream_that_is_not_there_is_a_bad_gateway(body: dict[str, Any]) -> None:
     with front(None) as server:
