@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -25,6 +26,7 @@ from benchmarks.configurations import NAMED, decisions
 from langchain_reasc.method import ASC, Measure, Response
 
 WAYS: Final = ("all together", "each kind")
+_LOST: Final = attrgetter("lost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,25 +113,23 @@ def outcomes(given: Mixed, measures: int) -> list[Outcome]:
 def table(found: Sequence[Sequence[Outcome]]) -> Table:
     """Return a row for each way."""
     shown = Table(box=SIMPLE_HEAD)
-    for heading in ("Learned of", "Tokens ÷ ASC", "Δ points", "worst kind", "kinds −1", "kinds −2", "False alarms"):
-        shown.add_column(heading, justify="left" if heading == "Learned of" else "right", no_wrap=True)
+    shown.add_column("Learned of", no_wrap=True)
+    for heading in ("Tokens ÷ ASC", "Δ points", "worst kind", "kinds −1", "kinds −2", "False alarms"):
+        shown.add_column(heading, justify="right", no_wrap=True)
     for way in WAYS:
-        own = [[one for one in stream if one.way == way] for stream in found]
-        every = [one for stream in own for one in stream]
-        tokens = np.mean([sum(one.share * one.tokens for one in stream) for stream in own])
-        lost = np.mean([sum(one.share * one.lost for one in stream) for stream in own])
-        worst = np.mean([max(one.lost for one in stream) for stream in own])
-        above = [np.mean([one.lost > bound for one in every]) for bound in (1, 2)]
-        alarms = np.mean([stream[0].alarms for stream in own])
-        figures = (
-            f"{tokens:.2f}",
-            f"{-lost:+.2f}",
-            f"{-worst:+.2f}",
-            *(f"{one:.0%}" for one in above),
-            f"{alarms:.2f}",
-        )
-        shown.add_row(way, *figures)
+        streams = [[one for one in stream if one.way == way] for stream in found]
+        lost = [one.lost for stream in streams for one in stream]
+        points = (-_over_streams(streams, "lost"), -float(np.mean([max(map(_LOST, stream)) for stream in streams])))
+        above = (float(np.mean([one > bound for one in lost])) for bound in (1, 2))
+        alarms = float(np.mean([stream[0].alarms for stream in streams]))
+        figures = (f"{_over_streams(streams, 'tokens'):.2f}", *(f"{one:+.2f}" for one in points))
+        shown.add_row(way, *figures, *(f"{one:.0%}" for one in above), f"{alarms:.2f}")
     return shown
+
+
+def _over_streams(streams: Sequence[Sequence[Outcome]], name: str) -> float:
+    """Return the mean over streams of a figure, each kind as frequent as it is."""
+    return float(np.mean([sum(one.share * getattr(one, name) for one in stream) for stream in streams]))
 
 
 def main(arguments: Sequence[str]) -> int:
