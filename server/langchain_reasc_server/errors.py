@@ -108,7 +108,7 @@ _OURS: Final[tuple[tuple[Any, int, str, str | None], ...]] = (
 def _status_of(error: Exception) -> int | None:
     """Return the status that the upstream refused a request with, be it in the middle of a stream."""
     if isinstance(error, openai.APIStatusError):
-        return error.status_code
+        return error.status_code if 400 <= error.status_code < 600 else 502
     if isinstance(error, openai.APIError):
         code: Any = error.code or (error.body.get("status") if isinstance(error.body, dict) else None)
         return int(code) if str(code).isdecimal() and 400 <= int(code) < 600 else None

@@ -135,6 +135,8 @@ class Servers:
             Refused: no server can be reached, or the response breaks off, which a stream says in its last event.
         """
         async with self._response(request, body, call) as (response, whole):
+            if not 200 <= response.status < 600:
+                raise Refused(502, f"the upstream answers with status {response.status}", code="upstream_error")
             named = ((name.lower(), value) for name, value in response.headers.items())
             given = [(name, value) for name, value in named if _is_given_back(name)]
             given.append(("x-reasc-passed-through", why))

@@ -264,3 +264,24 @@ def test_what_must_be_read_is_refused_where_it_is_compressed(fields: dict[str, o
         reply = server.chat(**fields)
         assert reply.status_code == 502 and reply.json()["error"]["code"] == "upstream_error"
         assert KEY not in reply.text
+
+
+NO_REPLY: dict[str, bytes] = {
+    "a status that there is not": b"HTTP/1.1 600 X\r\ncontent-length: 0\r\n\r\n",
+    "another protocol": b"HTTP/1.1 101 X\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n",
+    "no HTTP": b"hello\r\n\r\n",
+    "two lengths": b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 2\r\n\r\n{}",
+    "no size of a chunk": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+    "no more than a head": b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 3\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("fields", [{}, {"tools": [TOOL]}, {"tools": [TOOL], "stream": True}])
+@pytest.mark.parametrize("case", NO_REPLY)
+def test_an_upstream_that_answers_nonsense_is_a_bad_gateway(case: str, fields: dict[str, object]) -> None:
+    async def answer(exchange: Exchange) -> None:
+        exchange.writer.write(NO_REPLY[case])
+
+    with front(answer) as server:
+        reply = server.chat(**fields)
+        assert reply.status_code == 502 and reply.json()["error"]["type"] == "server_error"
