@@ -27,6 +27,7 @@ from langchain_reasc_server.wire import (
     Json,
     event_of,
     events_of,
+    has_own_indices,
     merged,
     message_in,
     new_id,
@@ -366,28 +367,14 @@ class Won:
             Refused: that response broke off, and another cannot go on from where it was.
         """
         reply, is_own = self._reply()
-        events = [*self.call.shown(self._left(passed) if is_own else events_of(reply), head)]
+        said = self._events if is_own and has_own_indices(self._events) else [*events_of(reply)]
+        events = [*self.call.shown(_left(said, passed), head)]
         if self.call.wants_usage:
             own = next((event for event in reversed(self._events) if event.get("usage")), {})
             last = event_of({**reply, "id": head["id"], "created": head["created"]}, None)
             events.append({**own, **last, "usage": self.usage})
         events[-1] = {**events[-1], "reasc": self.account}
         yield from events
-
-    def _left(self, passed: Sequence[Json]) -> list[Json]:
-        """Return the winner's events that are to follow those that were passed on."""
-        events, count = self._events, len(passed)
-        if events[:count] == passed:
-            return events[count:]
-        said = message_in(merged(passed))
-        if not any(said.get(name) for name in _TEXTS):
-            return events
-        if not message_in(merged(events)).get("tool_calls"):
-            raise Refused(502, "the upstream broke a response off that was passed on", code="upstream_error")
-        return [
-            {**event, "choices": [{**one, "delta": _calls_in(one)} for one in event.get("choices") or ()]}
-            for event in events
-        ]
 
     @property
     def _events(self) -> list[Json]:
@@ -403,6 +390,26 @@ class Won:
 
 
 _TEXTS: Final = ("content", "reasoning", "reasoning_content", "refusal")
+
+
+def _left(events: list[Json], passed: Sequence[Json]) -> list[Json]:
+    """Return the winner's events that are to follow those that were passed on.
+
+    Raises:
+        Refused: it has another text than they, and cannot go on from where they were.
+    """
+    count = len(passed)
+    if events[:count] == passed:
+        return events[count:]
+    said, winner = message_in(merged(passed)), message_in(merged(events))
+    if not any(said.get(name) for name in _TEXTS):
+        return events
+    if not winner.get("tool_calls") and any(winner.get(name) for name in _TEXTS):
+        raise Refused(502, "the upstream broke a response off that was passed on", code="upstream_error")
+    return [
+        {**event, "choices": [{**one, "delta": _calls_in(one)} for one in event.get("choices") or ()]}
+        for event in events
+    ]
 
 
 def _calls_in(choice: Mapping[str, Any]) -> Json:

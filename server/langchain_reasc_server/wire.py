@@ -21,6 +21,7 @@ __all__ = [
     "encoded",
     "event_of",
     "events_of",
+    "has_own_indices",
     "is_another",
     "merged",
     "message_in",
@@ -138,6 +139,14 @@ def is_another(call: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
     """Return whether a piece begins a call of its own, to which some servers give the index of the one before."""
     begins = isinstance(piece.get("function"), dict) and bool(piece["function"].get("name"))
     return begins and bool(call.get("id") and piece.get("id")) and call["id"] != piece["id"]
+
+
+def has_own_indices(events: Iterable[Json]) -> bool:
+    """Return whether each call in a stream has an index of its own, by which clients put its pieces together."""
+    deltas = [one.get("delta") or {} for event in events for one in _first_choices(event)]
+    pieces = [piece for delta in deltas for piece in delta.get("tool_calls") or ()]
+    begun = {piece.get("id"): piece.get("index") for piece in pieces if piece.get("id")}
+    return len({*begun.values()}) == len(begun) and all(isinstance(piece.get("index"), int) for piece in pieces)
 
 
 def message_in(reply: Mapping[str, Any]) -> Json:

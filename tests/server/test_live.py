@@ -103,18 +103,12 @@ def test_where_text_is_voted_on_none_of_it_is_shown_before() -> None:
 
 
 CUSTOM = {"id": "c", "type": "custom", "custom": {"name": "run", "input": "1 + 1"}}
-FUNCTION = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
 PART = {"type": "text", "text": "hi"}
 ODD: dict[str, tuple[list[Any], str, dict[str, Any]]] = {
     "calls of another type": (
         [delta(tool_calls=[{**CUSTOM, "index": 0}])],
         "tool_calls",
         {"content": None, "tool_calls": [CUSTOM]},
-    ),
-    "calls without an index": (
-        [delta(tool_calls=[FUNCTION])],
-        "tool_calls",
-        {"content": None, "tool_calls": [FUNCTION]},
     ),
     "a refusal": ([delta(refusal="no "), delta(refusal="way")], "stop", {"content": None, "refusal": "no way"}),
     "reasoning": ([delta(reasoning_content="hm"), "so"], "stop", {"content": "so", "reasoning_content": "hm"}),
