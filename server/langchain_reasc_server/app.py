@@ -31,6 +31,8 @@ __all__ = ["Gateway", "Serving"]
 
 _HELD: Final = 0.5
 """Seconds for which the head of a stream waits for the upstream, so that a refusal keeps its status."""
+_READY_FOR: Final = 1.0
+"""Seconds for which an answer of the upstream's holds, since whoever asks for it needs no key."""
 _METHODS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
 _PING: Final = b": ping\n\n"
 _CHAT: Final = "/v1/chat/completions"
@@ -75,6 +77,8 @@ class Gateway:
     metrics: Metrics = field(default_factory=Metrics)
     decided: deque[Decided] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     middleware: Sequence[Middleware] = ()
+    _readiness: asyncio.Task[bool] | None = None
+    _ask_again: float = 0.0
 
     @property
     def app(self) -> Starlette:
@@ -102,7 +106,10 @@ class Gateway:
         await self.upstream.close()
 
     async def _ready(self, request: Request) -> Response:
-        ready = await self.upstream.ready()
+        if self._readiness is None or time.monotonic() > self._ask_again:
+            self._ask_again = time.monotonic() + _READY_FOR
+            self._readiness = asyncio.create_task(self.upstream.ready())
+        ready = await asyncio.shield(self._readiness)
         return JSONResponse({"status": "ready" if ready else "the upstream does not answer"}, 200 if ready else 503)
 
     async def _metrics(self, request: Request) -> Response:

@@ -231,6 +231,13 @@ def test_bodies_are_bounded_together_too() -> None:
         assert server.chat().status_code == 200
 
 
+def test_who_asks_without_a_key_cannot_make_the_upstream_busy() -> None:
+    with front(Said(), admission={"keys": ("one",)}) as server:
+        ready = server.url.replace("/v1", "/health/ready")
+        assert {server.http.get(ready).status_code for _ in range(30)} == {200}
+        assert 1 <= len(server.upstream.gets) < 10
+
+
 def compressed(status: int, text: str, kind: str = JSON) -> Answer:
     """A reply that is compressed though nobody asked for it."""
     body = gzip.compress(text.encode())
