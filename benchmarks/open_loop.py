@@ -193,16 +193,22 @@ class _Connection(asyncio.Protocol):
             self._body = at + 4
             length = _LENGTH.search(self._got[: self._body])
             self._end = None if length is None else self._body + int(length[1])
-        if not self._body or len(self._got) == self._body or self._answer is None:
-            return
-        self._first = self._first or self._loop.time()
-        if self._got.endswith(_LAST_CHUNK) if self._end is None else len(self._got) >= self._end:
-            answer, self._answer = self._answer, None
-            if self._got.startswith(b"HTTP/1.1 200"):
-                answer.set_result((self._first, self._loop.time()))
-            else:
-                self._transport.close()
-                answer.set_exception(OSError(self._got[:100].decode(errors="replace")))
+        if 0 < self._body < len(self._got) and self._answer is not None:
+            self._first = self._first or self._loop.time()
+            if self._is_whole:
+                self._hand_over(self._answer)
+
+    @property
+    def _is_whole(self) -> bool:
+        return self._got.endswith(_LAST_CHUNK) if self._end is None else len(self._got) >= self._end
+
+    def _hand_over(self, answer: asyncio.Future[tuple[float, float]]) -> None:
+        self._answer = None
+        if self._got.startswith(b"HTTP/1.1 200"):
+            answer.set_result((self._first, self._loop.time()))
+        else:
+            self._transport.close()
+            answer.set_exception(OSError(self._got[:100].decode(errors="replace")))
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._answer is not None:

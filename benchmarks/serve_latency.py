@@ -123,9 +123,7 @@ async def _take_turns(
     for client in clients.values():
         await client.saturate(seconds, _AT_ONCE)  # warms it up
     saturation = {name: await client.saturate(seconds, _AT_ONCE) for name, client in clients.items()}
-    half = {name: float(round(rate / 2)) for name, rate in saturation.items() if name != BARE}
-    rates = {(name, rate) for name in half for rate in (half[name], min(half.values()))}
-    turns = sorted({*rates, *((BARE, rate) for _, rate in rates)}, key=lambda turn: (turn[1], turn[0] != BARE))
+    turns = _turns({name: float(round(rate / 2)) for name, rate in saturation.items() if name != BARE})
     found = {(name, rate): Measured(saturation[name]) for name, rate in turns}
     for _ in range(rounds):
         for name, rate in order.sample(turns, len(turns)):
@@ -135,6 +133,13 @@ async def _take_turns(
     for client in clients.values():
         client.close()
     return found
+
+
+def _turns(half: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return who is asked at which rates: each gateway at two, and the bare server, which comes first, at all."""
+    gateways = {(name, rate) for name in half for rate in (half[name], min(half.values()))}
+    everybody = {*gateways, *((BARE, rate) for _, rate in gateways)}
+    return sorted(everybody, key=lambda turn: (turn[1], turn[0] != BARE))
 
 
 def _processor_time(process: int) -> float:
