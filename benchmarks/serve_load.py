@@ -37,6 +37,8 @@ from tests.servers.chat_wire import PROMPT_TOKENS
 __all__ = ["Report", "run"]
 
 _STRETCHES: Final = 10
+_FILLING: Final = 2
+"""Stretches of a long run until the last 512 votes and questions are there, which are kept."""
 _LOOKED_AT_AFTER: Final = 20  # requests
 _KILLED_AFTER: Final = 0.2  # of the requests have been answered
 _DOWN: Final = 2.0  # seconds
@@ -100,8 +102,8 @@ class Report:
         return [float(np.mean(part)) for part in np.array_split(self.memory, _STRETCHES)]
 
     def slope(self) -> tuple[float, float, float]:
-        """Return by how many kilobytes a request memory has grown, after the first stretch, and a 95 % interval."""
-        means, requests = self.stretches[1:], len(self.memory) * _LOOKED_AT_AFTER / _STRETCHES
+        """Return by how many kilobytes a request memory has grown, once what is kept is full, and a 95 % interval."""
+        means, requests = self.stretches[_FILLING:], len(self.memory) * _LOOKED_AT_AFTER / _STRETCHES
         fitted = stats.linregress(np.arange(len(means)) * requests, means)
         half = stats.t.ppf(0.975, len(means) - 2) * fitted.stderr
         return fitted.slope, fitted.slope - half, fitted.slope + half
@@ -207,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.concurrency:
         slope, low, high = (1000 * value for value in report.slope())
         print("memory in each tenth of the run, MB:", *(f"{mean / 1000:.1f}" for mean in report.stretches))
-        print(f"its slope after a tenth: {slope:+.0f} [{low:+.0f}, {high:+.0f}] kB in 1,000 requests")
+        print(f"its slope in the last eight tenths: {slope:+.0f} [{low:+.0f}, {high:+.0f}] kB in 1,000 requests")
         return 0
     for what in ("responses", "tokens"):
         sent, ended = report.sent[what], report.ended[what]
