@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from openai import APIError, DefaultAsyncHttpxClient
 from pydantic import PrivateAttr, SecretStr
@@ -89,9 +90,19 @@ class ServerClient(AdaptedChatOpenAI):
         With n above 1 the usage of all together comes in a chunk of its own, with None for a number.
         """
         chunks: Any = self._choices(messages, {**kwargs, "n": n}) if n > 1 else self._astream(messages, **kwargs)
+        usage: UsageMetadata | None = None
         async with aclosing(chunks):
             async for chunk in chunks:
-                yield chunk if n > 1 else (0, chunk)
+                if n > 1:
+                    yield chunk
+                elif (known := getattr(chunk.message, "usage_metadata", None)) is None:
+                    yield 0, chunk
+                else:  # of all so far: some servers report it in each event, and chunks are added up
+                    usage, chunk.message.usage_metadata = known, None
+                    if chunk != ChatGenerationChunk(message=AIMessageChunk(content="", id=chunk.message.id)):
+                        yield 0, chunk
+        if usage is not None:
+            yield 0, ChatGenerationChunk(message=AIMessageChunk(content="", usage_metadata=usage))
 
     def can_stream_choices(self, kwargs: Mapping[str, Any]) -> bool:
         """Whether :meth:`chunks` can have n above 1: structured output takes another way through langchain-openai."""

@@ -120,9 +120,8 @@ class _MarkedStream(AsyncStream[T]):
 class RawReading:
     """Reads one response from its raw events, as LangChain's chunks.
 
-    Servers differ in what LangChain takes for granted: some report the usage so far in each event, which would be added
-    up; leave the index of a call out, or say its name in each piece; give its arguments as an object; name no finish
-    reason; or send choices that nobody asked for.
+    Servers differ in what LangChain takes for granted: some leave the index of a call out, or say its name in each
+    piece; give its arguments as an object; name no finish reason; or send choices that nobody asked for.
 
     Attributes:
         complete: whether the response came to its end, be it without a finish reason.
@@ -130,25 +129,20 @@ class RawReading:
 
     def __init__(self, client: AdaptedChatOpenAI) -> None:
         self.complete = False
-        self._client, self._usage = client, None
+        self._client = client
         self._begun = self._ended = False
         self._named: dict[Any, tuple[Any, Any]] = {}
 
     def chunk_of(self, event: dict[str, Any]) -> ChatGenerationChunk | None:
         """Return what an event adds to the response."""
-        self._usage = event.get("usage") or self._usage
         choices = [self._choice(one) for one in event.get("choices") or () if not one.get("index")]
-        return self._client.chunk_of({**event, "choices": choices, "usage": None})
+        return self._client.chunk_of({**event, "choices": choices})
 
     def last_chunk(self) -> ChatGenerationChunk | None:
-        """Return the usage, and where the response is complete without a finish reason, that it has stopped."""
-        stopped = self.complete and self._begun and not self._ended
-        if not (stopped or self._usage):
+        """Return that the response has stopped, where it is complete without a finish reason."""
+        if not self.complete or self._ended or not self._begun:
             return None
-        chunk = self._client.chunk_of({"choices": [], "usage": self._usage})
-        if chunk is not None and stopped:
-            chunk.generation_info = {FINISH_REASON: "stop"}
-        return chunk
+        return ChatGenerationChunk(message=AIMessageChunk(content=""), generation_info={FINISH_REASON: "stop"})
 
     def _choice(self, choice: dict[str, Any]) -> dict[str, Any]:
         self._begun, self._ended = True, self._ended or bool(choice.get("finish_reason"))

@@ -13,7 +13,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_reasc_openai import RetryPolicy
 from langchain_reasc_openai.client import bounded_http_client
-from servers.chat_wire import PROMPT_TOKENS
+from servers.chat_wire import DONE, PROMPT_TOKENS, Chat
 from servers.exchange import Exchange
 from servers.fake_server import running
 
@@ -36,6 +36,8 @@ from backends.openai.loopback import (
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, SamplingError
 from langchain_reasc.models import FailedSample
 
+CHAT = Chat()
+
 
 async def says_its_seed(exchange: Exchange) -> None:
     await exchange.say(f"the seed is {exchange.body.get('seed')}")
@@ -55,6 +57,18 @@ def test_every_sample_comes_once_with_its_index_seed_and_usage(face: Face) -> No
     for body in script.requests:
         assert (body["temperature"], body["stop"], body["min_p"], body["stream"]) == (0.7, ["\n"], 0.05, True)
         assert "n" not in body and body["stream_options"] == {"include_usage": True}
+
+
+def test_usage_that_comes_in_each_event_is_that_of_all_so_far(face: Face) -> None:
+    async def reports(exchange: Exchange) -> None:
+        for tokens, event in enumerate(CHAT.events(exchange.body)):
+            so_far = {"prompt_tokens": 7, "completion_tokens": tokens, "total_tokens": 7 + tokens}
+            await exchange.stream([event | {"usage": so_far}])
+        await exchange.stream([DONE])
+
+    with serving(Script(reports)) as url, pool_of(url) as model:
+        [(_, message)] = face.sample(model, n=1)
+        assert message.usage_metadata["total_tokens"] == 7 + 4 and message.text == "it is 42"
 
 
 def test_samples_come_in_the_order_they_end(face: Face) -> None:
