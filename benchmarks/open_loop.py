@@ -8,6 +8,7 @@ import asyncio
 import json
 import multiprocessing
 import re
+import select
 import selectors
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
@@ -224,7 +225,16 @@ class _Connection(asyncio.Protocol):
         self._transport.close()
 
 
+class _PreciseSelector(selectors.EpollSelector):
+    """Waits to the microsecond: epoll itself rounds to 1 ms."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None or timeout > 0:
+            select.select([self.fileno()], [], [], timeout)
+        return super().select(0)
+
+
 def precisely(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in an event loop that wakes up to the microsecond; epoll's, asyncio's own, does to 1 ms."""
-    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
+    """Run a coroutine in an event loop that wakes up when it should."""
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(_PreciseSelector())) as runner:
         return runner.run(main)
