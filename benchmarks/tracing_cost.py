@@ -19,8 +19,9 @@ from typing import Any, Final
 import httpx
 from langchain_core.language_models import FakeListChatModel
 from langchain_reasc_server.app import Gateway
-from langchain_reasc_server.chat import Solver, Votes
+from langchain_reasc_server.calls import Votes
 from langchain_reasc_server.local import LangChainModel
+from langchain_reasc_server.solver import Solver
 
 __all__ = ["measure"]
 

@@ -15,7 +15,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from langchain_reasc_server.chat import Call, FirstResponse, Hear, Solver, Upstream, Won, role_event
+from langchain_reasc_server.calls import Call, Hear
+from langchain_reasc_server.chat import FirstResponse, Won, role_event
 from langchain_reasc_server.errors import Refused, refusal_of
 from langchain_reasc_server.events import EventStream, Send
 from langchain_reasc_server.keys import Admission, Client
@@ -24,6 +25,7 @@ from langchain_reasc_server.metrics import Metrics
 from langchain_reasc_server.middleware import Tidied
 from langchain_reasc_server.reading import Bodies, check_head, read_object
 from langchain_reasc_server.responses import ResponseWriter, Translated, Untranslatable, chat_request
+from langchain_reasc_server.solver import Solver, Upstream
 from langchain_reasc_server.status import POLICY, REMEMBERED, Decided, status_page
 from langchain_reasc_server.wire import DONE, encoded, event_of
 

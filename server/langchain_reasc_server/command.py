@@ -24,7 +24,7 @@ from langchain_reasc_server.workers import fork_workers, shared_folder
 
 if TYPE_CHECKING:
     from langchain_reasc_server.app import Gateway, Serving
-    from langchain_reasc_server.chat import Votes
+    from langchain_reasc_server.calls import Votes
     from langchain_reasc_server.keys import Admission
 
 __all__ = ["serve"]
@@ -145,7 +145,7 @@ class VoteOptions:
         Args:
             shipped: whether it is the shipped model, whose answers are numbers.
         """
-        from langchain_reasc_server.chat import Votes
+        from langchain_reasc_server.calls import Votes
 
         if self.no_learning and (self.calibration or self.state):
             raise ConfigurationError("--no-learning excludes --calibration and --state")
@@ -258,8 +258,8 @@ def serve(
                 votes = replace(votes, state=str(shared / "learned.sqlite"))
             earlier = fork_workers(workers)
         from langchain_reasc_server.app import Gateway
-        from langchain_reasc_server.chat import Solver
         from langchain_reasc_server.reading import Bodies
+        from langchain_reasc_server.solver import Solver
 
         model = stack.enter_context(behind.open(source))
         upstream = behind.upstream(source, model)

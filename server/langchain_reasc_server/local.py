@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from langchain_reasc.agents.chat_model import ChatReASC
-from langchain_reasc_server.chat import Call, Hear, messages_of
+from langchain_reasc_server.calls import Call, Hear, messages_of
 from langchain_reasc_server.errors import Refused, refusal_of
 from langchain_reasc_server.events import EventStream, Send
 from langchain_reasc_server.wire import DONE, Json, chunk_event, encoded, event_of, new_id, reply_of, usage_of

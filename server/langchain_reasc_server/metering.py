@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from langchain_reasc_server.chat import Hear
+from langchain_reasc_server.calls import Hear
 from langchain_reasc_server.events import Send
 from langchain_reasc_server.wire import Json
 

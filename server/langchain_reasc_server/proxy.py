@@ -20,7 +20,7 @@ from starlette.requests import Request
 from yarl import URL
 
 from langchain_reasc.agents.chat_model import ChatReASC
-from langchain_reasc_server.chat import Call, Hear, messages_of
+from langchain_reasc_server.calls import Call, Hear, messages_of
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.events import Send, start_response
 from langchain_reasc_server.wire import sse

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage
 from langchain_reasc_openai.client import EVENTS
 
 from langchain_reasc.models.contract import FAILED_ATTEMPTS, FINISH_REASON
-from langchain_reasc_server.chat import Call
+from langchain_reasc_server.calls import Call
 from langchain_reasc_server.events import Send
 from langchain_reasc_server.wire import Json, encoded, merged
 

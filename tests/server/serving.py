@@ -14,10 +14,11 @@ import httpx
 import uvicorn
 from langchain_reasc_openai import ChatOpenAICompatible, RetryPolicy
 from langchain_reasc_server.app import Gateway
-from langchain_reasc_server.chat import Solver, Votes
+from langchain_reasc_server.calls import Votes
 from langchain_reasc_server.connections import Bounds, uvicorn_options
 from langchain_reasc_server.keys import Admission
 from langchain_reasc_server.proxy import Servers
+from langchain_reasc_server.solver import Solver
 from servers.chat_wire import Calling, Request
 from servers.exchange import Exchange, refuses
 from servers.fake_server import Served, serving
