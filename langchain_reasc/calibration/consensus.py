@@ -196,10 +196,14 @@ def _with_distinct_scores(
 
 
 def _with_own_prior(whole: Calibration, questions: Sequence[Observed]) -> Calibration:
-    """Return what was learned of all kinds of request, with how the answers to these questions agree."""
+    """Return what was learned of all kinds of request, with how the answers to these questions agree.
+
+    What is promised of all, by another prior, is not promised of these.
+    """
     assert whole.rule_ is not None
     prior = _fitted_prior(questions, whole)
-    return whole.model_copy(update={"rule_": whole.rule_.with_prior(prior), "n": len(questions)})
+    own = {"rule_": whole.rule_.with_prior(prior), "n": len(questions), "guarantee": None}
+    return whole.model_copy(update=own)
 
 
 def _fitted_prior(questions: Sequence[Observed], whole: Calibration | None) -> Prior:

@@ -17,6 +17,7 @@ from langchain_reasc.calibration import (
     ConsensusLearner,
     Observed,
     OnlineStore,
+    calibrate_consensus,
     fingerprint_of,
 )
 from langchain_reasc.method.stopping import ASC, Cap, decide
@@ -90,6 +91,13 @@ def test_each_kind_is_learned_apart_and_borrows_while_it_is_small() -> None:
         own = one.calibration_of(name)
         assert own is not None and own.rule_ is not None and calibration.rule_ is not None
         assert (own.rule_.odds != calibration.rule_.odds) == own_scores, "of few questions confidence is that of all"
+
+
+def test_what_is_promised_of_all_is_not_promised_of_a_kind() -> None:
+    questions = [question(at, "easy", 0.97) for at in range(40)]
+    whole = calibrate_consensus(questions, [TOP_K])
+    own = calibrate_consensus(questions[:20], [TOP_K], whole=whole)
+    assert whole.guarantee is not None and own.guarantee is None and own.n == 20
 
 
 def test_one_kind_alone_is_all_of_it() -> None:
