@@ -33,6 +33,7 @@ EVENTS: Final = "upstream_events"
 _httpx: Final[Any] = importlib.import_module(DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")[0])
 _MOST_OF_AN_ERROR: Final = 1 << 20  # bytes; the rest is not read
 _LONGEST_EVENT: Final = 16 << 20  # bytes; one token with 20 alternatives has 2,000
+_CLOSING: Final[set[asyncio.Future[None]]] = set()
 _LARGEST_REPLY: Final = 256 << 20  # bytes; 100,000 such tokens in one piece
 _HARMLESS: Final = ("host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent")
 _EVENT_ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
@@ -305,7 +306,10 @@ class _BoundedBody(_httpx.AsyncByteStream):  # type: ignore[misc]
     async def aclose(self) -> None:
         """Close it, whatever becomes of the reader: httpcore keeps a request for ever whose closing is cancelled."""
         self._over = True
-        await asyncio.shield(self._close())
+        closing = asyncio.ensure_future(self._close())
+        _CLOSING.add(closing)  # or it might be collected as garbage before its end, once nobody waits for it
+        closing.add_done_callback(_CLOSING.discard)
+        await asyncio.shield(closing)
 
     async def _close(self) -> None:
         with suppress(RuntimeError):  # it is being read in another task, which this ends

@@ -95,7 +95,7 @@ def test_where_the_client_goes_everything_upstream_is_closed(voted: bool, stream
                     if time.monotonic() - began > 0.4:
                         raise httpx.ReadTimeout("enough")
         assert server.upstream.exchanges
-        assert eventually(lambda: all(one.gone.is_set() for one in server.upstream.exchanges))
+        assert eventually(lambda: all(one.gone.is_set() for one in server.upstream.exchanges), 15)
         counted = [one.sent for one in server.upstream.exchanges]
         time.sleep(0.1)
         assert [one.sent for one in server.upstream.exchanges] == counted
