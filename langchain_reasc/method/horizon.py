@@ -118,11 +118,12 @@ def stays_ahead(first: int, second: int, left: int) -> float:
         second: v₂, votes for the runner-up.
         left: r, calls that are left.
     """
-    ways = 0  # twice as many, so that half of a tie is whole
+    ways, both = 0, math.comb(second + left, left)  # ways: twice as many, so that half of a tie is whole
     for wins in range(left + 1):
+        if wins:  # the product of the two binomial coefficients, from the one before
+            both = both * (first + wins) * (left - wins + 1) // (wins * (second + left - wins + 1))
         ahead = (first + wins) - (second + left - wins)
         if ahead >= 0:
-            both = math.comb(first + wins, wins) * math.comb(second + left - wins, left - wins)
             ways += both if ahead == 0 else 2 * both
     return ways / (2 * math.comb(first + second + left + 1, left))
 

@@ -36,6 +36,7 @@ __all__ = [
 
 DEFAULT_CONFIDENCE = 0.95  # C_threshold
 DEFAULT_BUDGET = 16
+_LARGEST_BUDGET = 10_000
 
 OnMissing = Literal["error", "count"]
 """What becomes of a response without a score."""
@@ -295,9 +296,11 @@ def check_probability(name: str, value: float) -> None:
 
 
 def check_budget(samples: int) -> None:
-    """Refuse a budget that is no whole number of at least one response."""
+    """Require a whole number of 1 to 10,000 responses: the time to look ahead grows with the square of the budget."""
     if not isinstance(samples, Integral) or samples < 1:
         raise ConfigurationError(f"a budget is a whole number of at least 1 sample, got {samples}")
+    if samples > _LARGEST_BUDGET:
+        raise ConfigurationError(f"a budget is at most {_LARGEST_BUDGET:,} samples, got {samples}")
 
 
 def check_on_missing(value: str) -> None:

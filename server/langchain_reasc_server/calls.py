@@ -189,7 +189,7 @@ def _converted(name: str, text: str, convert: Callable[[str], Any]) -> Any:
 
 def _checked(name: str, value: Any) -> Any:
     kind: Any = (int, float) if name == "abstain_below" else OPTIONS[name]
-    known = name != "usage" or value in _USAGES
+    known = value in _USAGES if name == "usage" else not (name == "rule" and ":" in str(value))
     if isinstance(value, bool) or not isinstance(value, kind) or not known or (name == "max_samples" and value < 1):
         raise ConfigurationError(f"reasc.{name} is {value!r}; it takes {_TAKES[name]}")
     if isinstance(value, str) and len(value) > _LONGEST_WISH:
@@ -200,7 +200,7 @@ def _checked(name: str, value: Any) -> Any:
 _TAKES: Final = {
     "answer": "a text such as 'number' or 'message'",
     "max_samples": "a whole number from 1",
-    "rule": "the name of a rule, such as 'asc'",
+    "rule": "the name of a rule, such as 'asc', without parameters",
     "abstain_below": "a probability between 0 and 1",
     "calibration": "the name of one that the operator offers, or 'none'",
     "usage": "'all' or 'winner'",

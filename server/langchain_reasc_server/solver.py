@@ -164,7 +164,9 @@ class Solver:
             if calibration != self.votes.calibration:
                 update |= {"calibration": calibration, "online_state": None}
             if "rule" in asked:
-                update["rule"] = parse_rule(asked["rule"], budget=update["max_samples"])
+                name, own = asked["rule"], self.votes.rule or ""
+                rule = own if own.partition(":")[0] == name else name  # by its name, the operator's own
+                update["rule"] = parse_rule(rule, budget=update["max_samples"])
             known = base.model_copy(update=update)
         self._others[key] = known
         if len(self._others) > _MOST_WISHES:

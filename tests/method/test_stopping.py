@@ -171,6 +171,8 @@ def test_a_score_is_a_finite_number() -> None:
         (lambda: FiniteHorizon(budget=2.5), "a whole number of at least 1 sample"),  # type: ignore[arg-type]
         (lambda: Agreement(Prior.uniform(), threshold=1.0), "threshold is a probability"),
         (lambda: Agreement(Prior.uniform(), budget=0), "at least 1 sample, got 0"),
+        (lambda: FiniteHorizon(budget=10**9), "at most 10,000 samples, got 1000000000"),  # would look ahead for ever
+        (lambda: Cap(10_001), "at most 10,000 samples, got 10001"),
         (lambda: BayesianVote(EVEN, threshold=0.5), "threshold is a probability above 0.5"),
         (lambda: BayesianVote(EVEN, alternatives=0.5), "alternatives is a finite number of at least 1"),
         (lambda: BayesianVote(EVEN, floor=-0.1), "floor is a finite number of at least 0"),

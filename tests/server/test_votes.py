@@ -163,6 +163,9 @@ WRONG = {
     "below 1": {"max_samples": 0},
     "no such answer": {"answer": "no such thing"},
     "no such rule": {"answer": "number", "rule": "no-such-rule"},
+    "a rule with parameters": {"answer": "number", "rule": "finite_horizon:budget=1000000000"},
+    "a rule with the operator's budget": {"answer": "number", "rule": "finite_horizon:budget=16"},
+    "a rule that needs parameters": {"answer": "number", "rule": "reasc"},
     "a probability above 1": {"answer": "number", "abstain_below": 2},
     "no calibration that tells": {"answer": "number", "abstain_below": 0.5},
 }
@@ -180,6 +183,20 @@ def test_a_wrong_wish_is_refused_before_anything_is_asked(unasked: Front, asked:
     response = unasked.chat(reasc=asked)
     error = response.json()["error"]
     assert response.status_code == 400 and error["type"] == "invalid_request_error" and error["message"]
+
+
+def test_a_header_names_a_rule_without_parameters_too(unasked: Front) -> None:
+    asked = {"x-reasc-answer": "number", "x-reasc-rule": "finite_horizon:budget=1000000000"}
+    response = unasked.post({"model": "tiny", "messages": HELLO}, headers=asked)
+    assert response.status_code == 400 and "without parameters" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(("named", "samples"), [("esc", 2), ("asc", 4)])
+def test_a_request_names_the_operators_rule_or_one_with_its_defaults(named: str, samples: int) -> None:
+    votes = {"rule": "esc:window=2", "answer": "number", "concurrency": 1}
+    with front(Said(), votes=votes) as server:
+        assert server.chat(reasc={"rule": named}).json()["reasc"]["samples"] == samples
+        assert server.chat().json()["reasc"]["samples"] == 2
 
 
 def test_another_model_is_voted_on_by_counting() -> None:
