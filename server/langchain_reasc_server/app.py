@@ -68,6 +68,7 @@ class Gateway:
         metrics: what is counted.
         decided: the last votes.
         middleware: what stands around the routes.
+        paths: what clients may use below ``/v1`` besides models, chat completions and responses; ``*`` is everything.
     """
 
     upstream: Serving
@@ -79,6 +80,7 @@ class Gateway:
     metrics: Metrics = field(default_factory=Metrics)
     decided: deque[Decided] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     middleware: Sequence[Middleware] = ()
+    paths: Sequence[str] = ()
     _readiness: asyncio.Task[bool] | None = None
     _ask_again: float = 0.0
 
@@ -137,7 +139,16 @@ class Gateway:
         return status_page(self.upstream.model, self.metrics, own, self.solver.knows(), self.solver.learning())
 
     async def _other(self, request: Request, client: Client, send: Send) -> None:
-        """Pass through what is no chat completion."""
+        """Pass through what is not a chat completion, as far as the operator's key may be used for it.
+
+        Raises:
+            Refused: the path is not open to clients.
+        """
+        method, path = request.method, str(request.scope["path"])
+        reads_models = method in ("GET", "HEAD") and _is_below(path, "models")
+        if not (reads_models or any(_is_below(path, one) for one in self.paths)):
+            said = f"{method} {path} is not open here; an operator opens more with --allow-path"
+            raise Refused(404, said, code="path_not_open")
         body = await self.bodies.read(request)
         async with self._until_gone(request, client):
             self.admission.charge(client, samples=int(request.method == "POST"))
@@ -394,6 +405,11 @@ class _Guarded:
             metrics.running.dec()
             metrics.requests.labels(request.state.way, str(status)).inc()
             metrics.seconds.labels(request.state.way).observe(time.monotonic() - begun)
+
+
+def _is_below(path: str, opened: str) -> bool:
+    """Return whether a path is one that was opened, such as ``embeddings`` or ``/v1/embeddings``, or below it."""
+    return opened == "*" or f"{path}/".startswith(f"/v1/{opened.strip('/').removeprefix('v1/')}/")
 
 
 def _is_local(request: Request) -> bool:

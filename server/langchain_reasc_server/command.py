@@ -189,6 +189,14 @@ class LimitOptions:
         int | None, typer.Option(min=1, help="Tokens a minute of one key, of prompts and generated.")
     ] = None
     max_body: Annotated[float, typer.Option(min=0.001, help="Megabytes of a request at most.")] = 20.0
+    allow_path: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH",
+            help="What clients may use below /v1 besides models, chat/completions and responses, with the upstream's "
+            "key: embeddings, say, and all below it; * for everything; repeatable.",
+        ),
+    ] = None
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(
@@ -270,6 +278,7 @@ def serve(
             ping=ping,
             empty_deltas=empty_deltas,
             bodies=Bodies(round(limits.max_body * _MEGABYTE)),
+            paths=limits.allow_path or (),
         )
         if traced:
             from langchain_reasc_server.tracing import exported_traces

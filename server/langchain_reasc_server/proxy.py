@@ -162,7 +162,7 @@ class Servers:
         that is busy, or breaks off before anything of its answer has been given back.
         """
         path = request.scope.get("raw_path", request.url.path.encode()).decode("ascii", "replace").partition("?")[0]
-        if ".." in unquote(unquote(path)).replace("\\", "/").split("/"):
+        if "/.." in unquote(unquote(path)).replace("\\", "/"):
             raise Refused(404, f"there is no {path}")
         rest = path.removeprefix("/v1") + (f"?{request.url.query}" if request.url.query else "")
         headers = self.forwarded(request.headers) if call is None else dict(call.headers)

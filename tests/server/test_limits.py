@@ -74,7 +74,7 @@ CHARGED: dict[str, tuple[Answer, str, dict[str, Any], int]] = {
 @pytest.mark.parametrize("case", CHARGED)
 def test_what_passes_through_is_charged_what_it_tells_or_an_estimate(case: str) -> None:
     answer, path, body, tokens = CHARGED[case]
-    with limited(answer) as (server, charged):
+    with limited(answer, paths=["*"]) as (server, charged):
         reply = server.post(body, path)
         time.sleep(0.05)  # a reply of known length is whole for its client before the server has ended
         assert reply.headers["x-reasc-passed-through"] and charged() == tokens

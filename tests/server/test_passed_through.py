@@ -76,17 +76,59 @@ def test_a_body_that_need_not_change_goes_on_byte_for_byte() -> None:
         assert server.upstream.requests[0]["big"] == 12345678901234567890
 
 
-def test_other_paths_go_through_with_their_query() -> None:
-    with front(echo) as server:
+def test_other_paths_that_are_open_go_through_with_their_query() -> None:
+    with front(echo, paths=["*"]) as server:
         embedded = server.post({"input": "x"}, "/embeddings?dimensions=8")
         assert embedded.json() == {"asked": {"input": "x"}, "path": "/v1/embeddings?dimensions=8"}
         assert embedded.headers["x-reasc-passed-through"] == "no chat completion"
         assert server.http.get(f"{server.url}/models").json()["data"][0]["id"] == "tiny"
-        for path in ("/%2e%2e/slots", "/a/%2E%2E/%2e%2e/slots", "/%252e%252e/slots", "/..%2fslots"):
+        for path in ("/%2e%2e/slots", "/a/%2E%2E/%2e%2e/slots", "/%252e%252e/slots", "/..%2fslots", "/..;/slots"):
             target = httpx.Request("POST", server.url + "/x", content=b"{}")
             target.url = target.url.copy_with(raw_path=f"/v1{path}".encode())
             assert server.http.send(target).status_code == 404, path
         assert len(server.upstream.exchanges) == 1
+
+
+SHUT = [
+    *("DELETE /files/f-1", "POST /load_lora_adapter", "GET /organization/usage/costs", "POST /embeddings"),
+    *("GET /chat/completions", "GET /chat/completions/c/messages", "DELETE /chat/completions/c"),
+    *("GET /responses/r-1", "DELETE /responses/r-1", "POST /responses/r-1/cancel", "POST /responses/compact"),
+    *("DELETE /models/ft:mine", "POST /models/tiny", "GET /modelsx", "GET /models%2F..%2Ffiles", "GET /models/..;/files"),
+    *("GET /%66iles", "GET /files%2f..%2fmodels"),
+]
+
+
+@pytest.mark.parametrize("asked", SHUT)
+def test_a_clients_key_is_not_the_operators_for_all_that_the_upstream_has(echoing: Front, asked: str) -> None:
+    before = len(echoing.upstream.exchanges), len(echoing.upstream.gets)
+    method, _, path = asked.partition(" ")
+    response = echoing.http.send(_request(method, f"{echoing.url}{path}"))
+    assert response.status_code in (404, 405) and response.json()["error"]["type"]
+    assert (len(echoing.upstream.exchanges), len(echoing.upstream.gets)) == before
+
+
+OPENED = {
+    "embeddings": ("POST /embeddings", "POST /embeddings/batch"),
+    "/v1/files/": ("GET /files", "DELETE /files/f-1", "GET /files/f-1/content"),
+    "*": ("POST /audio/speech", "GET /organization/costs"),
+}
+
+
+@pytest.mark.parametrize("path", OPENED)
+def test_an_operator_opens_a_path_with_all_below_it(path: str) -> None:
+    with front(echo, paths=[path]) as server:
+        for asked in OPENED[path]:
+            method, _, rest = asked.partition(" ")
+            assert server.http.send(_request(method, server.url + rest)).status_code == 200, asked
+        if path != "*":
+            assert server.post({}, f"/{rest.split('/')[1]}x").status_code == 404
+
+
+def _request(method: str, url: str) -> httpx.Request:
+    """A request whose path is sent as it stands."""
+    request = httpx.Request(method, url, content=b"{}" if method == "POST" else None)
+    request.url = request.url.copy_with(raw_path=url.partition("/v1")[2].join(("/v1", "")).encode())
+    return request
 
 
 ERRORS = [
