@@ -25,6 +25,7 @@ __all__ = [
     "each",
     "import_deferred",
     "in_event_loop",
+    "in_thread",
     "result_of",
     "start_daemon",
     "taken_from",
@@ -105,6 +106,23 @@ class DaemonExecutor(Executor):
                 except BaseException as error:
                     future.set_exception(error)
             del future, call  # or they would outlive their reader while this thread waits
+
+
+@cache
+def _beside_loops() -> DaemonExecutor:
+    return DaemonExecutor(32, "reasc-beside")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_beside_loops.cache_clear)  # a child has none of its threads
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function that would hold up the event loop, in a thread of a pool of its own.
+
+    ``asyncio.to_thread`` uses the loop's default pool, which an agent's synchronous tools may fill for seconds.
+    """
+    return await asyncio.wrap_future(_beside_loops().submit(function, *args, **kwargs))
 
 
 def taken_from(items: "queue.SimpleQueue[T]", *, until: float | None = None) -> T:

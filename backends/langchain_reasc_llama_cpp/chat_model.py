@@ -1,6 +1,5 @@
 """``ChatLlamaCpp``: a GGUF file, in process, as a LangChain chat model."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, cast
@@ -16,6 +15,7 @@ from langchain_reasc_backend.bridge import AsyncStream, Start, Stream
 
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError
 from langchain_reasc.method.cutting import ConfidenceCut
+from langchain_reasc.threads import in_thread
 from langchain_reasc_llama_cpp.engine.request import Completion, GenerationRequest, measures
 from langchain_reasc_llama_cpp.engine.streams import (
     AsyncSampleStream,
@@ -134,7 +134,7 @@ class ChatLlamaCpp(LoadedModel):
         call = self._call({"n": n, "first": first, **overrides})
         submit = partial(submit_paced_async, self._engine, self.rate_limiter) if self.rate_limiter else None
         options: dict[str, Any] = {"submit": submit, "cuts": cuts}
-        begin = partial(asyncio.to_thread, self._begin, messages, stop, call, self._base_seed, **options)
+        begin = partial(in_thread, self._begin, messages, stop, call, self._base_seed, **options)
         return AsyncSampleStream(begin, call.maker.sample)
 
     def bind_tools(
@@ -247,7 +247,7 @@ class ChatLlamaCpp(LoadedModel):
         **kwargs: Any,
     ) -> ChatResult:
         call = self._call(kwargs)
-        begin = partial(asyncio.to_thread, self._begin, messages, stop, call, random_seed())
+        begin = partial(in_thread, self._begin, messages, stop, call, random_seed())
         async with AsyncStream[Completion](begin) as completions:
             return self._result(call, [completion async for completion in completions])
 
@@ -274,7 +274,7 @@ class ChatLlamaCpp(LoadedModel):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         call = self._streaming_call(kwargs)
-        begin = partial(asyncio.to_thread, self._begin, messages, stop, call, random_seed(), stream=True)
+        begin = partial(in_thread, self._begin, messages, stop, call, random_seed(), stream=True)
         async with AsyncStream(begin, ChunkMaker(call.maker).chunk) as chunks:
             async for chunk in chunks:
                 if run_manager:

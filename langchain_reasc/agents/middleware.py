@@ -1,6 +1,5 @@
 """``ReASCMiddleware``: vote on each step of an agent made by ``create_agent``, within a budget for a run."""
 
-import asyncio
 import inspect
 import logging
 import threading
@@ -14,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Final, NotRequired, TypedDict, Unpa
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool
+from langsmith.utils import tracing_is_enabled
 
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.answers import extractor, schemas_of
@@ -22,6 +22,7 @@ from langchain_reasc.complaints import suggestion, warn_once
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.runnable.options import ShownByHelp, VoteOptions, question_id
 from langchain_reasc.runnable.setup import LEARNING
+from langchain_reasc.threads import in_thread
 
 try:
     from langchain.agents.middleware.types import (
@@ -233,6 +234,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownB
             self.state_schema = cast(Any, AgentState)  # nothing is counted, so the agent's state has no count
         self._options, trial = _checked(options)
         self._texts_vote = extractor(trial.answer).texts_vote
+        self._learns = self._options.get("calibration") in LEARNING
         given = options.get("calibrator")
         self._calibrators: list[MixtureCalibrator | ConsensusCalibrator] = [given] if given else []
         self._ledger, self._lock, self._advised = Ledger(), threading.Lock(), set[str]()
@@ -265,7 +267,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownB
 
     async def arecord_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
         """Do the same as :meth:`record_outcome`, in a thread."""
-        return await asyncio.to_thread(self.record_outcome, answered, correct)
+        return await in_thread(self.record_outcome, answered, correct)
 
     def before_agent(self, state: SpendingState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Reset the budget for a new run; a resumed run does not call this."""
@@ -290,12 +292,24 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownB
             response = handler(self._voting_request(request, spent))
         return self._with_spending(request, spent, response)
 
-    async def awrap_model_call(
+    @property
+    def awrap_model_call(self) -> Any:
+        """The asynchronous :meth:`wrap_model_call`.
+
+        LangChain wraps it for LangSmith, which asks the loop's default thread pool before and after each coroutine
+        function, even if it traces nothing. An agent made without LangSmith gets a function that returns a coroutine.
+        """
+        call = self._awrap_model_call
+        return call if tracing_is_enabled() else lambda request, handler: call(request, handler)
+
+    async def _awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """The asynchronous :meth:`wrap_model_call`."""
         with self._ledger.account(self._task(request)) as spent:
-            voting = await asyncio.to_thread(self._voting_request, request, spent)  # which may read what was learned
+            if self._learns:  # it may read what was learned
+                voting = await in_thread(self._voting_request, request, spent)
+            else:
+                voting = self._voting_request(request, spent)
             response = await handler(voting)
         return self._with_spending(request, spent, response)
 
@@ -312,7 +326,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownB
 
     def _voting_model(self, model: BaseChatModel, options: dict[str, Any]) -> ChatReASC:
         """Return the model that votes; it goes on with what earlier calls of the same model have learned."""
-        if options.get("calibration") not in LEARNING:
+        if not self._learns:
             return ChatReASC(model=model, **options)
         with self._lock:
             latest = self._calibrators[-1] if self._calibrators else None

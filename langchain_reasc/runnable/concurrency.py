@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from langchain_reasc.sampling import Cutoff
-from langchain_reasc.threads import DaemonExecutor, as_they_end, blocking
+from langchain_reasc.threads import DaemonExecutor, as_they_end, blocking, in_thread
 
 __all__ = ["Concurrency", "Each", "EventLoop", "Threads"]
 
@@ -57,7 +57,7 @@ class EventLoop:
     @staticmethod
     async def in_thread(function: Callable[[], T]) -> T:
         """Call a function that may take long in a thread, and await it."""
-        return await asyncio.to_thread(function)
+        return await in_thread(function)
 
     @staticmethod
     @asynccontextmanager

@@ -19,6 +19,7 @@ from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.runnable.question import DeservesVote, Question
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.sampling import Sample, Wave, samples, take_slots
+from langchain_reasc.threads import in_thread
 
 __all__ = ["answer", "answering", "begin", "draw", "finish"]
 
@@ -137,7 +138,7 @@ async def _judge(question: Question, deserves_vote: DeservesVote, first: Sample)
 async def _in_thread(question: Question, function: Callable[[], T]) -> T:
     """Call a function that would hold up the event loop."""
     try:
-        return await asyncio.to_thread(function)
+        return await in_thread(function)
     except asyncio.CancelledError:
         question.cutoff.give_up()  # or its thread would go on comparing answers
         raise

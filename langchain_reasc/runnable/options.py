@@ -1,7 +1,6 @@
 """The options of runnable, chat model, middleware and decision model, each declared once."""
 
 import ast
-import asyncio
 import inspect
 import sys
 import textwrap
@@ -22,6 +21,7 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
 from langchain_reasc.models.prepared import ModelOrName
+from langchain_reasc.threads import in_thread
 
 __all__ = ["DecisionOptions", "Options", "ShownByHelp", "VoteOptions", "question_id"]
 
@@ -186,7 +186,7 @@ class DecisionOptions(Checked, metaclass=_ShownOptions):
 
     async def arecord_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
         """Do the same as :meth:`record_outcome`, in a thread."""
-        return await asyncio.to_thread(self.record_outcome, answered, correct)
+        return await in_thread(self.record_outcome, answered, correct)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with other options, checked like a new one. It shares the model and what has been learned."""

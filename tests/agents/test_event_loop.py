@@ -1,12 +1,24 @@
 """An event loop in which ReASC is made, and used for the first time in a process, goes on meanwhile."""
 
+import asyncio
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import StructuredTool
+from runnable.fakes import saying
 
+from agents.acting import ASKED, Telling, acting, agent_of
+from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
+from langchain_reasc.answers import free_text
 from langchain_reasc.calibration import (
     ConsensusCalibrator,
     Fingerprint,
@@ -15,6 +27,7 @@ from langchain_reasc.calibration import (
     calibrate_consensus,
     candidate_measures,
 )
+from langchain_reasc.method.confidence import Measure
 
 PATH = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])  # where the tests' modules are
 SCRIPT = """
@@ -63,6 +76,46 @@ async def main(state):
 gc.disable()  # what it takes depends on all that the process has imported
 asyncio.run(main(sys.argv[1]))
 """
+
+
+async def _get_weather(city: str) -> str:
+    return f"sunny in {city}"
+
+
+GET_WEATHER = StructuredTool.from_function(coroutine=_get_weather, name="get_weather", description="The weather.")
+ONLINE: dict[str, Any] = {"calibration": "online", "allow_fingerprint_mismatch": True}
+WAYS: dict[str, Callable[[], Any]] = {
+    "middleware": lambda: agent_of(acting(), ReASCMiddleware(max_run_tokens=1000), tools=[GET_WEATHER]),
+    "middleware that learns": lambda: agent_of(acting(), ReASCMiddleware(**ONLINE), tools=[GET_WEATHER]),
+    "chat model": lambda: agent_of(ChatReASC(model=acting()), tools=[GET_WEATHER]),
+    "chat model that learns": lambda: agent_of(ChatReASC(model=acting(), **ONLINE), tools=[GET_WEATHER]),
+    "runnable": lambda: ReASCRunnable(model=saying("1")),
+    "runnable with a mixture": lambda: ReASCRunnable(
+        model=Telling(script=saying("1").script), calibration="mixture", measure=Measure("top_k", "mean")
+    ),
+    "free text": lambda: ReASCRunnable(model=saying("1"), answer=free_text(same=lambda one, other: one == other)),
+}
+
+
+@pytest.mark.parametrize("make", WAYS.values(), ids=list(WAYS))
+def test_nothing_waits_for_the_default_pool(make: Callable[[], Any]) -> None:
+    """Synchronous tools may keep all of its threads."""
+    done = threading.Event()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        tool = loop.run_in_executor(None, done.wait)
+        made = make()
+        asked = ASKED if isinstance(made, ReASCRunnable) else {"messages": [HumanMessage(ASKED)]}
+        try:
+            for _ in range(2):
+                await asyncio.wait_for(made.ainvoke(asked), timeout=20)
+        finally:
+            done.set()
+            await tool
+
+    asyncio.run(main())
 
 
 def test_the_loop_goes_on(tmp_path: Path) -> None:
