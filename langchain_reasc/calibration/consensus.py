@@ -538,7 +538,8 @@ def _promise(
         sufficient, otherwise = counted.reason == "evidence", decision.answer != counted.answer
         differs[sufficient].append(otherwise)
         if sufficient and not (otherwise or decision.stop) and len(responses) < counts.budget:
-            going_on.append(1 - counts(responses).posterior)
+            votes = counts.tally(responses).evidence
+            going_on.append(1 - counts.leader_stays(votes, counts.budget - len(responses)))
     decided, split = differs[True], differs[False]
     parts = [f"learned from {n} questions without labels"]
     if decided:

@@ -10,7 +10,7 @@ The probability that the leader stays is exact: dynamic programming over partiti
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import product
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.decision import Decision, Response
+from langchain_reasc.method.decision import Decision, Reason, Response
 from langchain_reasc.method.evidence import evidence_by_answer, leader, posterior
 from langchain_reasc.method.horizon import stays_ahead
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule, check_budget, check_probability
@@ -42,8 +42,8 @@ class Agreement(StoppingRule):
 
     The probability is exact for the prior, which is learned without labels from how often answers agree; a response
     without an answer uses one of the calls that are left. It promises agreement with the majority of the whole budget,
-    not a right answer. With the budget spent it does not stop, as :class:`~langchain_reasc.method.stopping.Cap` does,
-    and the posterior is that of Eq. 5.
+    not a right answer; the posterior is that of Eq. 5. With the budget spent it does not stop, as
+    :class:`~langchain_reasc.method.stopping.Cap` does.
 
     Where a signal deserves trust, ``vote`` weighs responses by it. The leader is then that of the weighted votes, and
     sampling also stops when they are sufficient; the counts stop it only where they have the same leader.
@@ -84,7 +84,7 @@ class Agreement(StoppingRule):
         counted = self._count(responses)
         if not counted.stop or voted.answer != counted.answer:
             return voted
-        return replace(voted, stop=True, reason="agreement", posterior=counted.posterior)
+        return replace(voted, stop=True, reason="agreement")
 
     def prepare(self) -> None:
         self.prior.leader_stays([1], min(self.budget, LARGEST_HORIZON))
@@ -94,18 +94,21 @@ class Agreement(StoppingRule):
         return super().weights(responses) if self.vote is None else self.vote.weights(responses)
 
     def _count(self, responses: Sequence[Response]) -> Decision:
-        """Decide with each vote as one, and P(the leader stays) as the posterior."""
+        """Decide with each vote as one."""
         evidence = evidence_by_answer((response.answer, 1.0) for response in responses)
-        answer = leader(evidence)
-        others = [int(count) for other, count in evidence.items() if other != answer]
-        stays = self._leader_stays(int(evidence.get(answer or "", 0)), others, self.budget - len(responses))
+        stays = self.leader_stays(evidence, self.budget - len(responses))
         stop = stays >= self.threshold and not (len(responses) == 1 and responses[0].cut_off)
-        return Decision(
-            stop, answer, "agreement" if stop else None, len(responses), evidence, stays or posterior(evidence)
-        )
+        reason: Reason | None = "agreement" if stop else None
+        return Decision(stop, leader(evidence), reason, len(responses), evidence, posterior(evidence))
 
-    def _leader_stays(self, lead: int, others: Sequence[int], left: int) -> float:
-        """Return P(the leader now is what the whole budget would answer); 0 without a leader or calls left."""
+    def leader_stays(self, votes: Mapping[str, float], left: int) -> float:
+        """Return P(the leader now is what the whole budget would answer); 0 without a leader or calls left.
+
+        Args:
+            votes: how many responses gave each answer.
+            left: calls that are left.
+        """
+        lead, *others = sorted(map(int, votes.values()), reverse=True) or [0]
         known = lead + sum(others)
         if not lead or left <= 0:
             return 0.0

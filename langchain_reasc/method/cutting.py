@@ -11,16 +11,14 @@ never more than half of those launched.
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.method.decision import Decision, Response
+from langchain_reasc.method.decision import WEAK, Decision, Response
 from langchain_reasc.method.stopping import Cap, StoppingRule, decide
 
 __all__ = [
-    "WEAK",
     "ConfidenceCut",
     "CutDecision",
     "RunningConfidence",
@@ -33,10 +31,6 @@ __all__ = [
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-
-
-WEAK: Final = Response(None)
-"""What a rule reads of a sample that was cut: it has no answer, and has taken one of the samples there may be."""
 
 
 @dataclass(frozen=True, slots=True)

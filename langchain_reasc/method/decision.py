@@ -7,11 +7,23 @@ from typing import Final, Literal
 
 from langchain_reasc.exceptions import ConfidenceError
 
-__all__ = ["ANSWER", "Decision", "Reason", "Response", "combine", "decide_by_kind", "support"]
+__all__ = [
+    "ANSWER",
+    "WEAK",
+    "Decision",
+    "Reason",
+    "Response",
+    "combine",
+    "decide_by_kind",
+    "share_of_answer",
+    "support",
+]
 
-Reason = Literal["gate", "evidence", "agreement", "window", "budget", "timeout", "alone", "hopeless", "worth"]
+Reason = Literal[
+    "gate", "evidence", "agreement", "window", "budget", "timeout", "alone", "hopeless", "plurality", "worth"
+]
 
-UNDECIDED: Final[tuple[Reason, ...]] = ("budget", "timeout", "hopeless", "worth")
+UNDECIDED: Final[tuple[Reason, ...]] = ("budget", "timeout", "hopeless", "plurality", "worth")
 """Reasons to stop without sufficient evidence; of several parts of a decision, the first of them counts."""
 
 ANSWER: Final = "answer"
@@ -45,8 +57,14 @@ class Response:
             raise ConfidenceError(f"a response score is {self.score}; use None where no confidence could be read")
 
     def voting(self, answer: str | None) -> "Response":
-        """Return the same response with another answer and without fields."""
+        """Return the response with this answer and without fields."""
+        if answer == self.answer and self.fields is None:
+            return self
         return Response(answer, self.score, self.cut_off, self.kind, alone=self.alone)
+
+
+WEAK: Final = Response(None)
+"""What a rule reads of a sample that was cut in the middle: no answer, and one sample fewer that may be launched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +77,12 @@ class Decision:
         reason: why it stopped: ``gate`` (Stage 1), ``evidence`` (the posterior of the answer), ``agreement`` (the whole
             budget would most likely give the same answer), ``window`` (ESC), ``worth`` (more samples would hardly
             raise the share of the answer), ``budget``, ``timeout``, ``alone`` (the first response is not voted on),
-            ``hopeless`` (some arguments will never agree); None while it goes on. Of a decision in parts, the first of
-            ``budget``, ``hopeless`` and ``worth`` that ended one of them.
+            ``hopeless`` (some arguments will never agree), ``plurality`` (too few responses give the answer); None
+            while it goes on. Of a decision in parts, the first of :data:`UNDECIDED` that ended one of them.
         samples: responses the decision rests on.
         evidence: answer -> accumulated weight, in the order first seen.
-        posterior: what the rule compares with its threshold: P(the leader stays ahead), Eq. 5, of the Beta rules, and
-            of rules that look ahead once their budget is spent. Of a decision in parts, that of the least certain part.
+        posterior: P(the leader stays ahead of the runner-up without end), Eq. 5, unless the rule has a posterior of
+            its own. Of a decision in parts, that of the least certain part.
         parts: the decisions on ``kind`` and ``answer``, or on each field of an object. Empty where only whole answers
             were voted on.
         whole: where the answer is assembled from fields, the best object that a single response gave.
@@ -88,7 +106,7 @@ class Decision:
 
     @property
     def undecided(self) -> bool:
-        """Whether it stopped without sufficient evidence: budget, time or hope is spent, or more is not worth it."""
+        """Whether sampling stopped without sufficient evidence, for one of the reasons in :data:`UNDECIDED`."""
         return self.reason in UNDECIDED
 
 
@@ -111,6 +129,25 @@ def support(decision: Decision) -> float | None:
         return min((share for part in decision.parts.values() if (share := support(part)) is not None), default=None)
     evidence = {answer: max(0.0, weight) for answer, weight in decision.evidence.items()}
     return (evidence.get(decision.answer, 0.0) + 1.0) / (sum(evidence.values()) + 2.0)
+
+
+def share_of_answer(decision: Decision, unanswered: int) -> float | None:
+    """Return the answer's share of all evidence, in which each response without an answer counts as one vote.
+
+    Args:
+        decision: of any rule. Of an answer that was put together field by field, the smallest share of a field counts.
+        unanswered: how many of its responses have no answer.
+
+    Returns:
+        None without an answer, or where the first response is not voted on.
+    """
+    if decision.answer is None or decision.reason == "alone":
+        return None
+    if decision.whole is not None:
+        shares = [share_of_answer(part, unanswered) for part in decision.parts.values()]
+        return min((share for share in shares if share is not None), default=None)
+    total = sum(decision.evidence.values()) + unanswered
+    return decision.evidence.get(decision.answer, 0.0) / total if total > 0 else 0.0
 
 
 def decide_by_kind(rule: Callable[[Sequence[Response]], Decision], responses: Sequence[Response]) -> Decision:

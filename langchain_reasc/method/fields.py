@@ -60,7 +60,7 @@ class ByField(StoppingRule):
         whole = self._closest(responses, parts)
         answer = assembled({name: part.answer for name, part in parts.items()})
         if answer is None or (self.accepts is not None and not self.accepts(answer)):
-            answer = whole
+            answer, whole = whole, None
         return combine(parts, answer=answer, votes=votes, whole=whole)
 
     def weights(self, responses: Sequence[Response]) -> list[float]:

@@ -31,8 +31,8 @@ class FiniteHorizon(StoppingRule):
 
     ASC asks instead whether the leader would win without end, and so goes on where what is left can hardly change the
     answer. This is the stochastic curtailment of sequential trials (Lan, Simon and Halperin 1982), by predictive
-    probability. It promises agreement with the whole budget, not a right answer. With the budget spent it does not
-    stop, as :class:`~langchain_reasc.method.stopping.Cap` does, and the posterior is that of Eq. 5.
+    probability. It promises agreement with the whole budget, not a right answer; the posterior is that of Eq. 5. With
+    the budget spent it does not stop, as :class:`~langchain_reasc.method.stopping.Cap` does.
 
     Attributes:
         phi: φ, above 0.5 and below 1. At 0.95 it lost half a point on hard questions with two answers.
@@ -62,9 +62,9 @@ class FiniteHorizon(StoppingRule):
         votes, left = self.tally(responses), self.budget - len(responses)
         if left <= 0:
             return votes
-        ahead = _ahead(votes, left)
-        stop = ahead >= self.phi
-        return replace(votes, stop=stop, reason="agreement" if stop else None, posterior=ahead)
+        first, second = two_largest(votes.evidence)
+        stop = stays_ahead(int(first), int(second), left) >= self.phi
+        return replace(votes, stop=stop, reason="agreement" if stop else None)
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,7 @@ class CannotCatchUp(StoppingRule):
     With r = budget − calls used, the leader stays whatever comes as soon as it has r votes, and every other answer has
     at most r fewer: with exactly r fewer it could draw level, and a tie goes to the answer seen first. So the answer is
     always that of the whole budget. Beside a rule that counts votes too, as in ``ASC() | CannotCatchUp(16)``, it saves
-    calls and changes no answer. The posterior is that of :class:`FiniteHorizon`, or 1 where it stops. With the budget
-    spent it does not stop.
+    calls and changes no answer. The posterior is that of Eq. 5. With the budget spent it does not stop.
 
     Attributes:
         budget: calls there may be in all.
@@ -103,8 +102,7 @@ class CannotCatchUp(StoppingRule):
         if left <= 0:
             return votes
         stop = _is_final(votes, left)
-        ahead = 1.0 if stop else _ahead(votes, left)
-        return replace(votes, stop=stop, reason="agreement" if stop else None, posterior=ahead)
+        return replace(votes, stop=stop, reason="agreement" if stop else None)
 
 
 @lru_cache(maxsize=4096)
@@ -126,11 +124,6 @@ def stays_ahead(first: int, second: int, left: int) -> float:
         if ahead >= 0:
             ways += both if ahead == 0 else 2 * both
     return ways / (2 * math.comb(first + second + left + 1, left))
-
-
-def _ahead(votes: Decision, left: int) -> float:
-    first, second = two_largest(votes.evidence)
-    return stays_ahead(int(first), int(second), left)
 
 
 def _is_final(votes: Decision, left: int) -> bool:

@@ -14,7 +14,7 @@ from numbers import Integral
 from typing import ClassVar, Literal
 
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
-from langchain_reasc.method.decision import Decision, Reason, Response, decide_by_kind
+from langchain_reasc.method.decision import WEAK, Decision, Reason, Response, decide_by_kind
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer, evidence_by_answer, leader, posterior
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "ReASC",
     "Response",
     "StoppingRule",
+    "Supported",
     "check_budget",
     "check_on_missing",
     "check_probability",
@@ -238,6 +239,58 @@ class ReASC(StoppingRule):
                 raise missing_score()
             return 1.0
         return WEIGHTS[self.weight](response.score, self.statistics)
+
+
+@dataclass(frozen=True)
+class Supported(StoppingRule):
+    """Apply a rule, and accept its answer only once it has more than ``share`` of the evidence.
+
+    A rule that looks ahead stops on 4 votes of 15 if no other answer can overtake them: the vote would not change, but
+    most responses say something else. Here sampling then goes on while the samples left, if all of them give the
+    leader, can lift it above the share. Once they cannot, sampling stops: the reason is ``plurality``, and the answer
+    counts as undecided. A response without an answer counts as one vote against the leader, a sample that was cut in
+    the middle does not count, and a sample to come counts as much as the votes so far do on average.
+
+    Attributes:
+        rule: what decides.
+        share: from 0, which accepts every answer, to below 1.
+        budget: responses in all.
+    """
+
+    name: ClassVar[str] = "supported"
+    rule: StoppingRule
+    share: float = 0.5
+    budget: int = DEFAULT_BUDGET
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        decision = self.rule(responses)
+        if decision.answer is None or decision.undecided:
+            return decision
+        unanswered = sum(one.answer is None and one is not WEAK for one in responses)
+        given = sum(decision.evidence.values())
+        lead, total = decision.evidence.get(decision.answer, 0.0), given + unanswered
+        if decision.stop and lead > self.share * total:
+            return decision
+        votes = sum(one.answer is not None for one in responses)
+        left = max(0, self.budget - len(responses)) * given / votes
+        if lead + left > self.share * (total + left):
+            return replace(decision, stop=False, reason=None)
+        return replace(decision, stop=True, reason="plurality")
+
+    @property
+    def earliest(self) -> int:
+        return self.rule.earliest
+
+    @property
+    def may_accept_first(self) -> bool:
+        return self.rule.may_accept_first
+
+    @property
+    def reads_scores(self) -> bool:
+        return self.rule.reads_scores
+
+    def weights(self, responses: Sequence[Response]) -> list[float]:
+        return self.rule.weights(responses)
 
 
 @dataclass(frozen=True)

@@ -95,8 +95,8 @@ class DecisionOptions(Checked, metaclass=_ShownOptions):
     """Samples that a question may cost for one more point of agreement, under a calibration learned without labels: one
     point is a hundredth of all responses that the model would ever give, or where it knew enough labels a hundredth of
     right answers. Sampling also stops where more would gain less (``reason`` is ``worth``, and the answer counts as
-    undecided), such as where votes scatter behind one leader. 0 is any number of samples. None is what was chosen when
-    it was calibrated, or 0 where an undecided answer is not given (``on_undecided``)."""
+    undecided), such as where votes scatter behind one leader. 0 is any number of samples. None is the calibration's
+    own, or 0 with ``on_undecided="raise"`` or ``"abstain"``."""
     concurrency: int = Field(default=4, ge=1)
     """Samples launched at once (a wave). 1 spends the fewest tokens, ``max_samples`` takes the least time. While an
     open gate may accept the first response, that one is launched alone. ``config["max_concurrency"]`` bounds the
@@ -235,14 +235,19 @@ class Options(DecisionOptions):
     weights where the score separates the responses to one question, and votes counted where it does not separate right
     from wrong. ``"paper"`` takes the paper's rule as it stands."""
     on_undecided: Literal["answer", "raise", "abstain"] = "answer"
-    """What to do when the budget or the time is spent and the evidence is not sufficient: give the best answer so far,
-    raise :class:`~langchain_reasc.exceptions.Undecided`, or give an empty message with ``reasc["abstained"]``."""
+    """What to do when the budget or the time is spent without sufficient evidence, or no answer has ``min_share``: give
+    the best answer so far, raise :class:`~langchain_reasc.exceptions.Undecided`, or give an empty message with
+    ``reasc["abstained"]``."""
     abstain_below: float | None = Field(default=None, gt=0, lt=1)
     """The probability, in (0, 1), below which an empty message is given in place of an answer, with
     ``reasc["abstained"]`` and ``reasc["abstained_because"]``; with ``on_undecided="raise"``, an error. With a
     calibration on labels it is the probability that the answer is right (``reasc["p_correct"]``). With one without
     labels it is the probability that further responses agree with it (``reasc["p_agree"]``), which promises nothing
     where the model errs the same way each time. A calibration that gives neither is refused."""
+    min_share: float = Field(default=0.5, ge=0, lt=1)
+    """The share of the votes that an answer must exceed to count as decided, in [0, 1); a response without an answer is
+    a vote against it. With ``on_undecided`` or ``abstain_below``, sampling goes on until an answer exceeds the share,
+    or none can (``reason`` is ``plurality``)."""
     token_budget: int | None = Field(default=None, ge=1)
     """Tokens, prompt and generated, that the samples of a question may cost. No sample is launched once they are spent;
     what a wave has in flight then may exceed it."""
@@ -286,6 +291,7 @@ class VoteOptions(TypedDict, total=False):
     allow_fingerprint_mismatch: bool
     on_undecided: Literal["answer", "raise", "abstain"]
     abstain_below: float | None
+    min_share: float
     token_budget: int | None
     time_budget: float | None
     cut_weak: bool

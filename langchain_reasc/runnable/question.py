@@ -23,9 +23,9 @@ from langchain_reasc.exceptions import (
     is_control_flow,
     root_of,
 )
-from langchain_reasc.method.cutting import WEAK, ConfidenceCut, cuttable, without_weak
-from langchain_reasc.method.decision import support
-from langchain_reasc.method.stopping import Cap, Decision, Response, StoppingRule, decide
+from langchain_reasc.method.cutting import ConfidenceCut, cuttable, without_weak
+from langchain_reasc.method.decision import WEAK, share_of_answer, support
+from langchain_reasc.method.stopping import Cap, Decision, Response, StoppingRule, Supported, decide
 from langchain_reasc.models.prepared import to_messages
 from langchain_reasc.models.usage import output_tokens
 from langchain_reasc.runnable.account import add_account, failure_notices
@@ -44,7 +44,7 @@ DeservesVote = Callable[[AIMessage], bool | Awaitable[bool]]
 ResponseListener = Callable[[SampledResponse, Decision], None]
 SpendingListener = Callable[[int, int], None]
 """Called with the tokens, prompt and generated, and the samples that a question has cost."""
-_NOT_AUDITED: Final = ("budget", "timeout", "alone", "hopeless")
+_NOT_AUDITED: Final = ("budget", "timeout", "alone", "hopeless", "plurality")
 """Reasons of decisions that no rule has made."""
 
 
@@ -158,7 +158,10 @@ class Question:
         if setup.online and self._on_finished is None:
             self._on_finished = partial(setup.online.observe, learned=calibration is not None)
         self._votes = Votes(self, calibration, terms, learning=self._on_finished is not None)
-        self._capped_rule = self._votes.rule(self._rule | Cap(self._max_samples), self._max_samples)
+        capped: StoppingRule = self._rule | Cap(self._max_samples)
+        if options.on_undecided != "answer" or options.abstain_below is not None:
+            capped = Supported(capped, options.min_share, self._max_samples)
+        self._capped_rule = self._votes.rule(capped, self._max_samples)
         self._to_audit = bool(setup.online and calibration and setup.online.audits(options.audit))
         self.clock.resume()
         self.begun = True
@@ -310,6 +313,8 @@ class Question:
             self._on_finished(Finished.of(answers, votes.readings, decision, id, p_correct, self.kind))
         usage, responses = self._usage(), self._sampled(samples)
         winner, decision = self._winner(responses, decision)
+        share = share_of_answer(decision, [one.answer for one in given].count(None))
+        unsupported = share is not None and share <= self.setup.options.min_share
         figures = {
             **({} if id is None else {"id": id, "kind": self.kind}),
             "method": self._rule.name,
@@ -324,7 +329,7 @@ class Question:
         message = add_account(winner, decision, notices, usage, figures, keep_logprobs=self.model.keep_logprobs)
         account = message.response_metadata["reasc"]
         logger.debug("decided after %d of %d samples: %s", decision.samples, len(samples), account)
-        return ReASCResult(message, decision, responses, usage, tuple(notices))
+        return ReASCResult(message, decision, responses, usage, tuple(notices), unsupported=unsupported)
 
     def _decide(self, sample: Sample, message: AIMessage) -> None:
         """Read a response, and decide on all so far."""
@@ -421,7 +426,7 @@ class Question:
             return winner, decision
         if (together := self._votes.write(winner, decision.answer)) is not None:
             return together, decision
-        return winner, replace(decision, answer=given)
+        return winner, replace(decision, answer=given, whole=None)
 
     def _sampled(self, samples: Sequence[Sample]) -> tuple[SampledResponse, ...]:
         weights = dict(zip(self._responses, self._rule.weights(list(self._responses.values())), strict=True))

@@ -37,9 +37,10 @@ PROBABILITIES: Final = {"p_correct": "is right", "p_agree": "agrees with further
 HOPELESS: Final = "agreement is hopeless"
 """What the notice of it begins with."""
 _ENDINGS: Final = {
-    "evidence": "decided: {gave}, enough for it to stay ahead of the other answers",
-    "agreement": "decided: {gave}, and further ones would hardly change that",
-    "window": "decided: {gave}, and so did all of the last window",
+    "evidence": "{decided}: {gave}, enough for it to stay ahead of the other answers",
+    "agreement": "{decided}: {gave}, and further ones would hardly change that",
+    "window": "{decided}: {gave}, and so did all of the last window",
+    "plurality": "{decided}: {gave}, and too few samples are left to change that",
     "worth": "undecided: more samples would hardly help, and {gave}",
     "timeout": "undecided: the time is over, and {gave}",
     "budget": "undecided: the budget is spent, and {gave}",
@@ -182,6 +183,7 @@ class ReASCResult:
         usage: what was spent.
         notices: what the caller should know, such as that votes were counted for want of a calibration.
         doubt: why the answer is not trusted, where ``p_correct`` or ``p_agree`` is below ``abstain_below``.
+        unsupported: whether the answer has no more than ``min_share`` of the votes.
     """
 
     message: AIMessage
@@ -190,6 +192,7 @@ class ReASCResult:
     usage: Usage
     notices: tuple[str, ...] = ()
     doubt: str | None = None
+    unsupported: bool = False
 
     def __repr__(self) -> str:
         """Return some ten lines; the attributes have everything."""
@@ -251,8 +254,8 @@ class ReASCResult:
 
     @property
     def undecided(self) -> bool:
-        """Whether the evidence was not sufficient when budget or time was spent, never will be, or is doubted."""
-        return self.decision.undecided or self.doubt is not None
+        """Whether sampling stopped without sufficient evidence, or the answer is unsupported or doubted."""
+        return self.decision.undecided or self.unsupported or self.doubt is not None
 
     def doubt_below(self, probability: float) -> str | None:
         """Say why the answer is not to be trusted, where its probability is below this; None otherwise."""
@@ -262,9 +265,10 @@ class ReASCResult:
             return "no response gave an answer"
         for name, meaning in PROBABILITIES.items():
             if (value := self._probability(name)) is not None:
-                low = f"the answer {meaning} with a probability of {value:.3g}, below {probability:g}"
-                return low if value < probability else None  # what is known of being right outweighs agreement
-        return None
+                if value < probability:
+                    return f"the answer {meaning} with a probability of {value:.3g}, below {probability:g}"
+                break  # what is known of being right outweighs agreement
+        return _agreement(self) if self.unsupported else None
 
     def abstained(self) -> "ReASCResult":
         """Return the same with an empty message in place of the winning one, with its account and its bill."""
@@ -301,7 +305,8 @@ def _ending(result: ReASCResult) -> str:
         return "accepted by the gate: the first response was confident enough" + (f"; {promise}" if promise else "")
     if decision.reason == "hopeless":
         return "undecided: " + next(one for one in result.notices if one.startswith(HOPELESS))
-    return _ENDINGS[decision.reason or "budget"].format(gave=_agreement(result))
+    decided = "most common" if result.unsupported else "decided"
+    return _ENDINGS[decision.reason or "budget"].format(decided=decided, gave=_agreement(result))
 
 
 def _agreement(result: ReASCResult) -> str:
@@ -309,8 +314,9 @@ def _agreement(result: ReASCResult) -> str:
     decision = result.decision
     gave, evidence = _count_answers(result)[decision.answer], decision.evidence.get(decision.answer or "", 0.0)
     if not gave:
-        return f"it was put together from {_number(decision.samples, 'response')}"
-    only = "only " if 2 * gave <= decision.samples and result.undecided else ""
+        parts = ", in which not all of its parts have enough votes" if result.unsupported else ""
+        return f"it was put together from {_number(decision.samples, 'response')}{parts}"
+    only = "only " if result.unsupported else ""
     weighed = f", counted as {evidence:.1f} for confidence" if evidence - gave >= 0.05 else ""
     return f"{only}{gave} of {_number(decision.samples, 'response')} gave it{weighed}"
 

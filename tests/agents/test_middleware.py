@@ -28,7 +28,7 @@ from agents.acting import (
 )
 from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
 from langchain_reasc.answers import ToolVotes
-from langchain_reasc.exceptions import ConfigurationError, MissingExtraError
+from langchain_reasc.exceptions import ConfigurationError, MissingExtraError, Undecided
 
 
 def test_the_name_of_the_agent_and_model_settings_reach_the_model(agents: Agents) -> None:
@@ -173,3 +173,34 @@ def test_without_langchain_the_error_names_the_extra(monkeypatch: pytest.MonkeyP
     monkeypatch.delitem(sys.modules, "langchain_reasc.agents.middleware")
     with pytest.raises(MissingExtraError, match=r"\.\[agents\]"):
         importlib.import_module("langchain_reasc.agents.middleware")
+
+
+@pytest.mark.parametrize("on_undecided", ["answer", "raise", "abstain"])
+def test_an_act_that_most_samples_do_not_ask_for_is_not_done_where_that_was_asked_for(
+    agents: Agents, on_undecided: Any
+) -> None:
+    cities = (
+        "Rome",
+        "Oslo",
+        "Bonn",
+        "Kyiv",
+        "Rome",
+        "Oslo",
+        "Bonn",
+        "Kyiv",
+        "Lima",
+        "Rome",
+        "Lima",
+        "Rome",
+        "Cork",
+        "Graz",
+    )
+    model = acting({ASKED: [calls(("book_trip", {"city": city})) for city in cities], "": [SUNNY]})
+    votes = ReASCMiddleware(read_only=["get_weather"], on_undecided=on_undecided, **ONE_BY_ONE)
+    agent = agent_of(model, votes, tools=[get_weather, book_trip])
+    if on_undecided == "raise":
+        with pytest.raises(Undecided, match=r"is most common: only \d of \d+ responses gave it"):
+            agents.ask(agent)
+        return
+    said = [message.text for message in agents.ask(agent)["messages"]]
+    assert ("booked Rome" in said) == (on_undecided == "answer")

@@ -82,18 +82,14 @@ def test_rules_by_hand(rule: StoppingRule, answers: str, expected: tuple[object,
     assert outcome(decide(rule, responses(answers))) == expected
 
 
-def test_the_posterior_is_what_is_compared() -> None:
-    assert decide(FiniteHorizon(), responses("aab")).posterior == stays_ahead(2, 1, 13)
-    assert decide(CannotCatchUp(4), responses("ab")).posterior == stays_ahead(1, 1, 2)
-    assert decide(CannotCatchUp(4), responses("bba")).posterior == 1.0
-
-
 @pytest.mark.parametrize(
     "rule", [FiniteHorizon(budget=4), CannotCatchUp(4), Agreement(Prior((Component(0.3, 1.0),), (1.0,)), budget=4)]
 )
-def test_with_the_budget_spent_the_posterior_is_that_of_eq_5(rule: StoppingRule) -> None:
-    for answers in ("abba", "abbb", "----", "abcbb"):
+def test_the_posterior_is_that_of_eq_5(rule: StoppingRule) -> None:
+    for answers in ("abba", "abbb", "----", "abcbb"):  # the budget is spent
         assert rule(responses(answers)) == replace(ASC(0.999)(responses(answers)), stop=False, reason=None)
+    stopped = decide(rule, responses("bbb"))
+    assert stopped.stop and stopped.posterior == ASC()(responses("bbb"[: stopped.samples])).posterior
 
 
 @pytest.mark.parametrize("budget", [1, 2, 3, 16])
@@ -146,8 +142,7 @@ def test_responses_of_other_kinds_use_calls() -> None:
     """Of eleven calls eight are for the kind, and five of these for a: there are five left for both votes."""
     given = [Response("a", kind="call")] * 5 + [Response("b", kind="call")] * 3 + [Response("text")] * 3
     decision = decide_by_kind(FiniteHorizon(0.97, 16), given)
-    assert decision.parts["kind"].posterior == stays_ahead(8, 3, 5)
-    assert decision.posterior == decision.parts["answer"].posterior == stays_ahead(5, 3, 5)
+    assert stays_ahead(8, 3, 5) >= 0.97 > stays_ahead(5, 3, 5)
     assert decision.parts["kind"].stop and not decision.stop
 
 

@@ -58,6 +58,13 @@ def test_an_answer_that_is_not_likely_enough_is_none_whatever_the_evidence(runne
     assert (sure.decision.reason, sure.undecided, sure.message.content) == ("evidence", True, "")
 
 
+def test_a_plurality_is_doubted_whatever_its_probability(runner: Any) -> None:
+    split = reasc("1", "2", "3", "1", abstain_below=0.2)
+    account = runner.account(split, "q")
+    assert account["abstained_because"] == "only 1 of 3 responses gave it" and account["reason"] == "plurality"
+    assert "abstained" not in runner.account(split.model_copy(update={"min_share": 0.0}), "q")
+
+
 def test_or_an_error_says_why(runner: Any) -> None:
     with pytest.raises(Undecided, match=r"'1' is doubted: .* probability of 0\.3, below 0\.5; ") as raised:
         runner.invoke(reasc(*SPLIT, abstain_below=0.5, on_undecided="raise"), "q")

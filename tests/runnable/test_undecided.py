@@ -49,3 +49,42 @@ def test_no_answer_anywhere_is_said_after_a_wave_and_at_the_end(runner: Any, cap
     assert any(notice.startswith("12 of 12 responses cast no vote: ") for notice in result.notices)
     [record] = caplog.records
     assert record.getMessage().startswith("4 of 4 responses cast no vote")
+
+
+# Four responses of fifteen say "4", and others at most two each: nothing can overtake it, and most say otherwise.
+SCATTERED = ("4", "1", "2", "3", "none", "4", "1", "2", "3", "none", "5", "6", "none", "4", "4", "7")
+
+
+def scattered(**options: Any) -> ReASCRunnable:
+    replies = [Reply("no idea") if answer == "none" else answer for answer in SCATTERED]
+    return ReASCRunnable(model=saying(*replies), concurrency=1, **options)
+
+
+@pytest.mark.parametrize("on_undecided", ["raise", "abstain"])
+def test_a_plurality_is_not_given_to_callers_who_ask_for_protection(runner: Any, on_undecided: Any) -> None:
+    reasc = scattered(on_undecided=on_undecided)
+    if on_undecided == "abstain":
+        result = runner.solve(reasc, "q")
+        assert result.message.text == "" and result.message.response_metadata["reasc"]["abstained"]
+    else:
+        with pytest.raises(Undecided, match=r"'4' is most common: only \d of \d+ responses gave it, and too") as raised:
+            runner.solve(reasc, "q")
+        result = raised.value.result
+    assert (result.decision.reason, result.undecided, result.unsupported) == ("plurality", True, True)
+
+
+def test_a_plurality_is_given_to_others_as_the_most_common_answer(runner: Any) -> None:
+    result = runner.solve(scattered(), "q")
+    assert (result.decision.reason, result.undecided, result.unsupported) == ("agreement", True, True)
+    assert result.summary() == "most common: only 4 of 15 responses gave it, and further ones would hardly change that"
+    assert result.decision.posterior < 0.8
+    assert not runner.solve(scattered(min_share=0.25), "q").undecided
+
+
+def test_min_share_may_ask_for_more_than_a_majority(runner: Any) -> None:
+    model = saying(*"4414424444444444")
+    kept = ReASCRunnable(model=model, concurrency=1, on_undecided="raise")
+    assert runner.solve(kept, "q").decision.samples < 16
+    strict = ReASCRunnable(model=saying(*"4414424144414444"), concurrency=1, on_undecided="raise", min_share=0.8)
+    with pytest.raises(Undecided, match="most common: only"):
+        runner.solve(strict, "q")
