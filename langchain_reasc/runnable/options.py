@@ -122,10 +122,9 @@ class DecisionOptions(Checked, metaclass=_ShownOptions):
     bottom 10 %, W = 128), or the same score of a signal that the model gives; with ``ask_confidence``, the stated
     confidence of a model that gives none."""
     online_state: str | Path | None = None
-    """The SQLite file in which ``calibration="online"`` keeps what it has learned. It is read at the start (in an event
-    loop, by a thread of the first call), and each question that is learned from is written to it. It holds scores, and
-    answers as numbers, but no text. A file of another model is refused. Any number of processes of one machine may
-    share one, and learn together."""
+    """The SQLite file in which ``calibration="online"`` keeps what it has learned. It is read at the start, and each
+    question that is learned from is written to it. It holds scores, and answers as numbers, but no text. A file of
+    another model is refused. Any number of processes of one machine may share one, and learn together."""
     audit: float = Field(default=0.05, ge=0, le=1)
     """The share of the questions decided by ``calibration="online"`` for which one more response is drawn, and paid
     for, to check that what was learned still holds. Where it does not, it counts votes (ASC) and learns again."""
@@ -252,14 +251,12 @@ class Options(DecisionOptions):
     """Tokens, prompt and generated, that the samples of a question may cost. No sample is launched once they are spent;
     what a wave has in flight then may exceed it."""
     time_budget: float | None = Field(default=None, gt=0)
-    """Seconds in which the samples of a question may be launched. Unlike with ``timeout``, what a wave has in flight
-    then is waited for, so this alone never leaves a question without a response."""
+    """Seconds in which the samples of a question may be launched. What is in flight then is waited for."""
     cut_weak: bool = True
     """Cut a sample in the middle once the model's confidence, averaged over its last tokens, falls below what a
-    calibration without labels has found to be low. Such a sample casts no vote, and its tokens so far are paid for. It
-    needs a calibration that trusts a measure of the token logprobs and finds that cutting pays, and a model whose
-    logprobs come with its tokens. The first sample of a question is never cut, nor more than half of them; nor is any
-    where tools are bound."""
+    calibration without labels has found to be low. Such a sample casts no vote, and its tokens so far are paid for. The
+    first sample of a question is never cut, nor more than half of them, nor any where tools are bound. It needs a
+    calibration that finds that cutting pays, and logprobs that come with the tokens."""
     ask_confidence: bool = False
     """Ask the model to end each response with a line such as ``Confidence: 85%``, for models without logprobs: stated
     (verbalised) confidence, as the measure ``Measure("verbalized", "mean")``. The line is no part of the answer, nor of
