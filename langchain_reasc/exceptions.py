@@ -184,9 +184,14 @@ class ServerUnreachable(ServerError, core.ModelConnectionError):
 
 
 class ServerBusy(ServerError, core.ModelAPIError):
-    """A model server answers, but cannot serve the request now."""
+    """A model server answers, but cannot serve the request now.
+
+    Attributes:
+        retry_after: seconds to wait before the next request, where they are known.
+    """
 
     is_retryable = True
+    retry_after: float | None = None
 
 
 class ServerRefused(ServerError, core.ModelAuthenticationError):

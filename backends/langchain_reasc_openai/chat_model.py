@@ -157,8 +157,8 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
         return self._connection.capabilities(self)
 
     def status(self) -> list[ReplicaStatus]:
-        """Return the servers with their load and health, in the order given."""
-        return self._connection.pool(self).status()
+        """Return the servers with their load and their health for this model, in the order given."""
+        return self._connection.pool(self).status({"model": self.model_name})
 
     def close(self) -> None:
         """Cut off what is running and close all connections, for copies of the model too."""

@@ -236,7 +236,7 @@ class Draw:
 
     async def _draw_group(self, group: Sequence[Sample], deadline: float | None, put: Callable[[Sample], None]) -> None:
         """Draw the samples of one request."""
-        attempts = self.pool.attempts(self.messages, responses=len(group), rate_limiter=self.rate_limiter)
+        attempts = self.pool.attempts(self.messages, self.kwargs, responses=len(group), rate_limiter=self.rate_limiter)
         error: Exception | None = None
         try:
             await attempts.run(lambda attempt: self._attempt(attempt, group, put), deadline=deadline)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import openai
 from langchain_core import exceptions as core
 
-from langchain_reasc.exceptions import ReASCError, SamplingError
+from langchain_reasc.exceptions import ReASCError, SamplingError, ServerBusy
 
 __all__ = ["Fault", "causes", "classified", "fault_of", "retry_after"]
 
@@ -94,6 +94,8 @@ def retry_after(error: BaseException) -> float | None:
     Both forms of the header are read, a number of seconds and an HTTP date (RFC 9110, section 10.2.3), and OpenAI's own
     ``retry-after-ms``.
     """
+    if isinstance(error, ServerBusy):
+        return error.retry_after
     headers: Mapping[str, str] = getattr(getattr(error, "response", None), "headers", None) or {}
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         with suppress(KeyError, ValueError):

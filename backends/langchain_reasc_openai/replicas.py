@@ -18,7 +18,7 @@ from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.chunks import ResponseBound, metadata_of, token_limit
 from langchain_reasc.models.contract import FINISH_REASON
 from langchain_reasc_openai.event_loop import LoopThread
-from langchain_reasc_openai.routing import Attempt, Attempts, Replica, RetryPolicy, Router, prompt_key
+from langchain_reasc_openai.routing import Attempt, Attempts, Replica, RetryPolicy, Router, prompt_key, scope_of
 
 __all__ = ["ReplicaPool", "ReplicaStatus", "finish_reason", "logprobs_of", "messages_in", "read", "received_tokens"]
 
@@ -47,11 +47,13 @@ class ReplicaStatus:
     error: str | None
 
     @classmethod
-    def of(cls, replica: Replica, now: float) -> "ReplicaStatus":
-        """Return the status of a server at a time."""
-        until, error = max(replica.retry_at, replica.rests_until), replica.last_error
+    def of(cls, replica: Replica, scope: str, now: float) -> "ReplicaStatus":
+        """Return the status of a server for requests of a scope, at a time."""
+        healths, error = replica.healths(scope), replica.last_error
+        until = max(max(health.retry_at, health.rests_until) for health in healths)
         return cls(
-            **{name: getattr(replica, name) for name in ("url", "in_flight", "healthy", "served", "failed")},
+            **{name: getattr(replica, name) for name in ("url", "in_flight", "served", "failed")},
+            healthy=all(health.healthy for health in healths),
             retry_at=until if until > now else None,
             error=None if error is None else f"{type(error).__name__}: {error}".splitlines()[0],
         )
@@ -88,17 +90,19 @@ class ReplicaPool:
         self.router = Router(replicas, burst=burst)
         self._affinity = affinity
 
-    def status(self) -> list[ReplicaStatus]:
-        """Return the servers' status, in the order given."""
-        return [ReplicaStatus.of(replica, self.router.clock()) for replica in self.router.replicas]
+    def status(self, kwargs: Mapping[str, Any]) -> list[ReplicaStatus]:
+        """Return the servers' status for requests with such arguments, in the order given."""
+        scope, now = scope_of(kwargs), self.router.clock()
+        return [ReplicaStatus.of(replica, scope, now) for replica in self.router.replicas]
 
     def can_stream_choices(self, kwargs: Mapping[str, Any]) -> bool:
         """Whether several responses of one streamed request can be told apart."""
         return all(replica.client.can_stream_choices(kwargs) for replica in self.router.replicas)
 
-    def attempts(self, messages: Sequence[BaseMessage], **options: Any) -> Attempts:
+    def attempts(self, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any], **options: Any) -> Attempts:
         """Return the tries of one request; options as of :class:`~langchain_reasc_openai.routing.Attempts`."""
-        return Attempts(self.router, self.retry, key=prompt_key(messages) if self._affinity else None, **options)
+        key = prompt_key(messages) if self._affinity else None
+        return Attempts(self.router, self.retry, key=key, scope=scope_of(kwargs), **options)
 
     def stream(
         self, messages: list[BaseMessage], kwargs: Mapping[str, Any], rate_limiter: BaseRateLimiter | None
@@ -124,7 +128,7 @@ class ReplicaPool:
                 await read(attempt, messages, kwargs, take)
 
             options = {"rate_limiter": rate_limiter, "prepaid": True, "may_retry": lambda: not begun}
-            await self.attempts(messages, **options).run(once)
+            await self.attempts(messages, kwargs, **options).run(once)
 
         return self.loop.producing(produce)
 
@@ -132,7 +136,7 @@ class ReplicaPool:
         self, messages: list[BaseMessage], kwargs: Mapping[str, Any], rate_limiter: BaseRateLimiter | None
     ) -> "Future[ChatResult]":
         """Begin a response in one piece, with the arguments of :meth:`stream`; cancelling the future closes it."""
-        attempts = self.attempts(messages, rate_limiter=rate_limiter, prepaid=True)
+        attempts = self.attempts(messages, kwargs, rate_limiter=rate_limiter, prepaid=True)
         return self.loop.run(attempts.run(lambda attempt: attempt.replica.client.whole(messages, kwargs)))
 
     def close(self) -> None:

@@ -8,18 +8,18 @@ import hashlib
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from langchain_core.messages import BaseMessage
 from langchain_core.rate_limiters import BaseRateLimiter
 
-from langchain_reasc.exceptions import ConfigurationError, SamplingError
-from langchain_reasc_openai.client import ServerClient
+from langchain_reasc.exceptions import ConfigurationError, SamplingError, ServerBusy
+from langchain_reasc_openai.client import RAW, ServerClient
 from langchain_reasc_openai.errors import Fault, classified, fault_of, retry_after
 
-__all__ = ["Attempt", "Attempts", "Replica", "RetryPolicy", "Router", "prompt_key"]
+__all__ = ["Attempt", "Attempts", "Replica", "RetryPolicy", "Router", "prompt_key", "scope_of"]
 
 T = TypeVar("T")
 
@@ -28,6 +28,11 @@ _LOAD_BOUND: Final = 1.25
 
 _PATIENCE: Final = 3
 """Requests in a row that may go wrong one by one before their server counts as failed."""
+
+_MOST_SCOPES: Final = 1024
+"""Scopes whose health a server remembers: models and keys may be named by strangers."""
+
+_ACCOUNT: Final = ("authorization", "openai-organization", "openai-project")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +84,40 @@ def _doubled(first: float, count: int, longest: float) -> float:
     return min(first * 2.0 ** min(count - 1, 60), longest)
 
 
+@dataclass(eq=False, kw_only=True)
+class Health:
+    """Whether requests get answers.
+
+    Attributes:
+        failures: how many failed in a row; 0 where all is well.
+        sidelined_at: when the last one was sidelined.
+        retry_at: when the next one is tried; no other goes there before, while other servers are well.
+        rests_until: until when none is sent, because the server asked for that, or is busy while others are not.
+        trial: the request that finds out whether the server is back, after ``retry_at``.
+    """
+
+    failures: int = 0
+    sidelined_at: float = -math.inf
+    retry_at: float = -math.inf
+    rests_until: float = -math.inf
+    trial: "Attempt | None" = None
+
+    @property
+    def healthy(self) -> bool:
+        """Whether requests are not sidelined."""
+        return self.retry_at == -math.inf
+
+    def takes_requests(self, now: float) -> bool:
+        """Whether all is well, or requests were sidelined long enough that one may be tried."""
+        return max(self.rests_until, self.retry_at) <= now and self.trial is None
+
+
 @dataclass(eq=False)
-class Replica:
-    """One server, and what is known of its health. Touched by one thread only.
+class Replica(Health):
+    """One server, its load and its health. Touched by one thread only.
+
+    A server that is down is down for everybody. A refused key, an unknown model and a rate limit say nothing of other
+    keys and models: that is the health of a scope, see :func:`scope_of`.
 
     Attributes:
         url: its address, without any user name or password in it.
@@ -90,12 +126,8 @@ class Replica:
         in_flight: how many responses it is working on.
         served: how many requests it answered to the end.
         failed: how many requests it failed.
-        failures: how often it failed in a row; 0 for a healthy server.
-        sidelined_at: when it was last sidelined.
-        retry_at: when it is tried again; no other request goes there before, while others are well.
-        rests_until: until when it is left alone, because it asked for that, or is busy while others are not.
-        trial: the request that finds out whether it is back, after ``retry_at``.
         last_error: what it failed with last.
+        scopes: the health of the last scopes of which a request was refused or limited.
     """
 
     url: str
@@ -104,21 +136,21 @@ class Replica:
     in_flight: int = 0
     served: int = 0
     failed: int = 0
-    failures: int = 0
-    sidelined_at: float = -math.inf
-    retry_at: float = -math.inf
-    rests_until: float = -math.inf
-    trial: "Attempt | None" = None
     last_error: Exception | None = field(default=None, repr=False)
+    scopes: dict[str, Health] = field(default_factory=dict, repr=False)
 
-    @property
-    def healthy(self) -> bool:
-        """Whether it is not sidelined."""
-        return self.retry_at == -math.inf
+    def healths(self, scope: str) -> Sequence[Health]:
+        """Return the server's own health, and that of a scope."""
+        return [self, *([self.scopes[scope]] if scope in self.scopes else [])]
 
-    def takes_requests(self, now: float) -> bool:
-        """Whether it is healthy, or sidelined long enough that one request may try it."""
-        return max(self.rests_until, self.retry_at) <= now and self.trial is None
+    def health_after(self, fault: Fault, scope: str) -> Health:
+        """Return the health that a fault says something of."""
+        if fault not in (Fault.REFUSED, Fault.BUSY):
+            return self
+        health = self.scopes[scope] = self.scopes.pop(scope, None) or Health()
+        if len(self.scopes) > _MOST_SCOPES:
+            del self.scopes[next(iter(self.scopes))]
+        return health
 
 
 @dataclass(eq=False)
@@ -129,40 +161,43 @@ class Attempt:
         replica: the server.
         begun: when it began, in seconds of the router's clock.
         responses: how many it asks for.
+        scope: see :func:`scope_of`.
     """
 
     replica: Replica
     begun: float
     responses: int = 1
+    scope: str = ""
 
     def __post_init__(self) -> None:
         self.replica.in_flight += self.responses
-        if not self.replica.healthy:
-            self.replica.trial = self
+        for health in self.replica.healths(self.scope):
+            health.trial = health.trial if health.healthy else self
 
     def record_answer(self) -> None:
         """Record that the server answers; a request that began before its last failure does not count."""
-        server = self.replica
-        if self.begun >= server.sidelined_at:
-            server.failures, server.retry_at, server.trial = 0, -math.inf, None
+        for health in self.replica.healths(self.scope):
+            if self.begun >= health.sidelined_at:
+                health.failures, health.retry_at, health.trial = 0, -math.inf, None
 
     def record_failure(self, error: Exception, *, now: float, policy: RetryPolicy) -> None:
         """Record that the server failed the request; requests that fail together count as one failure."""
         server, fault = self.replica, fault_of(error)
         server.failed, server.last_error = server.failed + 1, error
-        if self.begun < server.sidelined_at or fault in (Fault.REQUEST, Fault.BUSY):
+        health = server.health_after(fault, self.scope)
+        if self.begun < health.sidelined_at or fault in (Fault.REQUEST, Fault.BUSY):
             return
-        server.failures += 1
-        if fault is not Fault.ONCE or server.failures >= _PATIENCE:
+        health.failures += 1
+        if fault is not Fault.ONCE or health.failures >= _PATIENCE:
             refused = fault is Fault.REFUSED
-            server.sidelined_at = now
-            server.retry_at = now + (policy.longest_sideline if refused else policy.sideline_after(server.failures))
+            health.sidelined_at = now
+            health.retry_at = now + (policy.longest_sideline if refused else policy.sideline_after(health.failures))
 
     def end(self) -> None:
         """Record the end of the request, failed or not."""
         self.replica.in_flight -= self.responses
-        if self.replica.trial is self:
-            self.replica.trial = None
+        for health in self.replica.healths(self.scope):
+            health.trial = None if health.trial is self else health.trial
 
 
 class Router:
@@ -183,28 +218,28 @@ class Router:
         """
         self.replicas, self.clock, self._burst = tuple(replicas), clock, burst
 
-    def choose(self, key: str | None, tried: Collection[Replica] = ()) -> Replica | None:
-        """Return the server for a request that ``tried`` failed; None while all rest.
+    def choose(self, key: str | None, tried: Collection[Replica] = (), scope: str = "") -> Replica | None:
+        """Return the server for a request of a scope that ``tried`` failed; None while all rest.
 
         Where no server is healthy, return the one that is due soonest.
         """
-        well = self._available()
+        well = self._available(scope)
         if candidates := [replica for replica in well if replica not in tried] or well:
             return self._preferred(candidates, key)
-        awake = [replica for replica in self.replicas if replica.rests_until <= self.clock()]
-        return min(awake, key=lambda replica: replica.retry_at, default=None)
+        awake = [replica for replica in self.replicas if _rests_until(replica, scope) <= self.clock()]
+        return min(awake, key=lambda one: max(health.retry_at for health in one.healths(scope)), default=None)
 
-    def has_untried(self, tried: Collection[Replica]) -> bool:
-        """Whether another server takes requests."""
-        return any(replica not in tried for replica in self._available())
+    def has_untried(self, tried: Collection[Replica], scope: str = "") -> bool:
+        """Whether another server takes requests of a scope."""
+        return any(replica not in tried for replica in self._available(scope))
 
-    def seconds_of_rest(self) -> float:
-        """Return the seconds until the first server ends its rest."""
-        return max(0.0, min(replica.rests_until for replica in self.replicas) - self.clock())
+    def seconds_of_rest(self, scope: str = "") -> float:
+        """Return the seconds until the first server ends its rest, for requests of a scope."""
+        return max(0.0, min(_rests_until(replica, scope) for replica in self.replicas) - self.clock())
 
-    def _available(self) -> list[Replica]:
+    def _available(self, scope: str) -> list[Replica]:
         now = self.clock()
-        return [replica for replica in self.replicas if replica.takes_requests(now)]
+        return [one for one in self.replicas if all(health.takes_requests(now) for health in one.healths(scope))]
 
     def _preferred(self, candidates: Sequence[Replica], key: str | None) -> Replica:
         if key is None:
@@ -229,6 +264,7 @@ class Attempts:
         rate_limiter: asked before each try.
         prepaid: the rate limiter was already asked for the first one.
         may_retry: whether another try makes sense; not, where a part of the answer is out.
+        scope: whose health counts beside the servers' own, see :func:`scope_of`.
     """
 
     router: Router
@@ -239,7 +275,9 @@ class Attempts:
     rate_limiter: BaseRateLimiter | None = None
     prepaid: bool = False
     may_retry: Callable[[], bool] = lambda: True
+    scope: str = ""
     _tried: set[Replica] = field(default_factory=set, init=False)
+    _error: Exception | None = field(default=None, init=False)
 
     async def run(self, call: Callable[[Attempt], Awaitable[T]], *, deadline: float | None = None) -> T:
         """Try until ``call`` returns.
@@ -271,7 +309,7 @@ class Attempts:
             try:
                 return await self._once(call)
             except Exception as error:
-                other = self.router.has_untried(self._tried)
+                other = self.router.has_untried(self._tried, self.scope)
                 fault = fault_of(error)
                 resting = isinstance(error, SamplingError) and bool(error.failures)  # all servers, and for too long
                 if resting or not (self.may_retry() and (fault.may_pass or (fault is Fault.REFUSED and other))):
@@ -284,7 +322,7 @@ class Attempts:
         if self.rate_limiter is not None and not self.prepaid:
             await self.rate_limiter.aacquire()
         self.prepaid = False
-        attempt = Attempt(await self._replica(), self.router.clock(), self.responses)
+        attempt = Attempt(await self._replica(), self.router.clock(), self.responses, self.scope)
         try:
             answer = await call(attempt)
         except Exception as error:
@@ -297,27 +335,41 @@ class Attempts:
         return answer
 
     async def _replica(self) -> Replica:
-        while (replica := self.router.choose(self.key, self._tried)) is None:
-            seconds, longest = self.router.seconds_of_rest(), self.policy.longest_retry_after
+        while (replica := self.router.choose(self.key, self._tried, self.scope)) is None:
+            seconds, longest = self.router.seconds_of_rest(self.scope), self.policy.longest_retry_after
             if seconds > longest:
-                replicas = self.router.replicas
-                raise SamplingError(
-                    f"no server takes requests for the next {seconds:.0f} s, more than longest_retry_after="
-                    f"{longest:g} s; the servers: {', '.join(replica.url for replica in replicas)}",
-                    [replica.last_error for replica in replicas if replica.last_error is not None],
-                )
+                urls = ", ".join(replica.url for replica in self.router.replicas)
+                said = f"no server takes requests for the next {seconds:.0f} s, more than longest_retry_after="
+                busy = ServerBusy(f"{urls}: requests like this one are to wait for {seconds:.0f} s")
+                busy.retry_after = seconds
+                # What others were refused with is not for this request to see.
+                raise SamplingError(f"{said}{longest:g} s; the servers: {urls}", [self._error or busy])
             await asyncio.sleep(seconds + random.uniform(0, self.policy.first_wait))  # not all at the same moment
         self._tried.add(replica)
         return replica
 
     def _record_failure(self, attempt: Attempt, error: Exception) -> None:
-        now, fault = self.router.clock(), fault_of(error)
+        now, fault, self._error = self.router.clock(), fault_of(error), error
         attempt.record_failure(error, now=now, policy=self.policy)
         seconds = retry_after(error)
-        if seconds is None and fault is Fault.BUSY and self.router.has_untried(self._tried):
+        if seconds is None and fault is Fault.BUSY and self.router.has_untried(self._tried, self.scope):
             seconds = self.policy.sideline  # else it draws the requests of all: refusing is quick, and its load low
         if seconds is not None and fault.may_pass:
-            attempt.replica.rests_until = max(attempt.replica.rests_until, now + seconds)
+            health = attempt.replica.health_after(fault, self.scope)
+            health.rests_until = max(health.rests_until, now + seconds)
+
+
+def _rests_until(replica: Replica, scope: str) -> float:
+    return max(health.rests_until for health in replica.healths(scope))
+
+
+def scope_of(kwargs: Mapping[str, Any]) -> str:
+    """Return a hash of what a refusal or a rate limit may be about: the model of a request and its account."""
+    raw = kwargs.get(RAW)
+    body, headers = (raw.body, raw.headers) if raw else (kwargs, kwargs.get("extra_headers") or {})
+    account = [(name.lower(), value) for name, value in headers.items() if name.lower() in _ACCOUNT]
+    text = f"{body.get('model')} {sorted(account)}".encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
 def prompt_key(messages: Sequence[BaseMessage]) -> str:

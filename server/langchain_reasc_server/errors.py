@@ -83,6 +83,7 @@ def refusal_of(error: Exception) -> Refused:
         if isinstance(error, types):
             if message is not None:
                 _log.warning("%s: %s", message, root_of(error))
+            status = 429 if isinstance(error, ServerBusy) and headers else status
             return Refused(status, message or str(error), code=code, headers=headers)
     if isinstance(error, openai.APIError) and error.body:  # said in a response of status 200
         return _upstreams_own(error, 502, headers)

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from langchain_reasc_server.reading import Bodies
-from servers.exchange import Exchange, refuses
+from servers.exchange import Answer, Exchange, refuses
 
 from .serving import HELLO, TOOL, Front, Said, eventually, front
 
@@ -142,7 +142,38 @@ def test_an_upstream_that_asks_for_a_long_rest_is_the_clients_to_wait_for() -> N
         responses = [server.post(VOTED) for _ in range(2)]
         assert [response.status_code for response in responses] == [429, 429] and time.monotonic() - began < 5
         assert all(response.headers["retry-after"] == "90" for response in responses)
-        assert responses[1].json()["error"]["message"] == "refused with 429" and len(server.upstream.requests) == 1
+        first, second = (response.json()["error"] for response in responses)
+        assert first["message"] == "refused with 429" and len(server.upstream.requests) == 1
+        assert second["code"] == "upstream_busy" and "429" not in second["message"]  # the first client's words
+
+
+def only(well: dict[str, str], status: int, **headers: str) -> Answer:
+    """Answer requests with this key, or for this model; refuse all others."""
+
+    async def answer(exchange: Exchange) -> None:
+        key = exchange.headers["authorization"]
+        if well in ({"key": key}, {"model": exchange.body["model"]}):
+            await Said()(exchange)
+        else:
+            await exchange.refuse(status, f"refused to {key} and {exchange.body['model']}", **headers)
+
+    return answer
+
+
+@pytest.mark.parametrize("apart", ["key", "model"])
+@pytest.mark.parametrize(("status", "headers"), [(429, {"retry_after": "86400"}), (401, {}), (403, {}), (404, {})])
+def test_what_one_key_or_model_is_refused_stops_no_other(apart: str, status: int, headers: dict[str, str]) -> None:
+    well = only({"key": "Bearer B"} if apart == "key" else {"model": "tiny"}, status, **headers)
+    with front(well, well, pass_keys=apart == "key") as server:
+
+        def ask(key: str, model: str) -> httpx.Response:
+            return server.post({**VOTED, "model": model}, headers={"authorization": f"Bearer {key}"})
+
+        for _ in range(2):
+            refused = ask("A", "tiny") if apart == "key" else ask("B", "other")
+            assert refused.status_code == status
+            assert ask("B", "tiny").status_code == 200
+            assert {server.gateway.upstream.chat_model.status()[at].healthy for at in (0, 1)} == {True}
 
 
 @pytest.mark.parametrize("body", [VOTED, {**VOTED, "stream": True}, {"model": "tiny", "messages": HELLO}])

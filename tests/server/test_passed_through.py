@@ -93,8 +93,8 @@ SHUT = [
     *("DELETE /files/f-1", "POST /load_lora_adapter", "GET /organization/usage/costs", "POST /embeddings"),
     *("GET /chat/completions", "GET /chat/completions/c/messages", "DELETE /chat/completions/c"),
     *("GET /responses/r-1", "DELETE /responses/r-1", "POST /responses/r-1/cancel", "POST /responses/compact"),
-    *("DELETE /models/ft:mine", "POST /models/tiny", "GET /modelsx", "GET /models%2F..%2Ffiles", "GET /models/..;/files"),
-    *("GET /%66iles", "GET /files%2f..%2fmodels"),
+    *("DELETE /models/ft:mine", "POST /models/tiny", "GET /modelsx", "GET /models%2F..%2Ffiles"),
+    *("GET /models/..;/files", "GET /%66iles", "GET /files%2f..%2fmodels"),
 ]
 
 

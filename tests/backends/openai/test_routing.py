@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_reasc_openai import RetryPolicy
 from langchain_reasc_openai.errors import Fault
-from langchain_reasc_openai.routing import Attempt, Replica, Router, prompt_key
+from langchain_reasc_openai.routing import Attempt, Replica, Router, prompt_key, scope_of
 
 POLICY = RetryPolicy(sideline=1.0, longest_sideline=5.0)
 REQUEST = httpx.Request("POST", "http://server/v1/chat/completions")
@@ -34,9 +34,9 @@ class Servers:
         Attempt(replica, self.now)
         return replica
 
-    def fail(self, replica: Replica, *, begun: float | None = None, fault: Fault = Fault.DOWN) -> None:
+    def fail(self, replica: Replica, *, begun: float | None = None, fault: Fault = Fault.DOWN, scope: str = "") -> None:
         reply = httpx.Response(STATUS[fault], request=REQUEST)
-        attempt = Attempt(replica, self.now if begun is None else begun)
+        attempt = Attempt(replica, self.now if begun is None else begun, scope=scope)
         attempt.record_failure(openai.APIStatusError("no", response=reply, body=None), now=self.now, policy=POLICY)
         attempt.end()
 
@@ -101,7 +101,7 @@ def test_what_began_before_a_failure_says_nothing_of_the_server_after_it() -> No
     ("fault", "failures", "healthy"),
     [
         (Fault.DOWN, 1, False),
-        (Fault.REFUSED, 1, False),
+        (Fault.REFUSED, 9, True),  # the key or the model of a request, see below
         (Fault.ONCE, 2, True),
         (Fault.ONCE, 3, False),
         (Fault.BUSY, 9, True),
@@ -113,6 +113,29 @@ def test_which_failures_sideline_a_server(fault: Fault, failures: int, healthy: 
     for _ in range(failures):
         servers.fail(servers.all[0], fault=fault)
     assert servers.all[0].healthy is healthy
+
+
+def test_what_is_refused_to_one_scope_is_open_to_others() -> None:
+    servers = Servers(count=2, burst=1)
+    wrong, right = servers.all
+    servers.fail(wrong, fault=Fault.REFUSED, scope="unknown model")
+    assert {servers.router.choose(None, scope="unknown model") for _ in range(20)} == {right}
+    assert {servers.router.choose(None, scope="known model") for _ in range(40)} == {wrong, right}
+    servers.now += 5.5  # one request tries again
+    trial = Attempt(wrong, servers.now, scope="unknown model")
+    assert {servers.router.choose(None, scope="unknown model") for _ in range(20)} == {right}
+    trial.record_answer()
+    trial.end()
+    assert {servers.router.choose(None, scope="unknown model") for _ in range(40)} == {wrong, right}
+    servers.fail(wrong, fault=Fault.DOWN, scope="known model")  # which is down for everybody
+    assert {servers.router.choose(None, scope=scope) for scope in ("unknown model", "known model", "x")} == {right}
+
+
+def test_the_names_of_strangers_take_bounded_memory() -> None:
+    servers = Servers(count=1)
+    for at in range(3000):
+        servers.fail(servers.all[0], fault=Fault.REFUSED, scope=scope_of({"model": "m" * at}))
+    assert len(servers.all[0].scopes) == 1024 and {len(scope) for scope in servers.all[0].scopes} == {32}
 
 
 def test_where_no_server_is_well_the_one_due_soonest_is_asked() -> None:
