@@ -130,7 +130,7 @@ class DecisionOptions(Checked, metaclass=_ShownOptions):
     for, to check that what was learned still holds. Where it does not, it counts votes (ASC) and learns again."""
     calibrator: MixtureCalibrator | ConsensusCalibrator | None = Field(default=None, repr=False, exclude=True)
     """What ``calibration="online"`` or ``"mixture"`` learns with; made if None. Runnables that share one learn
-    together, as those do that LangChain makes of one with configurable fields."""
+    together."""
     advised: SkipValidation[set[str]] = Field(default_factory=set, repr=False, exclude=True)
     """The arguments and fields for which the advice to leave them out of the vote was given; copies share it."""
 
@@ -228,7 +228,7 @@ class Options(DecisionOptions):
     fixed_prompt: FixedPrompt | None = None
     """Which part of a prompt is the same for every question, if that is more than its system messages: the number of
     its first messages, those messages themselves (``{question}`` stands for what changes), or the prompt template. A
-    calibration measured with another such part is refused. What a conversation has said is never part of it."""
+    calibration measured with another such part is refused."""
     safeguard: Safeguard = "default"
     """``"default"`` trusts a calibration on labels only as far as its data support it: a gate that holds with 95 %,
     weights where the score separates the responses to one question, and votes counted where it does not separate right
@@ -239,29 +239,27 @@ class Options(DecisionOptions):
     ``reasc["abstained"]``."""
     abstain_below: float | None = Field(default=None, gt=0, lt=1)
     """The probability, in (0, 1), below which an empty message is given in place of an answer, with
-    ``reasc["abstained"]`` and ``reasc["abstained_because"]``; with ``on_undecided="raise"``, an error. With a
-    calibration on labels it is the probability that the answer is right (``reasc["p_correct"]``). With one without
-    labels it is the probability that further responses agree with it (``reasc["p_agree"]``), which promises nothing
-    where the model errs the same way each time. A calibration that gives neither is refused."""
+    ``reasc["abstained"]`` and ``reasc["abstained_because"]``; with ``on_undecided="raise"``, an error. A calibration on
+    labels gives the probability that the answer is right (``reasc["p_correct"]``), one without labels the probability
+    that further responses agree (``reasc["p_agree"]``), which promises nothing where the model errs consistently."""
     min_share: float = Field(default=0.5, ge=0, lt=1)
-    """The share of the votes that an answer must exceed to count as decided, in [0, 1); a response without an answer is
-    a vote against it. With ``on_undecided`` or ``abstain_below``, sampling goes on until an answer exceeds the share,
-    or none can (``reason`` is ``plurality``)."""
+    """The share of the votes, in [0, 1), that an answer must exceed to be decided. A response without an answer votes
+    against it. With ``on_undecided`` or ``abstain_below``, sampling goes on until one has it, or none can."""
     token_budget: int | None = Field(default=None, ge=1)
     """Tokens, prompt and generated, that the samples of a question may cost. No sample is launched once they are spent;
     what a wave has in flight then may exceed it."""
     time_budget: float | None = Field(default=None, gt=0)
-    """Seconds in which the samples of a question may be launched. What is in flight then is waited for."""
+    """Seconds in which samples of a question may be launched; what is in flight then is waited for."""
     cut_weak: bool = True
     """Cut a sample in the middle once the model's confidence, averaged over its last tokens, falls below what a
     calibration without labels has found to be low. Such a sample casts no vote, and its tokens so far are paid for. The
     first sample of a question is never cut, nor more than half of them, nor any where tools are bound. It needs a
-    calibration that finds that cutting pays, and logprobs that come with the tokens."""
+    calibration that finds that cutting pays, and logprobs with the tokens."""
     ask_confidence: bool = False
     """Ask the model to end each response with a line such as ``Confidence: 85%``, for models without logprobs: stated
-    (verbalised) confidence, as the measure ``Measure("verbalized", "mean")``. The line is no part of the answer, nor of
-    the winning message's text; its number is in ``response_metadata["verbalized_confidence"]``, None where none was
-    stated. A calibration holds either for models that are asked or for models that are not."""
+    (verbalised) confidence, as the measure ``Measure("verbalized", "mean")``. The line is not part of the winning
+    message; its number, or None, is in ``response_metadata["verbalized_confidence"]``. A calibration holds either for
+    models that are asked or for models that are not."""
 
     if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
 
