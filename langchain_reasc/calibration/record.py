@@ -21,7 +21,7 @@ from langchain_reasc._version import __version__
 from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import CalibrationFileError, ConfigurationError
 from langchain_reasc.files import read_text, write_atomically
-from langchain_reasc.method.agreement import Agreement, Component, Prior
+from langchain_reasc.method.agreement import LARGEST_HORIZON, Agreement, Component, Prior
 from langchain_reasc.method.bayesian_vote import BayesianVote, PointOdds
 from langchain_reasc.method.confidence import SCORES, SPAN_SCORES, Measure
 from langchain_reasc.method.cutting import ConfidenceCut
@@ -328,7 +328,9 @@ class RuleBlock(Record):
         worth = parameters.get("worth", 0) if worth is None else worth
         check_worth(worth)
         right = (parameters["right_slope"], parameters["right_intercept"]) if "right_slope" in parameters else None
-        return agreement | ValueStop(prior, worth, budget, right, agreement.vote) if worth else agreement
+        if not worth or budget > LARGEST_HORIZON:
+            return agreement
+        return agreement | ValueStop(prior, worth, budget, right, agreement.vote)
 
 
 def _prior_parts(prior: Prior) -> tuple[PriorPart, ...]:
@@ -541,7 +543,7 @@ class Calibration(Record):
             budget: responses to a question at most, which the agreement rule looks ahead to.
             worth: samples that a question may cost for one more point of agreement, where the rule was learned without
                 labels (:class:`~langchain_reasc.method.value.ValueStop`); 0 for any number, None for what was chosen
-                when it was calibrated.
+                when it was calibrated. Any number where the budget is above 24.
 
         Raises:
             ConfigurationError: ``safeguard`` or ``confidence`` is invalid.

@@ -28,7 +28,7 @@ from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule, check_
 __all__ = ["LARGEST_HORIZON", "Agreement", "Component", "Prior", "default_components", "likelihoods", "stays"]
 
 LARGEST_HORIZON: Final = 24
-"""Answers that are looked ahead to at most: beyond, there are more partitions than is worth counting."""
+"""Answers up to which the look-ahead is exact. Of more answers there are too many partitions to count."""
 
 Floats = npt.NDArray[np.float64]
 Shape = tuple[int, ...]
@@ -51,9 +51,8 @@ class Agreement(StoppingRule):
     Attributes:
         prior: how answers are expected to agree.
         threshold: θ, above one half.
-        budget: responses in all, ``max_samples``. No more than 24 answers are looked ahead to: of a larger budget, the
-            first 24 stand for all of it up to the 12th answer, and from then on the two leading answers decide, as in
-            :class:`~langchain_reasc.method.horizon.FiniteHorizon`.
+        budget: responses in all, ``max_samples``. The probability is exact up to 24 answers. Beyond them, only the two
+            leading answers count, as in :class:`~langchain_reasc.method.horizon.FiniteHorizon`.
         vote: what weighs responses by their scores; None counts them.
     """
 
@@ -87,7 +86,7 @@ class Agreement(StoppingRule):
         return replace(voted, stop=True, reason="agreement")
 
     def prepare(self) -> None:
-        self.prior.leader_stays([1], min(self.budget, LARGEST_HORIZON))
+        self.prior.leader_stays([1], self.budget)
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
         """Return one for each response, or what the weighted vote gives it."""
@@ -112,9 +111,11 @@ class Agreement(StoppingRule):
         known = lead + sum(others)
         if not lead or left <= 0:
             return 0.0
-        if known + left > LARGEST_HORIZON < 2 * known:  # it would look ahead less far than it has seen
+        if known >= LARGEST_HORIZON:
             return stays_ahead(lead, max(others, default=0), left)
-        return self.prior.leader_stays([lead, *others], min(known + left, LARGEST_HORIZON))
+        # Beyond 24, calls without an answer do not shorten the horizon: each horizon takes a table of its own.
+        horizon = known + left if known + left <= LARGEST_HORIZON else self.budget
+        return self.prior.leader_stays([lead, *others], horizon)
 
 
 class Component(NamedTuple):
@@ -158,7 +159,7 @@ class Prior:
         """Return P(the answer of ``counts[0]`` has the most votes once there are ``horizon`` answers | the counts).
 
         Args:
-            counts: how often each answer was given, the leader's count first; at least one answer.
+            counts: how often each answer was given, the leader's count first; 1 to 24 answers in all.
             horizon: answers in the end, ``sum(counts)`` at least.
         """
         shape = _shape(counts)
@@ -215,10 +216,11 @@ def likelihoods(partitions: Iterable[Sequence[int]], components: Sequence[Compon
 def stays(counts: Sequence[int], horizon: int, components: tuple[Component, ...]) -> Floats:
     """Return P(the answer of ``counts[0]`` has the most votes at the horizon | the counts), shape (components,).
 
-    m answers that are equal at the horizon have 1/m each.
+    m answers that are equal at the horizon have 1/m each. Votes after the 24th are taken to name one of the two answers
+    that lead by then.
 
     Args:
-        counts: how often each answer was given.
+        counts: how often each answer was given; 1 to 24 answers in all.
         horizon: answers in the end.
         components: the components.
     """
@@ -233,20 +235,27 @@ def _shape(counts: Sequence[int]) -> Shape:
 
 @lru_cache(maxsize=LARGEST_HORIZON)
 def _table(horizon: int, components: tuple[Component, ...]) -> list[Floats]:
-    """Return the probabilities after n answers, for n up to the horizon; each of shape (shapes, components)."""
-    if not 1 <= horizon <= LARGEST_HORIZON:
-        raise ConfigurationError(f"a horizon is between 1 and {LARGEST_HORIZON} answers, got {horizon}")
-    grid = np.asarray(components, dtype=np.float64)
-    values: list[Floats] = [np.zeros((0, len(grid)))] * (horizon + 1)
-    ends = [shape.count(shape[0]) if shape[0] == max(shape) else 0 for shape in _positions(horizon)]
-    values[horizon] = np.repeat([[1 / equal if equal else 0.0] for equal in ends], len(grid), axis=1)
+    """Return the probabilities after n ≤ 24 answers, up to the horizon; each of shape (shapes, components)."""
+    if horizon < 1:
+        raise ConfigurationError(f"a horizon is 1 answer or more, got {horizon}")
+    grid, exact = np.asarray(components, dtype=np.float64), min(horizon, LARGEST_HORIZON)
+    values: list[Floats] = [np.zeros((0, len(grid)))] * (exact + 1)
+    ends = [[_stays_to_the_end(shape, horizon - exact)] for shape in _positions(exact)]
+    values[exact] = np.repeat(ends, len(grid), axis=1)
     discount, concentration = grid[:, 0], grid[:, 1]
-    for n in range(horizon - 1, 0, -1):
+    for n in range(exact - 1, 0, -1):
         into, *columns, begins = _steps(n)
         sizes, times, kinds = (column[:, None] for column in columns)
         weight = np.where(sizes > 0, times * (sizes - discount), np.maximum(concentration + kinds * discount, 0.0))
         values[n] = np.add.reduceat(weight / (n + concentration) * values[n + 1][into], begins, axis=0)
     return values
+
+
+def _stays_to_the_end(shape: Shape, left: int) -> float:
+    followed, *others = shape
+    if left:
+        return stays_ahead(followed, max(others, default=0), left)
+    return 1 / shape.count(followed) if followed == max(shape) else 0.0
 
 
 @lru_cache(maxsize=LARGEST_HORIZON)

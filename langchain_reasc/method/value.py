@@ -25,7 +25,6 @@ import numpy.typing as npt
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.agreement import LARGEST_HORIZON, Prior, partitions
 from langchain_reasc.method.decision import Decision, Response
-from langchain_reasc.method.horizon import expected_gain
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule, check_budget
 
 __all__ = ["ValueStop", "check_worth"]
@@ -52,9 +51,7 @@ class ValueStop(StoppingRule):
     Attributes:
         prior: how answers are expected to agree.
         worth: samples that a question may cost for one more point (0.01) of the gain; above zero.
-        budget: responses in all, ``max_samples``. No more than 24 answers are looked ahead to: of a larger budget, the
-            first 24 stand for all of it up to the 12th answer, and from then on the two leading answers decide
-            (:func:`~langchain_reasc.method.horizon.expected_gain`).
+        budget: responses in all, ``max_samples``; 24 at most, as there are too many partitions of more answers.
         right: slope and intercept of the log-odds that an answer is right in its share; None to gain in share itself.
         vote: what weighs responses by their scores, where a rule does.
 
@@ -74,6 +71,8 @@ class ValueStop(StoppingRule):
         check_worth(self.worth)
         if self.worth == 0:
             raise ConfigurationError("worth=0 leaves out this rule; it needs a worth above 0")
+        if self.budget > LARGEST_HORIZON:
+            raise ConfigurationError(f"the value of a sample is known for {LARGEST_HORIZON} at most, got {self.budget}")
 
     @property
     def reads_scores(self) -> bool:
@@ -87,16 +86,13 @@ class ValueStop(StoppingRule):
         return replace(votes, stop=stop, reason="worth" if stop else None)
 
     def prepare(self) -> None:
-        self._outlook.goes_on(self._price, min(self.budget, LARGEST_HORIZON))
+        self._outlook.goes_on(self._price, self.budget)
 
     def _pays(self, votes: Decision, left: int) -> bool:
         """Whether to go on is worth its price."""
         counts = sorted(map(int, votes.evidence.values()), reverse=True)
         known = sum(counts)
-        if known + left > LARGEST_HORIZON < 2 * known:  # it would look ahead less far than it has seen
-            return expected_gain(votes, left) >= self._price
-        horizon = min(known + left, LARGEST_HORIZON)
-        return bool(self._outlook.goes_on(self._price, horizon)[known][_positions(known)[tuple(counts)]])
+        return bool(self._outlook.goes_on(self._price, known + left)[known][_positions(known)[tuple(counts)]])
 
     @property
     def _price(self) -> float:
@@ -104,7 +100,7 @@ class ValueStop(StoppingRule):
 
     @cached_property
     def _outlook(self) -> "_Outlook":
-        return _outlook(self.prior, self.right, min(self.budget, LARGEST_HORIZON))
+        return _outlook(self.prior, self.right, self.budget)
 
 
 def check_worth(worth: float) -> None:

@@ -95,8 +95,8 @@ class DecisionOptions(Checked, metaclass=_ShownOptions):
     """Samples that a question may cost for one more point of agreement, under a calibration learned without labels: one
     point is a hundredth of all responses that the model would ever give, or where it knew enough labels a hundredth of
     right answers. Sampling also stops where more would gain less (``reason`` is ``worth``, and the answer counts as
-    undecided), such as where votes scatter behind one leader. 0 is any number of samples. None is the calibration's
-    own, or 0 with ``on_undecided="raise"`` or ``"abstain"``."""
+    undecided), such as where votes scatter behind one leader. 0 switches this off, and so does ``max_samples`` above
+    24. None is the calibration's own, or 0 with ``on_undecided="raise"`` or ``"abstain"``."""
     concurrency: int = Field(default=4, ge=1)
     """Samples launched at once (a wave). 1 spends the fewest tokens, ``max_samples`` takes the least time. While an
     open gate may accept the first response, that one is launched alone. ``config["max_concurrency"]`` bounds the

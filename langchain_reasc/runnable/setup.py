@@ -24,6 +24,7 @@ from langchain_reasc.calibration import (
 )
 from langchain_reasc.complaints import warn_once
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
+from langchain_reasc.method.agreement import LARGEST_HORIZON
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.cutting import ConfidenceCut
 from langchain_reasc.method.horizon import FiniteHorizon
@@ -195,6 +196,9 @@ class Setup:
             **({} if self.online else {"safeguard": safeguard}),
         )
         notices = (self.online.notice(calibration, kind),) if self.online else calibration.notices(safeguard)
+        if options.worth and options.max_samples > LARGEST_HORIZON:
+            off = f"worth={options.worth:g} is off: max_samples={options.max_samples} is above {LARGEST_HORIZON}"
+            notices = (*notices, off)
         counted = calibration.measure is None or calibration.counts(safeguard)
         return Terms(rule, notices, calibration.measure, counted, calibration.cut if self.options.cut_weak else None)
 

@@ -251,6 +251,7 @@ def test_budget_threshold_and_worth_are_those_given() -> None:
     agreement = made.rule(budget=7, worth=0)
     assert isinstance(agreement, Agreement) and (agreement.threshold, agreement.budget) == (0.9, 7)
     assert made.rule(budget=7) == made.rule(budget=7, worth=4) == agreement | ValueStop(agreement.prior, 4, 7)
+    assert isinstance(made.rule(budget=40, worth=4), Agreement)  # so far ahead the value of a sample is not known
     assert Calibration.model_validate_json(made.model_dump_json()).rule() == made.rule()
     assert calibrate_consensus([unscored(0, 0)] * 8, worth=0).rule() == calibrate_consensus([unscored(0, 0)] * 8).rule(
         worth=0

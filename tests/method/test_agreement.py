@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method import (
-    LARGEST_HORIZON,
     Agreement,
     BayesianVote,
     Cap,
@@ -48,8 +47,10 @@ def test_it_stops_when_the_leader_hardly_changes() -> None:
         (16, "aa-", PRIOR.leader_stays([2], 15)),  # a response without an answer uses a call
         (5, "--a-", PRIOR.leader_stays([1], 2)),
         (4, "--a-", 0.0),  # a spent budget is no agreement
-        (40, "aaaa", PRIOR.leader_stays([4], 24)),  # of a larger budget, so much is looked ahead to,
-        (40, "a" * 13 + "b" * 11, stays_ahead(13, 11, 16)),  # and then the two leading answers decide
+        (40, "aaaa", PRIOR.leader_stays([4], 40)),
+        (40, "aaaa-", PRIOR.leader_stays([4], 40)),  # beyond 24 answers, one horizon serves them all
+        (40, "aaaa" + "-" * 16, PRIOR.leader_stays([4], 24)),
+        (40, "a" * 13 + "b" * 11, stays_ahead(13, 11, 16)),  # from the 24th on the two leading answers decide
         (40, "a" * 20 + "b" * 12, stays_ahead(20, 12, 8)),
     ],
 )
@@ -168,6 +169,21 @@ def test_answers_that_are_equal_in_the_end_share_the_lead(
     assert PRIOR.leader_stays(others, horizon) == PRIOR.leader_stays(counts, horizon)
 
 
+@pytest.mark.parametrize("budget", [24, 40, 64, 128])
+@pytest.mark.parametrize("evenness", [1.0, 5.0])
+def test_the_promise_holds_at_every_budget(budget: int, evenness: float) -> None:
+    """Of two answers whose shares are Beta(evenness, evenness), which the prior knows."""
+    rule = Agreement(Prior((Component(-evenness, 2 * evenness),), (1.0,)), 0.97, budget)
+    rng, kept = np.random.default_rng(budget), list[float]()
+    for share in rng.beta(evenness, evenness, 600):
+        answers = np.where(rng.random(budget) < share, "a", "b").tolist()
+        decision = decide(rule | Cap(budget), responses("".join(answers)))
+        if decision.reason == "agreement":
+            count = answers.count(decision.answer or "")
+            kept.append(0.5 if 2 * count == budget else float(2 * count > budget))
+    assert len(kept) > 400 and np.mean(kept) >= 0.965
+
+
 def test_counts_weigh_the_components_by_how_likely_they_are_under_each() -> None:
     prior = Prior((Component(0.0, 1.0), Component(-1.0, 2.0)), (0.25, 0.75))
     likely = 0.25 * (1 / 2 * 1 / 3) * 2, 0.75 * (1 / 3 * 1 / 2) * 2  # of 2 : 1 answers, up to what is common
@@ -183,8 +199,8 @@ def test_what_is_no_prior_and_no_horizon() -> None:
     for weights in ((1.0,), (0.5, 0.6), (1.5, -0.5)):
         with pytest.raises(ConfigurationError):
             Prior(PROCESSES[:2], weights)
-    with pytest.raises(ConfigurationError, match="between 1 and 24 answers, got 25"):
-        PRIOR.leader_stays([4], LARGEST_HORIZON + 1)
+    with pytest.raises(ConfigurationError, match="1 answer or more, got 0"):
+        PRIOR.leader_stays([4], 0)
     components = default_components()
     assert len(set(components)) == len(components)
     assert all(one.discount < 1 and one.concentration > -one.discount for one in components)

@@ -127,9 +127,7 @@ EVERY = Prior.uniform()
         ("a", 1, False),
         ("-", 16, False),
         ("--------", 16, False),
-        ("a" * 10 + "b" * 9, 64, False),  # more than 24 are looked ahead to by the two leading answers
-        ("a" * 40 + "b" * 12, 64, True),
-        ("a" * 13 + "b" * 12, 26, True),
+        ("a" * 10 + "b" * 9, 24, False),
     ],
 )
 def test_where_it_stops(text: str, budget: int, stops: bool) -> None:
@@ -182,6 +180,12 @@ def test_counts_say_nothing_of_another_leader(weak: float, strong: float, stops:
 def test_what_is_no_worth(worth: Any, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         ValueStop(EVERY, worth)
+
+
+def test_it_does_not_look_further_ahead_than_it_can() -> None:
+    assert not ValueStop(EVERY, 5.0, 24)(responses("ab")).stop
+    with pytest.raises(ConfigurationError, match="24 at most, got 25"):
+        ValueStop(EVERY, 5.0, 25)
 
 
 def test_every_component_is_looked_ahead_with() -> None:

@@ -23,7 +23,7 @@ def known(rule: str | None = "reasc", **fields: Any) -> Calibration:
 
 
 def reasc(*answers: str, **options: Any) -> ReASCRunnable:
-    return ReASCRunnable(model=saying(*answers), max_samples=4, **{"calibration": known(), **options})
+    return ReASCRunnable(**{"model": saying(*answers), "max_samples": 4, "calibration": known(), **options})
 
 
 def test_the_account_tells_how_likely_the_answer_is_right(runner: Any) -> None:
@@ -114,17 +114,21 @@ def test_without_labels_it_tells_how_likely_further_responses_agree(runner: Any)
     ("options", "reason"),
     [
         ({}, "worth"),
+        ({"max_samples": 40}, "budget"),  # so far ahead the value of a sample is not known
+        ({"max_samples": 40, "worth": 10}, "budget"),
         ({"worth": 0}, "budget"),
         ({"on_undecided": "abstain"}, "budget"),  # to give up early would be to abstain more often
         ({"on_undecided": "abstain", "worth": 10}, "worth"),
     ],
 )
 def test_it_stops_where_more_samples_would_hardly_help(runner: Any, options: Any, reason: str) -> None:
-    given = reasc(*SPLIT, calibration=agreeing(), allow_fingerprint_mismatch=True, **options)
+    given = reasc(*SPLIT * 10, calibration=agreeing(), allow_fingerprint_mismatch=True, **options)
     result = runner.solve(given, "q")
     assert (result.decision.reason, result.undecided) == (reason, True)
     assert result.message.response_metadata["reasc"].get("abstained", False) is ("on_undecided" in options)
     assert ("more samples would hardly help" in result.summary()) is (reason == "worth")
+    off = "worth=10 is off: max_samples=40 is above 24"
+    assert (off in result.notices) is (options == {"max_samples": 40, "worth": 10})
 
 
 @pytest.mark.parametrize("given", [None, known(), agreeing(fallback="the model has changed")])
