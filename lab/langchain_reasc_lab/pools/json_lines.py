@@ -6,7 +6,8 @@ Optionally ``{"metadata": {...}}``, then one question a line::
         {"text": "...", "answer": "42", "score": 11.2, "prompt_tokens": 30, "completion_tokens": 64,
          "finish_reason": "stop", "cut_off": false, "correct": true}, ...]}
 
-Of a response only ``answer`` (null: none found) and ``completion_tokens`` are required; unknown keys are ignored.
+Of a response only ``answer`` (null: none found) and ``completion_tokens`` (null: not reported, and estimated from the
+text; 1 without a text) are required; unknown keys are ignored.
 ``reference`` may be a list of accepted answers, or null where it is not known. Metadata that names an
 ``extraction_version`` says that answers are normalized, and by which rules they were found.
 
@@ -22,6 +23,7 @@ import gzip
 import json
 import os
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -35,6 +37,7 @@ from langchain_reasc.answers import normalize
 from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.files import open_file, parse_json
+from langchain_reasc.models.usage import tokens_of_text
 from langchain_reasc.pools import Message, PoolQuestion, PoolResponse, PoolStore, storable
 from langchain_reasc_lab.pools.merging import WholeQuestion, new_path, whole_questions
 
@@ -45,6 +48,7 @@ _MESSAGE: Final = {"text": "text", "message": "beside", "usage": "usage", "token
 """The keys of a response that are kept in its message -> their names there."""
 _HINTS: Final = {
     "answer is missing": "write null where no answer was found",
+    "completion_tokens is missing": "write null where it was not reported",
     "reference is missing": "write null where it is not known",
     "responses is missing": "`reasc record` makes a pool of questions",
     "responses is empty": "leave out a question without responses",
@@ -59,7 +63,7 @@ class _Record(BaseModel):
 
 class _Response(_Record):
     answer: str | None
-    completion_tokens: _Count
+    completion_tokens: _Count | None
     text: str | None = None
     score: FiniteFloat | None = None
     prompt_tokens: _Count | None = None
@@ -105,6 +109,7 @@ def _read_questions(source: Path, made: PoolStore, notes: list[str]) -> dict[str
     """Add all questions, and return how many responses each has."""
     counts: dict[str, int] = {}
     metadata: dict[str, Any] = {}
+    unreported = Counter[bool]()  # whether there is a text to estimate from
     for number, record in _records(source, notes):
         where = f"{source}, line {number}"
         if not counts and isinstance(record, dict) and "metadata" in record and "responses" not in record:
@@ -113,13 +118,18 @@ def _read_questions(source: Path, made: PoolStore, notes: list[str]) -> dict[str
                 raise PoolError(f"{where}: metadata must be a JSON object, got {metadata!r:.60}")
             made.set_about(metadata)
             continue
-        question, messages = _parsed(record, where, normalized="extraction_version" in metadata)
+        line = _checked(record, where)
+        question, messages = _parsed(line, normalized="extraction_version" in metadata)
         if question.id in counts:
             raise PoolError(f"{where}: id {question.id!r} appears a second time; ids must be unique")
         counts[question.id] = len(question.responses)
+        unreported.update(one.text is not None for one in line.responses if one.completion_tokens is None)
         made.add(question, messages)
     if not counts:
         raise PoolError(f"{source} holds no question")
+    for has_text, how in ((True, "they are estimated from the text"), (False, "without a text each counts as 1")):
+        if number := unreported[has_text]:
+            notes.append(f"{number} responses of {source.name} do not report completion_tokens; {how}")
     return counts
 
 
@@ -206,7 +216,7 @@ def _why_unreadable(error: ValueError) -> str:
     return f"not JSON that can be read: {error}"
 
 
-def _parsed(record: Any, where: str, *, normalized: bool) -> tuple[PoolQuestion, list[Message]]:
+def _checked(record: Any, where: str) -> _Question:
     if not isinstance(record, dict):
         raise PoolError(f"{where}: a question is a JSON object with id, reference and responses, got {record!r:.60}")
     try:
@@ -217,6 +227,10 @@ def _parsed(record: Any, where: str, *, normalized: bool) -> tuple[PoolQuestion,
         raise PoolError(f"{where}: {finding}{hint}") from None
     if storable(line.id) != line.id:
         raise PoolError(f"{where}: id {line.id!r} has half a character in it; correct it")
+    return line
+
+
+def _parsed(line: _Question, *, normalized: bool) -> tuple[PoolQuestion, list[Message]]:
     references = [line.reference] if isinstance(line.reference, str) else line.reference or ()
     responses = tuple(_pool_response(one, normalized=normalized) for one in line.responses)
     messages = [Message(**{name: getattr(one, key) for key, name in _MESSAGE.items()}) for one in line.responses]
@@ -225,6 +239,8 @@ def _parsed(record: Any, where: str, *, normalized: bool) -> tuple[PoolQuestion,
 
 def _pool_response(given: _Response, *, normalized: bool) -> PoolResponse:
     columns = given.model_dump(exclude=set(_MESSAGE))
+    if given.completion_tokens is None:
+        columns["completion_tokens"] = 1 if given.text is None else tokens_of_text(len(given.text.encode()))
     if not normalized:  # to do so again would change what is not text, such as the arguments of a tool call
         columns["answer"] = normalize(given.answer) if given.answer and given.answer.strip() else None
     return PoolResponse(**columns)

@@ -37,6 +37,25 @@ def test_everything_is_imported(tmp_path: Path) -> None:
     assert pool.messages("a") == [Message("so 7", beside)]
 
 
+@pytest.mark.parametrize(
+    ("given", "held", "note"),
+    [
+        ({"completion_tokens": None, "text": "It is 7, so I say 7."}, 5, "1 responses of p.jsonl do not report comp"),
+        ({"completion_tokens": None, "text": "\u00e9" * 8}, 4, "they are estimated from the text"),
+        ({"completion_tokens": None}, 1, "without a text each counts as 1"),
+        ({"completion_tokens": 64.0}, 64, None),
+        ({"completion_tokens": "64"}, 64, None),
+        ({"completion_tokens": 0, "text": "7"}, 0, None),
+    ],
+)
+def test_tokens_that_were_not_reported_are_estimated_and_it_says_so(
+    tmp_path: Path, given: dict[str, Any], held: int, note: str | None
+) -> None:
+    pool, notes = imported(json_lines(tmp_path / "p.jsonl", question("a", {"answer": "7", **given})))
+    assert pool.questions[0].responses[0].completion_tokens == held
+    assert len(notes) == (note is not None) and (note is None or note in notes[0])
+
+
 @pytest.mark.parametrize("end", [b'{"id": "b", "respo', '{"id": "é'.encode()[:-1]])
 def test_the_line_a_kill_cut_off_is_left_out_and_reported(tmp_path: Path, end: bytes) -> None:
     path = json_lines(tmp_path / "p.jsonl", GOOD)
@@ -61,6 +80,10 @@ def test_the_line_a_kill_cut_off_is_left_out_and_reported(tmp_path: Path, end: b
         ([question("a", response("7"), response("7", -1))], "responses[1].completion_tokens: Input should be greater"),
         ([question("a", response("7", score=float("nan")))], "responses[0].score: Input should be a finite number"),
         ([question("a", response("7", 10**30))], "line 1: responses[0].completion_tokens: "),
+        ([question("a", response("7", 1.5))], "responses[0].completion_tokens: Input should be a valid integer"),
+        ([question("a", response("7", "many"))], "responses[0].completion_tokens: Input should be a valid integer"),
+        ([question("a", response("7", float("nan")))], "responses[0].completion_tokens: "),
+        ([question("a", {"answer": "7"})], "responses[0].completion_tokens is missing; write null"),
         ([GOOD | {"id": "half \ud83d"}], r"line 1: id 'half \ud83d' has half a character in it"),
         (["[" * 100_000], "line 1 is not JSON that can be read: it is nested more than 100 levels deep"),
         (['{"id": ' + "1" * 5000 + "}"], "line 1 is not JSON that can be read: it holds an integer of thousands"),
