@@ -114,7 +114,7 @@ class ServerClient(AdaptedChatOpenAI):
     ) -> AsyncGenerator[tuple[int | None, ChatGenerationChunk]]:
         stop, _ = kwargs.pop("stop", None), kwargs.pop("stream_usage", None)
         with _without_key(self.openai_api_key):
-            response = await self._sent(partial(self.send_streamed, messages, stop), kwargs)
+            response = await self._sent(partial(self.send_streamed, messages, stop), kwargs, streamed=True)
             async with response:
                 async for item in response:
                     event = item if isinstance(item, dict) else item.model_dump()
@@ -146,7 +146,8 @@ class ServerClient(AdaptedChatOpenAI):
         stream = partial(super()._astream, messages, **given)
         with _without_key(self.openai_api_key):
             if kwargs.get("logprobs"):
-                chunks: Any = self._logprobs.astream(lambda wanted: stream(**_logprobs_if(wanted, kwargs)))
+                memory = self._logprobs.of_shape(kwargs, streamed=True)
+                chunks: Any = memory.astream(lambda wanted: stream(**_logprobs_if(wanted, kwargs)))
             else:
                 chunks = stream(**kwargs)
             async with aclosing(chunks):
@@ -156,15 +157,21 @@ class ServerClient(AdaptedChatOpenAI):
     def _raw_chunks(self, raw: RawRequest, **kwargs: Any) -> AsyncGenerator[ChatGenerationChunk]:
         """Stream the response to a raw request; the first chunk holds the list of its events, which goes on growing."""
         streamed = not kwargs.get(WHOLE)
-        body = {**raw.body, "stream": streamed}
-        if streamed and kwargs.get("stream_usage"):
-            body["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
-        body |= {name: kwargs[name] for name in ("logprobs", "top_logprobs") if name in kwargs}
+        asked = {name: kwargs[name] for name in ("logprobs", "top_logprobs") if name in kwargs}
+        own = {name: raw.body[name] for name in asked if raw.body.get(name) is not None}
+
+        def body(wanted: bool) -> dict[str, Any]:
+            # Without more logprobs than its author asks for; those may be refused in a stream alone.
+            streaming = streamed and (wanted or not own.get("logprobs") or bool(raw.body.get("stream")))
+            made = {**raw.body, **(asked if wanted else own), "stream": streaming}
+            if streaming and kwargs.get("stream_usage"):
+                made["stream_options"] = {**(made.get("stream_options") or {}), "include_usage": True}
+            return made
 
         async def response(wanted: bool) -> AsyncGenerator[ChatGenerationChunk]:
             events: list[dict[str, Any]] = []
             reading = RawReading(self)
-            async with aclosing(self.raw_events(_logprobs_if(wanted, body), raw.headers)) as arriving:
+            async with aclosing(self.raw_events(body(wanted), raw.headers)) as arriving:
                 async for event in arriving:
                     if event is None:
                         reading.complete = True
@@ -180,7 +187,9 @@ class ServerClient(AdaptedChatOpenAI):
             if (last := reading.last_chunk()) is not None:
                 yield last
 
-        return self._logprobs.astream(response) if body.get("logprobs") else response(True)
+        if not asked.get("logprobs") or body(True) == body(False):
+            return response(True)
+        return self._logprobs.of_shape(raw.body, streamed=streamed).astream(response)
 
     async def _agenerate(
         self,
@@ -191,14 +200,15 @@ class ServerClient(AdaptedChatOpenAI):
     ) -> ChatResult:
         generate = partial(super()._agenerate, messages, stop, run_manager)
         with _without_key(self.openai_api_key):
-            result: ChatResult = await self._sent(generate, kwargs)
+            result: ChatResult = await self._sent(generate, kwargs, streamed=False)
             return result
 
-    async def _sent(self, send: Callable[..., Awaitable[Any]], kwargs: Mapping[str, Any]) -> Any:
+    async def _sent(self, send: Callable[..., Awaitable[Any]], kwargs: Mapping[str, Any], *, streamed: bool) -> Any:
         """Send a request; again without logprobs where the server refuses them."""
         if not kwargs.get("logprobs"):
             return await send(**kwargs)
-        return await self._logprobs.agenerate(lambda wanted: send(**_logprobs_if(wanted, kwargs)))
+        memory = self._logprobs.of_shape(kwargs, streamed=streamed)
+        return await memory.agenerate(lambda wanted: send(**_logprobs_if(wanted, kwargs)))
 
 
 @contextmanager

@@ -147,7 +147,7 @@ class Replica(Health):
         """Return the health that a fault says something of."""
         if fault not in (Fault.REFUSED, Fault.BUSY):
             return self
-        health = self.scopes[scope] = self.scopes.pop(scope, None) or Health()
+        health = self.scopes[scope] = self.scopes.pop(scope, Health())
         if len(self.scopes) > _MOST_SCOPES:
             del self.scopes[next(iter(self.scopes))]
         return health

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from langchain_core.language_models import BaseChatModel
@@ -33,6 +33,7 @@ _UNSUPPORTED: Final = re.compile(
 )
 _ECHO: Final = re.compile(r"""["']?\b(?:input|body|request|ctx)["']?\s*[:=]\s*\{.*?\}""", re.DOTALL)
 _LONGEST: Final = 240  # characters of a server's message
+_MOST_SHAPES: Final = 256  # of requests: their models may be named by strangers
 _remembering = threading.Lock()  # samples of many threads hear of it at once; none in the memory, which is pickled
 
 
@@ -40,15 +41,34 @@ _remembering = threading.Lock()  # samples of many threads hear of it at once; n
 class LogprobsMemory:
     """What is known of a chat model's server, shared by all that sample the model.
 
-    Its methods make a request by a function of one argument: whether to ask for logprobs.
+    A server may refuse logprobs for one model and not for another, beside tools or in streams only. So :meth:`of_shape`
+    gives the memory of requests alike. Its methods make a request by a function of one argument: whether to ask for
+    logprobs.
 
     Attributes:
         refused: why it refused a request for logprobs, in its words; None if it never did.
         accepted: whether it ever took one. Of several servers behind an address some may refuse, and are asked again.
+        shapes: hash of a shape of requests -> its memory; the last ones are kept.
     """
 
     refused: str | None = None
     accepted: bool = False
+    shapes: dict[int, "LogprobsMemory"] = field(default_factory=dict)
+
+    def of_shape(self, request: Mapping[str, Any], *, streamed: bool) -> "LogprobsMemory":
+        """Return what is known of requests for this model, in a stream or whole, with tools and structure or without.
+
+        Args:
+            request: its fields, or the arguments of the call that makes it.
+            streamed: whether a stream is asked for.
+        """
+        named = (str(request.get(name)) for name in ("model", "reasoning_effort"))
+        shape = hash((*named, *(bool(request.get(name)) for name in ("tools", "response_format")), streamed))
+        with _remembering:
+            memory = self.shapes[shape] = self.shapes.pop(shape, LogprobsMemory())
+            if len(self.shapes) > _MOST_SHAPES:
+                del self.shapes[next(iter(self.shapes))]
+        return memory
 
     def generate(self, request: Callable[[bool], T], *, required: bool = False) -> T:
         """Return a response in one piece, a ``ChatResult``; or what it will be read from.
@@ -161,7 +181,8 @@ class LogprobsRequest:
                 bare.__dict__.pop(method, None)  # back to those of its class
             return getattr(bare, name)(messages, *args, **kept)
 
-        method: Any = getattr(self.memory, name.removeprefix("_"))
+        memory = self.memory.of_shape(kwargs, streamed="stream" in name)
+        method: Any = getattr(memory, name.removeprefix("_"))
         return method(request, required=self.required)
 
 

@@ -52,7 +52,6 @@ _TOLD: Final = (
     *("presence_penalty", "frequency_penalty"),
 )
 """Fields of a request that its votes, its bounds and its calibration depend on."""
-_OURS: Final = frozenset({"stream", "n", "logprobs", "top_logprobs"})
 _ALTERNATIVES: Final = 20  # as many as ReASC asks for, so that a client's wish changes no measure
 _BUSY: Final = (429, 502, 503, 504)
 _CONNECTED_WITHIN: Final = 10.0  # seconds
@@ -115,7 +114,7 @@ class Servers:
 
     async def solve(self, solver: ChatReASC, call: Call, hear: Hear, limit: int | None) -> AIMessage:
         """Return the winner, each sample of which is the client's own request."""
-        body = {name: value for name, value in call.body.items() if name not in _OURS}
+        body = {name: value for name, value in call.body.items() if name != "n"}
         headers = {
             name.title(): value
             for name, value in call.headers.items()

@@ -126,6 +126,27 @@ def test_servers_refuse_in_many_words(runner: Any, model: Any, status: int, body
             runner.invoke(needed, "q")
 
 
+@pytest.mark.parametrize("model", [chat, compatible])
+def test_what_is_refused_beside_tools_is_asked_for_without_them(runner: Any, model: Any) -> None:
+    with serving(refusing(only=lambda exchange: "tools" in exchange.body)) as served:
+        reasc = ChatReASC(model=model(served), answer="number", calibration="online", max_samples=4)
+        for _ in range(2):
+            assert runner.invoke(reasc.bind_tools([weather]), "q").text == "it is 42"
+            asked = len(served.requests)
+            assert runner.invoke(reasc, "q").text == "it is 42"
+            assert all(request["logprobs"] for request in served.requests[asked:])
+        assert sum("logprobs" in request for request in served.requests if "tools" in request) in range(1, 5)
+
+
+def weather(city: str) -> str:
+    """Tell the weather.
+
+    Args:
+        city: where.
+    """
+    return city
+
+
 @pytest.mark.sync_only
 def test_a_probe_does_not_take_a_refusal_of_logprobs_for_one_of_the_key(runner: Any) -> None:
     with serving(refusing(403, NOT_ALLOWED)) as served:
