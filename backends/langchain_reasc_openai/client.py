@@ -158,12 +158,11 @@ class ServerClient(AdaptedChatOpenAI):
         """Stream the response to a raw request; the first chunk holds the list of its events, which goes on growing."""
         streamed = not kwargs.get(WHOLE)
         asked = {name: kwargs[name] for name in ("logprobs", "top_logprobs") if name in kwargs}
-        own = {name: raw.body[name] for name in asked if raw.body.get(name) is not None}
 
         def body(wanted: bool) -> dict[str, Any]:
             # Without more logprobs than its author asks for; those may be refused in a stream alone.
-            streaming = streamed and (wanted or not own.get("logprobs") or bool(raw.body.get("stream")))
-            made = {**raw.body, **(asked if wanted else own), "stream": streaming}
+            streaming = streamed and (wanted or not raw.body.get("logprobs") or bool(raw.body.get("stream")))
+            made: dict[str, Any] = dict(raw.body) | (asked if wanted else {}) | {"stream": streaming}
             if streaming and kwargs.get("stream_usage"):
                 made["stream_options"] = {**(made.get("stream_options") or {}), "include_usage": True}
             return made
