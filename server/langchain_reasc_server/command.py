@@ -1,5 +1,7 @@
 """``reasc serve``: options, one file of them, and the server's life."""
 
+import asyncio
+import faulthandler
 import logging
 import os
 import signal
@@ -34,6 +36,8 @@ _COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_
 _MEGABYTE: Final = 1_000_000
 _LONGEST_RETRY_AFTER: Final = 5.0
 """Seconds for which an upstream that is busy is waited for; what it asks for beyond them is the client's to wait."""
+_STANDS_STILL: Final = 30.0
+"""Seconds after which a server that does nothing at all is ended."""
 
 
 def _read_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -397,4 +401,24 @@ def _run(gateway: "Gateway", model: Any, listening: socket.socket, shutdown: int
     options = uvicorn_options(bounds, gateway.metrics.record_error)
     logging.getLogger("langchain_reasc").setLevel(logging.ERROR)  # what it says of a vote is in each reply
     threading.Thread(target=_ask, args=(model,), kwargs={"strict": False}, daemon=True).start()
-    uvicorn.Server(uvicorn.Config(gateway.app, timeout_graceful_shutdown=shutdown, **options)).run(sockets=[listening])
+
+    class Watched(uvicorn.Server):
+        async def main_loop(self) -> None:
+            self.watching = asyncio.create_task(_watch_event_loop())  # until the last requests have ended
+            await super().main_loop()
+
+    Watched(uvicorn.Config(gateway.app, timeout_graceful_shutdown=shutdown, **options)).run(sockets=[listening])
+
+
+async def _watch_event_loop() -> None:
+    """End this process, and print where it hangs, once the event loop has stood still for too long.
+
+    That takes no turn of the interpreter, which may be what hangs. Whoever started the process starts another: the
+    parent of several workers does, and so do systemd and Docker.
+    """
+    try:
+        while True:
+            faulthandler.dump_traceback_later(_STANDS_STILL, exit=True)
+            await asyncio.sleep(1)
+    finally:
+        faulthandler.cancel_dump_traceback_later()

@@ -139,9 +139,10 @@ def test_traces_need_their_extra(case: str, upstream: Served, monkeypatch: pytes
 
 
 @contextmanager
-def process(*arguments: str, **environment: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
-    """A process of the command, and its base URL."""
-    script = "import typer; from langchain_reasc_server.command import *; from langchain_reasc.cli.options import *;"
+def process(*arguments: str, before: str = "", **environment: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """A process of the command, and its base URL; ``before`` is run before it."""
+    script = f"{before}\nimport typer; from langchain_reasc_server.command import *;"
+    script += "from langchain_reasc.cli.options import *;"
     script += "app = typer.Typer(); app.command()(with_groups(serve)); app()"
     started = subprocess.Popen(
         [sys.executable, "-c", script, "--port", "0", *arguments],
@@ -222,6 +223,34 @@ def test_workers_count_and_learn_together_and_are_replaced(upstream: Served) -> 
         started.send_signal(signal.SIGTERM)
         assert started.wait(20) == 0
         assert not any(Path(f"/proc/{pid}").exists() for pid in left)
+
+
+HANGS = {
+    "in Python": "while True: pass",
+    "in a wait": "import time; time.sleep(10**6)",
+    "in C, with the interpreter held": "import re; re.match('(a+)+$', 'a' * 60 + 'b')",
+}
+
+
+@pytest.mark.slow  # starts three processes
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
+@pytest.mark.parametrize("hangs", HANGS)
+def test_a_worker_whose_event_loop_hangs_is_replaced(upstream: Served, hangs: str) -> None:
+    options = ("--url", upstream.root, "--preset", "generic", "--no-learning", "--workers", "2")
+    fault = "from langchain_reasc_server import app, command, workers\n"
+    fault += "command._STANDS_STILL, workers._AT_ONCE = 5, 0\n"
+    fault += f"async def hang(*_):\n {HANGS[hangs]}\napp.Gateway._status = hang"
+    with process(*options, before=fault) as (url, started):
+        assert eventually(lambda: len(_workers(started.pid)) == 2, 20)
+        before = _workers(started.pid)
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(url.removesuffix("v1"), timeout=20)
+        assert eventually(lambda: len(before & (now := _workers(started.pid))) == 1 and len(now) == 2, 20)
+        body = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], "tools": [TOOL]}
+        for _ in range(4):
+            assert httpx.post(f"{url}/chat/completions", json=body, timeout=30).status_code == 200
+        started.send_signal(signal.SIGTERM)
+        assert started.wait(20) == 0
 
 
 @pytest.mark.slow  # waits
