@@ -312,7 +312,12 @@ class Attempts:
                 other = self.router.has_untried(self._tried, self.scope)
                 fault = fault_of(error)
                 resting = isinstance(error, SamplingError) and bool(error.failures)  # all servers, and for too long
-                if resting or not (self.may_retry() and (fault.may_pass or (fault is Fault.REFUSED and other))):
+                silent = isinstance(error, TimeoutError) and not other  # it has had all the time that is allowed
+                if (
+                    resting
+                    or silent
+                    or not (self.may_retry() and (fault.may_pass or (fault is Fault.REFUSED and other)))
+                ):
                     raise
             if not other:
                 await asyncio.sleep(self.policy.wait_after(number))

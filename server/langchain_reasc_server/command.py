@@ -77,6 +77,11 @@ class UpstreamOptions:
         bool, typer.Option("--pass-keys", help="Send each client's own key on to --url, which then decides.")
     ] = False
 
+    timeout: Annotated[
+        float,
+        typer.Option(min=0.1, help="Seconds that --url may be silent, before its answer and in a stream of it."),
+    ] = 300.0
+
     def open(self, source: ModelOptions) -> AbstractContextManager[Any]:
         """Open the model; of a server that has only one, that one needs no name."""
         if self.gguf is not None:
@@ -97,7 +102,8 @@ class UpstreamOptions:
 
         # A server that knows clients' keys alone does not answer when it is asked what it supports.
         preset = self.preset or ("generic" if self.pass_keys else None)
-        return source.open(preset=preset, retry=RetryPolicy(longest_retry_after=_LONGEST_RETRY_AFTER))
+        retry = RetryPolicy(longest_retry_after=_LONGEST_RETRY_AFTER)
+        return source.open(preset=preset, retry=retry, stream_chunk_timeout=self.timeout)
 
     def upstream(self, source: ModelOptions, model: Any) -> "Serving":
         """Return what the server asks of an open model."""
@@ -105,7 +111,7 @@ class UpstreamOptions:
         from langchain_reasc_server.proxy import Servers
 
         if source.url:
-            return Servers(model, pass_keys=self.pass_keys)
+            return Servers(model, pass_keys=self.pass_keys, timeout=self.timeout)
         names = (getattr(model, name, None) for name in ("model_name", "model", "model_id"))
         return LangChainModel(model, next((str(name) for name in names if name), source.model or model.get_name()))
 

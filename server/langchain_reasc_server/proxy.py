@@ -71,15 +71,18 @@ class Servers:
         model: the name of its model.
     """
 
-    def __init__(self, chat_model: ChatOpenAICompatible, *, pass_keys: bool = False) -> None:
+    def __init__(
+        self, chat_model: ChatOpenAICompatible, *, pass_keys: bool = False, timeout: float | None = None
+    ) -> None:
         """Set it up; nothing is connected yet.
 
         Args:
             chat_model: names the servers, their model and their key.
             pass_keys: whether a client's own key is sent on, in place of the operator's.
+            timeout: seconds that a server may be silent in what is passed through; None for any time.
         """
         self.chat_model, self.model = chat_model, chat_model.model_name
-        self._pass_keys = pass_keys
+        self._pass_keys, self._timeout = pass_keys, timeout
         self._key = chat_model.openai_api_key.get_secret_value()  # type: ignore[union-attr]
         self._running: Counter[str] = Counter()
         self._proxies = {one.url: _proxy_to(one.url) for one in chat_model.status()}
@@ -89,7 +92,7 @@ class Servers:
         """The client for what is passed through, made in its event loop; httpx takes thrice the time."""
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_ALIVE, ssl=httpx.create_ssl_context()),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECTED_WITHIN),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECTED_WITHIN, sock_read=self._timeout),
             cookie_jar=aiohttp.DummyCookieJar(),  # cookies are of one client, and not of all
             skip_auto_headers=_FILLED_IN,
             auto_decompress=False,
@@ -142,12 +145,14 @@ class Servers:
             if whole is not None:
                 await self._give_back_whole(response.status, whole, given, send)
                 return
+            if _is_stream(response):
+                given.append(("x-accel-buffering", "no"))  # else nginx holds events back
             await start_response(send, response.status, given)
             try:
                 async for part in response.content.iter_any():
                     await send({"type": "http.response.body", "body": part, "more_body": True})
-            except aiohttp.ClientError:
-                broken = Refused(502, "the upstream broke the stream off", code="upstream_error")
+            except aiohttp.ClientError as error:
+                broken = _broken(error, "the upstream broke the stream off")
                 if _is_stream(response):
                     await send({"type": "http.response.body", "body": sse(broken.body), "more_body": False})
                 raise broken from None
@@ -165,14 +170,16 @@ class Servers:
             raise Refused(404, f"there is no {path}")
         rest = path.removeprefix("/v1") + (f"?{request.url.query}" if request.url.query else "")
         headers = self.forwarded(request.headers) if call is None else dict(call.headers)
-        urls = self._servers_by_load()
+        urls, failed = self._servers_by_load(), Refused(502, "no upstream is reached", code="unreachable")
         for left, url in zip(reversed(range(len(urls))), urls, strict=True):
             options: Any = {"headers": headers, "data": body or None, "proxy": self._proxies[url]}
             target = URL(url + rest, encoded=True)
             sent = self._client.request(request.method, target, allow_redirects=False, **options)
             self._running[url] += 1
             try:
-                if (answer := await self._sent(sent, call)) is None:
+                answer = await self._sent(sent, call)
+                if isinstance(answer, Refused):
+                    failed = answer
                     continue
                 response, _ = answer
                 try:
@@ -183,10 +190,10 @@ class Servers:
                     response.close()
             finally:
                 self._running[url] -= 1
-        raise Refused(502, "no upstream is reached", code="unreachable")
+        raise failed
 
-    async def _sent(self, sent: Awaitable[aiohttp.ClientResponse], call: Call | None) -> _Answer | None:
-        """Return a response: its head, or all of what is given back in one piece; None: ask another server."""
+    async def _sent(self, sent: Awaitable[aiohttp.ClientResponse], call: Call | None) -> _Answer | Refused:
+        """Return a response: its head, or all of what is given back in one piece; or why to ask another server."""
         try:
             response = await sent
             try:
@@ -197,8 +204,8 @@ class Servers:
                 raise
         except aiohttp.ClientError as error:
             if call is not None or isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-                return None
-            raise Refused(502, "the upstream broke the connection off", code="upstream_error") from None
+                return _broken(error, "no upstream is reached", "unreachable")
+            raise _broken(error, "the upstream broke the connection off") from None
         return response, whole
 
     def _servers_by_load(self) -> Sequence[str]:
@@ -270,6 +277,12 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
             said = f"the upstream's reply has more than {_LARGEST_REPLY >> 20} MiB"
             raise Refused(502, said, code="upstream_error")
     return bytes(body)
+
+
+def _broken(error: aiohttp.ClientError, said: str, code: str = "upstream_error") -> Refused:
+    """Return what a client is told of an upstream that broke off, or was silent for too long."""
+    silent = isinstance(error, aiohttp.SocketTimeoutError)
+    return Refused(504, "no answer in time", code="timeout") if silent else Refused(502, said, code=code)
 
 
 def _is_stream(response: aiohttp.ClientResponse) -> bool:

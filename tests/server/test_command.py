@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -186,6 +187,29 @@ def test_a_busy_upstream_is_waited_for_some_seconds_and_no_more() -> None:
     ):
         refused = httpx.post(f"{url}/chat/completions", json=body, timeout=15)
         assert refused.status_code == 429 and refused.headers["retry-after"] == "20"
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_silent_upstream_is_waited_for_as_long_as_the_operator_says(begun: bool) -> None:
+    async def silent(exchange: Exchange) -> None:
+        if begun and exchange.body.get("stream"):
+            await exchange.begin()
+            await exchange.token("so")
+        await exchange.hang()
+
+    asked = {"model": "tiny", "messages": [{"role": "user", "content": "?"}]}
+    with (
+        serving(silent, get=models) as served,
+        process("--url", served.root, "--preset", "vllm", "--timeout", "1", "--no-learning") as (url, _),
+    ):
+        for body in (asked, {**asked, "tools": [TOOL]}):
+            for streamed in (False, True):
+                began = time.monotonic()
+                reply = httpx.post(f"{url}/chat/completions", json={**body, "stream": streamed}, timeout=15)
+                assert 0.9 < time.monotonic() - began < 5
+                assert '"code":"timeout"' in reply.text and "no answer in time" in reply.text
+                assert reply.status_code == 504 or streamed
+                assert reply.headers.get("x-accel-buffering") == ("no" if reply.status_code == 200 else None)
 
 
 def _counted(url: str, name: str) -> float:
