@@ -1,8 +1,18 @@
 """``ChatReASC``: ReASC around any chat model, itself a chat model."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Generator,
+    Iterator,
+    Sequence,
+)
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing, contextmanager
+from dataclasses import dataclass
 from typing import Any, cast
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
@@ -56,8 +66,7 @@ class ChatReASC(ChatModelAround):
     model's run, so that nobody counts its tokens a second time.
 
     By default (``answer="message"``) tool calls and structured output are voted on; text alone is given back after one
-    response, which is launched alone. The winner is streamed at the end, as one chunk; where no tools or structured
-    output are bound, the text is streamed as it comes.
+    response, which is launched alone and streamed as it comes. What is voted on is streamed when the winner is known.
 
     Example:
         >>> agent = create_agent(ChatReASC(model=llm), tools=[get_weather])
@@ -116,9 +125,10 @@ class ChatReASC(ChatModelAround):
     ) -> Iterator[AIMessageChunk]:
         """Yield the winning response as one chunk once it is known; what needs no vote, token by token as it comes.
 
-        That is text where no tools or structured output are bound, and neither ``answer`` nor ``when`` asks for a vote.
-        Once a part of it has passed, what the model fails with is raised as it is. The last chunk has the account
-        (``response_metadata["reasc"]``) and the bill.
+        That is the text of a first response, where no structured output, ``answer`` or ``when`` asks for a vote. Where
+        tools are bound, it passes until a call or signed reasoning begins, and a winner that does not begin with it is
+        given after it. Models in wrappers (``with_retry``) are then taken whole. Once a part has passed, what the model
+        fails with is raised as it is. The last chunk has the account (``response_metadata["reasc"]``) and the bill.
         """
         chunks = cast(
             "Generator[AIMessageChunk]", super().stream(input, stream_config(CallbackManager, config), **kwargs)
@@ -171,7 +181,7 @@ class ChatReASC(ChatModelAround):
     ) -> Iterator[ChatGenerationChunk]:
         def chunks() -> Generator[ChatGenerationChunk]:
             question = self._question(messages, stop, run_manager, kwargs)
-            relayed = RelayedChunks(logprobs=question.model.keep_logprobs)
+            relayed = _relayed(question)
             with _inner_error(), closing(blocking_items(answering(question))) as parts:
                 for part in parts:
                     yield from _chunks(part, relayed, question)
@@ -183,7 +193,7 @@ class ChatReASC(ChatModelAround):
     ) -> AsyncIterator[ChatGenerationChunk]:
         async def chunks() -> AsyncGenerator[ChatGenerationChunk]:
             question = self._question(messages, stop, run_manager, kwargs, is_async=True)
-            relayed = RelayedChunks(logprobs=question.model.keep_logprobs)
+            relayed = _relayed(question)
             with _inner_error():
                 async with aclosing(answering(question)) as parts:
                     async for part in parts:
@@ -208,9 +218,12 @@ class ChatReASC(ChatModelAround):
         deserves_vote = self._deserves_vote(arguments)
         own: dict[str, Any] = {"on_spent": self.on_spent, "sample_budget": self.sample_budget, "is_async": is_async}
         question = Question(self._setup, messages, config, arguments, deserves_vote=deserves_vote, **own)
-        model = question.model.live
-        if deserves_vote is _calls_tools and model is not None and model.streams:
-            question.live = not may_call_tools(model.model, model.kwargs)
+        if isinstance(deserves_vote, ActingCalls) and not deserves_vote.texts:
+            calls = _may_call(question)
+            model = question.model.live.get(calls)
+            # With tools, a model in a wrapper is taken whole: a retry would not repeat a stream.
+            if model and model.streams and (not calls or isinstance(model.model, BaseChatModel)):
+                question.live = model
         return question
 
     def _deserves_vote(self, arguments: dict[str, Any]) -> DeservesVote | None:
@@ -218,7 +231,7 @@ class ChatReASC(ChatModelAround):
             return self.when
         if self._setup.extract.texts_vote or asks_for_structure({**self._setup.model.kwargs, **arguments}):
             return None
-        return _calls_tools
+        return ActingCalls()
 
     def _around(self, inner: Runnable[Any, Any]) -> "ChatReASC":
         """Return this model around ``inner``, the inner model with tools or a schema bound."""
@@ -231,12 +244,39 @@ def _chunks(
     part: AIMessageChunk | ReASCResult, relayed: RelayedChunks, question: Question
 ) -> list[ChatGenerationChunk]:
     """Return what is streamed of a part of a response, or of the result at the end."""
-    chunks = relayed.rest(_own_message(part, question)) if isinstance(part, ReASCResult) else relayed.relay(part)
+    if isinstance(part, ReASCResult):
+        chunks = relayed.rest(_own_message(part, question))
+    else:
+        chunks = relayed.relay(part)
+        question.passed_on |= bool(chunks)
     return [ChatGenerationChunk(message=chunk) for chunk in chunks]
 
 
-def _calls_tools(message: AIMessage) -> bool:
-    return bool(message.tool_calls or message.invalid_tool_calls)
+def _relayed(question: Question) -> RelayedChunks:
+    return RelayedChunks(logprobs=question.model.keep_logprobs, may_call=_may_call(question))
+
+
+def _may_call(question: Question) -> bool:
+    return may_call_tools(question.model.model, question.model.kwargs)
+
+
+@dataclass(frozen=True)
+class ActingCalls:
+    """Puts a first response to the vote that calls a tool which acts.
+
+    Attributes:
+        read_only: names of tools that change nothing.
+        texts: whether a text without calls is put to the vote, too.
+    """
+
+    read_only: Collection[str] = ()
+    texts: bool = False
+
+    def __call__(self, first: AIMessage) -> bool:
+        """Return whether it is put to the vote."""
+        if first.tool_calls and not first.invalid_tool_calls:
+            return any(call["name"] not in self.read_only for call in first.tool_calls)
+        return self.texts or bool(first.invalid_tool_calls)
 
 
 def _own_message(result: ReASCResult, question: Question) -> AIMessage:

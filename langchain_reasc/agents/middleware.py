@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool
 from langsmith.utils import tracing_is_enabled
 
-from langchain_reasc.agents.chat_model import ChatReASC
+from langchain_reasc.agents.chat_model import ActingCalls, ChatReASC
 from langchain_reasc.answers import extractor, schemas_of
 from langchain_reasc.calibration import Calibration, ConsensusCalibrator, MixtureCalibrator
 from langchain_reasc.complaints import suggestion, warn_once
@@ -320,8 +320,10 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownB
         if self._budget.limits:
             options = self._budget.bounded(options, added(_spent_before(request), spent))
             options["on_spent"] = partial(self._ledger.add, spent)
-        if (when := self._when or (self._needs_vote if self._read_only and request.tools else None)) is not None:
-            options["when"] = partial(when, request)
+        if self._when is not None:
+            options["when"] = partial(self._when, request)
+        elif self._read_only and request.tools:
+            options["when"] = ActingCalls(self._read_only, self._texts_vote or request.response_format is not None)
         return request.override(model=_binding_to(request.model, self._voting_model(request.model, options)))
 
     def _voting_model(self, model: BaseChatModel, options: dict[str, Any]) -> ChatReASC:
@@ -347,14 +349,6 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownB
         for name in sorted(self._read_only - self._seen):
             hint = suggestion(name, sorted(self._seen)) if self._seen else "it has none"
             warn_once(f"read_only names {name!r}, which is no tool of this agent; {hint}", id(self))
-
-    def _needs_vote(self, request: ModelRequest[Any], response: AIMessage) -> bool:
-        """Return whether a first response calls a tool that acts, or is structured output."""
-        if response.invalid_tool_calls:
-            return True
-        if response.tool_calls:
-            return any(call["name"] not in self._read_only for call in response.tool_calls)
-        return self._texts_vote or request.response_format is not None
 
     def _task(self, request: ModelRequest[Any]) -> str:
         """Return the id of the agent's step, the same for all its tries; empty outside a graph, or without a budget."""

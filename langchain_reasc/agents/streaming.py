@@ -28,6 +28,7 @@ Manager = TypeVar("Manager", CallbackManager, AsyncCallbackManager)
 RunManager = CallbackManagerForLLMRun | AsyncCallbackManagerForLLMRun | None
 Streaming = TypeVar("Streaming", bound=Generator[Any] | AsyncGenerator[Any])
 _CONFIG: Final[ContextVar[RunnableConfig | None]] = ContextVar("langchain_reasc_config", default=None)
+_PLACE: Final = frozenset({"type", "index"})  # of a block: to what it is added
 _STACK: Final[ContextVar[ExitStack | AsyncExitStack | None]] = ContextVar("langchain_reasc_stack", default=None)
 
 
@@ -98,27 +99,32 @@ def closed_with_call(stream: Streaming) -> Streaming:
 class RelayedChunks:
     """The chunks of a response that is streamed as it comes, and the rest at its end.
 
-    Usage is left out of them: it is reported once, for all samples. Calls of tools are not relayed either: no tools
-    were offered, and a call that comes all the same is voted on first.
+    Usage is left out of them: it is reported once, for all samples. From the first call of a tool on, nothing is
+    relayed: it is voted on first. Another response may then win, so where tools may be called, its text alone is
+    relayed before, and nothing from the first part on that belongs to its calls, such as signed reasoning.
 
     Args:
         logprobs: whether the provider's logprobs are kept, since the user asked for them.
+        may_call: whether the response may call tools.
     """
 
-    def __init__(self, *, logprobs: bool) -> None:
-        self._logprobs = logprobs
+    def __init__(self, *, logprobs: bool, may_call: bool) -> None:
+        self._logprobs, self._may_call = logprobs, may_call
         self._chunks: list[AIMessageChunk] = []
-        self._calls = False
+        self._held = False
 
     def relay(self, chunk: AIMessageChunk) -> list[AIMessageChunk]:
         """Return the chunk to stream, if any."""
-        self._calls = self._calls or bool(chunk.tool_call_chunks)
-        if self._calls:
+        self._held = self._held or bool(chunk.tool_call_chunks) or (self._may_call and not _is_text(chunk))
+        if self._held:
             return []
         metadata = without_token_usage(kept_metadata(chunk, logprobs=self._logprobs))
         update = {"usage_metadata": None, "chunk_position": None, "response_metadata": metadata}
+        if self._may_call:
+            update["response_metadata"] = {name: metadata[name] for name in metadata.keys() & {"model_provider"}}
         relayed = chunk.model_copy(update={"id": provider_id(chunk), **update})
-        if not (relayed.content or relayed.response_metadata or relayed.additional_kwargs):
+        said = relayed.content or relayed.additional_kwargs
+        if not (said or (relayed.response_metadata and not self._may_call)):
             return []
         self._chunks.append(relayed)
         return [relayed]
@@ -127,6 +133,8 @@ class RelayedChunks:
         """Return the chunks still to stream of the winning response."""
         if not self._chunks:
             return chunks_of(message)
+        if self._may_call:
+            return chunks_of(self._continued(message))
         metadata = {name for chunk in self._chunks for name in chunk.response_metadata}
         extras = {name for chunk in self._chunks for name in chunk.additional_kwargs}
         left = {
@@ -135,6 +143,46 @@ class RelayedChunks:
             "additional_kwargs": _without(message.additional_kwargs, extras),
         }
         return chunks_of(message.model_copy(update=left))
+
+    def _continued(self, message: AIMessage) -> AIMessage:
+        """Return what follows the text that was relayed: the rest of a response that begins with it, or another one."""
+        shown, content = "".join(chunk.text for chunk in self._chunks), message.content
+        if message.text.startswith(shown):
+            content = _after(content, shown)
+        elif isinstance(content, str):
+            content = content and f"\n\n{content}"
+        else:  # its indices must not be those of the blocks that were relayed
+            content = [_moved(block, at) for at, block in enumerate(content, 1000)]
+        extras = {name for chunk in self._chunks for name in chunk.additional_kwargs}
+        left = {"content": content, "additional_kwargs": _without(message.additional_kwargs, extras)}
+        return message.model_copy(update={**left, "id": self._chunks[0].id or message.id})
+
+
+def _after(content: str | list[Any], shown: str) -> str | list[Any]:
+    """Return the content without the text with which it begins."""
+    if isinstance(content, str):
+        return content[len(shown) :]
+    left: list[Any] = []
+    for block in content:
+        text = block if isinstance(block, str) else block.get("text", "") if block.get("type") == "text" else ""
+        if not shown or not text:
+            left.append(block)
+        elif more := text[len(shown) :]:
+            left.append(more if isinstance(block, str) else {**_without(block, block.keys() - _PLACE), "text": more})
+        shown = shown[len(text) :]
+    return left
+
+
+def _moved(block: Any, index: int) -> Any:
+    return {**block, "index": index} if isinstance(block, dict) and "index" in block else block
+
+
+def _is_text(chunk: AIMessageChunk) -> bool:
+    """Return whether a part of a response is text, or unsigned reasoning beside it, which go with any calls."""
+    blocks = [] if isinstance(chunk.content, str) else chunk.content
+    return all(isinstance(block, str) or block.get("type") == "text" for block in blocks) and all(
+        isinstance(extra, str) for extra in chunk.additional_kwargs.values()
+    )
 
 
 def chunks_of(message: AIMessage) -> list[AIMessageChunk]:

@@ -67,8 +67,7 @@ class PreparedModel:
         quiet: whether its calls reach no handler, because one run around them all does.
         ask_confidence: whether it is asked to state how confident it is, see :mod:`langchain_reasc.models.stated`.
         origin: the user's model, of which this is a copy; of one inside wrappers, that one.
-        live: the same model for a response that is passed on while it comes, and whose confidence is not read; None
-            if there is none.
+        live: whether its confidence is read -> the same model for a response that is passed on while it comes.
     """
 
     model: Runnable[LanguageModelInput, Any]
@@ -83,7 +82,7 @@ class PreparedModel:
     quiet: bool = False
     ask_confidence: bool = False
     origin: object = None
-    live: "PreparedModel | None" = None
+    live: Mapping[bool, "PreparedModel"] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -114,9 +113,11 @@ class PreparedModel:
         def prepare(one: AnyRunnable) -> "PreparedModel":
             # In a context of its own, or callbacks of a run around it would be taken for bound ones.
             ready = Context().run(cls._of_one, one, kwargs, purpose)
-            live = None
+            live = {}
             if quiet and not ask_confidence:  # which is stated in the text, and taken out of it
-                live = Context().run(cls._of_one, one, kwargs, _Purpose(False, quiet=True, live=True))
+                for read in (False, True):
+                    passing = _Purpose(logprobs and read, required, quiet, live=True)
+                    live[read] = Context().run(cls._of_one, one, kwargs, passing)
             return replace(ready, live=live, **given)
 
         if not is_configurable(model):
@@ -168,7 +169,7 @@ class PreparedModel:
             return replace(self, kwargs=_without_n(every), later={**self.later, **kwargs})
         notices = dict.fromkeys([*self.notices, *_notices(list(leaves(self.model, every)), logprobs=False)])
         keep = self.keep_logprobs or bool(kwargs.get("logprobs"))
-        live = self.live and self.live.bind(kwargs)
+        live = {read: model.bind(kwargs) for read, model in self.live.items()}
         return replace(self, kwargs=_without_n(every), notices=tuple(notices), keep_logprobs=keep, live=live)
 
     @cached_property

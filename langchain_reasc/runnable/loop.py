@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from langchain_core.messages import AIMessageChunk
 
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
+from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.question import DeservesVote, Question
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.sampling import Sample, Wave, samples, take_slots
@@ -54,7 +55,7 @@ async def answering(question: Question) -> AsyncGenerator[AIMessageChunk | ReASC
     await begin(question)
     try:
         while question.live and not question.has_response and (count := question.samples_to_launch):
-            async with aclosing(draw(question, count, live=True)) as chunks:
+            async with aclosing(draw(question, count, live=question.live)) as chunks:
                 async for chunk in chunks:
                     yield chunk
         yield await answer(question)
@@ -75,10 +76,10 @@ async def begin(question: Question, *learned: Any) -> None:
         question.begin(*learned)
 
 
-async def draw(question: Question, count: int, *, live: bool = False) -> AsyncGenerator[AIMessageChunk]:
+async def draw(question: Question, count: int, *, live: PreparedModel | None = None) -> AsyncGenerator[AIMessageChunk]:
     """Draw a wave of up to ``count`` samples, as many as ``max_concurrency`` has room for, and decide on each.
 
-    With ``live``, yield the chunks of the wave's only sample as they come.
+    With a ``live`` model, yield the chunks of the wave's only sample as they come.
     """
     question.clock.pause()
     origin, config = question.setup.model.origin, question.config
@@ -86,16 +87,15 @@ async def draw(question: Question, count: int, *, live: bool = False) -> AsyncGe
     question.clock.resume()
     if not slots.count:
         raise SamplingError("given up, because the call was interrupted or another input of its batch failed")
-    indices, passed_on = question.launch(slots.count), False
+    indices, model = question.launch(slots.count), live or question.model
     limit, cuts = question.clock.wave(), question.cuts(indices)
-    wave = Wave(question.model, question.messages, indices, config, limit, ended=slots.give_back, cuts=cuts)
+    wave = Wave(model, question.messages, indices, config, limit, ended=slots.give_back, cuts=cuts)
     wave.cutoff.prompt_tokens = question.prompt_tokens
     try:
         with question.cutoff.notifying(wave.cutoff.give_up):
-            async with aclosing(samples(wave, is_async=question.is_async, live=live)) as items:
+            async with aclosing(samples(wave, is_async=question.is_async, live=live is not None)) as items:
                 async for item in items:
                     if isinstance(item, AIMessageChunk):
-                        passed_on = True
                         yield item
                         continue
                     if question.deserves_vote and not question.has_response and item.status == "complete":
@@ -108,7 +108,8 @@ async def draw(question: Question, count: int, *, live: bool = False) -> AsyncGe
                         question.add(item)
                     if question.decision:
                         wave.cutoff.stop()
-                    if passed_on and item.status != "complete":  # no other response can go on from its beginning
+                    if live and question.passed_on and item.status != "complete":
+                        # No other response can go on from its beginning.
                         raise item.error or SamplingError("the response was given up before it had ended")
     finally:
         slots.give_back(slots.count)

@@ -26,7 +26,7 @@ from langchain_reasc.exceptions import (
 from langchain_reasc.method.cutting import ConfidenceCut, cuttable, without_weak
 from langchain_reasc.method.decision import WEAK, share_of_answer, support
 from langchain_reasc.method.stopping import Cap, Decision, Response, StoppingRule, Supported, decide
-from langchain_reasc.models.prepared import to_messages
+from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.models.usage import output_tokens
 from langchain_reasc.runnable.account import add_account, failure_notices
 from langchain_reasc.runnable.result import Likelihood, ReASCResult, SampledResponse, Usage, shortened
@@ -68,7 +68,8 @@ class Question:
         model: what is sampled, with the arguments of the call.
         messages: the prompt.
         clock: how long it has taken.
-        live: whether the first response is passed on as it comes, since it will hardly be put to the vote.
+        live: the model of a first response whose text is passed on as it comes; None if it is not.
+        passed_on: whether some of it was passed on.
         reads_in_thread: whether reading a response may take too long for the event loop.
         begun: whether the rule is settled.
         decision: None until it has fallen.
@@ -102,7 +103,8 @@ class Question:
         if self.model.no_logprobs:
             setup.require_confidence(self.model)
         self.messages = to_messages(value)
-        self.cutoff, self.live = cutoff or Cutoff(), False
+        self.cutoff, self.passed_on = cutoff or Cutoff(), False
+        self.live: PreparedModel | None = None
         self.reads_in_thread = is_async and setup.extract.blocks
         self.deserves_vote = deserves_vote
         self._on_response, self._on_spent, self._on_finished = on_response, on_spent, on_finished
@@ -420,7 +422,8 @@ class Question:
         given = decision.answer if decision.whole is None else decision.whole
         agreeing = [response for response in responses if response.used and response.answer == given]
         used = agreeing or [response for response in responses if response.used]
-        winner = max(used, key=attrgetter("weight")).message
+        best = max(used, key=attrgetter("weight"))
+        winner = (used[0] if self.passed_on and used[0].index == 0 else best).message
         assert winner is not None
         if given == decision.answer or decision.answer is None:
             return winner, decision

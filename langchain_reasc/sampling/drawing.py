@@ -46,10 +46,6 @@ def samples(wave: Wave, *, is_async: bool, live: bool = False) -> AsyncGenerator
     """
     workers = AsyncWorkers() if is_async else Workers()
     model = wave.model
-    if live:
-        assert model.live is not None
-        model = model.live
-        wave = replace(wave, model=model)
     if model.ask_confidence:
         wave = replace(wave, messages=model.prompt(wave.messages))
     is_parallel = model.sampler is not None and not live

@@ -8,10 +8,12 @@ from backends.llama_cpp.tiny_gguf import write_tiny_model
 from backends.llama_cpp.tool_models import HERMES
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.tools import tool
+from runnable import fakes
 
 from agents.acting import Tree
 from langchain_reasc import ChatReASC
 
+ANY: Any = {"allow_fingerprint_mismatch": True, "max_samples": 5}
 backend = pytest.importorskip("langchain_reasc_llama_cpp")
 
 
@@ -49,13 +51,28 @@ def test_calls_of_tools_are_voted_on_and_share_a_prefill(runner: Any, model: Any
     assert (root.run_type, len(root.child_runs)) == ("llm", account["launched"])
 
 
-def test_a_text_is_streamed_token_by_token(runner: Any) -> None:
-    """Though the engine has a way of its own to draw samples."""
+@pytest.mark.parametrize("tools", [[], [switch]], ids=["no tools", "tools"])
+def test_a_text_is_streamed_token_by_token(runner: Any, tools: list[Any]) -> None:
+    """Though the engine has a way of its own to draw samples, and reads calls from the text."""
     usage = UsageMetadataCallbackHandler()
     with backend.ChatLlamaCpp(max_tokens=20) as model:
-        chunks = runner.stream(ChatReASC(model=model), "How much is 17 + 25?", {"callbacks": [usage]})
+        chat = ChatReASC(model=model).bind_tools(tools) if tools else ChatReASC(model=model)
+        chunks = runner.stream(chat, "How much is 17 + 25?", {"callbacks": [usage]})
     whole = sum(chunks[1:], chunks[0])
     assert len([chunk for chunk in chunks if chunk.text]) > 10
     assert [bool(chunk.usage_metadata) for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
     assert whole.response_metadata["reasc"]["tokens"]["output"] == whole.usage_metadata["output_tokens"] == 20
     assert [*usage.usage_metadata.values()] == [whole.usage_metadata]
+
+
+@pytest.mark.parametrize("calibration", [None, fakes.calibration(signal="self_certainty", mean=6.0)])
+def test_a_step_is_the_same_streamed_and_whole(runner: Any, model: Any, calibration: Any) -> None:
+    """A first response that is streamed has the same seed and the same confidence."""
+    chat = ChatReASC(model=model, calibration=calibration, **ANY).bind_tools([switch], tool_choice="any")
+    chunks, whole = runner.stream(chat, "Light, please."), runner.invoke(chat, "Light, please.")
+    streamed = sum(chunks[1:], chunks[0])
+    assert [call["args"] for call in streamed.tool_calls] == [call["args"] for call in whole.tool_calls]
+    accounts = [message.response_metadata["reasc"] for message in (streamed, whole)]
+    assert accounts[0]["evidence"] == pytest.approx(accounts[1]["evidence"], rel=0.01)
+    assert (sum(accounts[0]["evidence"].values()) == accounts[0]["samples"]) is (calibration is None)
+    assert [account["without_confidence"] for account in accounts] == [0, 0]

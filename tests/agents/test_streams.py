@@ -13,7 +13,7 @@ from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, message_chunk_to_message
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.runnables import ConfigurableField
-from runnable.fakes import PROMPT_TOKENS, Reply, Scripted, saying
+from runnable.fakes import PROMPT_TOKENS, Reply, Scripted, calibration, saying
 
 from agents.acting import (
     ASKED,
@@ -23,6 +23,7 @@ from agents.acting import (
     Counted,
     Telling,
     Tree,
+    acting,
     agent_of,
     billed,
     get_weather,
@@ -60,9 +61,12 @@ async def awords_of_agent(chat: ChatReASC) -> AsyncIterator[str]:
         yield chunk.text
 
 
-def through_middleware(chat: ChatReASC, **options: Any) -> Iterator[str]:
-    agent = agent_of(chat.model, ReASCMiddleware(**options), tools=())
+def words_of_agent(agent: Any) -> Iterator[str]:
     return (chunk.text for chunk, _ in agent.stream(INPUT, stream_mode="messages"))
+
+
+def through_middleware(chat: ChatReASC, **options: Any) -> Iterator[str]:
+    return words_of_agent(agent_of(chat.model, ReASCMiddleware(**options), tools=()))
 
 
 WAYS: dict[str, Callable[[ChatReASC], Any]] = {
@@ -72,6 +76,18 @@ WAYS: dict[str, Callable[[ChatReASC], Any]] = {
     "agent, messages, async": awords_of_agent,
     "middleware with read_only": lambda chat: through_middleware(chat, read_only=["search"]),
     "middleware with a budget": lambda chat: through_middleware(chat, max_run_tokens=1000),
+    "tools": lambda chat: words_of_chunks(chat.bind_tools([get_weather]).stream("q")),
+    "tools, set before": lambda chat: words_of_chunks(
+        ChatReASC(model=chat.model.bind(model_kwargs={"tools": [{"type": "web_search"}]})).stream("q")
+    ),
+    "tools, agent": lambda chat: words_of_agent(agent_of(chat)),
+    "tools, middleware": lambda chat: words_of_agent(agent_of(chat.model, ReASCMiddleware())),
+    "tools, middleware with read_only": lambda chat: words_of_agent(
+        agent_of(chat.model, ReASCMiddleware(read_only=["get_weather"], max_run_tokens=1000))
+    ),
+    "tools, learning": lambda chat: words_of_chunks(
+        ChatReASC(model=chat.model, calibration="online").bind_tools([get_weather]).stream("q")
+    ),
     "no tool may be called": lambda chat: words_of_chunks(
         chat.bind_tools([get_weather], tool_choice="none").stream("q")
     ),
@@ -157,21 +173,59 @@ def test_calls_that_nobody_offered_are_voted_on(runner: Any) -> None:
     assert whole.usage_metadata["input_tokens"] == PROMPT_TOKENS * whole.response_metadata["reasc"]["launched"]
 
 
+def calling(text: str, city: str, **reply: Any) -> Reply:
+    return Reply(text, calls=(("get_weather", {"city": city}),), **reply)
+
+
+@pytest.mark.parametrize(
+    ("first", "text"),
+    [
+        (calling("let me see", "Paris"), "let me see"),
+        (calling("let me see", "Rome"), "let me see"),
+        (calling("Rome it is", "Rome"), "Rome it is\n\nlet me see"),
+        (calling("let me", "Rome"), "let me see"),
+        (calling("", "Rome"), "let me see"),
+    ],
+    ids=["it wins", "the winner says the same", "the winner says something else", "more", "it says nothing"],
+)
+def test_text_before_a_call_passes_and_the_call_is_voted_on(agents: Agents, first: Reply, text: str) -> None:
+    others = [calling("let me see", "Paris")] * 9
+    model = acting({ASKED: [first, *others], "": [SUNNY]})
+    chunks = agents.stream(agent_of(model, ReASCMiddleware(**BY_ASC)), stream_mode=["messages", "values"])
+    said = [given[0] for mode, given in chunks if mode == "messages" and isinstance(given[0], AIMessageChunk)]
+    [state] = [given for mode, given in chunks if mode == "values"][-1:]
+    _, calling_paris, _, final = state["messages"]
+    assert [calling_paris.text, final.text] == [text, SUNNY]
+    assert [call["args"] for call in calling_paris.tool_calls] == [{"city": "Paris"}]
+    assert "".join(chunk.text for chunk in said) == f"{text}{SUNNY}"
+    assert len({chunk.id for chunk in said}) == 2
+    assert said[0].text == (first.text.split() or ["let me see"])[0]
+    assert calling_paris.response_metadata["reasc"]["samples"] >= 4
+
+
+def test_a_response_that_wins_is_given_where_its_text_has_passed(runner: Any) -> None:
+    """Others that make the same call, and say something else before it, may be more confident."""
+    first, other = calling("one", "Paris", logprob=-0.2), calling("two", "Paris", logprob=-4.0)
+    made = Telling(script=lambda question, index: first if index == 0 else other)
+    chat = ChatReASC(model=made, calibration=calibration(), allow_fingerprint_mismatch=True).bind_tools([get_weather])
+    whole = summed(runner.stream(chat, "q"))
+    assert whole.text == "one" and runner.invoke(chat, "q").text == "two"
+    assert whole.response_metadata["reasc"]["without_confidence"] == 0
+
+
 # What is streamed when it is known
 
 
 @pytest.mark.parametrize(
     "chat",
     [
-        ChatReASC(model=saying("1")).bind_tools([get_weather]),
-        ChatReASC(model=saying("1").bind_tools([get_weather])),
-        ChatReASC(model=saying("1").bind(model_kwargs={"tools": [{"type": "web_search"}]})),
+        ChatReASC(model=saying("1").bind_tools([get_weather]).with_retry()),
         ChatReASC(model=saying("1").bind(response_format={"type": "json_object"})),
         ChatReASC(model=saying("1"), when=lambda first: False),
         ChatReASC(model=saying("1"), answer="auto"),
         ChatReASC(model=saying("1"), ask_confidence=True),
     ],
-    ids=["tools", "bound before", "set before", "structure", "when", "answer", "stated confidence"],
+    ids=["tools and retries", "structure", "when", "answer", "stated confidence"],
 )
 def test_what_may_be_voted_on_passes_when_it_is_known(runner: Any, chat: Any) -> None:
     counted = Counted()
