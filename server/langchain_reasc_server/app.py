@@ -1,12 +1,14 @@
 """The server's routes: read a request, let it in, vote on it or pass it through, and answer in OpenAI's form."""
 
 import asyncio
+import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,7 +24,7 @@ from langchain_reasc_server.events import EventStream, Send
 from langchain_reasc_server.keys import Admission, Client
 from langchain_reasc_server.metering import Drawn, Meter, estimated_tokens
 from langchain_reasc_server.metrics import Metrics
-from langchain_reasc_server.middleware import Tidied
+from langchain_reasc_server.middleware import Tidied, browser_access
 from langchain_reasc_server.reading import Bodies, check_head, read_object
 from langchain_reasc_server.responses import ResponseWriter, Translated, Untranslatable, chat_request
 from langchain_reasc_server.solver import Solver, Upstream
@@ -48,8 +50,12 @@ class Serving(Upstream, Protocol):
     async def forward(self, request: Request, body: bytes, call: Call | None, why: str, send: Send) -> None: ...
     async def token_limit(self) -> str: ...
     async def ready(self) -> bool: ...
+    def health(self) -> Mapping[str, bool]: ...
     async def close(self) -> None: ...
 
+
+access: Final = logging.getLogger("langchain_reasc_server.access")
+"""One line for each request of the API: address, method, path, status, way, seconds; neither keys nor prompts."""
 
 Answer = Callable[[Request, Client, Send], Awaitable[None]]
 
@@ -68,6 +74,7 @@ class Gateway:
         metrics: what is counted.
         decided: the last votes.
         middleware: what stands around the routes.
+        origins: whose pages may ask from a browser; ``*`` for all.
         paths: what clients may use below ``/v1`` besides models, chat completions and responses; ``*`` is everything.
     """
 
@@ -80,9 +87,13 @@ class Gateway:
     metrics: Metrics = field(default_factory=Metrics)
     decided: deque[Decided] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     middleware: Sequence[Middleware] = ()
+    origins: Sequence[str] = ()
     paths: Sequence[str] = ()
     _readiness: asyncio.Task[bool] | None = None
     _ask_again: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._browsers = browser_access(self.origins)
 
     @property
     def app(self) -> Starlette:
@@ -99,7 +110,7 @@ class Gateway:
             Route("/", self._status),
         ]
         handlers: Any = {HTTPException: _no_such_path}
-        around = [Middleware(Tidied), *self.middleware]
+        around = [Middleware(Tidied), *self.middleware, self._browsers]
         app = Starlette(routes=routes, middleware=around, exception_handlers=handlers, lifespan=self._lifespan)
         app.router.redirect_slashes = False  # there is none at the end of a tidied path
         return app
@@ -120,6 +131,7 @@ class Gateway:
         learning = await asyncio.to_thread(self.solver.learning)  # which may read its file
         if learning is not None:
             self.metrics.record_learning(learning[0])
+        self.metrics.record_health(self.upstream.health())
         text, content_type = self.metrics.exposition(request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
 
@@ -129,14 +141,14 @@ class Gateway:
         except Refused:
             said = "The status page needs a key, as the password."
             return PlainTextResponse(said, 401, {"www-authenticate": 'Basic realm="reasc serve"'})
-        # Answers are nobody else's business; without keys, they are that of this machine.
-        shown = bool(self.admission.keys) or _is_local(request)
-        own = [one for one in self.decided if shown and one.client is client]
+        own = [one for one in self.decided if one.client is client]
         page = await asyncio.to_thread(self._page, own)  # which may read the file of what was learned
         return HTMLResponse(page, headers={"cache-control": "no-store", "content-security-policy": POLICY})
 
     def _page(self, own: Sequence[Decided]) -> str:
-        return status_page(self.upstream.model, self.metrics, own, self.solver.knows(), self.solver.learning())
+        knows, learning = self.solver.knows(), self.solver.learning()
+        shown = bool(self.admission.keys)
+        return status_page(self.upstream.model, self.metrics, own, learning, knows=knows, answers=shown)
 
     async def _other(self, request: Request, client: Client, send: Send) -> None:
         """Pass through what is not a chat completion, as far as the operator's key may be used for it.
@@ -150,15 +162,16 @@ class Gateway:
             said = f"{method} {path} is not open here; an operator opens more with --allow-path"
             raise Refused(404, said, code="path_not_open")
         body = await self.bodies.read(request)
-        async with self._until_gone(request, client):
-            self.admission.charge(client, samples=int(request.method == "POST"))
+        async with self._until_gone(request, client, samples := int(request.method == "POST")):
+            self.admission.charge(client, samples=samples)
             await self._forward(request, client, body, None, "no chat completion", send)
 
     async def _chat(self, request: Request, client: Client, send: Send) -> None:
         """Vote on a chat completion, or pass it through."""
         body, call = await self._asked(request)
-        async with self._until_gone(request, client):
-            why = call.why_not_voted(self.solver.votes)
+        why = call.why_not_voted(self.solver.votes)
+        samples = call.most_samples(self.solver.votes) if why is None else call.responses
+        async with self._until_gone(request, client, samples, body):
             if why is None:
                 await self._vote(call, request, client, send)
                 return
@@ -171,14 +184,15 @@ class Gateway:
         What could be translated, and has nothing to vote on, is one chat completion where the upstream has no such API.
         """
         body, asked = await self._asked(request)
-        async with self._until_gone(request, client):
-            call: Call | None = None
-            try:
-                limit = "" if asked.body.get("max_output_tokens") is None else await self.upstream.token_limit()
-                request.state.call = call = replace(asked, body=chat_request(asked.body, limit))
-                why = call.why_not_voted(self.solver.votes)
-            except Untranslatable as error:
-                why = error.why
+        call: Call | None = None
+        try:
+            limit = "" if asked.body.get("max_output_tokens") is None else await self.upstream.token_limit()
+            request.state.call = call = replace(asked, body=chat_request(asked.body, limit))
+            why = call.why_not_voted(self.solver.votes)
+        except Untranslatable as error:
+            why = error.why
+        samples = call.most_samples(self.solver.votes) if call is not None and why is None else 1
+        async with self._until_gone(request, client, samples, body):
             if call is not None and why is None:
                 await self._vote(call, request, client, Translated(send, ResponseWriter(asked.body, asked.model)))
                 return
@@ -325,8 +339,16 @@ class Gateway:
         self.decided.append(Decided(time.time(), time.monotonic() - begun, won.call.model, account, client))
 
     @asynccontextmanager
-    async def _until_gone(self, request: Request, client: Client) -> AsyncIterator[None]:
+    async def _until_gone(
+        self, request: Request, client: Client, samples: int = 0, body: bytes = b""
+    ) -> AsyncIterator[None]:
         """Admit a request, and cancel what is done for it once its client has gone.
+
+        Args:
+            request: the request.
+            client: whose it is.
+            samples: those that it may draw, which no other request may draw meanwhile.
+            body: the prompt of each of them.
 
         Raises:
             ClientDisconnect: it has.
@@ -345,7 +367,8 @@ class Gateway:
         try:
             with ExitStack() as waiting:
                 waiting.enter_context(self.metrics.waiting.track_inprogress())
-                async with self.admission.admit(client):
+                tokens = samples * estimated_tokens(body) if self.admission.tokens_per_minute else 0
+                async with self.admission.admit(client, samples, tokens):
                     waiting.close()
                     yield
         except asyncio.CancelledError:
@@ -404,18 +427,16 @@ class _Guarded:
             self._gateway.bodies.release(request)
             metrics.running.dec()
             metrics.requests.labels(request.state.way, str(status)).inc()
-            metrics.seconds.labels(request.state.way).observe(time.monotonic() - begun)
+            seconds = time.monotonic() - begun
+            metrics.seconds.labels(request.state.way).observe(seconds)
+            if access.isEnabledFor(logging.INFO):
+                who, path = request.client.host if request.client else "-", quote(scope["path"][:200])
+                access.info("%s %s %s %s %s %.3f s", who, request.method, path, status, request.state.way, seconds)
 
 
 def _is_below(path: str, opened: str) -> bool:
     """Return whether a path is one that was opened, such as ``embeddings`` or ``/v1/embeddings``, or below it."""
     return opened == "*" or f"{path}/".startswith(f"/v1/{opened.strip('/').removeprefix('v1/')}/")
-
-
-def _is_local(request: Request) -> bool:
-    """Return whether a request comes from this machine, and not by way of a proxy on it."""
-    host = request.client.host if request.client else ""
-    return host in ("127.0.0.1", "::1") and not set(request.headers) & {"forwarded", "x-forwarded-for", "x-real-ip"}
 
 
 async def _disconnected(request: Request) -> None:

@@ -136,10 +136,14 @@ class Call:
         for name, is_one_response in _ALONE.items():
             if (value := body.get(name)) is not None and is_one_response(value):
                 return name
-        if min(votes.max_samples, self.asked.get("max_samples", votes.max_samples)) == 1:
+        if self.most_samples(votes) == 1:
             return "max_samples"
         calls = bool(tools) and body.get("tool_choice") != "none"
         return None if calls or not self.votes_on_calls_alone(votes) else "nothing to vote on"
+
+    def most_samples(self, votes: Votes) -> int:
+        """Return how many samples a vote on it draws at most."""
+        return min(votes.max_samples, int(self.asked.get("max_samples", votes.max_samples)))
 
     def votes_on_calls_alone(self, votes: Votes) -> bool:
         """Return whether a response that calls no tool is the answer, without a vote."""

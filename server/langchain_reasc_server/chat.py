@@ -52,19 +52,20 @@ class Won:
             **said,
             **probabilities,
             **abstained,
-            "tokens": {"spent": told["tokens"]["input"] + told["tokens"]["output"], "saved": self.tokens_saved},
+            "tokens": self._tokens,
             "winner": self._own_usage(),
         }
 
     @property
-    def tokens_saved(self) -> int:
-        """Tokens that ``max_samples`` responses as long as those of the vote would have cost more."""
+    def _tokens(self) -> dict[str, int]:
+        """Tokens spent, those of one response of the vote, and what ``max_samples`` such would have cost more."""
         told: Json = self.message.response_metadata["reasc"]
         tokens: dict[str, int] = told["tokens"]
+        spent = tokens["input"] + tokens["output"]
         if told["reason"] == "alone" or not told["samples"]:
-            return 0
+            return {"spent": spent, "saved": 0, "one_response": spent}
         each = tokens["input"] / told["launched"] + (tokens["output"] - tokens["unused_output"]) / told["samples"]
-        return max(0, int(self.max_samples * each - tokens["input"] - tokens["output"]))
+        return {"spent": spent, "saved": max(0, int(self.max_samples * each - spent)), "one_response": round(each)}
 
     def _own_usage(self) -> Json:
         """Return the tokens of the winner alone, as far as they are known."""

@@ -248,6 +248,9 @@ def serve(
     traces: Annotated[
         bool, typer.Option("--traces", help="Export OpenTelemetry spans, as its variables (OTEL_...) say.")
     ] = False,
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="Write a line to stderr for each request, without prompts and keys.")
+    ] = False,
     check: Annotated[bool, typer.Option("--check", help="Check the options, ask the upstream, and end.")] = False,
 ) -> None:
     """Serve OpenAI's API in front of any model, with answers that are voted on.
@@ -288,6 +291,7 @@ def serve(
             ping=ping,
             empty_deltas=empty_deltas,
             bodies=Bodies(round(limits.max_body * _MEGABYTE)),
+            origins=limits.allow_origin or (),
             paths=limits.allow_path or (),
         )
         if traced:
@@ -295,10 +299,8 @@ def serve(
 
             known = {} if source.url else model._get_ls_params()  # of servers, OpenAI's API is what is known
             gateway.middleware = [stack.enter_context(exported_traces(known.get("ls_provider", "openai")))]
-        if limits.allow_origin:
-            from langchain_reasc_server.middleware import browser_access
-
-            gateway.middleware = [*gateway.middleware, browser_access(limits.allow_origin)]
+        if access_log:
+            _log_access()
         if listening is None:
             _ask(model, strict=True)
             remark(_line(gateway, source, "the options are right"))
@@ -330,6 +332,15 @@ def _wants_traces(asked: bool) -> bool:
         raise missing
     remark(f"note: no spans are exported, though {named} is set: {missing}")
     return False
+
+
+def _log_access() -> None:
+    from langchain_reasc_server.app import access
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    access.addHandler(handler)
+    access.setLevel(logging.INFO)
 
 
 def _ask(model: Any, *, strict: bool) -> None:
@@ -406,6 +417,7 @@ def _run(gateway: "Gateway", model: Any, listening: socket.socket, shutdown: int
     bounds = Bounds(_possible_connections(connections))
     options = uvicorn_options(bounds, gateway.metrics.record_error)
     logging.getLogger("langchain_reasc").setLevel(logging.ERROR)  # what it says of a vote is in each reply
+    logging.getLogger("langchain_reasc.calibration").setLevel(logging.WARNING)  # such as a store that cannot be written
     threading.Thread(target=_ask, args=(model,), kwargs={"strict": False}, daemon=True).start()
 
     class Watched(uvicorn.Server):

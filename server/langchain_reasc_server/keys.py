@@ -7,8 +7,8 @@ import hmac
 import math
 import mmap
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -43,7 +43,8 @@ class Allowance:
     """What a client may use of something in a minute, refilled bit by bit.
 
     What is left lies in memory that this process shares with those that it forks, so that they keep one account. Should
-    two of them charge within the same microsecond, one charge may be lost.
+    two of them charge within the same microsecond, one charge may be lost. What requests hold until they end counts in
+    this process alone.
     """
 
     def __init__(self, what: str, per_minute: int | None, clock: Callable[[], float]) -> None:
@@ -55,6 +56,7 @@ class Allowance:
             clock: returns seconds that never go back.
         """
         self._what, self._per_minute, self._clock = what, per_minute, clock
+        self._held = 0.0
         if per_minute is not None:
             self._left_since = memoryview(mmap.mmap(-1, 16)).cast("d")
             self._left_since[0], self._left_since[1] = per_minute, clock()
@@ -69,11 +71,20 @@ class Allowance:
         if self._per_minute is not None:
             self._left_since[0] -= count
 
+    @contextmanager
+    def hold(self, most: float) -> Iterator[None]:
+        """Count what a running request may still use as used, so that others cannot use it at the same time."""
+        self._held += most
+        try:
+            yield
+        finally:
+            self._held -= most
+
     def check(self) -> None:
-        """Go on only while a whole one is left.
+        """Go on only while a whole one is left, beside what running requests hold.
 
         Raises:
-            Refused: there is not; it says when there will be.
+            Refused: less is left. The error says when to ask again: a second later where only held ones are missing.
         """
         if self._per_minute is None:
             return
@@ -81,9 +92,9 @@ class Allowance:
         left, since = self._left_since
         left = min(self._per_minute, left + (now - since) * rate)
         self._left_since[0], self._left_since[1] = left, now
-        if left < 1:
+        if left - self._held < 1:
             said = f"{self._per_minute} {self._what} a minute are allowed for a key"
-            raise _too_many(said, (1 - left) / rate, f"too_many_{self._what}")
+            raise _too_many(said, max(1.0, (1 - left) / rate), f"too_many_{self._what}")
 
 
 @dataclass(eq=False)
@@ -146,8 +157,13 @@ class Admission:
         return self._clients[found[0] if found else ""]
 
     @asynccontextmanager
-    async def admit(self, client: Client) -> AsyncIterator[None]:
+    async def admit(self, client: Client, samples: int = 0, tokens: int = 0) -> AsyncIterator[None]:
         """Hold a place for a request, and wait for it.
+
+        Args:
+            client: whose request it is.
+            samples: what it may draw at most, which is held until it ends.
+            tokens: likewise what it may use.
 
         Raises:
             Refused: the client, or all together, ask for too much.
@@ -155,8 +171,9 @@ class Admission:
         self._check(client)
         client.running, self._inside = client.running + 1, self._inside + 1
         try:
-            async with self._room:
-                yield
+            with client.samples.hold(samples), client.tokens.hold(tokens):
+                async with self._room:
+                    yield
         finally:
             client.running, self._inside = client.running - 1, self._inside - 1
 

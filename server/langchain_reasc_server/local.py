@@ -141,6 +141,10 @@ class LangChainModel:
         """Return whether it answers: it is in this process."""
         return True
 
+    def health(self) -> dict[str, bool]:
+        """Return no server: the model is in this process."""
+        return {}
+
     async def close(self) -> None:
         """Do nothing; the chat model is its owner's."""
 

@@ -1,6 +1,7 @@
 """What the server counts, for Prometheus."""
 
 import os
+from collections.abc import Mapping
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -39,7 +40,8 @@ class Metrics:
             "reasc_requests_waiting", "Requests that wait in the queue", multiprocess_mode="livesum", **given
         )
         self._samples = Counter("reasc_samples", "Samples drawn for votes", **given)
-        self._tokens = Counter("reasc_tokens", "Tokens of votes, prompt and generated", ["kind"], **given)
+        counted = "Tokens of votes, prompt and generated: spent, saved, and of one response to each request"
+        self._tokens = Counter("reasc_tokens", counted, ["kind"], **given)
         self._stops = Counter("reasc_stops", "Why votes have ended", ["reason"], **given)
         self._agreement = Histogram(
             "reasc_agreement_ratio", "Winner's share of the votes, where there were several", buckets=_SHARES, **given
@@ -48,6 +50,13 @@ class Metrics:
         self._upstream = Counter(
             "reasc_upstream_errors", "Requests that the upstream refused or failed", ["status"], **given
         )
+        self._healthy = Gauge(
+            "reasc_upstream_healthy",
+            "Whether a server gets its share of votes",
+            ["server"],
+            multiprocess_mode="mostrecent",
+            **given,
+        )
 
         latest: Any = {"multiprocess_mode": "mostrecent", **given}
         self._questions = Gauge("reasc_questions_learned", "Questions learned from since all was forgotten", **latest)
@@ -55,6 +64,11 @@ class Metrics:
         self._evidence = Gauge(
             "reasc_drift_evidence", f"Evidence of each monitor; at {ALARM:,} all is forgotten", ["monitor"], **latest
         )
+
+    def record_health(self, healthy: Mapping[str, bool]) -> None:
+        """Set whether each server gets its share."""
+        for server, is_healthy in healthy.items():
+            self._healthy.labels(server).set(is_healthy)
 
     def record_learning(self, state: OnlineState) -> None:
         """Set what was learned, and how near drift is."""

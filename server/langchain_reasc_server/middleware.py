@@ -4,10 +4,12 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.events import Send
 
 __all__ = ["Tidied", "browser_access"]
@@ -51,18 +53,36 @@ def _tidied(path: str) -> str:
     return _MODEL_SUFFIX.sub(r"\1", path.rstrip("/") or "/")
 
 
+_OWN_HOST: Final = re.compile(
+    r"(\[[0-9a-f:.]+\]|[0-9.]+|[^.:]+|.+\.(localhost|local|internal))(:[0-9]+)?", re.IGNORECASE
+)
+"""An address, or a name that nobody can register: a site can let its own name lead to this server."""
+
+
+def _is_own_page(origin: str, host: str) -> bool:
+    return origin.partition("://")[2] == host and _OWN_HOST.fullmatch(host) is not None
+
+
 class _BrowserAccess(CORSMiddleware):
-    """Allows pages of other origins what clients of the API may do, and not the status page."""
+    """Lets pages of some origins use the API, not the status page, and refuses what all others send.
+
+    CORS alone lets a page of any site send a request, and only keeps the reply from it.
+    """
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and scope["path"].startswith(("/v1/", "/reasc/")):
-            await super().__call__(scope, receive, send)
+        of_api = scope["type"] == "http" and scope["path"].startswith(("/v1/", "/reasc/"))
+        origin, host = (Headers(scope=scope).get(name, "") if of_api else "" for name in ("origin", "host"))
+        if of_api and origin and not self.is_allowed_origin(origin) and not _is_own_page(origin, host):
+            said = f"pages of {origin[:200]} may not ask here; an operator lets them by --allow-origin"
+            refused = Refused(403, said, code="origin_not_allowed")
+            await refused.response(scope, receive, send)
         else:
-            await self.app(scope, receive, send)
+            answer = super().__call__ if of_api and self.allow_origins else self.app
+            await answer(scope, receive, send)
 
 
-def browser_access(origins: Sequence[str]) -> Middleware:
-    """Return what lets the pages of these origins use the API.
+def browser_access(origins: Sequence[str] = ()) -> Middleware:
+    """Return the middleware that lets the pages of these origins use the API, and no others.
 
     Raises:
         ConfigurationError: one is no origin.

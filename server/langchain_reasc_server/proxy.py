@@ -240,6 +240,10 @@ class Servers:
                         return True
         return False
 
+    def health(self) -> dict[str, bool]:
+        """Return whether each server gets its share of votes."""
+        return {one.url: one.healthy for one in self.chat_model.status()}
+
     async def close(self) -> None:
         """Drop the connections of what is passed through; the chat model's are its owner's."""
         await self._client.close()

@@ -121,7 +121,9 @@ class Solver:
             others = [
                 f"Also       {model}: {_learning(one)[0].seen:,} questions" for model, one in self._models.items()
             ]
-            return [*learning_knows(state, calibration, questions), *others]
+            unsaved = getattr(self._own.calibrator, "unsaved", 0)
+            lost = [f"Not kept   {unsaved:,} questions: {self.votes.state} cannot be written"] if unsaved else []
+            return [*learning_knows(state, calibration, questions), *others, *lost]
         return ["votes are counted"] if calibration is None else [*calibration_knows(calibration)]
 
     def learning(self) -> tuple[OnlineState, Sequence[Observed]] | None:

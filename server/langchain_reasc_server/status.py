@@ -48,8 +48,10 @@ def status_page(
     model: str,
     metrics: Metrics,
     decided: Sequence[Decided],
-    knows: Sequence[str],
     learning: tuple[OnlineState, Sequence[Observed]] | None = None,
+    *,
+    knows: Sequence[str],
+    answers: bool,
 ) -> str:
     """Return the page, which needs no script and loads nothing.
 
@@ -57,8 +59,10 @@ def status_page(
         model: the upstream's.
         metrics: what was counted since the server began.
         decided: the last votes of who looks at it, the newest last.
-        knows: lines that say what was learned.
         learning: what is learned without labels, and the questions that it is learned from; None where nothing is.
+        knows: lines that say what was learned.
+        answers: whether the answers of the last votes are shown. Without keys they are not: a proxy on this machine
+            looks like a browser on it.
     """
     audited, watched = "", ""
     if learning is not None:
@@ -70,7 +74,7 @@ def status_page(
         f'<meta http-equiv="refresh" content="{_REFRESH}"><style>{_STYLE}</style>'
         f"<main><h1>reasc serve <small>{escape(model)}</small></h1>"
         f"<dl>{''.join(_tiles(metrics, decided))}{audited}</dl>"
-        f"<h2>Why your votes ended</h2>{_stops(decided)}{watched}{_votes(decided)}"
+        f"<h2>Why your votes ended</h2>{_stops(decided)}{watched}{_votes(decided) if answers else ''}"
         f"<h2>What was learned</h2><pre>{escape(chr(10).join(knows))}</pre>"
         f"<footer>{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; counted since the server began</footer></main></html>"
     )
@@ -79,7 +83,7 @@ def status_page(
 def _tiles(metrics: Metrics, decided: Sequence[Decided]) -> Iterator[str]:
     """Yield one number after another, each with what it is."""
     votes, samples = metrics.total("reasc_stops_total"), metrics.total("reasc_samples_total")
-    spent, saved = (metrics.total("reasc_tokens_total", kind=kind) for kind in ("spent", "saved"))
+    spent, saved, one = (metrics.total("reasc_tokens_total", kind=kind) for kind in ("spent", "saved", "one_response"))
     passed, failed = metrics.total("reasc_requests_total", way="pass"), metrics.total("reasc_upstream_errors_total")
     beside = (
         f"{passed:,} passed through, {metrics.total('reasc_requests_running'):,} running, {failed:,} failed upstream"
@@ -87,6 +91,7 @@ def _tiles(metrics: Metrics, decided: Sequence[Decided]) -> Iterator[str]:
     yield _tile("requests voted on", f"{votes:,}", beside)
     yield _tile("samples a vote", f"{samples / votes:.1f}" if votes else "–", f"{samples:,} drawn")
     yield _tile("tokens saved", f"{saved / (spent + saved):.0%}" if saved else "–", f"{saved:,}; {spent:,} spent")
+    yield _tile("cost of voting", f"{spent / one:.1f} ×" if one else "–", "of one response to each request")
     times = sorted(one.seconds for one in decided)
     slow = f"95% within {times[math.ceil(0.95 * len(times)) - 1]:.2f} s" if times else "none of yours yet"
     yield _tile("your votes take", f"{statistics.median(times):.2f} s" if times else "–", slow)

@@ -301,3 +301,21 @@ def test_requests_have_so_many_seconds_to_end_when_it_is_stopped() -> None:
                     assert asking.result().status_code == 200
                 else:
                     assert asking.result().json()["error"]["code"] == "stopped"
+
+
+def test_requests_are_logged_and_so_is_a_store_that_cannot_be_written(upstream: Served, tmp_path: Path) -> None:
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "a secret?"}], "tools": [TOOL]}
+    folder = tmp_path / "state"
+    folder.mkdir()
+    options = ("--url", upstream.root, "--preset", "generic", "--state", str(folder / "learned.sqlite"), "--access-log")
+    with process(*options, REASC_KEYS="sk-mine") as (url, started):
+        folder.rmdir()
+        headers = {"authorization": "Bearer sk-mine"}
+        assert httpx.post(f"{url}/chat/completions", json=body, headers=headers, timeout=30).status_code == 200
+        page = url.removesuffix("v1")
+        assert eventually(lambda: "Not kept   1 questions" in httpx.get(page, auth=("", "sk-mine")).text)
+        started.terminate()
+        _, said = started.communicate(timeout=20)
+    assert "what was learned is not kept: " in said and str(folder) in said
+    assert re.search(r"127\.0\.0\.1 POST /v1/chat/completions 200 vote \d\.\d{3} s", said)
+    assert "secret" not in said and "sk-mine" not in said

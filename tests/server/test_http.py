@@ -26,7 +26,7 @@ async def listed(exchange: Exchange) -> None:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Front]:
-    with front(Said(), votes={"max_samples": 2}, middleware=[browser_access([ORIGIN])]) as made:
+    with front(Said(), votes={"max_samples": 2}, origins=[ORIGIN]) as made:
         made.upstream.get = listed
         yield made
 
@@ -70,21 +70,40 @@ def test_pages_of_the_origins_that_are_named_may_ask(server: Front, origin: str)
     path, allowed = f"{server.url}/chat/completions", origin == ORIGIN
     before = server.http.options(path, headers=asked)
     assert (before.status_code == 200) == allowed
-    responses = [before, server.http.get(f"{server.url}/models", headers={"origin": origin})]
-    responses += [server.post(body, headers={"origin": origin}) for body in (VOTED, {**VOTED, "stream": True}, [])]
-    for response in responses:
+    asked = [server.http.get(f"{server.url}/models", headers={"origin": origin})]
+    asked += [server.post(body, headers={"origin": origin}) for body in (VOTED, {**VOTED, "stream": True}, [])]
+    assert [one.status_code for one in asked] == ([200, 200, 200, 400] if allowed else [403] * 4)
+    for response in (before, *asked):
         assert response.headers.get_list("access-control-allow-origin") == ([origin] if allowed else [])
     assert not allowed or "x-stainless-lang" in before.headers["access-control-allow-headers"]
     page = server.http.get(server.url.removesuffix("/v1"), headers={"origin": origin})
     assert page.status_code == 200 and "access-control-allow-origin" not in page.headers
 
 
-def test_without_named_origins_no_page_may_ask() -> None:
-    with front(Said()) as server:
-        server.upstream.get = listed
-        response = server.http.get(f"{server.url}/models", headers={"origin": ORIGIN})
-        assert response.status_code == 200 and "access-control-allow-origin" not in response.headers
-        assert server.http.options(f"{server.url}/models", headers={"origin": ORIGIN}).status_code == 405
+@pytest.mark.parametrize("keys", [(), ("one",)])
+@pytest.mark.parametrize(
+    ("origin", "host", "status"),
+    [
+        (ORIGIN, None, 403),  # a page of another site, whose request needs no leave of CORS
+        ("null", None, 403),
+        ("http://localhost:3000", None, 403),
+        ("http://evil.example:8080", "evil.example:8080", 403),  # whose owner lets the name lead here
+        ("http://reasc:8080", "reasc:8080", 200),
+        ("http://127.0.0.1:8080", "127.0.0.1:8080", 200),
+        ("http://[::1]:8080", "[::1]:8080", 200),
+        ("https://reasc.local", "reasc.local", 200),
+        (None, "reasc.example.org", 200),  # not a page
+    ],
+)
+def test_without_named_origins_no_page_may_ask(keys: Any, origin: Any, host: Any, status: int) -> None:
+    with front(Said(), admission={"keys": keys}) as server:
+        named = {name: value for name, value in (("origin", origin), ("host", host)) if value}
+        sent = json.dumps(VOTED).encode()
+        headers = {**named, "authorization": "Bearer one"}
+        for content_type in ({"content-type": "application/json"}, {}):
+            response = server.http.post(f"{server.url}/chat/completions", content=sent, headers=headers | content_type)
+            assert response.status_code == status and "access-control-allow-origin" not in response.headers
+        assert bool(server.upstream.exchanges) == (status == 200)
 
 
 @pytest.mark.parametrize("origin", ["chat.example.org", "https://chat.example.org/", ""])

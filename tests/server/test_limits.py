@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -184,3 +185,24 @@ def test_wherever_a_stream_is_cut_the_count_is_the_same_and_not_a_byte_changes(
 def test_an_image_counts_as_a_thousand_tokens_and_not_by_its_bytes() -> None:
     assert estimated_tokens(b'{"url": "data:image/png;base64,' + b"iVBORw0KGgo" * 20_000 + b'"}') == 1009
     assert estimated_tokens(b"word " * 400) == 500
+
+
+@pytest.mark.parametrize("path", ["/chat/completions", "/responses"])
+def test_requests_at_the_same_time_do_not_share_what_is_left(path: str) -> None:
+    """Of a hundred at once of a key with ten samples a minute, no more are answered than had samples left."""
+    said = {"messages": HELLO} if path == "/chat/completions" else {"input": "hi"}
+    body = {
+        "model": "tiny",
+        **said,
+        "tools": [TOOL if path == "/chat/completions" else {"type": "function", **TOOL["function"]}],
+    }
+    with front(Said(), admission={"samples_per_minute": 10, "clock": lambda: 0.0}) as server:
+        with ThreadPoolExecutor(100) as pool:
+            replies = [*pool.map(lambda _: server.post(body, path), range(100))]
+        statuses = [one.status_code for one in replies]
+        answered = statuses.count(200)
+        assert answered >= 1 and statuses.count(429) == 100 - answered
+        assert len(server.upstream.exchanges) <= 10 + 15  # the last may go beyond, by the samples of one vote
+        refused = next(one for one in replies if one.status_code == 429)
+        assert refused.json()["error"]["code"] == "too_many_samples" and int(refused.headers["retry-after"]) >= 1
+        assert server.gateway.admission.client({}).samples.left == 10 - len(server.upstream.exchanges)

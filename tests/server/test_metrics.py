@@ -123,3 +123,11 @@ def test_names_and_units_are_as_prometheus_has_them_and_clients_choose_no_label(
         plain = [*text_string_to_metric_families(scraped(server))]
         named = {one.name for family in plain for one in family.samples if not one.name.endswith("_created")}
         assert named == {one.name for one in samples if not one.name.endswith("_created")}
+
+
+def test_the_health_of_each_upstream_is_told() -> None:
+    with front(Said(), refuses(500)) as server:
+        good, bad = (f'reasc_upstream_healthy{{server="{one.url}"}} ' for one in server.upstreams)
+        assert good + "1.0" in scraped(server) and bad + "1.0" in scraped(server)
+        assert eventually(lambda: server.post(VOTED).status_code == 200 and bad + "0.0" in scraped(server))
+        assert good + "1.0" in scraped(server)

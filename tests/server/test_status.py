@@ -20,7 +20,9 @@ def text_of(page: str) -> str:
 
 
 def test_it_says_what_votes_cost_and_what_was_learned() -> None:
-    with front(Said(cities=[EVIL, EVIL, EVIL, "Rome"]), votes={"calibration": "online"}) as server:
+    keys = {"keys": ("one",)}
+    with front(Said(cities=[EVIL, EVIL, EVIL, "Rome"]), votes={"calibration": "online"}, admission=keys) as server:
+        server.http.headers["authorization"] = "Bearer one"
         home = server.url.removesuffix("/v1") + "/"
 
         def shown() -> str:
@@ -37,6 +39,7 @@ def test_it_says_what_votes_cost_and_what_was_learned() -> None:
             "requests voted on 1 1 passed through, 0 running, 0 failed upstream",
             f"samples a vote {samples:.1f} {samples} drawn",
             f"tokens saved {share:.0%} {tokens['saved']:,}; {tokens['spent']:,} spent",
+            f"cost of voting {tokens['spent'] / tokens['one_response']:.1f} × of one response to each request",
             f"Why your votes ended {account['stop']} 1 of the last 1 Drift second votes 0 audits 0 confidence 0",
             f"audits that agree – none yet accuracy where told {Share(1, 1)}, of 1 told; others may differ",
             "What was learned Seen 1 questions",
@@ -82,14 +85,13 @@ def test_answers_are_shown_to_the_client_that_asked_alone() -> None:
         assert "requests voted on 1" in one and "requests voted on 1" in two
 
 
-def test_without_keys_answers_are_shown_on_the_same_machine_alone() -> None:
+def test_without_keys_no_answers_are_shown() -> None:
     with front(Said(cities=["Paris"])) as server:
         home = server.url.removesuffix("/v1") + "/"
         body = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], "tools": [TOOL]}
         assert server.post(body).status_code == 200
-        assert "Paris" in server.http.get(home).text
-        elsewhere = server.http.get(home, headers={"x-forwarded-for": "203.0.113.7"}).text
-        assert "Paris" not in elsewhere and "requests voted on 1" in text_of(elsewhere)
+        page = server.http.get(home).text  # a proxy on this machine may be asking for anybody
+        assert "Paris" not in page and "requests voted on 1" in text_of(page)
 
 
 def test_it_says_how_answers_have_held_up() -> None:
@@ -106,7 +108,7 @@ def test_it_says_how_answers_have_held_up() -> None:
         drift=((0.0,) * 8, (30.0,) * 8, (4000.0,) * 8),
         audits=Audits(1200, 1080, 1092.0),
     )
-    page = status_page(EVIL, Metrics(), [], ["Seen"], (state, told))
+    page = status_page(EVIL, Metrics(), [], (state, told), knows=["Seen"], answers=True)
     text = text_of(page)
     for expected in (
         "audits that agree 90% [88%, 92%], of 1,200; 91% was expected",
@@ -134,7 +136,7 @@ def test_it_says_how_long_votes_take(votes: int, says: str) -> None:
     }
     client = Admission().client({})
     decided = [Decided(0.0, float(at), "m" * 99, account, client) for at in range(votes, 0, -1)]
-    page = status_page("tiny", Metrics(), decided, [])
+    page = status_page("tiny", Metrics(), decided, knows=[], answers=True)
     text = text_of(page)
     assert f"{says} s" in text and f"{'m' * 59}…" in text and "m" * 60 not in text
     assert page.count("00:00:00") == page.count("evidence, abstained") == min(votes, 20)
