@@ -41,7 +41,8 @@ class RetryPolicy:
 
     A request that failed on one server goes to another at once. Only where there is no other does it wait, a random
     time up to a bound that doubles with each attempt ("full jitter"), or as long as the server asked for in
-    ``Retry-After`` and up to ``first_wait`` more, so that not all come back at the same moment.
+    ``Retry-After`` and up to ``first_wait`` more, so that not all come back at the same moment. A server whose stream
+    was silent for too long is not asked again.
 
     Attributes:
         attempts: how many tries there are in all, the first included.
@@ -312,12 +313,9 @@ class Attempts:
                 other = self.router.has_untried(self._tried, self.scope)
                 fault = fault_of(error)
                 resting = isinstance(error, SamplingError) and bool(error.failures)  # all servers, and for too long
-                silent = isinstance(error, TimeoutError) and not other  # it has had all the time that is allowed
-                if (
-                    resting
-                    or silent
-                    or not (self.may_retry() and (fault.may_pass or (fault is Fault.REFUSED and other)))
-                ):
+                silent = isinstance(error, TimeoutError)  # this server has had all the time that is allowed
+                again = other if silent or fault is Fault.REFUSED else fault.may_pass
+                if resting or not (again and self.may_retry()):
                     raise
             if not other:
                 await asyncio.sleep(self.policy.wait_after(number))

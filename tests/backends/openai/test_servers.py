@@ -147,13 +147,12 @@ def test_the_silence_of_a_stream_is_limited_and_not_its_length(face: Face) -> No
             await asyncio.sleep(0.08)
         await exchange.finish()
 
-    with (
-        serving(Script(slow, hangs)) as url,
-        pool_of(url, stream_chunk_timeout=0.3, max_retries=0, retry=None) as model,
-    ):
+    script = Script(slow, silent)
+    with serving(script) as url, pool_of(url, stream_chunk_timeout=0.3) as model:
         assert text_of(face.stream(model)) == "so " * 6
         with pytest.raises(TimeoutError, match=r"silent for 0.3 s \(stream_chunk_timeout\)"):
             face.stream(model)
+    assert len(script.requests) == 2  # it is not asked again
 
 
 def test_a_response_in_one_piece_is_tried_again_too(face: Face) -> None:
