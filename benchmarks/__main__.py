@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
-from benchmarks import decoding, overhead, peers
+from benchmarks import busy, decoding, overhead, peers
 from benchmarks.random_gguf import QUANTIZATIONS
 from benchmarks.settings import Settings, default_threads, describe_machine
 from benchmarks.table import Row, render, rows_of
@@ -32,6 +32,7 @@ MEASURES: Final[dict[str, Callable[[Settings], Iterator[Row]]]] = {
     "memory": overhead.resident,
     "step": decoding.our_share,
     "interference": decoding.interference,
+    "busy": busy.beside_busy_processes,
     "attention": decoding.attention,
     "builds": decoding.builds,
     "method": overhead.method,

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import ModelError
+from langchain_reasc_llama_cpp.engine.threads import Threads
 from langchain_reasc_llama_cpp.native.bindings import library, log
 from langchain_reasc_llama_cpp.native.model import NativeModel, attach_adapters
 from langchain_reasc_llama_cpp.native.parameters import LoadFields, fill_context_params
@@ -61,16 +62,19 @@ class DecodeContext:
         decode_seconds: time spent inside ``llama_decode`` so far.
         decoded: tokens given to ``llama_decode`` so far.
         steps: calls of ``llama_decode`` so far.
+        threads: the number of CPU threads, which may change before each decode.
     """
 
-    def __init__(self, model: NativeModel, *, cells: int, n_sequences: int, n_threads: int, fields: LoadFields) -> None:
+    def __init__(
+        self, model: NativeModel, *, cells: int, n_sequences: int, threads: Threads, fields: LoadFields
+    ) -> None:
         """Allocate the KV cache.
 
         Args:
             model: the loaded model.
             cells: tokens the KV cache holds, over all sequences.
             n_sequences: how many sequence ids there are, at most 256.
-            n_threads: CPU threads, where the parameters do not say.
+            threads: the number of CPU threads.
             fields: the other options of the context.
 
         Raises:
@@ -79,6 +83,7 @@ class DecodeContext:
         self._llama = library()
         self._vocabulary_size = model.vocabulary_size
         self.n_sequences = n_sequences
+        self.threads, self._batch_threads = threads, fields.n_threads_batch
         self._pads = model.repacked and not model.on_gpu and model.quantization.startswith(_BY_FOUR)
         params = self._llama.llama_context_default_params()
         params.n_ctx = cells
@@ -87,7 +92,7 @@ class DecodeContext:
         params.n_outputs_max = n_sequences + max(_IDLE) * self._pads
         params.kv_unified = True
         params.no_perf = True
-        fill_context_params(params, fields, n_threads=n_threads)
+        fill_context_params(params, fields, n_threads=threads.now)
         params.n_batch = self.n_batch = max(params.n_batch, n_sequences + max(_IDLE))
         log.clear_errors()
         self.handle: Any = self._llama.llama_init_from_model(model.handle, params)
@@ -197,6 +202,8 @@ class DecodeContext:
 
     def _decode(self, size: int) -> None:
         self._batch.n_tokens = size
+        n_threads = self.threads.choose(self.decode_seconds)
+        self._llama.llama_set_n_threads(self.handle, n_threads, self._batch_threads or n_threads)
         begun = time.perf_counter()
         code = self._llama.llama_decode(self.handle, self._batch)
         self.decode_seconds += time.perf_counter() - begun

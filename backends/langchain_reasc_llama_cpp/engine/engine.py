@@ -10,6 +10,7 @@ from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, Mod
 from langchain_reasc_llama_cpp.engine.context import DecodeContext
 from langchain_reasc_llama_cpp.engine.decoder import Decoder
 from langchain_reasc_llama_cpp.engine.request import GenerationRequest
+from langchain_reasc_llama_cpp.engine.threads import Threads, default_threads, usage
 from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.native.parameters import LoadFields, check_context
 
@@ -17,7 +18,6 @@ __all__ = ["Engine"]
 
 _DEFAULT_CONTEXT: Final = 4096
 _DEFAULT_CELLS: Final = 8192
-_TINY: Final = 1 << 24  # bytes of weights below which threads wait for each other longer than they work
 
 
 class Engine:
@@ -26,7 +26,7 @@ class Engine:
     Attributes:
         model: the loaded model; tokenizing with it is safe from any thread.
         n_ctx: tokens of prompt and response together, per sequence.
-        n_threads: CPU threads it decodes with.
+        n_threads: CPU threads it decodes with at most.
         context: what the thread decodes with; others may read its counters, nothing else.
         check_usable: raises ModelClosedError unless requests can be taken.
         cancel: ends a request within one decode step; never blocks on decoding.
@@ -43,16 +43,17 @@ class Engine:
             MissingExtraError: llama-cpp-python is not installed.
         """
         check_context(fields)
+        since = None if fields.n_threads else usage()  # loading shows how busy the machine is
         self.model = NativeModel(path, fields)
         self.n_ctx = fields.n_ctx or min(self.model.training_context, _DEFAULT_CONTEXT)
-        self.n_threads = fields.n_threads or _default_threads(self.model.weight_bytes)
+        self.n_threads = fields.n_threads or default_threads(self.model.weight_bytes)
         cells = fields.n_cells or min(self.n_ctx * fields.n_parallel, _DEFAULT_CELLS)
         try:
             context = DecodeContext(
                 self.model,
                 cells=max(cells, self.n_ctx),
                 n_sequences=2 * fields.n_parallel + 2,  # each live sample may have a prompt of its own
-                n_threads=self.n_threads,
+                threads=Threads(self.n_threads, since),
                 fields=fields,
             )
         except BaseException:
@@ -179,11 +180,3 @@ class _Worker:
 
     def _closed_error(self) -> ModelClosedError:
         return ModelClosedError(f"the model {self._model.path.name} is closed; make a new one")
-
-
-def _default_threads(weight_bytes: int) -> int:
-    """Return all of a few cores; of more, half, since the rest are mostly hyper-threads, which slow llama.cpp down."""
-    if weight_bytes < _TINY:
-        return 1
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return available if available <= 4 else available // 2

@@ -81,7 +81,8 @@ class LoadFields(BaseModel):
     n_ubatch: Annotated[int | None, Field(ge=1, lt=2**31)] = None
     """Tokens computed at a time, at most ``n_batch``. None: as many."""
     n_threads: Annotated[int | None, Field(ge=1, le=512)] = None
-    """CPU threads. None: all cores up to four, else half of them; one for weights below 16 MB."""
+    """CPU threads. None: all cores up to four, else half of them, and fewer while other processes need the cores
+    (Linux); one for weights below 16 MB."""
     n_threads_batch: Annotated[int | None, Field(ge=1, le=512)] = None
     """CPU threads for prompts. None: ``n_threads``."""
     flash_attn: bool | None = None

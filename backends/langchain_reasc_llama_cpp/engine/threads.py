@@ -1,0 +1,126 @@
+"""How many CPU threads decode: as many as this process may use cores and other processes leave it."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+__all__ = ["Threads", "Usage", "default_threads", "threads_for", "usage"]
+
+_WINDOW: Final = 0.1  # seconds; the kernel counts in hundredths
+_TINY: Final = 1 << 24  # bytes of weights below which threads wait for each other longer than they work
+
+
+def default_threads(weight_bytes: int) -> int:
+    """Return all of a few cores; of more, half, since the rest are mostly hyper-threads, which slow llama.cpp down."""
+    if weight_bytes < _TINY:
+        return 1
+    cores = len(_own_cores()) or os.cpu_count() or 1
+    return max(1, int(min(cores if cores <= 4 else cores // 2, *_quotas(), 512)))
+
+
+class Usage(NamedTuple):
+    """Counters, in seconds since some moment.
+
+    Attributes:
+        elapsed: time that has passed.
+        process: CPU time of all threads of this process.
+        thread: CPU time of the thread that calls llama.cpp.
+        idle: time that the cores this process may use were idle, all together.
+        decoding: time spent inside ``llama_decode``.
+    """
+
+    elapsed: float
+    process: float
+    thread: float
+    idle: float
+    decoding: float
+
+
+def threads_for(used: Usage, now: int) -> int:
+    """Return for how many threads there are cores.
+
+    Args:
+        used: what has been counted since the number of threads last changed, or a part of it.
+        now: how many threads decoded.
+    """
+    own = used.process
+    if used.decoding > used.elapsed / 2:  # llama.cpp's threads are in step, so the rest is other threads of the process
+        own = min(own, now * used.thread)
+    return max(1, round((own + used.idle) / used.elapsed))
+
+
+class Threads:
+    """The number of threads, for the thread that decodes to ask before each decode.
+
+    llama.cpp's threads wait for each other some hundred times per decode, and each of these waits can last as long as
+    another process holds the core of one of them. On two cores beside two busy processes, two threads therefore decode
+    2 to 100 times more slowly than one. Where the kernel counts no idle time, as on macOS and Windows, the number
+    does not change.
+
+    Attributes:
+        most: how many at most.
+        now: how many the next decode runs with.
+    """
+
+    def __init__(self, most: int, since: Usage | None) -> None:
+        """Begin with ``most`` threads.
+
+        Args:
+            most: how many at most.
+            since: what had been used before the model was loaded; None: the number does not change.
+        """
+        self.most = self.now = most
+        self._since = since
+
+    def choose(self, decoding: float) -> int:
+        """Return the number of threads for the next decode.
+
+        Args:
+            decoding: seconds spent inside ``llama_decode`` so far.
+        """
+        since = self._since
+        if since and since.idle and self.most > 1 and time.perf_counter() - since.elapsed >= _WINDOW:
+            self._since = usage(decoding)
+            used = Usage(*(new - old for new, old in zip(self._since, since, strict=True)))
+            self.now = min(self.most, threads_for(used, self.now))
+        return self.now
+
+
+def usage(decoding: float = 0.0) -> Usage:
+    """Return what has been used up to now; ``decoding`` is the caller's."""
+    return Usage(time.perf_counter(), time.process_time(), time.thread_time(), _idle_seconds(), decoding)
+
+
+def _idle_seconds() -> float:
+    """Return how long the cores of this process have been idle since the machine started; 0 where nobody counts."""
+    try:
+        with open("/proc/stat", encoding="ascii") as file:
+            fields = {line[0]: line[4:6] for line in map(str.split, file) if line[0].startswith("cpu")}
+    except OSError:
+        return 0.0
+    ticks = sum(int(ticks) for core in _own_cores() for ticks in fields.get(f"cpu{core}", ()))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _own_cores() -> set[int]:
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+
+
+def _quotas() -> Iterator[float]:
+    """Yield the cores that each control group of this process may keep busy, as containers limit them (Linux)."""
+    try:
+        groups = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for _, controllers, name in (group.split(":", 2) for group in groups):
+        root = Path("/sys/fs/cgroup", controllers)  # version 2 has no controllers here
+        for folder in (root / name[1:], *(root / name[1:]).parents):
+            for files in ("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"):
+                try:
+                    quota, period = " ".join(folder.joinpath(file).read_text() for file in files).split()
+                except (OSError, ValueError):
+                    continue
+                if quota not in ("max", "-1"):
+                    yield int(quota) / int(period)
