@@ -17,6 +17,7 @@ from langchain_reasc_backend.bridge import Start
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.chunks import ResponseBound, metadata_of, token_limit
 from langchain_reasc.models.contract import FINISH_REASON
+from langchain_reasc.models.usage import tokens_written, written
 from langchain_reasc_openai.event_loop import LoopThread
 from langchain_reasc_openai.routing import Attempt, Attempts, Replica, RetryPolicy, Router, prompt_key, scope_of
 
@@ -265,9 +266,9 @@ def _has_content(chunk: ChatGenerationChunk) -> bool:
 
 
 def received_tokens(chunks: Sequence[ChatGenerationChunk]) -> int:
-    """Count the tokens of a response that was cut off: those with logprobs, or else the chunks that say something."""
-    with_logprobs = sum(len((logprobs_of(chunk) or {}).get("content") or ()) for chunk in chunks)
-    return with_logprobs or sum(bool(chunk.text or chunk.message.additional_kwargs) for chunk in chunks)
+    """Count the tokens of a response that was cut off: one at least for each chunk that says something."""
+    tokens = tokens_written((chunk.message, metadata_of(chunk)) for chunk in chunks)
+    return max(tokens, sum(bool(written(chunk.message)) for chunk in chunks))
 
 
 def messages_in(chunks: Sequence[ChatGenerationChunk]) -> list[BaseMessage]:

@@ -27,15 +27,14 @@ from langchain_core.utils._merge import merge_lists
 
 from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.exceptions import SamplingError
-from langchain_reasc.models.contract import TOKEN_LIMITS
+from langchain_reasc.models.contract import RECEIVED_TOKENS, TOKEN_LIMITS
 from langchain_reasc.models.logprobs import count_tokens
-from langchain_reasc.models.usage import tokens_of_text
+from langchain_reasc.models.usage import tokens_of_text, tokens_written, written
 from langchain_reasc.threads import each
 
-__all__ = ["ResponseBound", "all_text", "bounded", "message_of", "metadata_of", "salvaged", "token_limit"]
+__all__ = ["ResponseBound", "bounded", "message_of", "metadata_of", "salvaged", "token_limit"]
 
 _NO_LIMIT: Final = 65_536  # tokens, where none is known
-_TEXTS: Final = ("text", "thinking", "reasoning", "refusal")  # fields of a content block
 LastChunk = Callable[[list[ChatGenerationChunk]], ChatGenerationChunk]
 """Makes the last chunk of a response from those before it."""
 _log = logging.getLogger(__name__)
@@ -74,13 +73,14 @@ def salvaged(chunks: Sequence[BaseMessage]) -> AIMessage | None:
         return message_of(chunks)
     except Exception:
         text = "".join(chunk.content for chunk in chunks if isinstance(chunk.content, str))
+    received = {RECEIVED_TOKENS: tokens_written((chunk, chunk.response_metadata) for chunk in chunks)}
     try:
         usage: UsageMetadata | None = None
         for chunk in chunks:
             usage = add_usage(usage, getattr(chunk, "usage_metadata", None))
-        return AIMessage(text, usage_metadata=usage)
+        return AIMessage(text, usage_metadata=usage, response_metadata=received)
     except Exception:
-        return AIMessage(text)
+        return AIMessage(text, response_metadata=received)
 
 
 def metadata_of(chunk: ChatGenerationChunk) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class ResponseBound:
 
     def take(self, chunk: ChatGenerationChunk) -> None:
         """Count a chunk."""
-        metadata, text = metadata_of(chunk), all_text(chunk)
+        metadata, text = metadata_of(chunk), written(chunk.message)
         self._ended = self._ended or has_finish_reason(metadata)
         self._seen.append(chunk)
         self._tokens += count_tokens(metadata)
@@ -210,19 +210,3 @@ def _finish_block(block: Any, calls: Sequence[ToolCall | InvalidToolCall]) -> An
         return block
     extras = {"extras": block["extras"]} if "extras" in block else {}
     return next(({**call, **extras} for call in calls if call["id"] == block.get("id")), block)
-
-
-def all_text(chunk: ChatGenerationChunk) -> str:
-    """Return all that the model wrote in a chunk, be it text, reasoning, or arguments of calls."""
-    message = chunk.message
-    calls = message.tool_call_chunks if isinstance(message, AIMessageChunk) else ()
-    if isinstance(message.content, str) and not (message.additional_kwargs or calls):
-        return message.content
-    blocks: Any = [message.content] if isinstance(message.content, str) else message.content
-    texts = [block if isinstance(block, str) else _block_text(block) for block in blocks]
-    written = [*texts, *message.additional_kwargs.values(), *(call["args"] for call in calls)]
-    return "".join(text for text in written if isinstance(text, str))
-
-
-def _block_text(block: dict[Any, Any]) -> Any:
-    return next((block[name] for name in _TEXTS if block.get(name)), "")

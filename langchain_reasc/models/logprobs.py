@@ -1,5 +1,6 @@
 """Token signals of a response: recorded by our backends, or computed from a provider's log-probabilities."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ __all__ = [
     "Token",
     "TokenLogprobs",
     "count_tokens",
+    "listed_tokens",
     "read_signals",
     "register_reader",
     "token_lengths",
@@ -35,6 +37,7 @@ __all__ = [
 ]
 
 Signals = dict[str, npt.NDArray[np.floating[Any]]]
+_BYTES_OF_TOKEN = 4  # where the provider does not give its text
 _REQUEST = "ask the model for them (ChatOpenAI: logprobs=True, top_logprobs=20)"
 _NOT_STATED = (
     "the response states no confidence, although it was asked for a line such as 'Confidence: 85%' (one that is held "
@@ -133,12 +136,21 @@ def token_logprobs_of(message: BaseMessage) -> TokenLogprobs:
 
 def count_tokens(metadata: Mapping[str, Any]) -> int:
     """Return the number of tokens that a response's signals or log-probabilities are of; 0 if there are none."""
+    return listed_tokens(metadata)[0]
+
+
+def listed_tokens(metadata: Mapping[str, Any]) -> tuple[int, int]:
+    """Return that number, and how many bytes of the response these tokens spell.
+
+    Signals are recorded for every token of a response. A provider may leave out those of reasoning and of calls.
+    """
     recorded = metadata.get(TOKEN_SIGNALS)
     if isinstance(recorded, Mapping) and recorded:
-        return int(np.size(next(iter(recorded.values()))))
+        return int(np.size(next(iter(recorded.values())))), sys.maxsize
     with suppress(LogprobsUnavailable):
-        return len(read_tokens(metadata))
-    return 0
+        tokens = read_tokens(metadata)
+        return len(tokens), sum(_BYTES_OF_TOKEN if token.size is None else token.size for token in tokens)
+    return 0, 0
 
 
 def token_lengths(message: BaseMessage) -> list[int] | None:

@@ -25,6 +25,7 @@ from langchain_reasc.models.contract import ParallelSampler
 from langchain_reasc.models.integrations import is_known
 from langchain_reasc.models.refusal import LOGPROBS_REQUEST, LogprobsRequest, logprobs_memory
 from langchain_reasc.models.stated import ask_for_confidence, instruction
+from langchain_reasc.models.usage import estimated_prompt
 from langchain_reasc.models.wrappers import (
     PASSED_THROUGH,
     AnyRunnable,
@@ -217,6 +218,10 @@ class PreparedModel:
             if self.ask_confidence
             else list(messages)
         )
+
+    def prompt_tokens(self, messages: Sequence[BaseMessage]) -> int:
+        """Return about how many tokens a prompt has, with the tools of the model that is called first."""
+        return estimated_prompt(self.prompt(messages), self._leaves[0].arguments if self._leaves else self.kwargs)
 
     @cached_property
     def _seed(self) -> int | None:

@@ -9,8 +9,9 @@ from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.method.cutting import ConfidenceCut, RunningConfidence
-from langchain_reasc.models.chunks import all_text, metadata_of
+from langchain_reasc.models.chunks import metadata_of
 from langchain_reasc.models.payloads import FLOOR, Token, read_tokens
+from langchain_reasc.models.usage import written
 
 __all__ = ["StreamedConfidence"]
 
@@ -47,7 +48,7 @@ class StreamedConfidence:
             return False
         try:
             tokens = read_tokens(metadata_of(chunk))
-            self._check(tokens, all_text(chunk))
+            self._check(tokens, written(chunk.message))
             return self._running.falls_below([self._value(token.logprob, token.alternatives) for token in tokens])
         except LogprobsUnavailable as error:
             self.untrusted = str(error)

@@ -40,7 +40,9 @@ _DETAILS: Final = (
 """Bytes of an answer as JSON, bytes of a notice, and how many answers of a vote, parts and notices are named; the last
 fits, whatever is said."""
 _SHORTENED: Final = re.compile(r" … \[\d+ characters, sha256 ([0-9a-f]{12})\] … ")
-_DROPPED: Final = frozenset({TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, GENERATED_TEXT, LOGPROBS_REFUSED, FAILED_ATTEMPTS})
+_DROPPED: Final = frozenset(
+    {TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, GENERATED_TEXT, LOGPROBS_REFUSED, FAILED_ATTEMPTS, RECEIVED_TOKENS}
+)
 _LOGPROBS: Final = frozenset({"logprobs", "logprobs_result"})
 
 

@@ -453,7 +453,12 @@ class Question:
 
     def _usage(self) -> Usage:
         judged = self._votes.meanings.judged if self._votes.meanings else None
-        return Usage.of(list(self._samples.values()), used=self._responses, lost=self._lost, judged=judged)
+        samples, tokens = list(self._samples.values()), lambda: self._estimated_prompt
+        return Usage.of(samples, used=self._responses, lost=self._lost, judged=judged, prompt_tokens=tokens)
+
+    @cached_property
+    def _estimated_prompt(self) -> int:
+        return self.model.prompt_tokens(self.messages)
 
 
 def error_without_response(samples: Sequence[Sample]) -> Exception:

@@ -1,7 +1,7 @@
 """The result of a question: decision, responses, usage, and a summary in words."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, Final, Literal, TypedDict
@@ -11,11 +11,11 @@ from langchain_core.messages.ai import UsageMetadata, add_usage
 
 from langchain_reasc.method.stopping import Decision
 from langchain_reasc.models.usage import (
+    estimated_tokens,
     estimated_usage,
     is_estimated,
     output_tokens,
     reported_usage,
-    tokens_of_text,
 )
 from langchain_reasc.sampling import Sample
 
@@ -112,6 +112,7 @@ class Usage:
         *,
         lost: Sequence[Sample] = (),
         judged: Sequence[tuple[str, AIMessage]] | None = None,
+        prompt_tokens: Callable[[], int] = lambda: 0,
     ) -> "Usage":
         """Add up what a question cost.
 
@@ -120,15 +121,18 @@ class Usage:
             used: indices of those that the decision rests on.
             lost: others that were drawn for it and are paid for.
             judged: prompts of a judge, and its replies; None where there is none.
+            prompt_tokens: estimates those of the prompt, where no sample reports them.
         """
         drawn = [one.message for one in [*samples, *lost] if one.message is not None]
         unused = [one.message for one in samples if one.index not in used] + [one.message for one in lost]
-        reported = [usage["input_tokens"] for message in drawn if (usage := reported_usage(message))]
+        reported = [usage["input_tokens"] if (usage := reported_usage(message)) else None for message in drawn]
         # All samples had the same prompt, so one that came without usage cost what the others did.
-        prompt = max(reported, default=0)
+        prompt = max((tokens or 0 for tokens in reported), default=0)
+        if None in reported and not prompt:
+            prompt = prompt_tokens()
         judge, replies = None, [reply for _, reply in judged or ()]
         if judged is not None:
-            judge = _bill([(reply, tokens_of_text(len(asked))) for asked, reply in judged])
+            judge = _bill([(reply, estimated_tokens(asked.encode(errors="replace"))) for asked, reply in judged])
         return cls(
             _bill([(message, prompt) for message in drawn]),
             sum([output_tokens(message) for message in unused]),

@@ -8,7 +8,7 @@ A silent server must hold up neither a decision, nor a time limit, nor Ctrl-C. S
 task, of its own: LangChain's ``stream`` waits for that or for the cutoff, since nobody else can end the run it began.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from functools import lru_cache, partial, wraps
 from types import MethodType
@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
-from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel
@@ -27,10 +26,9 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.chunks import ResponseBound, bounded, metadata_of, token_limit
 from langchain_reasc.models.contract import CANCELLED, CUT, FINISH_REASON, USAGE_ESTIMATED
 from langchain_reasc.models.integrations import integration_of
-from langchain_reasc.models.logprobs import count_tokens
 from langchain_reasc.models.refusal import LOGPROBS_REQUEST, LogprobsRequest
 from langchain_reasc.models.running import StreamedConfidence
-from langchain_reasc.models.usage import tokens_of_text
+from langchain_reasc.models.usage import estimated_prompt, tokens_written
 from langchain_reasc.models.wrappers import rewrap, wrapped_runnables
 from langchain_reasc.sampling.cutoff import CUT_BELOW, CUTOFF, Cutoff, read
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking, blocking_items, result_of
@@ -124,7 +122,8 @@ def _generating(kind: type, name: str, workers: type[Workers | AsyncWorkers]) ->
         cutoff, respond = CUTOFF.get(), partial(_requesting(model, name, original), messages, *args, **kwargs)
         if cutoff is None:
             return respond()
-        reading = read(_only(respond), cutoff, partial(_cut_result, model, messages, cutoff), workers(), whole=True)
+        ending = partial(_cut_result, model, partial(_prompt_tokens, cutoff, messages, kwargs))
+        reading = read(_only(respond), cutoff, ending, workers(), whole=True)
         return _first(reading) if workers.is_async else blocking(_first(reading))
 
     return generate
@@ -139,8 +138,8 @@ def _streaming(kind: type, name: str, workers: type[Workers | AsyncWorkers]) -> 
         chunks, cutoff = _requesting(model, name, original)(messages, *args, **kwargs), CUTOFF.get()
         if cutoff is None:
             return chunks
-        ending, bound = partial(_last_chunk, model, messages, cutoff), ResponseBound(token_limit(model, kwargs))
-        chunks = bounded(chunks, bound, partial(ending, reason="length"))
+        ending = partial(_last_chunk, model, partial(_prompt_tokens, cutoff, messages, kwargs))
+        chunks = bounded(chunks, ResponseBound(token_limit(model, kwargs)), partial(ending, reason="length"))
         if (cut := CUT_BELOW.get()) is not None:
             chunks = _cutting(chunks, StreamedConfidence(cut), partial(ending, reason=CUT))
         reading = read(chunks, cutoff, ending, workers())
@@ -186,17 +185,20 @@ async def _first(items: AsyncGenerator[T]) -> T:
         return await anext(items)
 
 
-def _cut_result(model: BaseChatModel, messages: list[BaseMessage], cutoff: Cutoff, before: object) -> ChatResult:
+def _prompt_tokens(cutoff: Cutoff, messages: list[BaseMessage], arguments: Mapping[str, Any]) -> int:
+    return cutoff.prompt_tokens or estimated_prompt(messages, arguments)
+
+
+def _cut_result(model: BaseChatModel, prompt_tokens: Callable[[], int], before: object) -> ChatResult:
     """Return what stands in place of a whole response of which nothing has come."""
-    chunk = _last_chunk(model, messages, cutoff, [])
+    chunk = _last_chunk(model, prompt_tokens, [])
     message = AIMessage(content="", usage_metadata=chunk.message.usage_metadata)  # type: ignore[attr-defined]
     return ChatResult(generations=[ChatGeneration(message=message, generation_info=chunk.generation_info)])
 
 
 def _last_chunk(
     model: BaseChatModel,
-    messages: list[BaseMessage],
-    cutoff: Cutoff,
+    prompt_tokens: Callable[[], int],
     before: list[ChatGenerationChunk],
     reason: str = CANCELLED,
 ) -> ChatGenerationChunk:
@@ -206,7 +208,7 @@ def _last_chunk(
     info: dict[str, Any] = {} if ended else {FINISH_REASON: reason, **_model_name(model, seen)}
     reported, missing = _reported_usage(before), None
     if info or not reported:
-        missing = _missing_usage(reported, seen, before, cutoff.prompt_tokens or count_tokens_approximately(messages))
+        missing = _missing_usage(reported, seen, before, prompt_tokens)
         info[USAGE_ESTIMATED] = True
     in_blocks = bool(before) and not isinstance(before[-1].message.content, str)
     message = AIMessageChunk(content=[] if in_blocks else "", usage_metadata=missing, chunk_position="last")
@@ -228,10 +230,13 @@ def _reported_usage(chunks: list[ChatGenerationChunk]) -> UsageMetadata | None:
 
 
 def _missing_usage(
-    reported: UsageMetadata | None, seen: list[dict[str, Any]], before: list[ChatGenerationChunk], prompt_tokens: int
+    reported: UsageMetadata | None,
+    seen: list[dict[str, Any]],
+    before: list[ChatGenerationChunk],
+    prompt_tokens: Callable[[], int],
 ) -> UsageMetadata:
     """Return what to add to the usage that has come: some models report the prompt first, most only at last."""
-    prompt = 0 if reported and reported["input_tokens"] else prompt_tokens
-    counted = sum(map(count_tokens, seen)) or tokens_of_text(sum(len(chunk.text) for chunk in before))
+    prompt = 0 if reported and reported["input_tokens"] else prompt_tokens()
+    counted = tokens_written((chunk.message, metadata) for chunk, metadata in zip(before, seen, strict=True))
     output = max(0, counted - (reported["output_tokens"] if reported else 0))
     return UsageMetadata(input_tokens=prompt, output_tokens=output, total_tokens=prompt + output)

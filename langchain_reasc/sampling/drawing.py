@@ -14,10 +14,10 @@ from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.models.chunks import message_of, salvaged
-from langchain_reasc.models.contract import USAGE_ESTIMATED, FailedSample, is_cancelled, is_cut
+from langchain_reasc.models.contract import RECEIVED_TOKENS, USAGE_ESTIMATED, FailedSample, is_cancelled, is_cut
 from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.models.stated import read_stated_confidence
-from langchain_reasc.models.usage import estimated_usage, reported_usage
+from langchain_reasc.models.usage import estimated_usage, reported_usage, tokens_written
 from langchain_reasc.sampling.cutoff import CUT_BELOW, CUTOFF, as_failure, within
 from langchain_reasc.sampling.cuttable import Copies, copy_for_sample, refuse_counting_models
 from langchain_reasc.sampling.tracing import suppress_tracing, traced
@@ -184,7 +184,9 @@ def _ended(wave: Wave, index: int, said: Sequence[Any]) -> Sample:
     if is_cut(message):
         return Sample(index, message, "cut")
     if usage := reported_usage(message):
-        wave.cutoff.prompt_tokens = usage["input_tokens"]
+        wave.cutoff.prompt_tokens = usage["input_tokens"] or wave.cutoff.prompt_tokens
+    elif model.streams:
+        message.response_metadata[RECEIVED_TOKENS] = tokens_written((chunk, chunk.response_metadata) for chunk in said)
     return Sample(index, message)
 
 
@@ -241,11 +243,12 @@ def _handed_over(wave: Wave, index: int, outcome: AIMessage | FailedSample) -> S
     elif is_cut(outcome):
         message, status = outcome, "cut"
     else:
-        usage = reported_usage(outcome)
-        cutoff.prompt_tokens = usage["input_tokens"] if usage else None
+        if usage := reported_usage(outcome):
+            cutoff.prompt_tokens = usage["input_tokens"] or cutoff.prompt_tokens
         return Sample(index, outcome)
     if message is not None and message.usage_metadata is None:
-        estimated = estimated_usage(message, prompt_tokens=cutoff.prompt_tokens or 0)
+        prompt = cutoff.prompt_tokens or wave.model.prompt_tokens(wave.messages)
+        estimated = estimated_usage(message, prompt_tokens=prompt)
         metadata = message.response_metadata | {USAGE_ESTIMATED: True}
         message = message.model_copy(update={"usage_metadata": estimated, "response_metadata": metadata})
     return Sample(index, message, status, error)

@@ -17,12 +17,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from langchain_reasc.models.usage import estimated_tokens
 from langchain_reasc_server.calls import Call, Hear
 from langchain_reasc_server.chat import FirstResponse, Won, role_event
 from langchain_reasc_server.errors import Refused, refusal_of
 from langchain_reasc_server.events import EventStream, Send
 from langchain_reasc_server.keys import Admission, Client
-from langchain_reasc_server.metering import Drawn, Meter, estimated_tokens
+from langchain_reasc_server.metering import Drawn, Meter
 from langchain_reasc_server.metrics import Metrics
 from langchain_reasc_server.middleware import Tidied, browser_access
 from langchain_reasc_server.reading import Bodies, check_head, read_object

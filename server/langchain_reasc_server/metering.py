@@ -5,27 +5,18 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from langchain_reasc.models.usage import estimated_tokens
 from langchain_reasc_server.calls import Hear
 from langchain_reasc_server.events import Send
 from langchain_reasc_server.wire import Json
 
-__all__ = ["Drawn", "Meter", "estimated_tokens"]
+__all__ = ["Drawn", "Meter"]
 
-_BYTES: Final = 4  # of a text in a token
-_DATA: Final = re.compile(rb"[\w+/=-]{1000,}")
-"""An image or a sound, written in letters."""
-_DATA_TOKENS: Final = 1000
 _USAGE: Final = re.compile(rb'"usage"\s*:\s*(?=\{)')
 _PIECE: Final = re.compile(rb'"(?:delta|text)"\s*:')
 """What an event has that says something; in a string the quotes would be escaped."""
 _LONGEST: Final = 4096  # bytes of a usage
 _SUMMANDS: Final = ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")
-
-
-def estimated_tokens(text: bytes) -> int:
-    """Return about how many tokens a text has: one for four bytes, and 1,000 for an image or a sound in it."""
-    words, found = _DATA.subn(b"", text)
-    return -(-len(words) // _BYTES) + found * _DATA_TOKENS
 
 
 class Meter:

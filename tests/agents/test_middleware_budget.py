@@ -73,6 +73,14 @@ def test_what_is_left_bounds_each_call(agents: Any, budget: Any, samples: list[i
         assert 0 < counted["seconds"] < 60
 
 
+def test_it_holds_where_no_usage_is_reported(agents: Any) -> None:
+    """Calls of 625 tokens each, all unlike."""
+    replies = [weather(f"{index} {'word ' * 500}", usage=False) for index in range(16)]
+    agent = agent_of(acting({ASKED: replies, "": [SUNNY]}), ReASCMiddleware(max_run_tokens=3000, concurrency=1))
+    first = samples_of(agents.ask(agent))[0]
+    assert 3 <= first <= 5
+
+
 def test_when_it_is_gone_a_line_in_the_log_says_so_once(agents: Any, caplog: pytest.LogCaptureFixture) -> None:
     _, agent = two_steps(max_run_samples=4)
     for _ in range(2):

@@ -3,13 +3,54 @@
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.messages.tool import tool_call_chunk
 
-from langchain_reasc.models import is_estimated, output_tokens
+from langchain_reasc.models import PreparedModel, is_estimated, output_tokens
+from langchain_reasc.models.chunks import salvaged
 from langchain_reasc.runnable.account import failure_notices
 from langchain_reasc.runnable.result import Usage
 from langchain_reasc.sampling import Sample
 from models.logprobs.payloads import SHAPES, TEXT
+
+WORDS = "word " * 500  # 2,500 characters
+CALL: Any = {"name": "look_up", "args": {"query": WORDS}, "id": "1"}
+BROKEN: Any = {"name": "look_up", "args": WORDS, "id": "1", "error": "no JSON"}
+ENTRIES: Any = SHAPES["OpenAI chat"]
+
+
+def beside(**kwargs: Any) -> AIMessage:
+    return AIMessage("", additional_kwargs=kwargs)
+
+
+WRITTEN = {
+    "text": AIMessage(WORDS),
+    "text in blocks": AIMessage([{"type": "text", "text": WORDS}]),
+    "two blocks": AIMessage([WORDS[:1250], {"type": "text", "text": WORDS[1250:]}]),
+    "a call": AIMessage("", tool_calls=[CALL]),
+    "a call that is no JSON": AIMessage("", invalid_tool_calls=[BROKEN]),
+    "a call of Anthropic's": AIMessage([{"type": "tool_use", "input": CALL["args"]}], tool_calls=[CALL]),
+    "a call of the Responses API": AIMessage([{"type": "function_call", "arguments": WORDS}], tool_calls=[CALL]),
+    "a call as it streams": AIMessageChunk("", tool_call_chunks=[tool_call_chunk(name="look_up", args=WORDS, index=0)]),
+    "an older call": beside(function_call={"name": "look_up", "arguments": WORDS}),
+    "a call and its copy": AIMessage("", tool_calls=[CALL], additional_kwargs={"tool_calls": [{"function": CALL}]}),
+    "Anthropic's and Gemini's thinking": AIMessage([{"type": "thinking", "thinking": WORDS, "signature": "c2ln"}]),
+    "Mistral's thinking": AIMessage([{"type": "thinking", "thinking": [{"type": "text", "text": WORDS}]}]),
+    "Bedrock's reasoning": AIMessage([{"type": "reasoning_content", "reasoning_content": {"text": WORDS}}]),
+    "OpenAI's summaries": AIMessage([{"type": "reasoning", "summary": [{"type": "summary_text", "text": WORDS}]}]),
+    "gpt-oss's reasoning": AIMessage([{"type": "reasoning", "content": [{"type": "reasoning_text", "text": WORDS}]}]),
+    "LangChain's reasoning": AIMessage([{"type": "reasoning", "reasoning": WORDS}]),
+    "reasoning_content": beside(reasoning_content=WORDS),
+    "OpenRouter's reasoning": beside(reasoning=WORDS, reasoning_details=[{"type": "reasoning.text", "text": WORDS}]),
+    "details of reasoning alone": beside(reasoning_details=[{"type": "reasoning.text", "text": WORDS}]),
+    "the older Responses API": beside(reasoning={"summary": [{"type": "summary_text", "text": WORDS}]}),
+    "a refusal": beside(refusal=WORDS),
+    "a refusal in a block": AIMessage([{"type": "refusal", "refusal": WORDS}]),
+    "an object": AIMessage(WORDS, additional_kwargs={"parsed": {"text": WORDS}}),
+    "logprobs of the answer alone": AIMessage(TEXT, additional_kwargs=dict(reasoning=WORDS), response_metadata=ENTRIES),
+    "Chinese": AIMessage("\u4e2d\u6587\u5b57" * 278),  # some .7 tokens a character
+}
 
 
 def usage(given: int, generated: int) -> Any:
@@ -32,6 +73,46 @@ def test_tokens_are_counted_where_usage_fails(reported: Any) -> None:
 def test_without_tokens_the_text_is_measured(metadata: dict[str, Any]) -> None:
     assert tokens(AIMessage("twelve bytes", response_metadata=metadata)) == (3, True)
     assert tokens(AIMessage("thirteen byte", response_metadata=metadata)) == (4, True)
+
+
+@pytest.mark.parametrize("message", WRITTEN.values(), ids=WRITTEN)
+def test_all_that_was_written_is_counted(message: AIMessage) -> None:
+    """Text, calls, reasoning and refusals, in each provider's form, and each of them once."""
+    assert 620 <= output_tokens(message) <= 640
+    assert is_estimated(message)
+    [lost] = [salvaged([part]) for part in [AIMessageChunk(**message.model_dump(exclude={"type"}))]]
+    assert lost is not None and 620 <= output_tokens(lost) <= 640
+    nothing = message.model_copy(update={"usage_metadata": usage(7, 0)})
+    assert 620 <= output_tokens(nothing) <= 640, "a usage of no tokens is not believed"
+
+
+TOOL = {"type": "function", "function": {"name": "look_up", "description": WORDS, "parameters": {"type": "object"}}}
+PICTURE = {"type": "image_url", "image_url": {"url": "https://example.com/one.png"}}
+SOUND = {"type": "input_audio", "input_audio": {"data": "UklGRiQA" * 50_000, "format": "wav"}}
+PROMPTS: dict[str, tuple[list[Any], dict[str, Any], int]] = {
+    "text": ([HumanMessage(WORDS)], {}, 625),
+    "Chinese": ([HumanMessage("\u4e2d\u6587\u5b57" * 278)], {}, 625),
+    "blocks": ([HumanMessage([{"type": "text", "text": WORDS}])], {}, 625),
+    "a history": (
+        [HumanMessage("q"), AIMessage("", tool_calls=[CALL]), ToolMessage(WORDS, tool_call_id="1")],
+        {},
+        1250,
+    ),
+    "documents": ([HumanMessage([{"type": "document", "source": {"type": "text", "data": WORDS}}])], {}, 625),
+    "tools": ([HumanMessage("q")], {"tools": [TOOL]}, 625),
+    "a schema": ([HumanMessage("q")], {"response_format": {"json_schema": {"schema": {"title": WORDS}}}}, 625),
+    "a picture": ([HumanMessage([PICTURE])], {}, 1000),
+    "a sound": ([HumanMessage([SOUND])], {}, 1000),
+}
+
+
+@pytest.mark.parametrize("case", PROMPTS)
+def test_all_that_is_sent_is_counted(case: str) -> None:
+    messages, arguments, tokens = PROMPTS[case]
+    found = PreparedModel.of(GenericFakeChatModel(messages=iter(())).bind(**arguments)).prompt_tokens(messages)
+    assert tokens <= found <= tokens + 100
+    retried = GenericFakeChatModel(messages=iter(())).bind(**arguments).with_retry()
+    assert PreparedModel.of(retried).prompt_tokens(messages) == found
 
 
 def test_true_usage_is_taken_as_it_is() -> None:

@@ -14,9 +14,11 @@ from typing import Any
 import httpx
 import pytest
 from langchain_reasc_server.keys import Admission
-from langchain_reasc_server.metering import Meter, estimated_tokens
+from langchain_reasc_server.metering import Meter
 from servers.chat_wire import PROMPT_TOKENS, Chat
 from servers.exchange import Answer, Exchange, refuses
+
+from langchain_reasc.models.usage import estimated_tokens
 
 from .serving import HELLO, TOOL, Front, Said, eventually, front
 

@@ -24,7 +24,7 @@ from langchain_core.runnables import Runnable
 from langchain_reasc.answers import fill_prompt, judge_name, judge_reply
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.files import open_file, parse_json
-from langchain_reasc.models.usage import estimated_usage, is_estimated, reported_usage, tokens_of_text
+from langchain_reasc.models.usage import estimated_tokens, estimated_usage, is_estimated, reported_usage
 
 __all__ = ["GRADING_PROMPT", "Judge", "VerdictFile", "correctness_of"]
 
@@ -192,7 +192,9 @@ class Judge:
         if not isinstance(reply, AIMessage):
             raise TypeError(f"the judge must give an AIMessage, got {type(reply).__name__}")
         verdict = correctness_of(reply)
-        usage = reported_usage(reply) or estimated_usage(reply, prompt_tokens=tokens_of_text(len(prompt)))
+        usage = reported_usage(reply) or estimated_usage(
+            reply, prompt_tokens=estimated_tokens(prompt.encode(errors="replace"))
+        )
         with self._lock:
             self.calls += 1
             self.bill = add_usage(self.bill, usage)
