@@ -117,8 +117,8 @@ class Health:
 class Replica(Health):
     """One server, its load and its health. Touched by one thread only.
 
-    A server that is down is down for everybody. A refused key, an unknown model and a rate limit say nothing of other
-    keys and models: that is the health of a scope, see :func:`scope_of`.
+    A server that is down is down for everybody. A refused key, an unknown model and ``Retry-After`` say nothing of
+    other keys and models: that is the health of a scope, see :func:`scope_of`.
 
     Attributes:
         url: its address, without any user name or password in it.
@@ -128,7 +128,7 @@ class Replica(Health):
         served: how many requests it answered to the end.
         failed: how many requests it failed.
         last_error: what it failed with last.
-        scopes: the health of the last scopes of which a request was refused or limited.
+        scopes: the health of the last scopes of which a request was refused or put off.
     """
 
     url: str
@@ -144,10 +144,8 @@ class Replica(Health):
         """Return the server's own health, and that of a scope."""
         return [self, *([self.scopes[scope]] if scope in self.scopes else [])]
 
-    def health_after(self, fault: Fault, scope: str) -> Health:
-        """Return the health that a fault says something of."""
-        if fault not in (Fault.REFUSED, Fault.BUSY):
-            return self
+    def scoped(self, scope: str) -> Health:
+        """Return the health of a scope, which is remembered from now on."""
         health = self.scopes[scope] = self.scopes.pop(scope, Health())
         if len(self.scopes) > _MOST_SCOPES:
             del self.scopes[next(iter(self.scopes))]
@@ -185,7 +183,7 @@ class Attempt:
         """Record that the server failed the request; requests that fail together count as one failure."""
         server, fault = self.replica, fault_of(error)
         server.failed, server.last_error = server.failed + 1, error
-        health = server.health_after(fault, self.scope)
+        health = server.scoped(self.scope) if fault is Fault.REFUSED else server
         if self.begun < health.sidelined_at or fault in (Fault.REQUEST, Fault.BUSY):
             return
         health.failures += 1
@@ -358,7 +356,7 @@ class Attempts:
         if seconds is None and fault is Fault.BUSY and self.router.has_untried(self._tried, self.scope):
             seconds = self.policy.sideline  # else it draws the requests of all: refusing is quick, and its load low
         if seconds is not None and fault.may_pass:
-            health = attempt.replica.health_after(fault, self.scope)
+            health = attempt.replica.scoped(self.scope)
             health.rests_until = max(health.rests_until, now + seconds)
 
 
