@@ -221,6 +221,7 @@ def json_object(
     tolerance: Mapping[str, float] | None = None,
     voted: Names = (),
     schema: Schema | None = None,
+    check: Callable[[dict[str, Any]], bool] | None = None,
 ) -> Extractor:
     """Return an extractor of structured output: the last JSON object of a text, or the arguments of its tool call.
 
@@ -234,12 +235,16 @@ def json_object(
         voted: by field, those whose numbers are names, such as an id, and are voted on.
         schema: a JSON schema, or a class that pydantic can validate. Objects that it refuses cast no vote; its defaults
             are filled in. Where it has a name, calls of other tools remain calls.
+        check: whether an object makes sense, such as whether its parts add up, given the whole object. Objects that it
+            refuses, or fails on, cast no vote; nor is one given that was put together by field and that it refuses:
+            then the answer is the object of the response that agrees with most fields.
 
     Raises:
         ConfigurationError: a tolerance that is no distance, a string where several are expected, an unknown schema.
     """
-    votes = ObjectVotes(by_field=by_field, leave_out=leave_out, tolerance=tolerance or {}, voted=voted, schema=schema)
-    return Extractor(votes.in_text, str(votes), canonical=votes.label, objects=votes)
+    given: Any = {"by_field": by_field, "leave_out": leave_out, "voted": voted, "schema": schema, "check": check}
+    votes = ObjectVotes(tolerance=tolerance or {}, **given)
+    return Extractor(votes.in_text, str(votes), canonical=votes.label, objects=votes, blocks=check is not None)
 
 
 def free_text(

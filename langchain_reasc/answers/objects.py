@@ -5,7 +5,7 @@
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
@@ -29,7 +29,7 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.fields import ByField, field_name
 from langchain_reasc.method.stopping import StoppingRule
 
-REFUSED_OBJECT = "an object that its schema refuses"
+REFUSED_OBJECT = "an object that its schema or check refuses"
 
 _FENCED = re.compile(r"\s*```\w*\s*\n(.*)\n\s*```\s*", re.DOTALL)
 
@@ -45,6 +45,8 @@ class ObjectVotes:
         voted: by field, those whose numbers are names, such as an id: they are voted on, where other numbers take their
             weighted median.
         schema: what objects are validated by. It fills in defaults, and those it refuses cast no vote.
+        check: whether an object makes sense, such as whether its sum is right. Those it refuses cast no vote, and none
+            is put together that it refuses.
 
     Raises:
         ConfigurationError: a tolerance that is no distance, a string where several are expected, an unknown schema.
@@ -55,6 +57,7 @@ class ObjectVotes:
     tolerance: Mapping[str, float] = field(default_factory=dict)
     voted: Names = ()
     schema: Schema | None = None
+    check: Callable[[dict[str, Any]], bool] | None = None
 
     def __post_init__(self) -> None:
         check_options(self.tolerance, leave_out=self.leave_out, voted=self.voted)
@@ -71,6 +74,7 @@ class ObjectVotes:
             f"leave_out={sorted(self.leave_out)}": set(self.leave_out) != set(REASONING),
             f"tolerance={dict(sorted(self.tolerance.items()))}": bool(self.tolerance),
             f"voted={sorted(self.voted)}": bool(self.voted),
+            f"check={getattr(self.check, '__name__', 'unnamed')}": self.check is not None,
         }
         shown = ", ".join(option for option, is_given in options.items() if is_given)
         return f"json({shown})" if shown else "json"
@@ -141,6 +145,13 @@ class ObjectVotes:
 
     def validated(self, value: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return an object as its schema has it, with defaults and all that is left out; None where it is refused."""
+        full = self._as_schema_has_it(value)
+        try:
+            return full if full is None or self.check is None or self.check(full) else None
+        except Exception:  # a check of the user's may raise anything
+            return None
+
+    def _as_schema_has_it(self, value: Mapping[str, Any]) -> dict[str, Any] | None:
         if self.schema is None:
             return dict(value)
         if isinstance(self.schema, Mapping):
@@ -305,6 +316,7 @@ def _with_arguments(blocks: Any, id: str | None, value: dict[str, Any]) -> Any:
 def _with_argument(call: Mapping[str, Any], value: dict[str, Any]) -> dict[str, Any]:
     if isinstance(function := call.get("function"), Mapping):
         return {**call, "function": _with_argument(function, value)}
-    given = [name for name in ("input", "args", "arguments") if name in call]  # Anthropic, LangChain, OpenAI
+    # Anthropic, also streamed, LangChain, OpenAI
+    given = [name for name in ("input", "partial_json", "args", "arguments") if name in call]
     text = json.dumps(value, ensure_ascii=False)
     return {**call, **{name: text if isinstance(call[name], str) else value for name in given}}

@@ -317,6 +317,9 @@ class Question:
         winner, decision = self._winner(responses, decision)
         share = share_of_answer(decision, [one.answer for one in given].count(None))
         unsupported = share is not None and share <= self.setup.options.min_share
+        merged = decision.whole is not None and decision.answer not in [one.answer for one in given]
+        if merged:
+            notices.append("the answer was put together field by field: no response gave it as a whole")
         figures = {
             **({} if id is None else {"id": id, "kind": self.kind}),
             "method": self._rule.name,
@@ -325,6 +328,7 @@ class Question:
             "failed": [*map(attrgetter("status"), samples)].count("failed"),
             **({"cut": self._cut_account()} if self._cut else self._uncut()),
             "without_confidence": len(votes.missing),
+            **({"merged": True} if merged else {}),
             **promises,
             "tokens": {**usage.account, "winner": output_tokens(winner)},
         }

@@ -10,7 +10,7 @@ from langchain_reasc.answers import ToolVotes, Vote, extractor, json_object, vot
 
 LENGTH: dict[str, Any] = {"response_metadata": {"finish_reason": "length"}}
 REFUSED_CALLS = "calls that the tool's schema refuses"
-REFUSED_OBJECT = "an object that its schema refuses"
+REFUSED_OBJECT = "an object that its schema or check refuses"
 UNKNOWN_TOOL = "calls of an unknown tool"
 MESSAGE = extractor("message")
 SEARCH = {

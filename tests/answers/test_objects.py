@@ -119,7 +119,7 @@ def test_an_object_that_is_refused_when_put_together_gives_way_to_a_whole_one() 
     odd = [text(a=1, b=1), text(a=1, b=5), text(a=2, b=2), text(a=4, b=2), text(a=1, b=7)]
     assert decided(odd, by_field=True, voted=["a", "b"]).answer == '{"a": 1, "b": 2}'
     decision = decided(odd, by_field=True, schema=Even, voted=["a", "b"])
-    assert decision.answer == decision.whole == '{"a": 1, "b": 1, "c": 0}'
+    assert decision.answer == '{"a": 1, "b": 1, "c": 0}'
 
 
 def test_required_reasoning_is_not_asked_of_an_answer() -> None:
@@ -263,3 +263,12 @@ def test_lists_keep_what_does_not_count_where_they_stay() -> None:
     }
     dropped = with_answer(message, '{"items": [], "new": 1}', ObjectVotes())
     assert dropped is not None and json.loads(str(dropped.content)) == {"items": [], "new": 1}
+
+
+def test_an_object_is_written_into_every_copy_of_a_streamed_call() -> None:
+    """ChatAnthropic's stream keeps the arguments as text, too."""
+    block = {"type": "tool_use", "id": "1", "name": "Trip", "input": {"a": 1}, "partial_json": '{"a": 1}', "index": 0}
+    message = AIMessage([block], tool_calls=[{"name": "Trip", "args": {"a": 1}, "id": "1"}])
+    written = with_answer(message, '{"a": 2}', ObjectVotes(by_field=True))
+    assert written is not None and written.tool_calls[0]["args"] == {"a": 2}
+    assert written.content == [{**block, "input": {"a": 2}, "partial_json": '{"a": 2}'}]

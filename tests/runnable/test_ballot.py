@@ -101,6 +101,7 @@ def test_an_object_that_no_response_gave_is_written_and_validated(runner: Any) -
     model = saying_objects(*objects)
     result = runner.solve(ReASCRunnable(model=model, answer=spec, max_samples=5), "q")
     assert json.loads(result.message.text) == {"a": 1, "b": 2}
+    assert "merged" not in result.message.response_metadata["reasc"], "one response gave it"
     both = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
     never = {**both, "not": {"properties": {"a": {"const": 1}, "b": {"const": 2}}, "required": ["a", "b"]}}
     kept = [one for one in objects if one != {"a": 1, "b": 2}] * 2
@@ -108,6 +109,31 @@ def test_an_object_that_no_response_gave_is_written_and_validated(runner: Any) -
     result = runner.solve(ReASCRunnable(model=saying_objects(*kept), answer=refusing, max_samples=8), "q")
     assert json.loads(result.message.text) in kept, "the best whole object is given instead"
     assert json.loads(result.answer) == json.loads(result.message.text)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_none_is_put_together_that_the_callers_check_refuses(runner: Any, fails: bool) -> None:
+    """Each sum is right, and that of the medians is not."""
+
+    def adds_up(value: dict[str, Any]) -> bool:
+        if fails and value["sum"] == 12:
+            raise KeyError("no such sum")
+        return value["a"] + value["b"] == value["sum"] or value["sum"] == 99
+
+    sums = [{"a": a, "b": b, "sum": a + b} for a, b in ((2, 5), (2, 6), (3, 5), (2, 10), (2, 10), (7, 5))]
+    medians = ReASCRunnable(model=saying_objects(*sums), answer=json_object(by_field=True), max_samples=6)
+    result = runner.solve(medians, "q")
+    wrong = json.loads(result.message.text)
+    assert wrong["a"] + wrong["b"] != wrong["sum"] and result.message.response_metadata["reasc"]["merged"]
+    assert "the answer was put together field by field: no response gave it as a whole" in result.notices
+    checked = json_object(by_field=True, check=adds_up)
+    result = runner.solve(ReASCRunnable(model=saying_objects(*sums), answer=checked, max_samples=6), "q")
+    given = json.loads(result.message.text)
+    assert given in sums and given["a"] + given["b"] == given["sum"]
+    lone = runner.solve(
+        ReASCRunnable(model=saying_objects({"a": 1, "b": 1, "sum": 5}), answer=checked, max_samples=2), "q"
+    )
+    assert lone.answer is None and any("its schema or check refuses (2)" in notice for notice in lone.notices)
 
 
 def test_structured_output_of_a_chat_model_by_field(runner: Any) -> None:
