@@ -9,13 +9,14 @@ from functools import partial
 from typing import Any, Final
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from openai import APIError, DefaultAsyncHttpxClient
 from pydantic import PrivateAttr, SecretStr
 
 from langchain_reasc.exceptions import SamplingError
+from langchain_reasc.models.chunks import as_chunk
 from langchain_reasc.models.refusal import LogprobsMemory
 from langchain_reasc_openai.errors import causes
 from langchain_reasc_openai.langchain_openai_internals import AdaptedChatOpenAI, RawReading
@@ -88,8 +89,20 @@ class ServerClient(AdaptedChatOpenAI):
     ) -> AsyncGenerator[tuple[int | None, ChatGenerationChunk]]:
         """Yield the chunks of n responses to one request, each with the number of its response.
 
-        With n above 1 the usage of all together comes in a chunk of its own, with None for a number.
+        With n above 1 the usage of all together comes in a chunk of its own, with None for a number. Of a server that
+        refuses to stream, it is the first response alone, in one chunk.
         """
+
+        def request(streamed: bool) -> AsyncGenerator[tuple[int | None, ChatGenerationChunk]]:
+            return self._chunks(messages, kwargs, n) if streamed else self._chunks(messages, {**kwargs, WHOLE: True}, 1)
+
+        async with aclosing(self._logprobs.streamed(request, kwargs.get("model"))) as items:
+            async for item in items:
+                yield item
+
+    async def _chunks(
+        self, messages: list[BaseMessage], kwargs: Mapping[str, Any], n: int
+    ) -> AsyncGenerator[tuple[int | None, ChatGenerationChunk]]:
         chunks: Any = self._choices(messages, {**kwargs, "n": n}) if n > 1 else self._astream(messages, **kwargs)
         usage: UsageMetadata | None = None
         async with aclosing(chunks):
@@ -140,7 +153,7 @@ class ServerClient(AdaptedChatOpenAI):
             return
         if kwargs.pop(WHOLE, False):
             kwargs.pop("stream_usage", None)
-            yield _as_chunk(await self._agenerate(messages, stop=stop, run_manager=run_manager, **kwargs))
+            yield as_chunk(await self._agenerate(messages, stop=stop, run_manager=run_manager, **kwargs))
             return
         given: Any = {"stop": stop, "run_manager": run_manager}
         stream = partial(super()._astream, messages, **given)
@@ -227,16 +240,6 @@ def _without_key(key: Any) -> Iterator[None]:
 def _logprobs_if(wanted: bool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     left_out = () if wanted else ("logprobs", "top_logprobs")
     return {name: value for name, value in arguments.items() if name not in left_out}
-
-
-def _as_chunk(result: ChatResult) -> ChatGenerationChunk:
-    generation = result.generations[0]
-    message = generation.message
-    assert isinstance(message, AIMessage)
-    name = (result.llm_output or {}).get("model_name")
-    fields = {field: getattr(message, field) for field in AIMessage.model_fields if field != "type"}
-    chunk = AIMessageChunk(**{**fields, "response_metadata": {**message.response_metadata, "model_name": name}})
-    return ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)
 
 
 def bounded_http_client(base_url: str, *, proxy: str | None = None) -> Any:

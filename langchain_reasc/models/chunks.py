@@ -22,7 +22,7 @@ from langchain_core.messages import (
 from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage
 from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call
 from langchain_core.output_parsers.openai_tools import parse_tool_call
-from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.utils._merge import merge_lists
 
 from langchain_reasc.answers import has_finish_reason
@@ -32,7 +32,7 @@ from langchain_reasc.models.logprobs import count_tokens
 from langchain_reasc.models.usage import tokens_of_text, tokens_written, written
 from langchain_reasc.threads import each
 
-__all__ = ["ResponseBound", "bounded", "message_of", "metadata_of", "salvaged", "token_limit"]
+__all__ = ["ResponseBound", "as_chunk", "bounded", "message_of", "metadata_of", "salvaged", "token_limit"]
 
 _NO_LIMIT: Final = 65_536  # tokens, where none is known
 LastChunk = Callable[[list[ChatGenerationChunk]], ChatGenerationChunk]
@@ -81,6 +81,16 @@ def salvaged(chunks: Sequence[BaseMessage]) -> AIMessage | None:
         return AIMessage(text, usage_metadata=usage, response_metadata=received)
     except Exception:
         return AIMessage(text, response_metadata=received)
+
+
+def as_chunk(result: ChatResult) -> ChatGenerationChunk:
+    """Return a response that was taken whole as the only chunk of a stream."""
+    generation = result.generations[0]
+    message: Any = generation.message
+    named = {"model_name": name} if (name := (result.llm_output or {}).get("model_name")) else {}
+    fields = {field: getattr(message, field) for field in AIMessage.model_fields if field != "type"}
+    chunk = AIMessageChunk(**{**fields, "response_metadata": {**message.response_metadata, **named}})
+    return ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)
 
 
 def metadata_of(chunk: ChatGenerationChunk) -> dict[str, Any]:

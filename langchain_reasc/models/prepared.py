@@ -23,7 +23,7 @@ from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.models.contract import ParallelSampler
 from langchain_reasc.models.integrations import is_known
-from langchain_reasc.models.refusal import LOGPROBS_REQUEST, LogprobsRequest, logprobs_memory
+from langchain_reasc.models.refusal import LOGPROBS_REQUEST, SERVER_MEMORY, LogprobsRequest, logprobs_memory
 from langchain_reasc.models.stated import ask_for_confidence, instruction
 from langchain_reasc.models.usage import estimated_prompt
 from langchain_reasc.models.wrappers import (
@@ -390,6 +390,7 @@ def _sampleable_chat_model(leaf: Leaf, purpose: _Purpose, *, whole: bool) -> tup
     copy = model.model_copy(update=fields)
     if purpose.live or not isinstance(copy, ParallelSampler):
         object.__setattr__(copy, LOGPROBS_REQUEST, request)
+        object.__setattr__(copy, SERVER_MEMORY, logprobs_memory(model))
     return copy, added
 
 

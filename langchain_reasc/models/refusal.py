@@ -1,4 +1,4 @@
-"""Repeat a request without logprobs where a server refuses them, and remember the refusal."""
+"""Repeat a request without logprobs, or unstreamed, where a server refuses that, and remember the refusal."""
 
 import json
 import logging
@@ -17,15 +17,25 @@ from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models.contract import LOGPROBS_REFUSED
 from langchain_reasc.threads import blocking, blocking_items, each, result_of
 
-__all__ = ["LOGPROBS_REQUEST", "LogprobsMemory", "LogprobsRequest", "logprobs_memory", "refusal_reason"]
+__all__ = [
+    "LOGPROBS_REQUEST",
+    "SERVER_MEMORY",
+    "LogprobsMemory",
+    "LogprobsRequest",
+    "logprobs_memory",
+    "refusal_reason",
+]
 
 T = TypeVar("T")
 LOGPROBS_REQUEST: Final = "_logprobs_request"
 """The attribute of a copy that is prepared to be sampled, with how it asks for logprobs; None if it does not ask."""
+SERVER_MEMORY: Final = "_server_memory"
+"""The attribute of the same copy with what is known of its server."""
 logger = logging.getLogger(__name__)
 
 _REFUSING: Final = (400, 403, 404, 405, 422, 500, 501)  # and no status at all, as of errors with status 200
 _LOGPROBS: Final = re.compile(r"log[\s_-]?prob|the requested parameters", re.IGNORECASE)  # the second is OpenRouter's
+_STREAM: Final = re.compile(r"\bstream(?:ing|ed)?\b", re.IGNORECASE)
 _UNSUPPORTED: Final = re.compile(
     r"support|unknown|unrecogni[sz]|unexpected|extra|invalid|permitted|allowed|available|enabled|disabled|implement"
     r"|cannot|can't|could not|not |n't|must|only|max|greater|exceed|less|remove|no endpoints",
@@ -49,11 +59,13 @@ class LogprobsMemory:
         refused: why it refused a request for logprobs, in its words; None if it never did.
         accepted: whether it ever took one. Of several servers behind an address some may refuse, and are asked again.
         shapes: hash of a shape of requests -> its memory; the last ones are kept.
+        unstreamed: model -> why the server refused to stream it, in its words.
     """
 
     refused: str | None = None
     accepted: bool = False
     shapes: dict[int, "LogprobsMemory"] = field(default_factory=dict)
+    unstreamed: dict[str, str] = field(default_factory=dict)
 
     def of_shape(self, request: Mapping[str, Any], *, streamed: bool) -> "LogprobsMemory":
         """Return what is known of requests for this model, in a stream or whole, with tools and structure or without.
@@ -120,6 +132,33 @@ class LogprobsMemory:
                 async for item in items:
                     yield item
                 return
+
+    async def streamed(
+        self, request: Callable[[bool], Iterator[T] | AsyncIterator[T]], model: str | None
+    ) -> AsyncGenerator[T]:
+        """Yield what comes of a response; where the server refuses to stream the model, of one taken whole.
+
+        Args:
+            request: makes the request, streamed or not.
+            model: the model that the request names; None for the server's own.
+        """
+        reason, begun = None, False
+        if str(model) not in self.unstreamed:
+            async with aclosing(each(request(True))) as items:
+                try:
+                    async for item in items:
+                        begun = True
+                        yield item
+                    return
+                except Exception as error:
+                    if begun or (reason := refusal_reason(error, _STREAM)) is None:
+                        raise
+        async with aclosing(each(request(False))) as items:
+            async for item in items:
+                if reason and self.unstreamed.setdefault(str(model), reason) is reason:
+                    logger.warning("responses are taken whole, since the server refuses to stream them: %s", reason)
+                reason = None
+                yield item
 
     def _note(self, result: Any, reason: str | None) -> None:
         """Remember whether the server gave logprobs, and mark a response that was requested without them.
@@ -198,36 +237,36 @@ def logprobs_memory(model: BaseChatModel) -> LogprobsMemory:
     return memory
 
 
-def refusal_reason(error: Exception) -> str | None:
-    """Return the words in which a server refuses logprobs; None if the error is about something else.
+def refusal_reason(error: Exception, of: re.Pattern[str] = _LOGPROBS) -> str | None:
+    """Return the words in which a server refuses logprobs, or to stream; None if the error is about something else.
 
     Servers say it in many ways: OpenAI by ``param``, those built on pydantic by the place of the field, the others in a
     sentence that names it. A server that repeats the request in its error names it as well, and is not misread.
     """
     status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
-    if status is not None and status not in _REFUSING:
+    if (status is not None and status not in _REFUSING) or (of is _STREAM and status in (None, 500)):
         return None
     body = getattr(error, "body", None)
     fields = body if isinstance(body, dict) else {}
     detail = fields.get("detail")
     if isinstance(detail, list) and detail:
-        text = _fields_on_logprobs(detail)
+        text = _fields_on(of, detail)
     else:
-        text = _sentence_on_logprobs(error, fields.get("error", body))
+        text = _sentence_on(of, error, fields.get("error", body))
     line = " ".join(text.split()).rstrip(".")
     return f"{line[:_LONGEST]}..." if len(line) > _LONGEST else line or None
 
 
-def _fields_on_logprobs(detail: list[Any]) -> str:
-    """What pydantic says of a request's fields for logprobs; empty if it found fault with others."""
-    named = [one for one in detail if isinstance(one, dict) and _LOGPROBS.search(str(one.get("loc")))]
+def _fields_on(what: re.Pattern[str], detail: list[Any]) -> str:
+    """What pydantic says of the fields of a request so named; empty if it found fault with others."""
+    named = [one for one in detail if isinstance(one, dict) and what.search(str(one.get("loc")))]
     return "; ".join(f"{one.get('msg')}: {one['loc']}" for one in named)
 
 
-def _sentence_on_logprobs(error: Exception, answer: Any) -> str:
-    """What an error says of logprobs, be it in its body or in its text; empty if it is about something else."""
+def _sentence_on(what: re.Pattern[str], error: Exception, answer: Any) -> str:
+    """What an error says of it, be it in its body or in its text; empty if it is about something else."""
     param = answer.get("param") if isinstance(answer, dict) else None
-    if isinstance(param, str) and param and not _LOGPROBS.search(param):
+    if isinstance(param, str) and param and not what.search(param):
         return ""
     if isinstance(answer, dict):
         text = str(answer.get("message") or json.dumps(answer))
@@ -236,7 +275,7 @@ def _sentence_on_logprobs(error: Exception, answer: Any) -> str:
         with suppress(Exception):  # a response that is streamed and was not read
             text += f" {getattr(getattr(error, 'response', None), 'text', '')}"
     text = _ECHO.sub("", text)
-    return text if _LOGPROBS.search(text) and (param or _UNSUPPORTED.search(text)) else ""
+    return text if what.search(text) and (param or _UNSUPPORTED.search(text)) else ""
 
 
 def _unavailable(reason: str) -> LogprobsUnavailable:

@@ -117,7 +117,7 @@ async def read(
     ending: Callable[[list[T]], T],
     workers: Workers | AsyncWorkers,
     *,
-    whole: bool = False,
+    whole: Callable[[], bool] = lambda: False,
 ) -> AsyncGenerator[T]:
     """Yield items as they come; once they are cut off, those that had come, and the ending made of them.
 
@@ -129,13 +129,16 @@ async def read(
         cutoff: when to wait no longer.
         ending: makes the last item from all that had come.
         workers: what reads the items.
-        whole: whether to wait until the cutoff is given up.
+        whole: whether the response is taken whole by now, and waited for until the cutoff is given up.
 
     Raises:
         Exception: what reading raised (:func:`as_failure` it), or the error with which it was given up.
     """
     seen: list[T] = []
     left, ahead = False, workers.semaphore(_AHEAD)
+
+    def over() -> bool:
+        return cutoff.given_up if whole() else cutoff.stopped
 
     async def pump() -> None:
         CUTOFF.set(None)  # a whole response that is streamed inside is not cut off there
@@ -144,7 +147,7 @@ async def read(
                 async for item in items:
                     workers.put(item)
                     await result_of(ahead.acquire())
-                    if left or (cutoff.given_up if whole else cutoff.stopped):
+                    if left or over():
                         workers.put(None)  # a wake may still be on its way, and must come before the end
                         break
         except BaseException as error:
@@ -156,7 +159,7 @@ async def read(
             raise cutoff.error
         return ending(seen)
 
-    if cutoff.given_up if whole else cutoff.stopped:  # nothing has been asked of the model, and nothing will be
+    if over():  # nothing has been asked of the model, and nothing will be
         yield cut_off()
         return
     until = None  # when no more is expected of what had come, once it is cut off
@@ -167,7 +170,7 @@ async def read(
                 if item is None:
                     if until is not None and time.monotonic() >= until:
                         break
-                    if cutoff.given_up if whole else cutoff.stopped:
+                    if over():
                         until = time.monotonic() + workers.patience
                 elif not isinstance(item, _Raised):
                     ahead.release()

@@ -23,10 +23,10 @@ from pydantic import BaseModel
 
 from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models.chunks import ResponseBound, bounded, metadata_of, token_limit
+from langchain_reasc.models.chunks import ResponseBound, as_chunk, bounded, metadata_of, token_limit
 from langchain_reasc.models.contract import CANCELLED, CUT, FINISH_REASON, USAGE_ESTIMATED
 from langchain_reasc.models.integrations import integration_of
-from langchain_reasc.models.refusal import LOGPROBS_REQUEST, LogprobsRequest
+from langchain_reasc.models.refusal import LOGPROBS_REQUEST, SERVER_MEMORY, LogprobsRequest
 from langchain_reasc.models.running import StreamedConfidence
 from langchain_reasc.models.usage import estimated_prompt, tokens_written
 from langchain_reasc.models.wrappers import rewrap, wrapped_runnables
@@ -123,7 +123,7 @@ def _generating(kind: type, name: str, workers: type[Workers | AsyncWorkers]) ->
         if cutoff is None:
             return respond()
         ending = partial(_cut_result, model, partial(_prompt_tokens, cutoff, messages, kwargs))
-        reading = read(_only(respond), cutoff, ending, workers(), whole=True)
+        reading = read(_only(respond), cutoff, ending, workers(), whole=lambda: True)
         return _first(reading) if workers.is_async else blocking(_first(reading))
 
     return generate
@@ -131,18 +131,28 @@ def _generating(kind: type, name: str, workers: type[Workers | AsyncWorkers]) ->
 
 def _streaming(kind: type, name: str, workers: type[Workers | AsyncWorkers]) -> Callable[..., Any]:
     """Wrap ``_stream`` or ``_astream``, and hold it within its limit of tokens."""
-    original = getattr(kind, name)
+    original, name_of_whole = getattr(kind, name), name.replace("stream", "generate")
+    taking_whole = getattr(kind, name_of_whole)
 
     @wraps(original)
     def stream(model: BaseChatModel, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Any:
-        chunks, cutoff = _requesting(model, name, original)(messages, *args, **kwargs), CUTOFF.get()
+        whole: list[bool] = []
+
+        def request(streamed: bool) -> Any:
+            if streamed:
+                return _requesting(model, name, original)(messages, *args, **kwargs)
+            whole.append(True)
+            bare, kept = _unstreamed(model, kwargs)
+            return _only_chunk(partial(_requesting(bare, name_of_whole, taking_whole), messages, *args, **kept))
+
+        chunks, cutoff = model.__dict__[SERVER_MEMORY].streamed(request, kwargs.get("model")), CUTOFF.get()
         if cutoff is None:
-            return chunks
+            return chunks if workers.is_async else blocking_items(chunks)
         ending = partial(_last_chunk, model, partial(_prompt_tokens, cutoff, messages, kwargs))
         chunks = bounded(chunks, ResponseBound(token_limit(model, kwargs)), partial(ending, reason="length"))
         if (cut := CUT_BELOW.get()) is not None:
             chunks = _cutting(chunks, StreamedConfidence(cut), partial(ending, reason=CUT))
-        reading = read(chunks, cutoff, ending, workers())
+        reading = read(chunks, cutoff, ending, workers(), whole=lambda: bool(whole))
         return reading if workers.is_async else blocking_items(reading)
 
     return stream
@@ -174,6 +184,16 @@ def _requesting(model: BaseChatModel, name: str, original: Callable[..., Any]) -
     """Return the model's own method, which asks again where its server refuses logprobs."""
     request: LogprobsRequest | None = model.__dict__[LOGPROBS_REQUEST]
     return partial(request.respond, model, name, original) if request else partial(original, model)
+
+
+def _unstreamed(model: BaseChatModel, arguments: Mapping[str, Any]) -> tuple[BaseChatModel, dict[str, Any]]:
+    """Return a model, and the arguments of its call, that ask for no stream."""
+    bare = model.model_copy(update={"streaming": False}) if getattr(model, "streaming", False) else model
+    return bare, {name: value for name, value in arguments.items() if name not in ("stream_options", "stream_usage")}
+
+
+async def _only_chunk(respond: Callable[[], Any]) -> AsyncGenerator[ChatGenerationChunk]:
+    yield as_chunk(await result_of(respond()))
 
 
 async def _only(respond: Callable[[], Any]) -> AsyncGenerator[ChatResult]:
