@@ -66,7 +66,7 @@ from langchain_reasc.answers.extractors import (
 from langchain_reasc.answers.json_values import REASONING
 from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
 from langchain_reasc.answers.objects import ObjectVotes, with_answer
-from langchain_reasc.answers.schemas import STRUCTURE, Schema, Schemas, can_validate, schemas_of, text_schema_of
+from langchain_reasc.answers.schemas import STRUCTURE, Schema, Schemas, schemas_of, text_schema_of, why_unchecked
 from langchain_reasc.answers.spelling import equivalent, normalize, read_quantity, without_unit
 from langchain_reasc.answers.text import boxed_content, statements
 from langchain_reasc.answers.vote import TOO_SLOW, Places, Vote, places_of, vote_of
@@ -93,7 +93,6 @@ __all__ = [
     "arguments_of",
     "boxed",
     "boxed_content",
-    "can_validate",
     "canonical_mathematics",
     "choice",
     "ending_of",
@@ -121,6 +120,7 @@ __all__ = [
     "statements",
     "text_schema_of",
     "vote_of",
+    "why_unchecked",
     "with_answer",
     "without_reasoning",
     "without_unit",

@@ -6,25 +6,30 @@ A schema that is broken, or that refers to what is not in it, refuses nothing.
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
+from datetime import time as time_of_day
 from decimal import Context, Decimal
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from ipaddress import IPv6Address
-from itertools import chain, islice, repeat
+from itertools import chain, product, repeat
 from types import NoneType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
+import regex
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from langchain_reasc.answers.json_values import Path, names_of
 
+T = TypeVar("T")
 Schema = Mapping[str, Any] | type
 """A JSON schema, or a class that pydantic can validate: a model, a dataclass, a TypedDict."""
 Schemas = Mapping[str, Mapping[str, Any]]
@@ -154,48 +159,167 @@ def _held_in_json_schema(word: str, held: Any) -> Any:
 
 # Checking values
 
+_SECONDS: Final = 0.1
+"""Processor time that one value may take: some schemas and patterns would take for ever, and strangers write them."""
+_LONGEST_PATTERN: Final = 2000
+_WANTED: Final[Mapping[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("required", "enum", "anyOf", "oneOf"), (list,)),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), (int, float)),
+}
+"""The types of keywords by which a broken schema, or one of an older draft, would refuse everything."""
 
-def can_validate() -> bool:
-    """Return whether values can be checked: by the package jsonschema, which the extra ``agents`` brings."""
-    return find_spec("jsonschema") is not None
+
+def why_unchecked(schema: Schema | None) -> str | None:
+    """Return why values are not checked by a schema: jsonschema is not installed, or it takes too long."""
+    schema = unwrapped(schema)
+    return _checker(_written(schema)).why_not if isinstance(schema, Mapping) and schema else None
 
 
 def refuses(schema: Mapping[str, Any], value: Any) -> bool:
-    """Return whether a schema refuses a value. Without jsonschema, and by a broken schema, none is refused.
+    """Return whether a schema refuses a value; one that is broken, or takes too long, refuses none.
 
-    Defaults are not looked at: a default is the tool's own affair, and may be none that the schema allows.
+    Items that repeat are not refused: a set takes them. Defaults are not looked at: a default is the tool's own affair,
+    and may be none that the schema allows.
     """
+    checker = _checker(_written(schema))
+
+    def is_refused() -> bool:
+        read_value = _Reader(checker.schema, defaults=False, formats=False).read(value, checker.schema)
+        return checker.validator is not None and not checker.validator.is_valid(read_value)
+
+    return checker.within_time(is_refused, otherwise=False)
+
+
+class _TooSlowError(Exception):
+    """A value took more than its time."""
+
+
+class _Deadline(threading.local):
+    """The end of the time of the value that this thread is at."""
+
+    _began = _ends = math.inf
+
+    def start(self) -> None:
+        self._began, self._ends = time.thread_time(), time.perf_counter() + _SECONDS
+
+    def check(self) -> None:
+        if time.perf_counter() > self._ends:
+            left = self._began + _SECONDS - time.thread_time()  # on a busy machine, there is some
+            if left <= 0:
+                raise _TooSlowError
+            self._ends = time.perf_counter() + left
+
+
+_deadline = _Deadline()
+
+
+@dataclass(slots=True)
+class _Checker:
+    """A schema by which values are read and checked, each in bounded time.
+
+    Attributes:
+        schema: the JSON schema; True where values are left as they are.
+        validator: jsonschema's; None where values are not checked.
+        why_not: why they are not.
+    """
+
+    schema: Any = True
+    validator: Any = None
+    why_not: str | None = None
+
+    def within_time(self, work: Callable[[], T], otherwise: T) -> T:
+        """Return what the work gives; where the schema is broken or takes too long, the other."""
+        _deadline.start()
+        try:
+            return work()
+        except (_TooSlowError, TimeoutError):
+            self.schema, self.validator, self.why_not = True, None, f"that takes more than {_SECONDS} seconds"
+        except BaseException as error:  # a reference to nowhere or without end, a pattern that is none
+            # jsonschema's registry panics, by an exception of its own, where it is too deep in a recursion.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+        return otherwise
+
+
+def _written(schema: Mapping[str, Any]) -> str:
     try:
-        validator = _validator(json.dumps(schema, sort_keys=True, default=str))
-        return validator is not None and not validator.is_valid(read(value, schema, defaults=False))
-    except BaseException as error:  # a reference to nowhere or without end, a pattern that is none
-        # jsonschema's registry panics, by an exception of its own, where it is too deep in a recursion.
-        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
-            return False
-        raise
+        return json.dumps(schema, sort_keys=True, default=str)
+    except (RecursionError, TypeError, ValueError):
+        return "true"
 
 
 @lru_cache(maxsize=256)
-def _validator(schema: str) -> Any:
-    """Return the validator of a schema; None without jsonschema, or where it is broken."""
-    if not can_validate():
-        return None
-    from jsonschema import Draft202012Validator, SchemaError  # deferred: an extra
+def _checker(schema: str) -> _Checker:
+    held = json.loads(schema)
+    if find_spec("jsonschema") is None:
+        return _Checker(held, why_not="jsonschema is not installed")
+    if '"unevaluatedProperties"' in schema and '"patternProperties"' in schema:
+        return _Checker(held, why_not="unevaluatedProperties beside patternProperties may take for ever")
+    from jsonschema import Draft202012Validator  # deferred: an extra
     from jsonschema.validators import validator_for
     from referencing import Registry
 
-    held = json.loads(schema)
-    kind = validator_for(held, default=Draft202012Validator)
-    try:
-        kind.check_schema(held)
-    except SchemaError:
-        return None
-    return kind(held, registry=Registry())  # which fetches nothing from anywhere
+    kind = _bounded(validator_for(held, default=Draft202012Validator))
+    held = json.loads(schema, object_hook=_without_dialect)
+    return _Checker(held, kind(held, registry=Registry()))  # which fetches nothing from anywhere
+
+
+def _without_dialect(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema without ``$schema``, by which jsonschema would take a validator of its own."""
+    return {word: inner for word, inner in schema.items() if word != "$schema" or not isinstance(inner, str)}
+
+
+@cache
+def _bounded(kind: Any) -> Any:
+    """Return a validator class of jsonschema that keeps to the deadline."""
+    from jsonschema import ValidationError as Refusal
+    from jsonschema.validators import extend
+
+    def pattern(validator: Any, given: Any, instance: Any, schema: Any) -> Iterator[Refusal]:
+        if isinstance(instance, str) and not _matches(given, instance):
+            yield Refusal(f"it does not match {given!r}")
+
+    def pattern_properties(validator: Any, given: Any, instance: Any, schema: Any) -> Iterator[Refusal]:
+        for key, (pattern, inner) in product(instance, given.items()) if isinstance(instance, dict) else ():
+            if _matches(pattern, key):
+                yield from validator.descend(instance[key], inner, path=key, schema_path=pattern)
+
+    def additional_properties(validator: Any, given: Any, instance: Any, schema: Any) -> Any:
+        if (patterns := schema.get("patternProperties")) and isinstance(instance, dict):
+            schema = {**schema, "patternProperties": {}}
+            instance = {key: one for key, one in instance.items() if not any(_matches(each, key) for each in patterns)}
+        return kind.VALIDATORS["additionalProperties"](validator, given, instance, schema)
+
+    def is_boolean(_: Any, value: Any) -> bool:
+        _deadline.check()
+        return isinstance(value, bool)
+
+    own = {"pattern": pattern, "patternProperties": pattern_properties, "additionalProperties": additional_properties}
+    checks = {**kind.VALIDATORS, **own, "uniqueItems": lambda *_: ()}
+    types = kind.TYPE_CHECKER.redefine("boolean", is_boolean)  # it is asked of each unevaluated part
+    return extend(kind, {word: _in_time(word, check) for word, check in checks.items()}, type_checker=types)
+
+
+def _in_time(word: str, check: Callable[..., Any]) -> Callable[..., Any]:
+    wanted = _WANTED.get(word)
+
+    def check_in_time(validator: Any, given: Any, instance: Any, schema: Any) -> Any:
+        _deadline.check()
+        if wanted and (type(given) not in wanted or (given == [] and word != "required")):
+            raise TypeError(f"{word} cannot be {given!r}")
+        return check(validator, given, instance, schema)
+
+    return check_in_time
+
+
+def _matches(pattern: str, text: str) -> bool:
+    _deadline.check()
+    if len(pattern) > _LONGEST_PATTERN:
+        raise _TooSlowError
+    return regex.search(pattern, text, timeout=_SECONDS) is not None
 
 
 # Fields
-
-_MOST_FIELDS: Final = 10_000
 
 
 def names_in(schemas: Schemas) -> tuple[set[str], set[str]]:
@@ -203,9 +327,8 @@ def names_in(schemas: Schemas) -> tuple[set[str], set[str]]:
     known: set[str] = set()
     free: set[str] = set()
     for tool, schema in schemas.items():
-        fields = list(islice(_fields(schema, schema), _MOST_FIELDS))
-        if len(fields) == _MOST_FIELDS:
-            free.add("")
+        take_any: list[tuple[Path, bool]] = [((), True)]
+        fields = _Checker().within_time(partial(list, _fields(schema, schema)), otherwise=take_any)
         for path, is_free in fields:
             (free if is_free else known).update(names_of(path, tool) if path else [""])
     return known, free
@@ -215,6 +338,7 @@ def _fields(
     schema: Any, root: Mapping[str, Any], path: Path = (), around: tuple[int, ...] = ()
 ) -> Iterator[tuple[Path, bool]]:
     """Yield the path of each field with False, and of each object that takes further fields with True."""
+    _deadline.check()
     schema = _resolved(schema, root)
     if schema is False or id(schema) in around:
         return
@@ -256,7 +380,7 @@ _Readers = dict[str, TypeAdapter[Any]]
 _READERS: Final[_Readers] = {"integer": TypeAdapter(int), "number": TypeAdapter(float), "boolean": TypeAdapter(bool)}
 """Values are read by pydantic, as LangChain's tools read them."""
 _FORMATS: Final[_Readers] = {
-    **{"date": TypeAdapter(date), "date-time": TypeAdapter(datetime), "time": TypeAdapter(time)},
+    **{"date": TypeAdapter(date), "date-time": TypeAdapter(datetime), "time": TypeAdapter(time_of_day)},
     **{"duration": TypeAdapter(timedelta), "uuid": TypeAdapter(UUID), "ipv6": TypeAdapter(IPv6Address)},
 }
 """JSON schema's formats of strings that can be spelled in several ways."""
@@ -276,10 +400,10 @@ def read(value: Any, schema: Mapping[str, Any], *, defaults: bool = True, format
         formats: whether strings that the schema calls dates, times, UUIDs or decimals are spelled in one way, to be
             compared: equal instants as the same, and ``"1.10"`` as ``"1.1"``.
     """
-    try:
-        return _Reader(schema, defaults, formats).read(value, schema)
-    except Exception:  # a schema may be broken in any way
-        return value
+    checker = _checker(_written(schema))
+    return checker.within_time(
+        lambda: _Reader(checker.schema, defaults, formats).read(value, checker.schema), otherwise=value
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +416,7 @@ class _Reader:
 
     def read(self, value: Any, schema: Any, around: tuple[int, ...] = ()) -> Any:
         """Return the value as read by a schema; ``around`` holds the ids of the enclosing schemas of the same value."""
+        _deadline.check()
         schema = _resolved(schema, self.root)
         if not isinstance(schema, Mapping) or id(schema) in around:
             return value

@@ -21,11 +21,11 @@ from langchain_reasc.answers import (
     Unclear,
     Vote,
     arguments_of,
-    can_validate,
     held_to_schema,
     places_of,
     spelling,
     vote_of,
+    why_unchecked,
     with_answer,
 )
 from langchain_reasc.calibration import Calibration, check_made_of
@@ -93,7 +93,7 @@ class Votes:
         if equivalence := setup.extract.equivalence:
             self.meanings = Meanings(equivalence, question.messages, question.config, clock=clock, cutoff=cutoff)
         self._tools, self._schemas, self._advised = options.tool_votes, model.schemas, options.advised
-        self._unchecked = bool(model.schemas) and options.tool_votes.check_schema and not can_validate()
+        self._text_schema = model.text_schema
         self._measure, self._learning = terms.measure, learning
         self._calibration = None if options.allow_fingerprint_mismatch or terms.counted else calibration
         self._required = setup.on_missing_confidence == "error" and not terms.counted
@@ -197,9 +197,21 @@ class Votes:
             self.fail(f"the answer extractor failed on a response: {error!r}")
         if vote.why_none:
             self._no_vote[vote.why_none] += 1
-        if vote.calls and self._unchecked:
-            self.fail("calls are not checked against the schemas of their tools: jsonschema is not installed")
+        if vote.answer and (why := self._why_unchecked(message, vote)):
+            self.fail(why)
         return vote
+
+    def _why_unchecked(self, message: AIMessage, vote: Vote) -> str | None:
+        if vote.calls and self._tools.check_schema:
+            what, names = (
+                "calls are not checked against the schemas of their tools",
+                [one["name"] for one in message.tool_calls],
+            )
+            why = next(filter(None, (why_unchecked((self._schemas or {}).get(name)) for name in names)), None)
+        else:
+            what, objects = "objects are not checked against their schema", self._extract.objects
+            why = why_unchecked(objects.schema if objects else self._text_schema)
+        return f"{what}: {why}" if why else None
 
     def _class_of(self, vote: Vote) -> str | None:
         """Return the first answer that says the same in other words, or with numbers near to these."""

@@ -1,5 +1,6 @@
 """Schemas of tools in any provider's format, how values are read by them, and what broken ones do: nothing."""
 
+import time
 from typing import Annotated, Any
 
 import pytest
@@ -7,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.tools import InjectedToolArg, StructuredTool, tool
 from pydantic import BaseModel, Field
+from servers.hostile_schemas import HOSTILE, arguments
 
-from answers.messages import REFUSED_CALLS, UNKNOWN_TOOL, answer, call, vote
-from langchain_reasc.answers import ToolVotes, can_validate, schemas_of
+from answers.messages import REFUSED_CALLS, UNKNOWN_TOOL, answer, call, text, vote, voted
+from langchain_reasc.answers import ToolVotes, schemas_of, why_unchecked
 
 
 class search(BaseModel):
@@ -146,11 +148,39 @@ def test_a_schema_without_end_refuses_nothing_however_deep_the_stack_is() -> Non
     assert None not in [vote_at(depth).answer for depth in range(20)]
 
 
+@pytest.mark.parametrize("case", HOSTILE)
+def test_schemas_that_would_take_for_ever_refuse_nothing_and_hold_nobody(case: str) -> None:
+    schema, value = HOSTILE[case]
+    began = time.thread_time()
+    for made in (arguments(value), {}):
+        assert vote(call("f", **made), schemas={"f": schema}).answer is not None
+    ToolVotes(exclude_args=["xx"]).unknown_names({"f": schema})
+    voted(text(**arguments(value)), schema=schema)
+    assert time.thread_time() - began < 1.5
+
+
+def test_patterns_and_properties_are_checked_all_the_same() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"id": {"pattern": "^[A-Z]{2}[0-9]+$"}},
+        "patternProperties": {"^x-": {"type": "integer"}},
+        "additionalProperties": False,
+    }
+    for args, taken in (
+        ({"id": "AB12", "x-a": 1}, True),
+        ({"id": "ab12"}, False),
+        ({"x-a": "one"}, False),
+        ({"y-a": 1}, False),
+    ):
+        assert (vote(call("f", **args), schemas={"f": schema}).answer is not None) is taken
+    strict = {"allOf": [{"properties": {"a": {}}}], "unevaluatedProperties": False}
+    assert [vote(call("f", **{name: 1}), schemas={"f": strict}).answer is None for name in "ab"] == [False, True]
+
+
 def test_without_jsonschema_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert can_validate()
     schemas = {"search": {**PARAMETERS, "title": "checked nowhere else, since validators are kept"}}
     monkeypatch.setattr("langchain_reasc.answers.schemas.find_spec", lambda name: None)
-    assert not can_validate()
+    assert why_unchecked(schemas["search"]) == "jsonschema is not installed"
     assert answer(call(limit="5"), schemas=schemas) == answer(call(limit=5))
 
 

@@ -1,11 +1,13 @@
 """What live responses vote for, by every way of comparing them; the votes themselves are tested in tests/answers."""
 
 import json
+import time
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
+from servers.hostile_schemas import HOSTILE
 
 from langchain_reasc import ChatReASC, ReASCRunnable
 from langchain_reasc.answers import ToolVotes, json_object
@@ -147,7 +149,23 @@ def test_structured_output_of_a_chat_model_by_field(runner: Any) -> None:
 
 @pytest.mark.parametrize("missing", [True, False])
 def test_that_schemas_cannot_be_checked_is_said(runner: Any, missing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langchain_reasc.runnable.votes.can_validate", lambda: not missing)
-    result = solved(runner, booking({"city": "Bonn", "price": 1}), max_samples=2)
+    if missing:
+        monkeypatch.setattr("langchain_reasc.answers.schemas.find_spec", lambda name: None)
+    parameters = {"title": f"kept by what is not the same, {missing}", "required": ["city"]}
+    bound = {"type": "function", "function": {"name": "book", "parameters": parameters}}
+    reasc = ReASCRunnable(model=booking({"city": "Bonn", "price": 1}).bind(tools=[bound]), max_samples=2)
     told = "calls are not checked against the schemas of their tools: jsonschema is not installed"
-    assert (told in result.notices) == missing
+    assert (told in runner.solve(reasc, "q").notices) == missing
+
+
+@pytest.mark.parametrize("case", ["pattern", "anyOf that doubles"])
+def test_a_schema_that_takes_for_ever_ends_nothing_and_is_named(runner: Any, case: str) -> None:
+    schema, value = HOSTILE[case]
+    bound = {"type": "function", "function": {"name": "f", "parameters": schema}}
+    model = saying(*[Reply("", calls=(("f", {"x": value}),))] * 4)
+    began = time.monotonic()
+    result = runner.solve(ReASCRunnable(model=model.bind(tools=[bound])), "q")
+    assert result.message.tool_calls[0]["args"] == {"x": value}
+    assert time.monotonic() - began < 5
+    [notice] = [one for one in result.notices if "not checked" in one]
+    assert notice == "calls are not checked against the schemas of their tools: that takes more than 0.1 seconds"

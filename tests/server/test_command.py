@@ -11,10 +11,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -23,8 +24,10 @@ import typer
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
 from langchain_reasc_server.command import serve
 from langchain_reasc_server.local import LangChainModel
+from servers.chat_wire import Request
 from servers.exchange import Exchange, refuses
 from servers.fake_server import Served, serving
+from servers.hostile_schemas import HOSTILE, arguments
 from typer.testing import CliRunner
 
 from langchain_reasc.cli.options import with_groups
@@ -35,6 +38,17 @@ from .serving import TOOL, Said, eventually, front, models
 app = typer.Typer()
 app.command()(with_groups(serve))
 QUESTION = "Emma has 27 old and 14 new cups. How many more does Emma need to have 60?"
+
+
+class Echoing(Said):
+    """Says what the user said, or calls the tool with it."""
+
+    def called(self, request: Request, at: int) -> list[dict[str, Any]]:
+        self.calls = lambda at: [("weather", request["messages"][-1]["content"])]
+        return super().called(request, at)
+
+    def said(self, request: Request, at: int) -> list[Sequence[str]]:
+        return [[request["messages"][-1]["content"]]] * (request.get("n") or 1)
 
 
 def run(*arguments: object) -> str:
@@ -177,6 +191,36 @@ def test_a_process_answers_with_the_shipped_model_and_ends_when_told(tmp_path: P
         started.send_signal(signal.SIGTERM)
         assert started.wait(20) == 0
         assert state.exists()
+
+
+def test_a_schema_that_takes_for_ever_holds_nobody_else() -> None:
+    """In a process of its own: what holds Python's lock would hold this one, too."""
+    ended: list[int] = []
+
+    def ask(url: str, case: str, way: str, stream: bool) -> None:
+        schema, value = HOSTILE[case]
+        tool = {"type": "function", "function": {"name": "weather", "parameters": schema}}
+        shape = {"type": "json_schema", "json_schema": {"name": "f", "schema": schema}}
+        asked = {"tools": [tool]} if way == "tools" else {"response_format": shape}
+        said = [{"role": "user", "content": json.dumps(arguments(value))}]
+        body = {"model": "tiny", "messages": said, "stream": stream, **asked}
+        ended.append(httpx.post(f"{url}/chat/completions", json=body, timeout=60).status_code)
+
+    with (
+        serving(Echoing(), get=models) as upstream,
+        process("--url", upstream.root, "--preset", "generic", "--no-learning") as (url, started),
+        ThreadPoolExecutor(4) as pool,
+    ):
+        short = [case for case, (_, value) in HOSTILE.items() if len(str(value)) < 1000]  # calls come in many pieces
+        cases = [(case, "tools", stream) for case in short for stream in (False, True)]
+        cases += [(case, "text", stream) for case in HOSTILE for stream in (False, True)]
+        asked = [pool.submit(ask, url, *case) for case in cases]
+        while not all(one.done() for one in asked):
+            assert httpx.get(url.replace("/v1", "/health/live"), timeout=10).status_code == 200
+            time.sleep(0.05)
+        assert ended == [200] * len(cases), [one.exception() for one in asked]
+        started.send_signal(signal.SIGTERM)
+        assert started.wait(20) == 0
 
 
 def test_a_busy_upstream_is_waited_for_some_seconds_and_no_more() -> None:
