@@ -3,23 +3,22 @@
 import asyncio
 import importlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
 from langchain_core.messages import AIMessageChunk, BaseMessage
-from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from openai import APIError, DefaultAsyncHttpxClient
 from pydantic import PrivateAttr, SecretStr
 
 from langchain_reasc.exceptions import SamplingError
-from langchain_reasc.models.chunks import as_chunk
 from langchain_reasc.models.refusal import LogprobsMemory
 from langchain_reasc_openai.errors import causes
-from langchain_reasc_openai.langchain_openai_internals import AdaptedChatOpenAI, RawReading
+from langchain_reasc_openai.events import Json
+from langchain_reasc_openai.langchain_openai_internals import AdaptedChatOpenAI, langchain_errors
 
 __all__ = ["EVENTS", "RAW", "WHOLE", "RawRequest", "ServerClient", "bounded_http_client"]
 
@@ -79,129 +78,76 @@ class ServerClient(AdaptedChatOpenAI):
     async def whole(self, messages: list[BaseMessage], kwargs: Mapping[str, Any]) -> ChatResult:
         """Return a response in one piece.
 
-        This and :meth:`chunks` use the hooks that langchain-core has each chat model fill in: ``ainvoke`` and
-        ``astream`` would make runs of their own, be traced and billed beside ours, and drop ``generation_info``.
+        This uses the hook that langchain-core has each chat model fill in: ``ainvoke`` would make a run of its own, be
+        traced and billed beside ours, and drop ``generation_info``.
         """
         return await self._agenerate(messages, **kwargs)
 
-    async def chunks(
-        self, messages: list[BaseMessage], kwargs: Mapping[str, Any], n: int = 1
-    ) -> AsyncGenerator[tuple[int | None, ChatGenerationChunk]]:
-        """Yield the chunks of n responses to one request, each with the number of its response.
+    async def events(
+        self, messages: list[BaseMessage], kwargs: Mapping[str, Any], beside: dict[str, Any], n: int = 1
+    ) -> AsyncGenerator[list[Json | None]]:
+        """Yield the events of n responses to one request, in lists as they come together, and None for their end.
 
-        With n above 1 the usage of all together comes in a chunk of its own, with None for a number. Of a server that
-        refuses to stream, it is the first response alone, in one chunk.
+        Of a server that refuses to stream, it is the first response alone, in one event.
+
+        Args:
+            messages: the prompt, unless the arguments hold a :class:`RawRequest`.
+            kwargs: the arguments of the call.
+            beside: gets what is said of the responses beside their events.
+            n: how many.
         """
 
-        def request(streamed: bool) -> AsyncGenerator[tuple[int | None, ChatGenerationChunk]]:
-            return self._chunks(messages, kwargs, n) if streamed else self._chunks(messages, {**kwargs, WHOLE: True}, 1)
+        def request(streamed: bool) -> AsyncGenerator[list[Json | None]]:
+            whole = {**kwargs, WHOLE: True}
+            return self._events(messages, kwargs, beside, n) if streamed else self._events(messages, whole, beside, 1)
 
-        async with aclosing(self._logprobs.streamed(request, kwargs.get("model"))) as items:
-            async for item in items:
-                yield item
+        async with aclosing(self._logprobs.streamed(request, kwargs.get("model"))) as lists:
+            async for events in lists:
+                yield events
 
-    async def _chunks(
-        self, messages: list[BaseMessage], kwargs: Mapping[str, Any], n: int
-    ) -> AsyncGenerator[tuple[int | None, ChatGenerationChunk]]:
-        chunks: Any = self._choices(messages, {**kwargs, "n": n}) if n > 1 else self._astream(messages, **kwargs)
-        usage: UsageMetadata | None = None
-        async with aclosing(chunks):
-            async for chunk in chunks:
-                if n > 1:
-                    yield chunk
-                elif (known := getattr(chunk.message, "usage_metadata", None)) is None:
-                    yield 0, chunk
-                else:  # of all so far: some servers report it in each event, and chunks are added up
-                    usage, chunk.message.usage_metadata = known, None
-                    if chunk != ChatGenerationChunk(message=AIMessageChunk(content="", id=chunk.message.id)):
-                        yield 0, chunk
-        if usage is not None:
-            yield 0, ChatGenerationChunk(message=AIMessageChunk(content="", usage_metadata=usage))
-
-    def can_stream_choices(self, kwargs: Mapping[str, Any]) -> bool:
-        """Whether :meth:`chunks` can have n above 1: structured output takes another way through langchain-openai."""
-        return "response_format" not in {**self.model_kwargs, **kwargs}
-
-    async def _choices(
-        self, messages: list[BaseMessage], kwargs: dict[str, Any]
-    ) -> AsyncGenerator[tuple[int | None, ChatGenerationChunk]]:
-        stop, _ = kwargs.pop("stop", None), kwargs.pop("stream_usage", None)
-        with _without_key(self.openai_api_key):
-            response = await self._sent(partial(self.send_streamed, messages, stop), kwargs, streamed=True)
-            async with response:
-                async for item in response:
-                    event = item if isinstance(item, dict) else item.model_dump()
-                    if event.get("usage") and (chunk := self.chunk_of({**event, "choices": []})):
-                        yield None, chunk
-                    for choice in event.get("choices") or ():
-                        if chunk := self.chunk_of({**event, "choices": [choice], "usage": None}):
-                            yield choice.get("index") or 0, chunk
-
-    async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        """Stream, or where the server's streams lack what is wanted yield one chunk with the whole response."""
-        if RAW in kwargs:
-            with _without_key(self.openai_api_key):
-                async with aclosing(self._raw_chunks(**kwargs)) as arriving:
-                    async for chunk in arriving:
-                        yield chunk
-            return
-        if kwargs.pop(WHOLE, False):
-            kwargs.pop("stream_usage", None)
-            yield as_chunk(await self._agenerate(messages, stop=stop, run_manager=run_manager, **kwargs))
-            return
-        given: Any = {"stop": stop, "run_manager": run_manager}
-        stream = partial(super()._astream, messages, **given)
-        with _without_key(self.openai_api_key):
-            if kwargs.get("logprobs"):
-                memory = self._logprobs.of_shape(kwargs, streamed=True)
-                chunks: Any = memory.astream(lambda wanted: stream(**_logprobs_if(wanted, kwargs)))
-            else:
-                chunks = stream(**kwargs)
-            async with aclosing(chunks):
-                async for chunk in chunks:
-                    yield chunk
-
-    def _raw_chunks(self, raw: RawRequest, **kwargs: Any) -> AsyncGenerator[ChatGenerationChunk]:
-        """Stream the response to a raw request; the first chunk holds the list of its events, which goes on growing."""
+    async def _events(
+        self, messages: list[BaseMessage], kwargs: Mapping[str, Any], beside: dict[str, Any], n: int
+    ) -> AsyncGenerator[list[Json | None]]:
+        raw: RawRequest | None = kwargs.get(RAW)
+        rest = {name: value for name, value in kwargs.items() if name not in (RAW, WHOLE, "stream_usage")}
+        options: Json = {"headers": dict(raw.headers)} if raw else {}
+        asked = {name: rest.pop(name) for name in ("logprobs", "top_logprobs") if name in rest}
+        own, options = (dict(raw.body), options) if raw else self.body_of(messages, rest, n)
         streamed = not kwargs.get(WHOLE)
-        asked = {name: kwargs[name] for name in ("logprobs", "top_logprobs") if name in kwargs}
 
-        def body(wanted: bool) -> dict[str, Any]:
+        def body(wanted: bool) -> Json:
             # Without more logprobs than its author asks for; those may be refused in a stream alone.
-            streaming = streamed and (wanted or not raw.body.get("logprobs") or bool(raw.body.get("stream")))
-            made: dict[str, Any] = dict(raw.body) | (asked if wanted else {}) | {"stream": streaming}
+            streaming = streamed and (wanted or not own.get("logprobs") or bool(own.get("stream")))
+            made: Json = own | (asked if wanted else {}) | {"stream": streaming}
             if streaming and kwargs.get("stream_usage"):
                 made["stream_options"] = {**(made.get("stream_options") or {}), "include_usage": True}
             return made
 
-        async def response(wanted: bool) -> AsyncGenerator[ChatGenerationChunk]:
-            events: list[dict[str, Any]] = []
-            reading = RawReading(self)
-            async with aclosing(self.raw_events(body(wanted), raw.headers)) as arriving:
-                async for event in arriving:
-                    if event is None:
-                        reading.complete = True
-                        break
-                    events.append(event)
-                    raw.on_event(events)
-                    chunk = reading.chunk_of(event)
-                    if len(events) == 1:
-                        chunk = chunk or ChatGenerationChunk(message=AIMessageChunk(content=""))
-                        chunk.message.response_metadata[EVENTS] = events
-                    if chunk is not None:
-                        yield chunk
-            if (last := reading.last_chunk()) is not None:
-                yield last
+        async def response(wanted: bool) -> AsyncGenerator[Any]:
+            heard: list[Json] = []
+            said = {EVENTS: heard} if raw else {}
+            first: Any = ChatGenerationChunk(message=AIMessageChunk(content="", response_metadata=said))
+            async with aclosing(self.raw_events(body(wanted), options)) as arriving:
+                async for events in arriving:
+                    if first is not None:
+                        yield first
+                        first = None
+                    for event in events if raw else ():
+                        if event is not None:
+                            heard.append(event)
+                            raw.on_event(heard)  # type: ignore[union-attr]
+                    yield events
 
-        if not asked.get("logprobs") or body(True) == body(False):
-            return response(True)
-        return self._logprobs.of_shape(raw.body, streamed=streamed).astream(response)
+        arriving = response(True)
+        if asked.get("logprobs") and body(True) != body(False):
+            arriving = self._logprobs.of_shape(own, streamed=streamed).astream(response)
+        with _without_key(self.openai_api_key), nullcontext() if raw else langchain_errors():
+            async with aclosing(arriving) as items:
+                async for item in items:
+                    if isinstance(item, ChatGenerationChunk):
+                        beside |= item.message.response_metadata
+                    else:
+                        yield item
 
     async def _agenerate(
         self,

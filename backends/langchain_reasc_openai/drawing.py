@@ -26,7 +26,7 @@ from langchain_reasc_backend.bridge import AsyncStream, Sender, Stream
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.cutting import ConfidenceCut
-from langchain_reasc.models.chunks import message_of, salvaged
+from langchain_reasc.models.chunks import message_of, metadata_of, salvaged
 from langchain_reasc.models.contract import (
     CANCELLED,
     CUT,
@@ -38,8 +38,9 @@ from langchain_reasc.models.contract import (
 )
 from langchain_reasc.models.running import StreamedConfidence
 from langchain_reasc_openai.client import RAW
-from langchain_reasc_openai.replicas import ReplicaPool, finish_reason, messages_in, read, received_tokens
-from langchain_reasc_openai.routing import Attempt
+from langchain_reasc_openai.events import Json, MergedResponse
+from langchain_reasc_openai.replicas import ReplicaPool, read
+from langchain_reasc_openai.routing import Attempt, Replica
 
 __all__ = ["AsyncSampleStream", "Draw", "Sample", "SampleStream"]
 
@@ -55,22 +56,24 @@ class Sample:
 
     Attributes:
         index: the sample's index.
-        chunks: its chunks from the last attempt.
+        response: what it said in the last attempt; None before it said anything.
+        beside: what is said of it beside its events.
         server: the server of the last attempt; None before the first.
         error: the error of the last attempt.
         cancelled: whether it was cut off.
         ended: whether its finish reason was received.
         handed_over: whether the reader has it.
         shares_prompt: whether another sample of the same request is billed for the prompt.
-        usage: its usage, where its chunks carry none.
+        usage: its usage, once it is reported.
         failed_attempts: a record of each attempt before the last.
         cut_below: the confidence below which it is cut in the middle; None where it is not.
         cut: whether it was.
     """
 
     index: int
-    chunks: list[ChatGenerationChunk] = field(default_factory=list)
-    server: str | None = None
+    response: MergedResponse | None = None
+    beside: Json = field(default_factory=dict)
+    server: Replica | None = None
     error: Exception | None = None
     cancelled: bool = False
     ended: bool = False
@@ -83,24 +86,30 @@ class Sample:
     _confidence: StreamedConfidence | None = None
     _weak: bool = False
 
-    def start_attempt(self, server: str) -> None:
+    def start_attempt(self, server: Replica, beside: Json) -> None:
         """Start an attempt, and record the failed one before it."""
         if self.server is not None:
             error = f"{type(self.error).__name__}: {self.error}".splitlines()[0]
-            self.failed_attempts.append({"server": self.server, "error": error, RECEIVED_TOKENS: self.tokens})
-        self.chunks, self.ended, self.server, self.error = [], False, server, None
+            self.failed_attempts.append({"server": self.server.url, "error": error, RECEIVED_TOKENS: self.tokens})
+        self.response, self.beside, self.ended, self.server, self.error = None, beside, False, server, None
+        self.usage = None
         self._confidence, self._weak = StreamedConfidence(self.cut_below) if self.cut_below else None, False
 
-    def take(self, chunk: ChatGenerationChunk) -> None:
-        """Take a chunk, after which it may have ended; or refuse it, and be cut.
+    def take(self, event: Json) -> None:
+        """Take an event, after which it may have ended; or refuse it, and be cut.
 
-        Whether the weak chunk before was the end is often said by this one alone.
+        Whether the weak event before was the end is often said by this one alone.
         """
-        self.ended |= finish_reason(chunk) is not None
+        self.ended |= bool(event["choices"][0].get("finish_reason"))
         self.cut = self._weak and not self.ended
         if not self.cut:
-            self.chunks.append(chunk)
-            self._weak |= self._confidence is not None and self._confidence.falls_below(chunk)
+            self.response = self.response or MergedResponse()
+            self.response.add(event)
+            self._weak |= self._confidence is not None and self._confidence.falls_below(self._chunk_of(event))
+
+    def _chunk_of(self, event: Json) -> ChatGenerationChunk:
+        assert self.server is not None
+        return self.server.client.chunk_of(event)
 
     def hand_over(self, put: Callable[["Sample"], None]) -> None:
         """Hand it to the reader."""
@@ -110,28 +119,32 @@ class Sample:
     @property
     def tokens(self) -> int:
         """Tokens received in the last attempt."""
-        return received_tokens(self.chunks)
+        return self.response.tokens if self.response else 0
 
     @property
     def left_out(self) -> bool:
         """Whether the server answered the request without this sample."""
-        return self.server is not None and not (self.handed_over or self.cancelled or self.error or self.chunks)
+        return self.server is not None and not (self.handed_over or self.cancelled or self.error or self.response)
 
     def outcome(self) -> tuple[int, AIMessage | FailedSample]:
         """Return the item of the stream of samples: a message, or a ``FailedSample``."""
-        parts = messages_in(self.chunks)
-        if self.error is None:
-            try:
+        parts: list[BaseMessage] = []
+        try:
+            if self.response or self.usage:
+                chunk = self._chunk_of((self.response or MergedResponse()).event)
+                metadata = {**metadata_of(chunk), **self.beside}
+                parts.append(chunk.message.model_copy(update={"response_metadata": metadata}))
+            if self.error is None:
                 return self.index, self._message(message_of(parts) if parts else AIMessage(""))
-            except Exception as error:  # they do not add up
-                self.error = error
+        except Exception as error:  # it is not a response that LangChain knows
+            self.error = self.error or error
         paid = salvaged(parts)
         return self.index, FailedSample(self.error, None if paid is None else self._message(paid))
 
     def _message(self, message: AIMessage) -> AIMessage:
         """Return the response with its usage, server and failed attempts."""
         usage = self.usage
-        metadata = {**message.response_metadata, "server": self.server}
+        metadata = {**message.response_metadata, "server": self.server.url if self.server else None}
         if self.failed_attempts:
             metadata[FAILED_ATTEMPTS] = self.failed_attempts
         if self.cancelled or self.cut or self.error:
@@ -220,7 +233,7 @@ class Draw:
         limits = [seconds for seconds in (self.sample_timeout, self.timeout) if seconds is not None]
         deadline = time.monotonic() + min(limits) if limits else None
         samples = [Sample(self.first + at) for at in range(self.n)]
-        size = self.per_request if self.pool.can_stream_choices(self.kwargs) else 1
+        size = self.per_request
         if size == 1:
             for sample in samples:
                 sample.cut_below = self.cuts.get(sample.index)
@@ -266,32 +279,37 @@ class Draw:
 
     async def _attempt(self, attempt: Attempt, group: Sequence[Sample], put: Callable[[Sample], None]) -> None:
         """Request the samples that are left; hand over each that ends before the others."""
-        asked = [sample for sample in group if not sample.handed_over]
+        asked, beside = [sample for sample in group if not sample.handed_over], Json()
         for sample in asked:
-            sample.start_attempt(attempt.replica.url)
+            sample.start_attempt(attempt.replica, beside)
 
-        def take(index: int, chunk: ChatGenerationChunk) -> None:
-            asked[index].take(chunk)
+        def take(index: int, event: Json) -> None:
+            asked[index].take(event)
             if self.cancelled or asked[index].cut:  # a client may have swallowed the cancellation
                 raise asyncio.CancelledError
-            if any(sample.chunks and not sample.ended for sample in asked):  # the last to end waits for the bill
+            if any(sample.response and not sample.ended for sample in asked):  # the last to end waits for the bill
                 for sample in asked:
                     if sample.ended and not sample.handed_over:
                         sample.shares_prompt = True
                         sample.hand_over(put)
+
+        def bill(event: Json) -> None:
+            usage = attempt.replica.client.chunk_of(event).message.usage_metadata  # type: ignore[attr-defined]
+            if len(asked) == 1:
+                asked[0].usage = usage
+            elif ended := [sample for sample in asked if sample.ended]:
+                _bill(usage, ended)
 
         index = group[0].index
         own: dict[str, Any] = {} if self.seed is None else {"seed": self.seed + index}
         if RAW in self.kwargs:
             own[RAW] = self.kwargs[RAW].of_sample(index)
         try:
-            usage = await read(attempt, self.messages, {**self.kwargs, **own}, take, n=len(asked))
+            await read(attempt, self.messages, {**self.kwargs, **own}, take, bill, beside, n=len(asked))
         except Exception as error:
             for sample in asked:
                 sample.error = None if sample.handed_over else error
             raise
-        if usage is not None:
-            _bill(usage, [sample for sample in asked if sample.ended])
 
 
 def _bill(usage: UsageMetadata, samples: Sequence[Sample]) -> None:

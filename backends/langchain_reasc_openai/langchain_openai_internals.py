@@ -3,21 +3,26 @@
 ``tests/backends/openai/test_langchain_openai_internals.py`` names what a release of langchain-openai has changed.
 """
 
+import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import takewhile
+from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
-from openai import APIError, AsyncStream, BaseModel
+from langchain_openai.chat_models.base import _handle_openai_api_error, _handle_openai_bad_request
+from openai import APIError, AsyncStream, BadRequestError, BaseModel, pydantic_function_tool
+from pydantic_core import to_jsonable_python
 
-from langchain_reasc.models.contract import FINISH_REASON
+from langchain_reasc_openai.events import EventDecoder, Json, as_event, parsed, usable
 
-__all__ = ["CLIENT_FIELDS", "AdaptedChatOpenAI", "RawReading", "default_parameters", "messages_of"]
+__all__ = ["CLIENT_FIELDS", "AdaptedChatOpenAI", "default_parameters", "langchain_errors", "messages_of"]
 
-T = TypeVar("T")
+_DRAINED_WITHIN: Final = 0.1  # seconds
 CLIENT_FIELDS: Final = ("client", "async_client", "root_client", "root_async_client")
 """What ChatOpenAI connects with, and keeps in fields. Needed to leave them out of a pickle, which cannot hold them;
 replaced when ChatOpenAI can be pickled by itself."""
@@ -26,54 +31,75 @@ replaced when ChatOpenAI can be pickled by itself."""
 class AdaptedChatOpenAI(ChatOpenAI):
     """ChatOpenAI, with what it sends and what it makes of an answer put right for other servers."""
 
-    async def send_streamed(self, messages: list[BaseMessage], stop: Any, **kwargs: Any) -> Any:
-        """Return the open stream of a request as openai's client has it, with every choice in it.
+    def body_of(self, messages: list[BaseMessage], kwargs: Mapping[str, Any], n: int) -> tuple[Json, Json]:
+        """Return the body of a request for n streamed responses, and the options that openai's client takes with it.
 
-        Needed as langchain-openai reads the first choice of each chunk and drops its index, so that responses of one
-        request (``n``) would run into each other: its payload (``_get_request_payload``) goes out by its own
-        ``async_client``. Streams with several choices in langchain-openai would replace it and :meth:`chunk_of`.
+        Needed as langchain-openai reads the first choice of each event alone, by a pydantic model for each: its
+        ``_get_request_payload`` is sent by :meth:`raw_events`. Reading several choices would replace it.
         """
-        options = {"stream": True, "stream_options": {"include_usage": True}}
-        return await self.async_client.create(**self._get_request_payload(messages, stop=stop, **{**kwargs, **options}))
+        payload = self._get_request_payload(messages, **kwargs)
+        names = {"extra_headers": "headers", "extra_query": "params", "timeout": "timeout"}
+        options = {names[name]: payload.pop(name) for name in [*payload] if name in names}
+        more = payload.pop("extra_body", None) or {}
+        body = {**payload, **more, **({"n": n} if n > 1 else {})}
+        if isinstance(schema := body.get("response_format"), type):
+            function = pydantic_function_tool(schema)["function"]
+            kept = {"name": function["name"], "schema": function["parameters"], "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": kept}
+        return body, options
 
     async def raw_events(
-        self, body: Mapping[str, Any], headers: Mapping[str, str]
-    ) -> AsyncGenerator[dict[str, Any] | None]:
-        """Send a body as it is, and yield the events of its response as they are, and None for its end, ``[DONE]``.
+        self, body: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> AsyncGenerator[list[Json | None]]:
+        """Send a body as it is, and yield the events of its response that can be used, in lists as they come together.
 
-        A reply in one piece, asked for or not, is one event and the end. Needed as langchain-openai writes a body of
-        its own, from messages that know OpenAI's fields alone, and reads as much of a reply: it goes out by openai's
-        documented way for undocumented requests (``client.post``), on ChatOpenAI's ``root_async_client``.
+        None stands for the end, ``[DONE]``. A reply in one piece, asked for or not, is one event and the end. Needed
+        as langchain-openai writes a body of its own, from messages that know OpenAI's fields alone, and reads as much
+        of a reply: it goes out by openai's documented way for undocumented requests (``client.post``), on ChatOpenAI's
+        ``root_async_client``.
 
         Raises:
             openai.APIError: the server refuses, or an event is an error.
         """
+        content, n = json.dumps(body, default=to_jsonable_python).encode(), body.get("n") or 1
         stream = await self.root_async_client.post(
             "/chat/completions",
             cast_to=object,
-            content=json.dumps(body).encode(),  # openai's own fails at half of a surrogate pair
-            options={"headers": dict(headers)},
+            content=content,  # openai's own fails at half of a surrogate pair
+            options=options,
             stream=True,
-            stream_cls=_MarkedStream[object],
+            stream_cls=_DecodedStream,
         )
         async with stream:
             if "json" in stream.response.headers.get("content-type", ""):
-                reply = json.loads(await stream.response.aread())
-                if error := reply.get("error"):
-                    said = error.get("message") if isinstance(error, dict) else error
-                    raise APIError(str(said), request=stream.response.request, body=error)
-                yield _as_event(reply)
-                yield None
-                return
-            async for event in stream:
-                if isinstance(event, dict):
-                    yield event
-            if stream.done:
-                yield None
+                reply = await stream.response.aread()
+                if not reply.lstrip().startswith(b"data:"):  # as some servers name events
+                    yield [*_checked([parsed(reply)], n, stream.response.request, as_event), None]
+                    return
+            async for datas in stream._iter_events():
+                ended = any(data.startswith(b"[DONE]") for data in datas)
+                events = map(parsed, takewhile(lambda data: not data.startswith(b"[DONE]"), datas))
+                kept: list[Json | None] = []
+                try:
+                    for event in _checked(events, n, stream.response.request):
+                        kept.append(event)
+                except Exception:
+                    if kept:  # what came before was paid for
+                        yield kept
+                    raise
+                yield [*kept, None] if ended else kept
+                if ended:
+                    await _drain(stream.response)
+                    return
 
-    def chunk_of(self, event: dict[str, Any]) -> ChatGenerationChunk | None:
-        """Return an event of :meth:`send_streamed` as LangChain's chunk, by ``_convert_chunk_to_generation_chunk``."""
-        return self._convert_chunk_to_generation_chunk(_readable(event), AIMessageChunk, None)
+    def chunk_of(self, event: Json) -> ChatGenerationChunk:
+        """Return an event with one normalized choice or none as a chunk, by ``_convert_chunk_to_generation_chunk``."""
+        choices = [{**choice, "delta": {**choice["delta"], "role": "assistant"}} for choice in event["choices"]]
+        chunk = self._convert_chunk_to_generation_chunk({**event, "choices": choices}, AIMessageChunk, None)
+        assert chunk is not None
+        for said in (choice["delta"].get("refusal") for choice in event["choices"]):
+            chunk.message.additional_kwargs |= {"refusal": said} if said else {}  # which langchain-openai leaves out
+        return chunk
 
     def _get_request_payload(
         self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
@@ -101,89 +127,44 @@ class AdaptedChatOpenAI(ChatOpenAI):
         return result
 
 
-class _MarkedStream(AsyncStream[T]):
-    """A stream that knows whether it has ended by ``[DONE]``, which openai's client reads and does not hand on.
+@contextmanager
+def langchain_errors() -> Iterator[None]:
+    """Turn openai's errors into langchain-openai's, as its own requests do; a public way would replace it."""
+    try:
+        yield
+    except BadRequestError as error:
+        _handle_openai_bad_request(error)
+    except APIError as error:
+        _handle_openai_api_error(error)
 
-    Needed as some servers name no finish reason, so that nothing else tells a whole response from a broken one; by
-    ``_iter_events``. A public sign of the end would replace it.
+
+class _DecodedStream(AsyncStream[Any]):
+    """A stream whose ``_iter_events`` yields what :class:`EventDecoder` does.
+
+    Needed as openai's client reads lines one by one and makes a pydantic object of each event, at ten times the cost,
+    and hides whether a stream ended by ``[DONE]``. A choice of the decoder would replace it.
     """
 
-    done = False
-
-    async def _iter_events(self) -> AsyncIterator[Any]:
-        async for event in super()._iter_events():
-            self.done = self.done or event.data.startswith("[DONE]")
-            if event.data:  # else it is none by the rules for server-sent events, and would be read as JSON
-                yield event
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._decoder: Any = EventDecoder()
 
 
-class RawReading:
-    """Reads one response from its raw events, as LangChain's chunks.
-
-    Servers differ in what LangChain takes for granted: some leave the index of a call out, or say its name in each
-    piece; give its arguments as an object; name no finish reason; or send choices that nobody asked for.
-
-    Attributes:
-        complete: whether the response came to its end, be it without a finish reason.
-    """
-
-    def __init__(self, client: AdaptedChatOpenAI) -> None:
-        self.complete = False
-        self._client = client
-        self._begun = self._ended = False
-        self._named: dict[Any, tuple[Any, Any]] = {}
-
-    def chunk_of(self, event: dict[str, Any]) -> ChatGenerationChunk | None:
-        """Return what an event adds to the response."""
-        choices = [self._choice(one) for one in event.get("choices") or () if not one.get("index")]
-        return self._client.chunk_of({**event, "choices": choices})
-
-    def last_chunk(self) -> ChatGenerationChunk | None:
-        """Return that the response has stopped, where it is complete without a finish reason."""
-        if not self.complete or self._ended or not self._begun:
-            return None
-        return ChatGenerationChunk(message=AIMessageChunk(content=""), generation_info={FINISH_REASON: "stop"})
-
-    def _choice(self, choice: dict[str, Any]) -> dict[str, Any]:
-        self._begun, self._ended = True, self._ended or bool(choice.get("finish_reason"))
-        delta = _delta(choice.get("delta"))
-        if calls := delta.get("tool_calls"):
-            delta["tool_calls"] = [self._call(call) for call in calls]
-        return {**choice, "delta": delta}
-
-    def _call(self, call: dict[str, Any]) -> dict[str, Any]:
-        function = dict(call.get("function") or {})
-        if isinstance(function.get("arguments"), dict | list):
-            function["arguments"] = json.dumps(function["arguments"])
-        before, _ = known = self._named.get(call["index"], (None, None))
-        said = (call.get("id") or before, function.get("name"))
-        if said == known:
-            function["name"] = None
-        elif function.get("name"):
-            self._named[call["index"]] = said
-        return {**call, "function": function}
+def _checked(events: Iterable[Any], n: int, request: Any, read: Callable[[Any], Json] | None = None) -> Iterator[Json]:
+    for event in events:
+        if isinstance(event, dict) and (error := event.get("error")):
+            said = error.get("message") if isinstance(error, dict) else error
+            raise APIError(str(said or "the server sent an error"), request=request, body=error)
+        if (kept := usable(read(event) if read else event, n)) is not None:
+            yield kept
 
 
-def _as_event(reply: dict[str, Any]) -> dict[str, Any]:
-    """Return a reply in one piece as the only event of a stream."""
-    choices = [
-        {**{name: value for name, value in choice.items() if name != "message"}, "delta": _delta(choice.get("message"))}
-        for choice in reply.get("choices") or ()
-    ]
-    return {**reply, "object": "chat.completion.chunk", "choices": choices}
-
-
-def _readable(event: dict[str, Any]) -> dict[str, Any]:
-    """Return an event with what langchain-openai cannot do without, and some servers leave out."""
-    choices = [{**choice, "delta": _delta(choice.get("delta"))} for choice in event.get("choices") or ()]
-    return {**event, "choices": choices}
-
-
-def _delta(said: dict[str, Any] | None) -> dict[str, Any]:
-    delta = dict(said or {})
-    if calls := delta.get("tool_calls"):
-        delta["tool_calls"] = [{"index": at, **call} for at, call in enumerate(calls)]
-    return delta
+async def _drain(response: Any) -> None:
+    """Read what follows the last event, for HTTP/1.1's sake, so that the connection can be used again."""
+    with suppress(Exception):
+        async with asyncio.timeout(_DRAINED_WITHIN):
+            async for _ in response.stream:
+                pass
 
 
 def default_parameters(model: ChatOpenAI) -> dict[str, Any]:

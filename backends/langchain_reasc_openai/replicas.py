@@ -9,19 +9,19 @@ from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessageChunk, BaseMessage
-from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_reasc_backend.bridge import Start
+from pydantic import ValidationError
 
 from langchain_reasc.exceptions import SamplingError
-from langchain_reasc.models.chunks import ResponseBound, metadata_of, token_limit
+from langchain_reasc.models.chunks import ResponseBound, token_limit
 from langchain_reasc.models.contract import FINISH_REASON
-from langchain_reasc.models.usage import tokens_written, written
 from langchain_reasc_openai.event_loop import LoopThread
+from langchain_reasc_openai.events import Json, Normalizer, text_in, tokens_in
 from langchain_reasc_openai.routing import Attempt, Attempts, Replica, RetryPolicy, Router, prompt_key, scope_of
 
-__all__ = ["ReplicaPool", "ReplicaStatus", "finish_reason", "logprobs_of", "messages_in", "read", "received_tokens"]
+__all__ = ["ReplicaPool", "ReplicaStatus", "logprobs_of", "read"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,10 +96,6 @@ class ReplicaPool:
         scope, now = scope_of(kwargs), self.router.clock()
         return [ReplicaStatus.of(replica, scope, now) for replica in self.router.replicas]
 
-    def can_stream_choices(self, kwargs: Mapping[str, Any]) -> bool:
-        """Whether several responses of one streamed request can be told apart."""
-        return all(replica.client.can_stream_choices(kwargs) for replica in self.router.replicas)
-
     def attempts(self, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any], **options: Any) -> Attempts:
         """Return the tries of one request; options as of :class:`~langchain_reasc_openai.routing.Attempts`."""
         key = prompt_key(messages) if self._affinity else None
@@ -112,21 +108,31 @@ class ReplicaPool:
 
         The rate limiter is asked before every further attempt; for the first, ``BaseChatModel`` has asked it.
         """
+        schema = kwargs.get("response_format")
 
         async def produce(put: Callable[[ChatGenerationChunk], None]) -> None:
             begun = False
 
             async def once(attempt: Attempt) -> None:
                 held: list[ChatGenerationChunk] = []  # until it is too late to start again elsewhere
+                beside: Json = {}
+                text = ""
 
-                def take(_: int, chunk: ChatGenerationChunk) -> None:
-                    nonlocal begun
+                def take(_: int, event: Json) -> None:
+                    nonlocal begun, text
+                    chunk = attempt.replica.client.chunk_of(event)
+                    text += chunk.text
+                    if chunk.generation_info and FINISH_REASON in chunk.generation_info and isinstance(schema, type):
+                        with suppress(ValidationError):  # with_structured_output says what is missing
+                            chunk.message.additional_kwargs["parsed"] = schema.model_validate_json(text)  # type: ignore[attr-defined]
+                    chunk.message.response_metadata |= beside
+                    beside.clear()
                     held.append(chunk)
                     begun = begun or _has_content(chunk)
                     while begun and held:
                         put(held.pop(0))
 
-                await read(attempt, messages, kwargs, take)
+                await read(attempt, messages, kwargs, take, partial(take, 0), beside)
 
             options = {"rate_limiter": rate_limiter, "prepaid": True, "may_retry": lambda: not begun}
             await self.attempts(messages, kwargs, **options).run(once)
@@ -155,8 +161,8 @@ async def _close_all(closes: Sequence[Callable[[], Awaitable[None]]]) -> None:
 class _Response:
     """One of the responses to a request, as far as it was read."""
 
-    def __init__(self, limit: int | None, take: Callable[[ChatGenerationChunk], None]) -> None:
-        self._bound, self._take = ResponseBound(limit), take
+    def __init__(self, limit: int | None, take: Callable[[Json], None]) -> None:
+        self._bound, self._take, self._normalizer = ResponseBound(limit), take, Normalizer()
         self.begun = self.ended = self.passed = False
 
     @property
@@ -164,37 +170,49 @@ class _Response:
         """Whether it has ended, or passed its limit of tokens."""
         return self._bound.over
 
-    def receive(self, chunk: ChatGenerationChunk) -> None:
-        """Hand over a chunk; where the response goes on past its limit, its end instead of all that follows."""
+    def receive(self, event: Json, choice: Json) -> None:
+        """Hand over a choice of an event; where the response goes on past its limit, its end instead of the rest."""
         if self.passed:
             return
-        self._hand_over(chunk)
-        self._bound.take(chunk)
+        choice = self._normalizer.normalized(choice)
+        self.begun, reason = True, choice.get("finish_reason")
+        self.ended = self.ended or bool(reason)
+        self._take({**event, "choices": [choice], "usage": None})
+        self._bound.count(tokens_in(choice), text_in(choice["delta"]), ended=bool(reason))
         self.passed = self._bound.passed
         if self.passed:
-            for last in self._bound.cut(_at_limit):
-                self._hand_over(last)
+            for _ in self._bound.cut(lambda _: self.end("length")):
+                pass
 
-    def _hand_over(self, chunk: ChatGenerationChunk) -> None:
-        self.begun = True
-        self.ended = self.ended or finish_reason(chunk) is not None
-        self._take(chunk)
+    def end(self, reason: str) -> None:
+        """End a response for a reason that the server did not name."""
+        if self.begun and not self.ended:
+            self.ended = True
+            self._take({"choices": [{"delta": {}, "finish_reason": reason}]})
 
 
 async def read(
     attempt: Attempt,
     messages: list[BaseMessage],
     kwargs: Mapping[str, Any],
-    take: Callable[[int, ChatGenerationChunk], None],
+    take: Callable[[int, Json], None],
+    bill: Callable[[Json], None],
+    beside: Json,
     n: int = 1,
-) -> UsageMetadata | None:
+) -> None:
     """Read n responses to their ends; cancelled, it closes the connection, so that the server stops generating.
 
-    Each chunk is given to ``take`` with the number of its response, from 0. A response that goes on past its limit of
+    Each event is given to ``take`` with the number of its response, from 0. A response that goes on past its limit of
     tokens is ended there, as the server should have. A server that ignores ``n`` leaves some responses out.
 
-    Returns:
-        The usage of all together where n is above 1 and the server reported it; one response has its own.
+    Args:
+        attempt: names the server.
+        messages: the prompt.
+        kwargs: the arguments of the call.
+        take: gets the events of each response, with one normalized choice.
+        bill: gets the last event with a usage, that of all responses together, where there is one.
+        beside: gets what is said of the responses beside their events.
+        n: how many.
 
     Raises:
         TimeoutError: the stream was silent for too long.
@@ -202,30 +220,34 @@ async def read(
             a cut connection from a response that ended.
         Exception: what the server's client raised.
     """
-    server, usage = attempt.replica, None
+    server, last, heard = attempt.replica, None, False
     limit = token_limit(server.client, kwargs)
     responses = [_Response(limit, partial(take, index)) for index in range(n)]
-    async with _silence_limit(server) as restart, aclosing(server.client.chunks(messages, kwargs, n)) as chunks:
-        async for index, chunk in chunks:
+    arriving = server.client.events(messages, kwargs, beside, n)
+    async with _silence_limit(server) as restart, aclosing(arriving) as lists:
+        async for events in lists:
             restart()
             attempt.record_answer()
-            if index is None:
-                usage = getattr(chunk.message, "usage_metadata", None)
-            elif index < n:
-                responses[index].receive(chunk)
+            for event in events:
+                heard = heard or event is not None
+                if event is None:
+                    for response in responses:
+                        response.end("stop")
+                    continue
+                if event.get("usage"):
+                    last = {**event, "choices": []}
+                for choice in event.get("choices") or ():
+                    responses[choice.get("index") or 0].receive(event, choice)
             if any(response.passed for response in responses) and all(response.over for response in responses):
                 break
-    _check_ends(server, [response for response in responses if response.begun])
-    return usage
-
-
-def _check_ends(server: Replica, begun: Sequence[_Response]) -> None:
-    if not begun:
+    if last is not None:
+        bill(last)
+    if not heard:
         raise SamplingError(
             f"{server.url} answered without a single event of a stream; is that the address of an "
             "OpenAI-compatible API?"
         )
-    if not all(response.ended for response in begun):
+    if not all(response.ended for response in responses if response.begun) or not any(one.begun for one in responses):
         raise SamplingError(f"{server.url} ended the stream before the response had a finish_reason")
 
 
@@ -242,16 +264,6 @@ async def _silence_limit(server: Replica) -> AsyncIterator[Callable[[], None]]:
         raise TimeoutError(f"{server.url} was silent for {server.silence:g} s (stream_chunk_timeout)") from error
 
 
-def _at_limit(_: object) -> ChatGenerationChunk:
-    """Return the last chunk of a response that was read no further than its limit of tokens."""
-    return ChatGenerationChunk(message=AIMessageChunk(content=""), generation_info={FINISH_REASON: "length"})
-
-
-def finish_reason(chunk: ChatGenerationChunk) -> str | None:
-    """Return why the response ended; None in the chunks before the last."""
-    return (chunk.generation_info or {}).get(FINISH_REASON) or chunk.message.response_metadata.get(FINISH_REASON)
-
-
 def logprobs_of(chunk: ChatGenerationChunk) -> Any:
     """Return the provider's logprobs of a chunk, as langchain-openai hands them to callbacks."""
     return (chunk.generation_info or {}).get("logprobs")
@@ -263,14 +275,3 @@ def _has_content(chunk: ChatGenerationChunk) -> bool:
     if message.content or message.additional_kwargs or info.keys() & {FINISH_REASON, "logprobs"}:
         return True
     return isinstance(message, AIMessageChunk) and bool(message.tool_call_chunks or message.usage_metadata)
-
-
-def received_tokens(chunks: Sequence[ChatGenerationChunk]) -> int:
-    """Count the tokens of a response that was cut off: one at least for each chunk that says something."""
-    tokens = tokens_written((chunk.message, metadata_of(chunk)) for chunk in chunks)
-    return max(tokens, sum(bool(written(chunk.message)) for chunk in chunks))
-
-
-def messages_in(chunks: Sequence[ChatGenerationChunk]) -> list[BaseMessage]:
-    """Return the chunks' messages, with what was said beside them in their metadata."""
-    return [chunk.message.model_copy(update={"response_metadata": metadata_of(chunk)}) for chunk in chunks]

@@ -8,7 +8,7 @@ the arguments are read here as ``invoke`` reads them.
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
@@ -32,8 +32,12 @@ from langchain_reasc.models.logprobs import count_tokens
 from langchain_reasc.models.usage import tokens_of_text, tokens_written, written
 from langchain_reasc.threads import each
 
-__all__ = ["ResponseBound", "as_chunk", "bounded", "message_of", "metadata_of", "salvaged", "token_limit"]
+__all__ = [
+    *("ResponseBound", "as_chunk", "bounded", "joined_calls", "message_of", "metadata_of"),
+    *("salvaged", "token_limit"),
+]
 
+T = TypeVar("T")
 _NO_LIMIT: Final = 65_536  # tokens, where none is known
 LastChunk = Callable[[list[ChatGenerationChunk]], ChatGenerationChunk]
 """Makes the last chunk of a response from those before it."""
@@ -58,8 +62,8 @@ def message_of(chunks: Sequence[BaseMessage]) -> AIMessage:
     whole = add_ai_message_chunks(*(part.model_copy(update={"tool_call_chunks": []}) for part in parts))
     message = message_chunk_to_message(whole)
     assert isinstance(message, AIMessage)
-    pieces = merge_lists([], *(part.tool_call_chunks for part in parts))
-    return _with_calls(message, _join_pieces(pieces)) if pieces else message
+    calls = joined_calls([piece for part in parts for piece in part.tool_call_chunks])
+    return _with_calls(message, calls) if calls else message
 
 
 def salvaged(chunks: Sequence[BaseMessage]) -> AIMessage | None:
@@ -121,16 +125,21 @@ class ResponseBound:
             max_tokens: the limit that the server was given; None where there is none, for 65,536.
         """
         self._limit = max_tokens or _NO_LIMIT
-        self._tokens = self._chunks_with_text = self._more_words = self._characters = 0
+        self._tokens = self._chunks = self._chunks_with_text = self._more_words = self._characters = 0
         self._ended = False
         self._seen: list[ChatGenerationChunk] = []
 
     def take(self, chunk: ChatGenerationChunk) -> None:
         """Count a chunk."""
-        metadata, text = metadata_of(chunk), written(chunk.message)
-        self._ended = self._ended or has_finish_reason(metadata)
+        metadata = metadata_of(chunk)
         self._seen.append(chunk)
-        self._tokens += count_tokens(metadata)
+        self.count(count_tokens(metadata), written(chunk.message), ended=has_finish_reason(metadata))
+
+    def count(self, tokens: int, text: str, *, ended: bool) -> None:
+        """Count a part of a response by its tokens with log-probabilities and its text."""
+        self._ended = self._ended or ended
+        self._chunks += 1
+        self._tokens += tokens
         self._chunks_with_text += bool(text)
         self._more_words += max(0, len(text.split()) - 1)
         self._characters += len(text)
@@ -143,7 +152,7 @@ class ResponseBound:
             self._tokens > limit + limit // 8 + 16
             or min(self._chunks_with_text + self._more_words, tokens_of_text(self._characters)) > 2 * limit + 64
             or self._characters > 128 * limit + 16_384
-            or len(self._seen) > 4 * limit + 4096
+            or self._chunks > 4 * limit + 4096
         )
 
     @property
@@ -151,7 +160,7 @@ class ResponseBound:
         """Whether the response has ended, or has passed its limit."""
         return self._ended or self.passed
 
-    def cut(self, last_chunk: LastChunk) -> Iterator[ChatGenerationChunk]:
+    def cut(self, last_chunk: Callable[[list[ChatGenerationChunk]], T]) -> Iterator[T]:
         """Yield the last chunk of a response that has passed its limit, unless the response had ended already."""
         if not self._ended:
             _log.warning("a response was cut off that went on past its limit of %s tokens", f"{self._limit:,}")
@@ -197,13 +206,13 @@ def _with_calls(message: AIMessage, pieces: Sequence[ToolCallChunk]) -> AIMessag
     return message.model_copy(update=update)
 
 
-def _join_pieces(pieces: Sequence[ToolCallChunk]) -> list[ToolCallChunk]:
+def joined_calls(pieces: list[ToolCallChunk]) -> list[ToolCallChunk]:
     """Return whole calls: a piece without a name goes on with the latest call of its index.
 
     LangChain adds pieces up by index and id, but some servers give no index, and ``ChatMistralAI`` each piece a new id.
     """
     calls: list[ToolCallChunk] = []
-    for piece in pieces:
+    for piece in merge_lists([], pieces) or ():
         index = piece["index"]
         places = (at for at in reversed(range(len(calls))) if index in (None, calls[at]["index"]))
         begun = None if piece["name"] else next(places, None)

@@ -37,7 +37,6 @@ EITHER: Final = {
     "429 with Retry-After": Failure("OpenAIRateLimitError", "refused with 429"),
     "5xx": Failure("OpenAIAPIError", "refused with 503"),
     "no first token": Failure("OpenAITimeoutError", "timed out"),
-    "usage in words": Failure("ValidationError", "valid integer", "it is 42", again=False),
 }
 IN_THE_MIDDLE: Final = {
     "no second token": Failure("OpenAITimeoutError", "timed out", "it"),
@@ -52,10 +51,11 @@ NO_CHUNKS: Final = Failure("ValueError", "No generation chunks", again=False)
 FAILURES: Final[dict[str, dict[str, Failure]]] = {
     "ChatOpenAI": {
         **EITHER,
+        "usage in words": Failure("ValidationError", "valid integer", "it is 42", again=False),
         **{name: failure._replace(again=False) for name, failure in IN_THE_MIDDLE.items()},
         **dict.fromkeys(("HTML", "unstreamed reply"), NO_CHUNKS),
     },
-    "ChatOpenAICompatible": {**EITHER, **IN_THE_MIDDLE, **dict.fromkeys(("HTML", "unstreamed reply"), NO_STREAM)},
+    "ChatOpenAICompatible": {**EITHER, **IN_THE_MIDDLE, "HTML": NO_STREAM},
 }
 NO_VOTE: Final = "content filter"
 NO_SCORE: Final = "half the logprobs"

@@ -110,6 +110,9 @@ def test_tools_and_structured_output_are_langchains(face: Face) -> None:
     with serving(vllm(words=('{"value"', ": 4}"))) as fake:
         assert face.invoke(model_of(fake).with_structured_output(Total), "2 + 2?") == Total(value=4)
         assert fake.requests[-1]["response_format"]["json_schema"]["name"] == "Total"
+        with model_of(fake) as model:
+            assert [*model.with_structured_output(Total).stream("2 + 2?")] == [Total(value=4)]
+        assert fake.requests[-1]["response_format"]["json_schema"]["strict"]
         face.invoke(model_of(fake).bind_tools([Total]), "2 + 2?")
         assert fake.requests[-1]["tools"][0]["function"]["name"] == "Total"
 

@@ -281,7 +281,7 @@ def test_the_choices_of_a_request_are_told_apart_and_billed_once(face: Face) -> 
     assert bill(ended) == (PROMPT_TOKENS, 14)
     assert all(message.response_metadata["finish_reason"] == "stop" for _, message in ended)
     assert [len(message.response_metadata["logprobs"]["content"]) for _, message in ended] == [2, 3, 4, 5]
-    [body] = script.requests
+    body = script.requests[0]
     assert (body["n"], body["seed"], body["stream"]) == (4, 5, True)
 
 
@@ -366,10 +366,11 @@ def test_an_answer_without_any_choice_is_a_failure(face: Face) -> None:
     assert len(ended) == 2 and all(isinstance(failed.error, SamplingError) for _, failed in ended)
 
 
-def test_structured_output_is_asked_for_one_by_one(face: Face) -> None:
+def test_structured_output_shares_a_request_like_other_samples(face: Face) -> None:
     script = Script(says("forty two"))
     schema = {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object"}}}
     with serving(script) as url, pool_of(url, samples_per_request=2) as model:
         ended = face.sample(model, n=2, response_format=schema)
-    assert len(script.requests) == 2 and not any("n" in body for body in script.requests)
+    body = script.requests[0]
+    assert (body["n"], body["response_format"]) == (2, schema)
     assert all(isinstance(message, AIMessage) and message.text == "forty two" for _, message in ended)
