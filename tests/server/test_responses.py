@@ -390,8 +390,8 @@ def test_what_a_choice_says_beside_its_message_is_kept(server: Front) -> None:
             )
 
 
-def test_what_is_kept_under_an_id_is_the_upstreams() -> None:
-    with front(Both()) as server:
+def test_what_is_kept_under_an_id_is_the_upstreams_where_that_is_open() -> None:
+    with front(Both(), paths=["responses"]) as server:
         assert server.post({}, "/responses/resp_1/cancel").json() == {"asked": {}}
         assert server.http.get(f"{server.url}/responses/resp_1").json()["object"] == "list"
         assert server.upstream.gets[-1] == "/v1/responses/resp_1"
