@@ -31,6 +31,7 @@ _FIELDS = (
 )
 _REPEATED = re.compile(r"(.{1,100}?)\1+")
 _BLOCKED = "prompt_feedback"  # Gemini, in place of a response
+_ENDS = frozenset({*_FIELDS, _BLOCKED})
 
 
 def ending_of(message: AIMessage) -> Ending:
@@ -44,7 +45,7 @@ def ending_of(message: AIMessage) -> Ending:
 
 def has_finish_reason(metadata: Mapping[str, Any]) -> bool:
     """Return whether the metadata of a response, or of a chunk, says why generation ended."""
-    return any(metadata.get(field) for field in (*_FIELDS, _BLOCKED))
+    return not _ENDS.isdisjoint(metadata) and any(metadata.get(field) for field in _ENDS)
 
 
 def is_refusal(message: AIMessage) -> bool:

@@ -13,9 +13,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.exceptions import LogprobsUnavailable
+from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 
-__all__ = ["FLOOR", "Reader", "Token", "TokenLogprobs", "check_logprobs", "read_tokens", "register_reader"]
+__all__ = [
+    *("FLOOR", "LOGPROBS_KEYS", "Reader", "Token", "TokenLogprobs"),
+    *("check_logprobs", "read_tokens", "register_reader"),
+]
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -58,17 +61,33 @@ Reader = Callable[[Mapping[str, Any]], Sequence[Token] | None]
 """Returns the tokens in a response's ``response_metadata``; None if they are not in the shape that it reads."""
 
 
-def register_reader(reader: Reader) -> Reader:
-    """Add a reader for a shape of your own; it is asked before the others. Usable as a decorator.
+def register_reader(*keys: str) -> Callable[[Reader], Reader]:
+    """Add a reader for a shape of your own; it is asked before the others.
+
+    Args:
+        *keys: where in ``response_metadata`` it finds the tokens. It is asked of a response that has one of them. Like
+            the provider's own logprobs, they are left out of the winning message where the caller did not ask for them.
+
+    Raises:
+        ConfigurationError: no key is named.
 
     Example:
-        >>> @register_reader
+        >>> @register_reader("details")
         ... def from_details(metadata):
-        ...     details = metadata.get("details")
-        ...     return [Token(len(t["text"]), t["logprob"]) for t in details["tokens"]] if details else None
+        ...     return [Token(len(t["text"]), t["logprob"]) for t in metadata["details"]["tokens"]]
     """
-    _READERS.insert(0, reader)
-    return reader
+    if not keys or not all(isinstance(key, str) for key in keys):
+        raise ConfigurationError(
+            f"a reader is registered by the keys of response_metadata that it reads, got {keys!r}; write "
+            '@register_reader("details")'
+        )
+
+    def register(reader: Reader) -> Reader:
+        _READERS.insert(0, (frozenset(keys), reader))
+        LOGPROBS_KEYS.update(keys)
+        return reader
+
+    return register
 
 
 def read_tokens(metadata: Mapping[str, Any]) -> Sequence[Token]:
@@ -77,10 +96,15 @@ def read_tokens(metadata: Mapping[str, Any]) -> Sequence[Token]:
     Raises:
         LogprobsUnavailable: there are log-probabilities in a shape that no reader knows.
     """
-    for reader in _READERS:
-        if (tokens := reader(metadata)) is not None:
+    for keys, reader in _READERS:
+        if not keys.isdisjoint(metadata) and (tokens := reader(metadata)) is not None:
             return tokens
     payload = metadata.get("logprobs")
+    if payload is None and metadata.get("avg_logprobs") is not None:
+        raise LogprobsUnavailable(
+            "the response carries only its average log-probability (avg_logprobs), and a confidence needs one per "
+            "token: ask for them (ChatVertexAI: logprobs=5)"
+        )
     if payload is None or (isinstance(payload, Mapping | list) and not payload):
         return ()
     shape = f"a dict of {', '.join(map(str, payload))}" if isinstance(payload, Mapping) else type(payload).__name__
@@ -138,17 +162,15 @@ def _gemini(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
     ]
 
 
-def _average_alone(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
-    """Gemini's mean alone, of which no signal per token can be made."""
-    if metadata.get("avg_logprobs") is None or metadata.get("logprobs") is not None:
-        return None
-    raise LogprobsUnavailable(
-        "the response carries only its average log-probability (avg_logprobs), and a confidence needs one per token: "
-        "ask for them (ChatVertexAI: logprobs=5)"
-    )
-
-
-_READERS: list[Reader] = [_openai_chat, _parallel_arrays, _plain_list, _gemini, _average_alone]
+_OPENAI, _GEMINI = frozenset({"logprobs"}), frozenset({"logprobs_result", "logprobsResult"})
+_READERS: list[tuple[frozenset[str], Reader]] = [
+    (_OPENAI, _openai_chat),
+    (_OPENAI, _parallel_arrays),
+    (_OPENAI | _GEMINI, _plain_list),
+    (_GEMINI, _gemini),
+]
+LOGPROBS_KEYS: Final = {*_OPENAI, *_GEMINI}
+"""Where in ``response_metadata`` the log-probabilities of tokens stand: the keys of all readers."""
 
 
 def _read_entries(entries: Any) -> list[Token]:

@@ -134,8 +134,10 @@ def is_estimated(message: AIMessage) -> bool:
 def written(message: BaseMessage) -> str:
     """Return all that the model wrote in a message or a chunk: text, reasoning, refusal, calls of tools."""
     content, beside = message.content, message.additional_kwargs
-    calls: list[Any] = [*getattr(message, "tool_call_chunks", ())]
-    calls = calls or [*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ())]
+    calls: list[Any] = getattr(message, "tool_call_chunks", None) or [
+        *getattr(message, "tool_calls", ()),
+        *getattr(message, "invalid_tool_calls", ()),
+    ]
     if isinstance(content, str) and not (beside or calls):
         return content
     if not calls and isinstance(legacy := beside.get("function_call"), Mapping):

@@ -26,6 +26,7 @@ from langchain_reasc.models.contract import (
     TOKEN_SIGNALS,
     TOKEN_SIGNALS_INFO,
 )
+from langchain_reasc.models.payloads import LOGPROBS_KEYS
 from langchain_reasc.runnable.result import Usage
 from langchain_reasc.sampling import Sample
 
@@ -43,7 +44,6 @@ _SHORTENED: Final = re.compile(r" … \[\d+ characters, sha256 ([0-9a-f]{12})\] 
 _DROPPED: Final = frozenset(
     {TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, GENERATED_TEXT, LOGPROBS_REFUSED, FAILED_ATTEMPTS, RECEIVED_TOKENS}
 )
-_LOGPROBS: Final = frozenset({"logprobs", "logprobs_result"})
 
 
 class ReASCAnswerParser(BaseGenerationOutputParser[str | None]):
@@ -131,7 +131,7 @@ def kept_metadata(message: AIMessage, *, logprobs: bool) -> dict[str, Any]:
         message: the response.
         logprobs: whether the provider's logprobs are kept, since the user asked for them.
     """
-    dropped = _DROPPED if logprobs else _DROPPED | _LOGPROBS
+    dropped = _DROPPED if logprobs else _DROPPED | LOGPROBS_KEYS
     return {key: value for key, value in message.response_metadata.items() if key not in dropped}
 
 

@@ -2,14 +2,16 @@
 
 import json
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.outputs import ChatGenerationChunk
+from models.logprobs.payloads import SHAPES, TEXT
 
-from langchain_reasc import Cap, ReASCRunnable, register_integration
-from langchain_reasc.models import Integration
+from langchain_reasc import Cap, ReASCRunnable, register_integration, register_reader
+from langchain_reasc.models import Integration, Token
 
 from .fakes import PROMPT_TOKENS, TOP_K, Reply, Scripted, calibration, saying
 
@@ -31,6 +33,7 @@ class Asked(Scripted):
 
 register_integration(f"{Asked.__module__}.Asked")(lambda model: Integration())
 CALIBRATED = calibration(mean=9.0, fingerprint={})
+KEPT = {"finish_reason", "model_name", "request_id", "reasc"}
 
 
 def asked(**fields: Any) -> Asked:
@@ -42,6 +45,19 @@ def test_logprobs_that_only_reasc_asked_for_stay_out_of_the_message(runner: Any)
     assert "logprobs" not in result.message.response_metadata
     assert all(response.message.response_metadata["logprobs"] for response in result.responses)
     assert len(json.dumps(result.message.response_metadata)) < 1000
+
+
+@register_reader("steps")
+def from_steps(metadata: Mapping[str, Any]) -> list[Token]:
+    return [Token(None, step, (step, -5.0)) for step in metadata["steps"]]
+
+
+@pytest.mark.parametrize("shape", [{"steps": [-0.5, -1.0]}, *SHAPES.values()], ids=["of one's own", *SHAPES])
+def test_no_shape_of_logprobs_stays_in_the_message(runner: Any, shape: dict[str, Any]) -> None:
+    model = saying(Reply(TEXT, logprob=None, metadata={**shape, "request_id": "r"}))
+    result = runner.solve(ReASCRunnable(model=model, calibration=CALIBRATED), "q")
+    assert result.responses[0].score is not None
+    assert result.message.response_metadata.keys() - {"avg_logprobs"} == KEPT
 
 
 @pytest.mark.parametrize("how", ["field", "binding", "call"])

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
 
-from langchain_reasc.exceptions import LogprobsUnavailable
+from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 from langchain_reasc.models import (
     Token,
     TokenLogprobs,
@@ -131,14 +131,19 @@ def test_reasoning_without_an_answer_and_tool_calls_are_named() -> None:
 
 
 def test_a_reader_of_ones_own_is_asked_first() -> None:
-    @register_reader
-    def from_own_steps(metadata: Mapping[str, Any]) -> list[Token] | None:
-        steps = metadata.get("own_steps")
-        return steps and [Token(None, step["lp"], tuple(step["top"])) for step in steps]
+    @register_reader("own_steps")
+    def from_own_steps(metadata: Mapping[str, Any]) -> list[Token]:
+        return [Token(None, step["lp"], tuple(step["top"])) for step in metadata["own_steps"]]
 
     own = {"own_steps": [{"lp": -0.5, "top": [-0.5, -1.0]}], **SHAPES["Together"]}
     assert token_logprobs_of(AIMessage("x", response_metadata=own)).alternatives.tolist() == [[-0.5, -1.0]]
     assert token_logprobs_of(AIMessage(TEXT, response_metadata=SHAPES["Together"])).k == 2
+
+
+def test_a_reader_names_what_it_reads() -> None:
+    for keys in ((), (lambda metadata: None,)):
+        with pytest.raises(ConfigurationError, match=r'write @register_reader\("details"\)'):
+            register_reader(*keys)  # type: ignore[arg-type]
 
 
 # Signals -------------------------------------------------------------------------------------------------------------
