@@ -155,6 +155,18 @@ class Ledger:
             spent.update(added(spent, Spent(tokens=tokens, samples=samples, seconds=seconds)))
 
 
+class _ResetsBudget(AgentMiddleware[SpendingState, Any, Any]):
+    """The hooks of a :class:`ReASCMiddleware` with a budget for a run."""
+
+    def before_agent(self, state: SpendingState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Reset the budget for a new run; a resumed run does not call this."""
+        return {"reasc_spent": Overwrite(Spent())} if state.get("reasc_spent") else None
+
+    async def abefore_agent(self, state: SpendingState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """The asynchronous :meth:`before_agent`."""
+        return self.before_agent(state, runtime)
+
+
 class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownByHelp):
     """Put an agent's tool calls and structured output to an adaptive vote.
 
@@ -230,7 +242,10 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownB
         self._when, self._read_only = when, frozenset(read_only)
         self._seen: set[str] = set()
         self._budget = RunBudget(tokens=max_run_tokens, samples=max_run_samples, seconds=max_run_seconds)
-        if not self._budget.limits:
+        if self._budget.limits:  # LangChain gives a node to each hook of a class
+            kind: Any = type(self)
+            self.__class__ = type(kind)(kind.__name__, (kind, _ResetsBudget), {})
+        else:
             self.state_schema = cast(Any, AgentState)  # nothing is counted, so the agent's state has no count
         self._options, trial = _checked(options)
         self._texts_vote = extractor(trial.answer).texts_vote
@@ -268,14 +283,6 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownB
     async def arecord_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
         """Do the same as :meth:`record_outcome`, in a thread."""
         return await in_thread(self.record_outcome, answered, correct)
-
-    def before_agent(self, state: SpendingState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Reset the budget for a new run; a resumed run does not call this."""
-        return {"reasc_spent": Overwrite(Spent())} if state.get("reasc_spent") else None
-
-    async def abefore_agent(self, state: SpendingState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """The asynchronous :meth:`before_agent`."""
-        return self.before_agent(state, runtime)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]

@@ -6,7 +6,7 @@ LangChain close what ``_stream`` returned when its own stream is closed: :func:`
 the run of the call ends.
 """
 
-from collections.abc import AsyncGenerator, Collection, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
@@ -22,6 +22,7 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.utils.utils import LC_ID_PREFIX
 from langchain_core.utils.uuid import uuid7
 
+from langchain_reasc.models.chunks import chunks_of, without
 from langchain_reasc.runnable.account import kept_metadata
 
 Manager = TypeVar("Manager", CallbackManager, AsyncCallbackManager)
@@ -139,8 +140,8 @@ class RelayedChunks:
         extras = {name for chunk in self._chunks for name in chunk.additional_kwargs}
         left = {
             "content": type(message.content)(),
-            "response_metadata": _without(message.response_metadata, metadata),
-            "additional_kwargs": _without(message.additional_kwargs, extras),
+            "response_metadata": without(message.response_metadata, metadata),
+            "additional_kwargs": without(message.additional_kwargs, extras),
         }
         return chunks_of(message.model_copy(update=left))
 
@@ -154,7 +155,7 @@ class RelayedChunks:
         else:  # its indices must not be those of the blocks that were relayed
             content = [_moved(block, at) for at, block in enumerate(content, 1000)]
         extras = {name for chunk in self._chunks for name in chunk.additional_kwargs}
-        left = {"content": content, "additional_kwargs": _without(message.additional_kwargs, extras)}
+        left = {"content": content, "additional_kwargs": without(message.additional_kwargs, extras)}
         return message.model_copy(update={**left, "id": self._chunks[0].id or message.id})
 
 
@@ -168,7 +169,7 @@ def _after(content: str | list[Any], shown: str) -> str | list[Any]:
         if not shown or not text:
             left.append(block)
         elif more := text[len(shown) :]:
-            left.append(more if isinstance(block, str) else {**_without(block, block.keys() - _PLACE), "text": more})
+            left.append(more if isinstance(block, str) else {**without(block, block.keys() - _PLACE), "text": more})
         shown = shown[len(text) :]
     return left
 
@@ -185,73 +186,6 @@ def _is_text(chunk: AIMessageChunk) -> bool:
     )
 
 
-def chunks_of(message: AIMessage) -> list[AIMessageChunk]:
-    """Return a message as a stream: one chunk, and one before it with the invalid calls that it would not show.
-
-    The message is not cut in pieces: how content blocks, tool calls and provider metadata belong together differs from
-    provider to provider, and LangChain reads a chunk that is marked as the last as it reads a whole message. Its v3
-    events then show only those invalid calls that are blocks of the content.
-    """
-    if not message.invalid_tool_calls or any(_shows_invalid_call(block) for block in message.content):
-        return [_whole(message)]
-    calls = AIMessageChunk(
-        content=type(message.content)(), id=message.id, invalid_tool_calls=message.invalid_tool_calls
-    )
-    for call in calls.tool_call_chunks:
-        call["args"] = _unrepairable(call["args"])
-    raw = {"tool_calls"}  # as some providers' models keep them, where LangChain would look for calls and complete them
-    left = {"invalid_tool_calls": [], "additional_kwargs": _without(message.additional_kwargs, raw)}
-    return [calls, _whole(message.model_copy(update=left))]
-
-
-def _whole(message: AIMessage) -> AIMessageChunk:
-    names = "id name tool_calls invalid_tool_calls additional_kwargs response_metadata usage_metadata"
-    fields: dict[str, Any] = {name: getattr(message, name) for name in names.split()}
-    chunk = AIMessageChunk(content=_distinct_blocks(message), chunk_position="last", **fields)
-    for index, call in enumerate(chunk.tool_call_chunks):
-        call["index"] = index
-        if index >= len(message.tool_calls):
-            call["args"] = _unrepairable(call["args"])
-    return chunk
-
-
-def _shows_invalid_call(block: Any) -> bool:
-    """Return whether it is an invalid call, or a call of the Responses API, which LangChain shows as invalid if so."""
-    return isinstance(block, dict) and block.get("type") in ("invalid_tool_call", "function_call")
-
-
-def _unrepairable(args: str | None) -> str:
-    """Return the arguments of an invalid call so that it stays invalid when the chunk is added to others.
-
-    LangChain completes what looks like the beginning of an object, takes nothing at all for an empty one, and fails on
-    a list. A bracket that closes nothing prevents all three.
-    """
-    return f"]{args or ''}"
-
-
-def _distinct_blocks(message: AIMessage) -> str | list[str | dict[str, Any]]:
-    """Return the content with a distinct index for each block, as LangChain's events need."""
-    if isinstance(message.content, str):
-        return message.content
-    blocks: list[Any] = _with_all_calls(message, message.content)
-    indices = {at: block["index"] for at, block in enumerate(blocks) if isinstance(block, dict) and "index" in block}
-    if len(set(indices.values())) == len(indices):
-        return blocks
-    return [{**block, "index": at} if at in indices else block for at, block in enumerate(blocks)]
-
-
-def _with_all_calls(message: AIMessage, blocks: list[Any]) -> list[Any]:
-    """Return the blocks with the calls that LangChain's streams lost.
-
-    With ``output_version="v1"`` they give a call of a tool the index of a text, or of another call, and then make the
-    two one block.
-    """
-    calls = [block for block in blocks if isinstance(block, dict) and block.get("type") == "tool_call"]
-    if message.response_metadata.get("output_version") != "v1" or len(calls) >= len(message.tool_calls):
-        return blocks
-    return [*(block for block in blocks if block not in calls), *map(dict, message.tool_calls)]
-
-
 def provider_id(message: AIMessage) -> str | None:
     """Return the id that a provider gave a response; None for one that LangChain made for a call."""
     return None if message.id is None or message.id.startswith(LC_ID_PREFIX) else message.id
@@ -259,8 +193,4 @@ def provider_id(message: AIMessage) -> str | None:
 
 def without_token_usage(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata of a response without OpenAI's ``token_usage``, as the bill is of all samples."""
-    return _without(metadata, {"token_usage"})
-
-
-def _without(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if name not in names}
+    return without(metadata, {"token_usage"})

@@ -1,4 +1,4 @@
-"""Merge the chunks of a streamed response, within a bound on its length.
+"""Merge the chunks of a streamed response, within a bound on its length; and make chunks of a whole one.
 
 LangChain completes the JSON of streamed arguments, so that ``{"folder": "/tm`` becomes a valid call, while ``invoke``
 keeps such a call in ``invalid_tool_calls``. Nothing that was cut in half, or is no JSON, may run or be voted for, so
@@ -6,7 +6,7 @@ the arguments are read here as ``invoke`` reads them.
 """
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
@@ -33,8 +33,8 @@ from langchain_reasc.models.usage import tokens_of_text, tokens_written, written
 from langchain_reasc.threads import each
 
 __all__ = [
-    *("ResponseBound", "as_chunk", "bounded", "joined_calls", "message_of", "metadata_of"),
-    *("salvaged", "token_limit"),
+    *("ResponseBound", "as_chunk", "bounded", "chunks_of", "joined_calls", "message_of", "metadata_of"),
+    *("salvaged", "token_limit", "without"),
 ]
 
 T = TypeVar("T")
@@ -229,3 +229,75 @@ def _finish_block(block: Any, calls: Sequence[ToolCall | InvalidToolCall]) -> An
         return block
     extras = {"extras": block["extras"]} if "extras" in block else {}
     return next(({**call, **extras} for call in calls if call["id"] == block.get("id")), block)
+
+
+def chunks_of(message: AIMessage) -> list[AIMessageChunk]:
+    """Return a message as a stream: one chunk, and one before it with the invalid calls that it would not show.
+
+    The message is not cut in pieces: how content blocks, tool calls and provider metadata belong together differs from
+    provider to provider, and LangChain reads a chunk that is marked as the last as it reads a whole message. Its v3
+    events then show only those invalid calls that are blocks of the content.
+    """
+    if not message.invalid_tool_calls or any(_shows_invalid_call(block) for block in message.content):
+        return [_whole(message)]
+    calls = AIMessageChunk(
+        content=type(message.content)(), id=message.id, invalid_tool_calls=message.invalid_tool_calls
+    )
+    for call in calls.tool_call_chunks:
+        call["args"] = _unrepairable(call["args"])
+    raw = {"tool_calls"}  # as some providers' models keep them, where LangChain would look for calls and complete them
+    left = {"invalid_tool_calls": [], "additional_kwargs": without(message.additional_kwargs, raw)}
+    return [calls, _whole(message.model_copy(update=left))]
+
+
+def _whole(message: AIMessage) -> AIMessageChunk:
+    names = "id name tool_calls invalid_tool_calls additional_kwargs response_metadata usage_metadata"
+    fields: dict[str, Any] = {name: getattr(message, name) for name in names.split()}
+    chunk = AIMessageChunk(content=_distinct_blocks(message), chunk_position="last", **fields)
+    for index, call in enumerate(chunk.tool_call_chunks):
+        call["index"] = index
+        if index >= len(message.tool_calls):
+            call["args"] = _unrepairable(call["args"])
+    return chunk
+
+
+def _shows_invalid_call(block: Any) -> bool:
+    """Return whether it is an invalid call, or a call of the Responses API, which LangChain shows as invalid if so."""
+    return isinstance(block, dict) and block.get("type") in ("invalid_tool_call", "function_call")
+
+
+def _unrepairable(args: str | None) -> str:
+    """Return the arguments of an invalid call so that it stays invalid when the chunk is added to others.
+
+    LangChain completes what looks like the beginning of an object, takes nothing at all for an empty one, and fails on
+    a list. A bracket that closes nothing prevents all three.
+    """
+    return f"]{args or ''}"
+
+
+def _distinct_blocks(message: AIMessage) -> str | list[str | dict[str, Any]]:
+    """Return the content with a distinct index for each block, as LangChain's events need."""
+    if isinstance(message.content, str):
+        return message.content
+    blocks: list[Any] = _with_all_calls(message, message.content)
+    indices = {at: block["index"] for at, block in enumerate(blocks) if isinstance(block, dict) and "index" in block}
+    if len(set(indices.values())) == len(indices):
+        return blocks
+    return [{**block, "index": at} if at in indices else block for at, block in enumerate(blocks)]
+
+
+def _with_all_calls(message: AIMessage, blocks: list[Any]) -> list[Any]:
+    """Return the blocks with the calls that LangChain's streams lost.
+
+    With ``output_version="v1"`` they give a call of a tool the index of a text, or of another call, and then make the
+    two one block.
+    """
+    calls = [block for block in blocks if isinstance(block, dict) and block.get("type") == "tool_call"]
+    if message.response_metadata.get("output_version") != "v1" or len(calls) >= len(message.tool_calls):
+        return blocks
+    return [*(block for block in blocks if block not in calls), *map(dict, message.tool_calls)]
+
+
+def without(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return the metadata or the block without these names."""
+    return {name: value for name, value in given.items() if name not in names}

@@ -301,7 +301,9 @@ def model_of(given: ModelOrName) -> Runnable[LanguageModelInput, Any]:
 
 
 def to_messages(value: LanguageModelInput) -> list[BaseMessage]:
-    """Return whatever a chat model takes as messages.
+    """Return whatever a chat model takes as messages, but for the empty ones of ReASC's that abstained.
+
+    Many providers refuse an empty message of the assistant.
 
     Raises:
         ConfigurationError: not a string, message list or prompt value, or an empty one.
@@ -316,9 +318,15 @@ def to_messages(value: LanguageModelInput) -> list[BaseMessage]:
         raise ConfigurationError(
             f"the input must be a string, a list of messages or a prompt value, got {type(value).__name__}"
         )
+    messages = [message for message in messages if message.content or not _abstained(message)]
     if not messages:
         raise ConfigurationError("the input holds no message")
     return messages
+
+
+def _abstained(message: BaseMessage) -> bool:
+    account = message.response_metadata.get("reasc")
+    return isinstance(account, dict) and bool(account.get("abstained"))
 
 
 def _innermost(model: AnyRunnable) -> AnyRunnable:

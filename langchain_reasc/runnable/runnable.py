@@ -9,6 +9,7 @@ from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict
 
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.models.chunks import chunks_of
 from langchain_reasc.runnable.batch import ONE_INPUT_ONLY, Batch, Outcome, Progress
 from langchain_reasc.runnable.concurrency import EventLoop, Threads
 from langchain_reasc.runnable.loop import answer
@@ -71,6 +72,19 @@ class ReASCRunnable(PreparedOptions, RunnableSerializable[LanguageModelInput, AI
             return (await answer(Question(self._setup, value, config, kwargs, is_async=True))).message
 
         return await self._acall_with_config(cast(Any, answered), input, config, run_type="chain")
+
+    def stream(
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[AIMessage]:
+        """Yield the winning response once it is known, as chunks: parsers of streams find no calls in a message."""
+        yield from chunks_of(self.invoke(input, config, **kwargs))
+
+    async def astream(
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[AIMessage]:
+        """Do the same as :meth:`stream`, asynchronously."""
+        for chunk in chunks_of(await self.ainvoke(input, config, **kwargs)):
+            yield chunk
 
     def solve(
         self,

@@ -66,6 +66,19 @@ def test_a_call_that_cannot_be_read_deserves_a_vote(agents: Agents) -> None:
     assert samples_of(state) == [5, 1]
 
 
+class Renamed(ReASCMiddleware):
+    """A user's own."""
+
+
+@pytest.mark.parametrize("kind", [ReASCMiddleware, Renamed])
+def test_only_a_budget_for_the_run_has_a_node(agents: Agents, kind: Any) -> None:
+    name = f"{kind.__name__}.before_agent"
+    for options, expected in (({}, {"model", "tools"}), ({"max_run_samples": 50}, {"model", "tools", name})):
+        agent = agent_of(acting(), kind(**options))
+        assert agent.get_graph().nodes.keys() - {"__start__", "__end__"} == expected
+        assert {step for update in agents.stream(agent, stream_mode="updates") for step in update} == expected
+
+
 def test_a_function_of_the_request_and_the_first_response_decides(agents: Agents) -> None:
     asked: list[tuple[list[str], bool]] = []
 

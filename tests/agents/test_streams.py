@@ -12,7 +12,8 @@ from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, message_chunk_to_message
 from langchain_core.messages.ai import UsageMetadata
-from langchain_core.runnables import ConfigurableField
+from langchain_core.runnables import ConfigurableField, RunnableConfig
+from langgraph.graph import START, MessagesState, StateGraph
 from runnable.fakes import PROMPT_TOKENS, Reply, Scripted, calibration, saying
 
 from agents.acting import (
@@ -29,7 +30,7 @@ from agents.acting import (
     get_weather,
     two_cities,
 )
-from langchain_reasc import ChatReASC, ReASCMiddleware
+from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
 from langchain_reasc.exceptions import SampleTimeout
 
 INPUT = {"messages": [HumanMessage("q")]}
@@ -281,6 +282,30 @@ def test_a_stream_of_messages_of_an_agent_has_the_winners_alone(agents: Agents, 
     assert [call["args"] for chunk in said for call in chunk.tool_call_chunks] == ['{"city": "Paris"}']
     assert "".join(chunk.text for chunk in said) == f"calling{SUNNY}"
     assert [chunk.response_metadata["reasc"]["launched"] > 1 for chunk in said if chunk.usage_metadata] == [True, False]
+
+
+@pytest.mark.parametrize("face", ["node", "chat model", "middleware"])
+def test_the_events_of_version_2_lose_the_samples_by_their_tag(face: str) -> None:
+    """Each sample is a run, whose events LangChain gives to whoever does not leave them out."""
+    model = acting({ASKED: ["it is 1", *["it is 2"] * 9]})
+
+    def node(state: MessagesState, config: RunnableConfig) -> Any:
+        return {"messages": [ReASCRunnable(model=model, concurrency=1).invoke(state["messages"], config)]}
+
+    graph = StateGraph(MessagesState).add_node(node).add_edge(START, "node").compile()
+    runnable: Any = {
+        "node": graph,
+        "chat model": agent_of(ChatReASC(model=model, answer="auto", concurrency=1)),
+        "middleware": agent_of(model, ReASCMiddleware(answer="auto", concurrency=1)),
+    }[face]
+
+    async def said(**options: Any) -> str:
+        asked = {"messages": [HumanMessage(ASKED)]}
+        return str([event["data"] async for event in runnable.astream_events(asked, version="v2", **options)])
+
+    assert "it is 1" in asyncio.run(said())
+    left = asyncio.run(said(exclude_tags=["nostream"]))
+    assert "it is 2" in left and "it is 1" not in left
 
 
 def test_the_events_of_version_3_have_the_winners_and_lose_no_logprobs(agents: Agents) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.runnables import ConfigurableField
 
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import ChatReASC, ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError
 
 from .fakes import TOP_K, Reply, Scripted, calibration, saying
@@ -16,15 +16,16 @@ from .fakes import TOP_K, Reply, Scripted, calibration, saying
 pytestmark = pytest.mark.sync_only
 
 
-def test_assigning_takes_effect(runner: Any) -> None:
-    reasc = ReASCRunnable(model=saying("1"))
+@pytest.mark.parametrize("kind", [ReASCRunnable, ChatReASC])
+def test_assigning_takes_effect(runner: Any, kind: Any) -> None:
+    reasc = kind(model=saying("1"), answer="auto")
     reasc.model = saying("2")
     assert runner.account(reasc, "q")["answer"] == "2"
     reasc.answer = lambda text: text.upper()
     assert runner.account(reasc, "q")["answer"] == "the answer is 2"
     reasc.calibration = calibration(gate=-9.0)
-    result = runner.solve(reasc, "q")
-    assert (result.decision.reason, result.message.response_metadata["reasc"]["method"]) == ("gate", "reasc")
+    account = runner.account(reasc, "q")
+    assert (account["reason"], account["method"]) == ("gate", "reasc")
 
 
 def learning() -> ReASCRunnable:

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.output_parsers import JsonOutputToolsParser, PydanticToolsParser, StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
+from pydantic import BaseModel
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError
@@ -85,3 +87,23 @@ def test_dumping_and_describing_do_not_crash() -> None:
     assert reasc.get_graph().nodes
     assert reasc.get_input_jsonschema() and reasc.get_output_jsonschema()
     assert reasc.get_name() == "ReASCRunnable"
+
+
+class Pay(BaseModel):
+    """Pay."""
+
+    euros: int
+
+
+PAY = Reply("paying", calls=(("Pay", {"euros": 3}),))
+PARSERS: list[tuple[Any, Any]] = [
+    (StrOutputParser(), "paying"),
+    (JsonOutputToolsParser(), [{"type": "Pay", "args": {"euros": 3}}]),
+    (PydanticToolsParser(tools=[Pay]), [Pay(euros=3)]),
+]
+
+
+@pytest.mark.parametrize(("parser", "parsed"), PARSERS)
+def test_a_parser_finds_the_same_in_a_stream_as_in_a_message(runner: Any, parser: Any, parsed: Any) -> None:
+    chain = ReASCRunnable(model=saying(PAY).bind_tools([Pay])) | parser
+    assert runner.stream(chain, "q")[-1] == runner.invoke(chain, "q") == parsed

@@ -5,8 +5,12 @@ import pickle
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
+from langchain_openai import ChatOpenAI
+from servers.chat_wire import Chat, Refused
+from servers.fake_server import serving
 
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import ChatReASC, ReASCRunnable
 from langchain_reasc.exceptions import Undecided
 
 from .fakes import PROMPT_TOKENS, Reply, saying
@@ -28,6 +32,25 @@ def test_or_an_error_that_has_all_that_was_paid_for(runner: Any) -> None:
     assert result.usage.input_tokens == 4 * PROMPT_TOKENS
     assert not raised.value.is_retryable
     assert pickle.loads(pickle.dumps(raised.value)).result.decision == result.decision
+
+
+class Strict(Chat):
+    """A server that refuses a message of the assistant without content, as Anthropic's, Mistral's and Google's do."""
+
+    def check(self, path: str, request: Any) -> None:
+        super().check(path, request)
+        if any(not message.get("content") for message in request["messages"]):
+            raise Refused("content must not be empty")
+
+
+@pytest.mark.parametrize("kind", [ReASCRunnable, ChatReASC])
+def test_a_conversation_goes_on_after_an_abstention(runner: Any, kind: Any) -> None:
+    abstained = runner.invoke(reasc(*SPLIT, on_undecided="abstain"), "How much is it?")
+    asked = [HumanMessage("How much is it?"), abstained, HumanMessage("Just try.")]
+    with serving(Strict()) as served:
+        model = ChatOpenAI(model="m", api_key="none", base_url=served.url, max_retries=0)
+        assert runner.invoke(kind(model=model), asked).text == "it is 42"
+        assert [one["content"] for one in served.requests[0]["messages"]] == ["How much is it?", "Just try."]
 
 
 def test_tokens_that_are_spent_end_the_sampling(runner: Any) -> None:
