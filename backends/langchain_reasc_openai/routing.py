@@ -5,6 +5,7 @@ A request goes to the server that has its prompt cached, unless that one is over
 
 import asyncio
 import hashlib
+import json
 import math
 import random
 import time
@@ -377,7 +378,7 @@ def prompt_key(messages: Sequence[BaseMessage]) -> str:
     """A hash of the prompt, the same in every process."""
     digest = hashlib.blake2b(digest_size=16)
     for message in messages:
-        digest.update(message.model_dump_json(include={"type", "content"}).encode())
+        digest.update(json.dumps([message.type, message.content]).encode())  # which takes half of a surrogate pair
     return digest.hexdigest()
 
 

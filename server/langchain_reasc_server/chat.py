@@ -98,9 +98,10 @@ class Won:
 
     @property
     def whole(self) -> Json:
-        """The reply in one piece."""
+        """The reply in one piece, with a refusal, which OpenAI's schema requires."""
         reply, _ = self._reply()
-        return {**reply, "usage": self.usage, "reasc": self.account}
+        choices = [{**one, "message": {"refusal": None, **one["message"]}} for one in reply["choices"]]
+        return {**reply, "choices": choices, "usage": self.usage, "reasc": self.account}
 
     def events(self, head: Mapping[str, Any], passed: Sequence[Json] = ()) -> Iterator[Json]:
         """Yield the events of a stream that has begun with the id and the time of ``head``.

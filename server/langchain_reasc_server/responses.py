@@ -243,7 +243,10 @@ def _malformed(param: str, message: str) -> NoReturn:
 
 _ECHOED: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("instructions", "max_output_tokens", "max_tool_calls", "previous_response_id", "prompt")),
-    **dict.fromkeys(("temperature", "top_p", "user", "safety_identifier", "prompt_cache_key", "service_tier")),
+    **dict.fromkeys(("user", "safety_identifier", "prompt_cache_key")),
+    **dict.fromkeys(("temperature", "top_p"), 1.0),
+    **dict.fromkeys(("presence_penalty", "frequency_penalty"), 0.0),
+    "service_tier": "default",
     "background": False,
     "metadata": {},
     "parallel_tool_calls": True,
@@ -255,6 +258,8 @@ _ECHOED: Final[Mapping[str, Any]] = {
     "truncation": "disabled",
 }
 """Fields of a request that its Response repeats -> what stands there where the request has none."""
+_TOOL: Final = dict.fromkeys(("description", "parameters", "strict"))
+"""What a function among the tools of a Response has, where the request says nothing of it."""
 _OF_CHAT: Final = ("id", "object", "created", "model", "choices", "usage")
 _OF_CHOICE: Final = ("index", "delta", "message", "logprobs", "finish_reason")
 _INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
@@ -304,6 +309,8 @@ class ResponseWriter:
     def response(self) -> Json:
         """The Response as far as it is known."""
         asked = {name: value for name, value in self._asked.items() if name in _ECHOED and value is not None}
+        if tools := asked.get("tools"):
+            asked["tools"] = [{**_TOOL, **tool} if tool.get("type") == "function" else tool for tool in tools]
         reason = _INCOMPLETE.get(self._finish_reason or "")
         return {
             **self._head,

@@ -255,7 +255,8 @@ def test_what_servers_do_in_their_own_ways_is_voted_on_and_kept(server: Front, c
     events, called, vote, finish = QUIRKS[case]
     server.upstream.answer = Way().sends(events)
     reply = server.post(VOTED).json()
-    assert reply["choices"][0]["message"] == {"role": "assistant", "content": None, "tool_calls": called}
+    expected = {"role": "assistant", "content": None, "refusal": None, "tool_calls": called}
+    assert reply["choices"][0]["message"] == expected
     assert reply["choices"][0]["finish_reason"] == finish and [*map(json.loads, reply["reasc"]["votes"])] == [vote]
     used = USAGE if "usage" in events[0] else dict.fromkeys(USAGE, 0)
     assert reply["usage"] == {name: 2 * tokens for name, tokens in used.items()}

@@ -84,7 +84,10 @@ def test_the_winner_comes_back_as_a_response(kind: str, streamed: bool) -> None:
         [item] = response["output"]
         if kind == "tools":
             assert (item["type"], item["name"], item["arguments"]) == ("function_call", "weather", '{"city": "Paris"}')
-            assert item["call_id"].startswith("call-") and response["tools"] == [FUNCTION]
+            assert item["call_id"].startswith("call-") and response["tools"] == [
+                {"strict": None, "description": None, **FUNCTION}
+            ]
+            assert response["tools"][0].keys() == {"type", "name", "description", "parameters", "strict"}
         else:
             said = '{"status": "fine"}' if kind == "structure" else "it is 42 "
             part = {"type": "output_text", "text": said, "annotations": [], "logprobs": []}
@@ -92,7 +95,9 @@ def test_the_winner_comes_back_as_a_response(kind: str, streamed: bool) -> None:
         assert response["id"].startswith("resp_") and response["object"] == "response"
         assert item["status"] == response["status"] == "completed" and response["incomplete_details"] is None
         assert (response["metadata"], response["temperature"], response["store"]) == ({"a": "b"}, 0.5, False)
-        assert (response["model"], response["instructions"], response["top_p"]) == ("tiny", "Be brief.", None)
+        assert (response["model"], response["instructions"], response["top_p"]) == ("tiny", "Be brief.", 1.0)
+        assert (response["presence_penalty"], response["frequency_penalty"]) == (0.0, 0.0)
+        assert response["service_tier"] == "default"
         assert response["system_fingerprint"] == "fp_1" and response["x_timing"] == {"queued": 3}
         account, usage = response["reasc"], response["usage"]
         drawn = len(server.upstream.requests)

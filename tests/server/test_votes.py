@@ -33,7 +33,7 @@ def test_the_winner_comes_back_in_the_upstreams_own_words(kind: str) -> None:
             assert choice["message"]["content"] is None and choice["finish_reason"] == "tool_calls"
         else:
             said = '{"status": "fine"}' if kind == "structure" else "it is 42 "
-            assert choice["message"] == {"role": "assistant", "content": said}
+            assert choice["message"] == {"role": "assistant", "content": said, "refusal": None}
             assert choice["x_of_choice"] == [1, 2] and choice["finish_reason"] == "stop"
         drawn = len(server.upstream.requests)
         assert response.headers["x-reasc-samples"] == str(reply["reasc"]["samples"]) == str(drawn)
@@ -275,3 +275,13 @@ def test_an_upstream_that_answers_in_one_piece_is_understood(kind: str) -> None:
         role, last, done = server.events(**KINDS[kind])
         assert role["choices"][0]["delta"]["role"] == "assistant" and done == "[DONE]"
         assert last["choices"][0]["finish_reason"] and last["choices"][0]["delta"]
+
+
+@pytest.mark.parametrize("way", [{}, {"reasc": {"answer": "number"}}], ids=["passed through", "voted on"])
+@pytest.mark.parametrize("content", ["40 + 2 \ud83d", [{"type": "text", "text": "40 + 2 \udc00"}]], ids=str)
+def test_half_of_a_surrogate_pair_in_a_prompt_is_sent_on(content: Any, way: dict[str, Any]) -> None:
+    with front(Said()) as server:
+        asked = {"model": "tiny", "messages": [{"role": "user", "content": content}], **way}
+        response = server.post(json.dumps(asked).encode())
+        assert response.status_code == 200, response.text
+        assert all(request["messages"] == asked["messages"] for request in server.upstream.requests)
