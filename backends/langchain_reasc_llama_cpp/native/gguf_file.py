@@ -1,18 +1,17 @@
 """Read a GGUF header and check that the file is complete before llama.cpp loads it."""
 
-import math
+import hashlib
 import mmap
 import struct
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from langchain_reasc.exceptions import ModelFileError
 from langchain_reasc.files import open_file
 
-__all__ = ["GGUFHeader", "MetadataValue", "out_of_range", "read_header"]
+__all__ = ["GGUFHeader", "MetadataValue", "read_header"]
 
 MetadataValue = str | int | float | bool
 
@@ -30,9 +29,6 @@ _BLOCKS: Final = {
 }
 _MAX_DIMENSIONS: Final = 4
 _MAX_NAME: Final = 1 << 16
-_MAX_LAYERS: Final = 512  # LLAMA_MAX_LAYERS in llama.cpp's src/llama-hparams.h
-_MAX_EXPERTS: Final = 512  # LLAMA_MAX_EXPERTS, in the same file
-_ROPE_SCALINGS: Final = ("none", "linear", "yarn", "longrope")
 _TOKENS: Final = "tokenizer.ggml.tokens"
 
 
@@ -45,39 +41,14 @@ class GGUFHeader:
         metadata: every scalar and string key; arrays (vocabularies) are left out.
         types: type id of each of these keys' values.
         tensor_types: the ggml type ids of these tensors.
+        sha256: of the header itself, in hexadecimal.
     """
 
     path: Path
     metadata: dict[str, MetadataValue]
     types: dict[str, int]
     tensor_types: frozenset[int]
-
-
-def out_of_range(metadata: Mapping[str, MetadataValue]) -> str | None:
-    """Return what is wrong with values that llama.cpp asserts, which ends the process; None if nothing."""
-    model = f"{metadata.get('general.architecture')}."
-    without_experts = 0 if not metadata.get(f"{model}expert_count", 0) else math.inf
-    limits = {
-        "block_count": (1, _MAX_LAYERS),
-        "expert_count": (0, _MAX_EXPERTS),
-        "nextn_predict_layers": (0, metadata.get(f"{model}block_count", 1)),
-        "expert_used_count": (0, without_experts),
-        "expert_group_count": (0, without_experts),
-    }
-    for name, (least, most) in limits.items():
-        value = metadata.get(model + name, least)
-        if not _is_between(value, int, least, most):
-            return f"{model}{name} is {value!r}, and llama.cpp takes {least} to {most}"
-    for key, value in metadata.items():
-        if key.endswith("_epsilon") and not _is_between(value, int | float, 0, sys.float_info.max):
-            return f"{key} is {value!r}, and must be a number from 0"
-        if key.endswith(".rope.scaling.type") and value not in _ROPE_SCALINGS:
-            return f"{key} is {value!r}, and llama.cpp knows {', '.join(_ROPE_SCALINGS)}"
-    return None
-
-
-def _is_between(value: Any, kind: Any, least: Any, most: Any) -> bool:
-    return isinstance(value, kind) and bool(least <= value <= most)
+    sha256: str = ""
 
 
 def read_header(path: Path) -> GGUFHeader:
@@ -119,8 +90,6 @@ class _Reader:
             value = self._value(kind, key)
             if value is not None:
                 metadata[key], types[key] = value, kind
-        if fault := out_of_range(metadata):
-            raise self._damaged(fault)
         alignment = self._checked_alignment(metadata.get("general.alignment", 32))
         extents = list(self._extents(tensors))
         start = -(-self.at // alignment) * alignment
@@ -130,7 +99,8 @@ class _Reader:
                     f"{self.path} is truncated: tensor {name!r} ends at byte {start + offset + size:,}, "
                     f"but the file has {len(self.data):,}; download or copy it again"
                 )
-        return GGUFHeader(self.path, metadata, types, frozenset(kind for _, kind, _, _ in extents))
+        kinds = frozenset(kind for _, kind, _, _ in extents)
+        return GGUFHeader(self.path, metadata, types, kinds, hashlib.sha256(self.data[: self.at]).hexdigest())
 
     def _check_version(self, version: int) -> None:
         if version not in (2, 3):

@@ -11,7 +11,7 @@ from langchain_reasc.exceptions import ModelClosedError, ModelError, ModelFileEr
 from langchain_reasc_llama_cpp.native.bindings import Candidates, library, log
 from langchain_reasc_llama_cpp.native.gguf_file import GGUFHeader, MetadataValue, read_header
 from langchain_reasc_llama_cpp.native.parameters import LoadFields, fill_model_params, fitted_overrides
-from langchain_reasc_llama_cpp.native.safe_kernels import may_repack
+from langchain_reasc_llama_cpp.native.safe_kernels import check_loading, may_repack
 
 __all__ = ["NativeModel", "attach_adapters"]
 
@@ -64,6 +64,7 @@ class NativeModel:
         header = read_header(path)
         overrides = fitted_overrides(fields, header.metadata)
         self.metadata: dict[str, MetadataValue] = header.metadata | overrides
+        check_loading(llama, header, overrides)
         self.repacked = fields.use_extra_bufts and may_repack(llama, header)
         if self._verbose:
             log.set_verbose(True)

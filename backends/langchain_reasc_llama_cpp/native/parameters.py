@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue, out_of_range
+from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue
+from langchain_reasc_llama_cpp.native.trial import overridden
 
 __all__ = [
     "LoadFields",
@@ -139,9 +140,6 @@ _YARN: Final = tuple(f"yarn_{name}" for name in ("ext_factor", "attn_factor", "b
 _POSITIONS: Final = ("rope_freq_base", "rope_freq_scale", *_YARN)
 """The same, where they are not None."""
 _OVERRIDE_BYTES: Final = 127  # of a key or a text; llama.cpp keeps them in arrays of 128
-_OVERRIDE_TAGS: Final = {bool: ("BOOL", "val_bool"), int: ("INT", "val_i64"), float: ("FLOAT", "val_f64")}
-_OF_WEIGHTS: Final = (".expert_count", ".expert_group_count", ".nextn_predict_layers")
-"""Numbers that no override can change; llama.cpp asserts some of what follows from them, which ends the process."""
 
 
 def check_context(fields: LoadFields) -> None:
@@ -170,7 +168,7 @@ def fitted_overrides(fields: LoadFields, metadata: Mapping[str, MetadataValue]) 
     """Return ``kv_overrides`` with the types of the GGUF's own values; llama.cpp ignores any others.
 
     Raises:
-        ConfigurationError: an override has another type, or a value that would end the process.
+        ConfigurationError: an override has another type.
     """
     fitted: dict[str, MetadataValue] = {}
     for key, value in (fields.kv_overrides or {}).items():
@@ -181,11 +179,6 @@ def fitted_overrides(fields: LoadFields, metadata: Mapping[str, MetadataValue]) 
                 f"kv_overrides: {key} must be of type {kind.__name__}, as in the GGUF ({metadata[key]!r}), "
                 f"got {value!r}"
             )
-    if why := out_of_range({**metadata, **fitted}):
-        raise ConfigurationError(f"kv_overrides: {why}")
-    for key, value in fitted.items():
-        if key.endswith(_OF_WEIGHTS) and value != metadata.get(key, 0):
-            raise ConfigurationError(f"kv_overrides: {key} is given by the model's weights; leave it out")
     return fitted
 
 
@@ -222,12 +215,9 @@ def fill_model_params(
         alive.append((ctypes.c_float * devices)(*shares))
         params.tensor_split = ctypes.cast(alive[-1], ctypes.POINTER(ctypes.c_float))
     if overrides:
-        array = (llama.llama_model_kv_override * (len(overrides) + 1))()  # an empty key ends it
-        for item, (key, value) in zip(array, overrides.items(), strict=False):
-            item.key = _override_bytes(key, key)
-            tag, member = _OVERRIDE_TAGS.get(type(value), ("STR", "val_str"))
-            item.tag = getattr(llama, f"LLAMA_KV_OVERRIDE_TYPE_{tag}")
-            setattr(item.value, member, _override_bytes(key, value) if isinstance(value, str) else value)
+        for key, value in overrides.items():
+            _check_override(key, str(value))
+        array = overridden(llama, overrides)
         alive.append(array)
         params.kv_overrides = array
     return alive
@@ -256,10 +246,9 @@ def _flash_attn_type(fields: LoadFields) -> int:
     return -1 if fields.flash_attn is None else int(fields.flash_attn)
 
 
-def _override_bytes(key: str, text: str) -> bytes:
-    raw = text.encode("utf-8", "replace")
-    if len(raw) > _OVERRIDE_BYTES or b"\0" in raw or not key:
+def _check_override(key: str, text: str) -> None:
+    raw = [part.encode("utf-8", "replace") for part in (key, text)]
+    if not key or any(len(part) > _OVERRIDE_BYTES or b"\0" in part for part in raw):
         raise ConfigurationError(
             f"kv_overrides: key and value must be texts of at most {_OVERRIDE_BYTES} bytes, got {key!r}: {text!r}"
         )
-    return raw

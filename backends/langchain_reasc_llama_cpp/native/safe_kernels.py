@@ -1,8 +1,11 @@
-"""Avoid kernels that crash the process: try them once in a child process, and remember the outcome.
+"""Avoid kernels and files that crash the process: try them once in a child process, and remember the outcome.
 
 llama.cpp's AMX kernels die of SIGILL when an older GCC compiled them (``backends/llama_cpp_build.cmake`` says why).
 Nothing in a wheel says what compiled it, so where a build has them, and a model would use them, a small quantised model
 is decoded in a child first. This happens once for each build and processor, and takes a second or two.
+
+llama.cpp also asserts much of what a GGUF says. A child therefore loads each file first whose header no child has
+loaded before.
 """
 
 import ctypes
@@ -16,18 +19,28 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from langchain_reasc.exceptions import UnsupportedProcessorError
+from langchain_reasc.exceptions import ConfigurationError, ModelFileError, UnsupportedProcessorError
 from langchain_reasc.files import write_atomically
-from langchain_reasc_llama_cpp.native.gguf_file import GGUFHeader
+from langchain_reasc_llama_cpp.native.gguf_file import GGUFHeader, MetadataValue
 from langchain_reasc_llama_cpp.native.model_files import embedded_model_path, file_sha256
 
-__all__ = ["AMX", "Processor", "check_processor", "lacking", "libraries", "may_repack", "this_processor"]
+__all__ = [
+    "AMX",
+    "Processor",
+    "check_loading",
+    "check_processor",
+    "lacking",
+    "libraries",
+    "may_repack",
+    "this_processor",
+]
 
 AMX: Final = "AMX_INT8"
 
@@ -166,6 +179,33 @@ def may_repack(llama: Any, header: GGUFHeader) -> bool:
     return outcome.kernels == "all"
 
 
+def check_loading(llama: Any, header: GGUFHeader, overrides: Mapping[str, MetadataValue]) -> None:
+    """Refuse a file that would end the process. A child process loads it first, unless one has loaded its like before.
+
+    Raises:
+        ModelFileError: the child process died.
+        ConfigurationError: it died with these overrides only.
+    """
+    if header.path == embedded_model_path() and not overrides:
+        return
+    if overrides:
+        check_loading(llama, header, {})
+    given = json.dumps(overrides, sort_keys=True)
+    memory = _cached("llama-cpp-loads", llama, "*llama*", header.sha256, given)
+    if memory is not None and memory.exists():
+        return
+    try:
+        with _trying:
+            wrong = _tried(llama, header.path, given, "any")
+    except _NotTried as error:
+        return _logger.info("%s is loaded without a trial: %s", header.path, error)
+    if wrong and overrides:
+        raise ConfigurationError(f"kv_overrides: {given} would end the process: {wrong}; leave it out")
+    if wrong:
+        raise ModelFileError(f"{header.path} is damaged, or not for this llama.cpp, and would end the process: {wrong}")
+    _remember(memory, _Outcome("all"))
+
+
 def _reports_amx(llama: Any) -> bool:
     return f"{AMX} = 1".encode() in llama.llama_print_system_info()
 
@@ -200,20 +240,27 @@ def _run(llama: Any, kernels: str) -> str:
     Raises:
         _NotTried: the child could not be started, did not end in time, or failed for a reason of its own.
     """
-    if not sys.executable or getattr(sys, "frozen", False):
-        raise _NotTried("there is no Python to run a trial with")
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1"}  # a graphics card has nothing to do with it
     try:
         with tempfile.TemporaryDirectory(prefix="reasc-trial-") as folder:
-            arguments = [str(Path(llama.__file__).parents[1]), str(embedded_model_path()), folder, kernels]
-            done = subprocess.run(
-                [sys.executable, "-P", str(_PROGRAM), *arguments],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_SECONDS,
-                env=environment,
-                check=False,
-            )
+            return _tried(llama, embedded_model_path(), folder, kernels)
+    except OSError as error:
+        raise _NotTried(f"a child process cannot be run ({error})") from None
+
+
+def _tried(llama: Any, *arguments: str | Path) -> str:
+    if not sys.executable or getattr(sys, "frozen", False):
+        raise _NotTried("there is no Python to run a trial with")
+    # A graphics card has nothing to do with it, and a debugger need not look at what dies.
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "GGML_NO_BACKTRACE": "1"}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", _PROGRAM, Path(llama.__file__).parents[1], *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SECONDS,
+            env=environment,
+            check=False,
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise _NotTried(f"a child process cannot be run ({error})") from None
     return _judged(done)
@@ -224,10 +271,10 @@ def _judged(done: subprocess.CompletedProcess[bytes]) -> str:
     said = done.stdout.decode("utf-8", "replace").split()[-1:]
     if done.returncode == 0 and said in (["works"], ["differs"]):
         return "" if said == ["works"] else "a trial in a child process computed something else with them"
-    died = _signal(done.returncode)
+    died, last = _signal(done.returncode), done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
     if died in _DEADLY:
-        return f"a trial in a child process died of {died}"
-    last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        why = last[0].strip().rpartition("/")[2] if last else ""  # an assertion begins with the path of its source file
+        return f"a trial in a child process died of {died}" + (f" ({why})" if why else "")
     raise _NotTried(f"the child process ended with {died or done.returncode}: {last[0] if last else 'no message'}")
 
 
@@ -243,15 +290,19 @@ def _signal(returncode: int) -> str:
 
 def _memory(llama: Any) -> Path | None:
     """Return the file that keeps the outcome for this build, processor and kernel; None without a home directory."""
-    builds = [file_sha256(path) for path in sorted(libraries(llama).glob("*ggml-cpu*")) if not path.is_symlink()]
     processor = this_processor()
-    known_by = [llama.__version__, *builds, processor.name, *sorted(processor.flags), platform.release()]
-    key = hashlib.sha256("\n".join([file_sha256(_PROGRAM), *known_by]).encode()).hexdigest()[:16]
+    known_by = [processor.name, *sorted(processor.flags), platform.release()]
+    return _cached("llama-cpp-kernels", llama, "*ggml-cpu*", *known_by)
+
+
+def _cached(kind: str, llama: Any, built: str, *known_by: str) -> Path | None:
+    builds = [file_sha256(path) for path in sorted(libraries(llama).glob(built)) if not path.is_symlink()]
+    key = hashlib.sha256("\n".join([file_sha256(_PROGRAM), llama.__version__, *builds, *known_by]).encode()).hexdigest()
     try:
         caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:
         return None
-    return caches / "langchain-reasc" / f"llama-cpp-kernels-{key}.json"
+    return caches / "langchain-reasc" / f"{kind}-{key[:16]}.json"
 
 
 def _remembered(memory: Path | None) -> _Outcome | None:
@@ -271,4 +322,4 @@ def _remember(memory: Path | None, outcome: _Outcome) -> None:
         memory.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(memory, json.dumps(asdict(outcome)))
     except OSError as error:
-        _logger.info("the trial of llama.cpp's kernels cannot be remembered, so each process makes its own: %s", error)
+        _logger.info("a trial of llama.cpp cannot be remembered, so each process makes its own: %s", error)

@@ -1,17 +1,20 @@
-"""The child process of ``safe_kernels``: decodes with the shipped model and a quantized copy.
+"""The child process of ``safe_kernels``: decodes with the shipped model and a quantized copy, or with a user's model.
 
-It is run as a file (``trial.py SITE MODEL FOLDER KERNELS``) rather than as a module of the package, whose imports would
-take several times as long as the trial.
+It is run as a file (``trial.py SITE MODEL FOLDER KERNELS``, or ``trial.py SITE MODEL OVERRIDES any``) rather than as a
+module of the package, whose imports would take several times as long as the trial.
 """
 
 import ctypes
+import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 TOKENS = 64  # a prompt of two tiles' rows, so that matrices are multiplied by tiles, and by more than one thread
 THREADS = 2
 Q4_0 = 2  # LLAMA_FTYPE_MOSTLY_Q4_0, whose embeddings are Q8_0
+OVERRIDE_TAGS = {bool: ("BOOL", "val_bool"), int: ("INT", "val_i64"), float: ("FLOAT", "val_f64")}
 FARTHEST = 0.05  # as a share of the logits' norm; kernels that work differ by some thousandths
 
 
@@ -22,7 +25,8 @@ def main(site: str, model: str, folder: str, kernels: str) -> str:
         site: the folder that llama_cpp is in.
         model: a GGUF of 16 bits.
         folder: where its quantised copy may be written.
-        kernels: "all" compares llama.cpp's fastest kernels with its plain ones, "plain" runs only the latter.
+        kernels: "all" compares llama.cpp's fastest kernels with its plain ones, "plain" runs only the latter; "any"
+            runs whatever the model needs, with overrides of its metadata (JSON) in place of the folder.
 
     Returns:
         "works", or "differs" where two kernels do not compute the same.
@@ -34,6 +38,9 @@ def main(site: str, model: str, folder: str, kernels: str) -> str:
     silence = llama.llama_log_callback(lambda level, text, data: None)
     llama.llama_log_set(silence, None)
     llama.llama_backend_init()
+    if kernels == "any":
+        use(llama, model, json.loads(folder))
+        return "works"
     quantised = Path(folder) / "quantised.gguf"
     options = llama.llama_model_quantize_default_params()
     options.ftype, options.nthread = Q4_0, 1
@@ -66,6 +73,36 @@ def logits(llama: Any, path: str, *, extra_buffers: bool) -> Any:
     llama.llama_free(context)
     llama.llama_model_free(model)
     return np.stack(found)
+
+
+def use(llama: Any, path: str, overrides: dict[str, Any]) -> None:
+    """Load a model, tokenize every byte and decode a prompt: a file that is not sound may end the process in each."""
+    settings = llama.llama_model_default_params()
+    settings.use_extra_bufts, settings.n_gpu_layers = False, 0
+    array = overridden(llama, overrides)
+    settings.kv_overrides = array if overrides else None
+    model = llama.llama_model_load_from_file(path.encode(), settings)
+    if not model or llama.llama_model_has_encoder(model) or not llama.llama_model_has_decoder(model):
+        return  # whoever loads it here is told why
+    vocabulary = llama.llama_model_get_vocab(model)
+    if llama.llama_vocab_type(vocabulary) != llama.LLAMA_VOCAB_TYPE_NONE:
+        text, tokens = bytes(range(256)) + "<|im_start|> 漢".encode(), (ctypes.c_int32 * 1024)()
+        llama.llama_tokenize(vocabulary, text, len(text), tokens, len(tokens), True, True)
+    settings = llama.llama_context_default_params()
+    settings.n_ctx, settings.n_threads, settings.n_threads_batch = TOKENS, THREADS, THREADS
+    settings.n_seq_max, settings.n_outputs_max, settings.kv_unified, settings.flash_attn_type = 2, 2, True, 0  # as ours
+    if context := llama.llama_init_from_model(model, settings):
+        llama.llama_decode(context, llama.llama_batch_get_one((ctypes.c_int32 * 4)(), 4))
+
+
+def overridden(llama: Any, overrides: Mapping[str, Any]) -> Any:
+    """Return overrides of metadata as llama.cpp takes them; an empty key ends the array."""
+    array = (llama.llama_model_kv_override * (len(overrides) + 1))()
+    for item, (key, value) in zip(array, overrides.items(), strict=False):
+        tag, member = OVERRIDE_TAGS.get(type(value), ("STR", "val_str"))
+        item.key, item.tag = key.encode("utf-8", "replace"), getattr(llama, f"LLAMA_KV_OVERRIDE_TYPE_{tag}")
+        setattr(item.value, member, value.encode("utf-8", "replace") if isinstance(value, str) else value)
+    return array
 
 
 def close(these: Any, those: Any) -> bool:
