@@ -10,7 +10,7 @@ from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import count
+from itertools import chain, count, repeat
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -61,6 +61,11 @@ class Reply:
         words = self.text.split()
         yield from (word if at == 0 else f" {word}" for at, word in enumerate(words))
         yield from (f" {words[-1]}" for _ in (count() if self.endless else ()))
+
+    @property
+    def stalls(self) -> Iterator[float]:
+        """Seconds until each chunk that says nothing: one at once, and hardly another before the others have decided."""
+        return chain((0.002,), repeat(0.3))
 
     def end(self) -> None:
         if self.done:
@@ -183,9 +188,9 @@ class Scripted(BaseChatModel):
             for at, chunk in enumerate(self._chunks(reply, key)):
                 if reply.opens and at == reply.wait_at:
                     assert reply.opens.wait(TIMEOUT), f"sample {key} was never let go"
-                while at == reply.stall_at:
+                for pause in reply.stalls if at == reply.stall_at else ():
                     reply.end()
-                    time.sleep(0.002)
+                    time.sleep(pause)
                     yield ChatGenerationChunk(message=AIMessageChunk(content=""))
                 if reply.delay:
                     time.sleep(reply.delay)
@@ -205,9 +210,9 @@ class Scripted(BaseChatModel):
                     async with asyncio.timeout(TIMEOUT):
                         while not reply.opens.is_set():
                             await asyncio.sleep(0.001)
-                while at == reply.stall_at:
+                for pause in reply.stalls if at == reply.stall_at else ():
                     reply.end()
-                    await asyncio.sleep(0.002)
+                    await asyncio.sleep(pause)
                     yield ChatGenerationChunk(message=AIMessageChunk(content=""))
                 yield chunk
             yield self._last(reply, self.log.tokens[key] - before)
