@@ -89,7 +89,7 @@ def use(llama: Any, path: str, overrides: dict[str, Any]) -> None:
         text, tokens = bytes(range(256)) + "<|im_start|> 漢".encode(), (ctypes.c_int32 * 1024)()
         llama.llama_tokenize(vocabulary, text, len(text), tokens, len(tokens), True, True)
     settings = llama.llama_context_default_params()
-    settings.n_ctx, settings.n_threads, settings.n_threads_batch = TOKENS, THREADS, THREADS
+    settings.n_ctx, settings.n_threads, settings.n_threads_batch = TOKENS, 1, 1  # which wait for no other
     settings.n_seq_max, settings.n_outputs_max, settings.kv_unified, settings.flash_attn_type = 2, 2, True, 0  # as ours
     if context := llama.llama_init_from_model(model, settings):
         llama.llama_decode(context, llama.llama_batch_get_one((ctypes.c_int32 * 4)(), 4))

@@ -20,7 +20,7 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
-from langchain_reasc_llama_cpp.native import file_sha256, library, read_header, safe_kernels
+from langchain_reasc_llama_cpp.native import file_sha256, library, read_header
 from langchain_reasc_llama_cpp.native.bindings import load_library
 
 from backends.llama_cpp.faces import Face, output_tokens
