@@ -12,7 +12,8 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
@@ -20,7 +21,7 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, LLMResult
 from langchain_core.runnables import Runnable, RunnableConfig
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from langchain_reasc.agents.inner_model import (
     ChatModelAround,
@@ -43,7 +44,7 @@ from langchain_reasc.agents.streaming import (
     take_config,
     without_token_usage,
 )
-from langchain_reasc.answers import AnswerSpec
+from langchain_reasc.answers import AnswerSpec, schemas_of
 from langchain_reasc.exceptions import SamplingError, Undecided
 from langchain_reasc.models.contract import USAGE_ESTIMATED
 from langchain_reasc.models.wrappers import leaves
@@ -90,7 +91,7 @@ class ChatReASC(ChatModelAround):
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools, in the form that the model inside gives them."""
         given = kwargs if tool_choice is None else {**kwargs, "tool_choice": tool_choice}
-        return replace_inner(cast(Any, unbound(self.sampled)).bind_tools(tools, **given), self._around)
+        return replace_inner(cast(Any, unbound(self.sampled)).bind_tools(tools, **given), partial(self._around, tools))
 
     def with_structured_output(
         self, schema: Any, *, include_raw: bool = False, **kwargs: Any
@@ -99,7 +100,8 @@ class ChatReASC(ChatModelAround):
         inner = unbound(self.sampled)
         if not isinstance(inner, BaseChatModel):  # several, which may have several ways
             return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
-        return replace_inner(inner.with_structured_output(schema, include_raw=include_raw, **kwargs), self._around)
+        chain = inner.with_structured_output(schema, include_raw=include_raw, **kwargs)
+        return replace_inner(chain, partial(self._around, [schema]))
 
     def invoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:
         """Return the winning response; its ``usage_metadata`` is the bill of all samples.
@@ -233,11 +235,14 @@ class ChatReASC(ChatModelAround):
             return None
         return ActingCalls()
 
-    def _around(self, inner: Runnable[Any, Any]) -> "ChatReASC":
+    def _around(self, tools: Sequence[Any], inner: Runnable[Any, Any]) -> "ChatReASC":
         """Return this model around ``inner``, the inner model with tools or a schema bound."""
-        if any(inner is leaf.model for leaf in leaves(self.sampled, {})):
-            return self
-        return self.model_copy(update={"model": with_inner(self.sampled, inner)})
+        is_own = any(inner is leaf.model for leaf in leaves(self.sampled, {}))
+        made = self if is_own else self.model_copy(update={"model": with_inner(self.sampled, inner)})
+        if classes := {name: one for name, one in schemas_of(tools).items() if isinstance(one, type)}:
+            made = BaseModel.__copy__(made)
+            made._setup = replace(made._setup, model=replace(made._setup.model, classes=classes))
+        return made
 
 
 def _chunks(

@@ -8,10 +8,10 @@ a response                      votes for
 read by ``message_extractor``   what its function returns for the ``AIMessage``, whatever stands below
 that refuses, or was filtered   nothing: it has a ``refusal`` block or field, or a finish reason that says so
 with an invalid tool call       nothing; what a function or ``json:`` finds in its text goes before
-with tool calls                 its calls: the multiset of ``{name, args}``, without ids, with the defaults of the
-                                tools' schemas; cut off, nothing; what a function or ``json:`` finds in its text goes
+with tool calls                 its calls: the multiset of ``{name, args}``, without ids, with the arguments that the
+                                tools would get; cut off, nothing; what a function or ``json:`` finds in its text goes
                                 before
-with calls that cannot be made  nothing: the tool is none that was bound, or its schema refuses the arguments
+with calls that cannot be made  nothing: the tool was not bound, or would refuse the arguments
 with an object's tool call      read by ``json_object``: that object, as if it stood in the text
 whose reasoning never ended     nothing
 that was cut off                what its text states explicitly, and never through the gate: a closed box, ``<answer>``,
@@ -66,7 +66,15 @@ from langchain_reasc.answers.extractors import (
 from langchain_reasc.answers.json_values import REASONING
 from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
 from langchain_reasc.answers.objects import ObjectVotes, with_answer
-from langchain_reasc.answers.schemas import STRUCTURE, Schema, Schemas, schemas_of, text_schema_of, why_unchecked
+from langchain_reasc.answers.schemas import (
+    STRUCTURE,
+    Schema,
+    Schemas,
+    runs_functions,
+    schemas_of,
+    text_schema_of,
+    why_unchecked,
+)
 from langchain_reasc.answers.spelling import equivalent, normalize, read_quantity, without_unit
 from langchain_reasc.answers.text import boxed_content, statements
 from langchain_reasc.answers.vote import TOO_SLOW, Places, Vote, places_of, vote_of
@@ -115,6 +123,7 @@ __all__ = [
     "places_of",
     "read_quantity",
     "require_math_verify",
+    "runs_functions",
     "schemas_of",
     "spelling",
     "statements",

@@ -15,7 +15,7 @@ from langchain_reasc.answers.json_values import (
     near,
     option_for,
 )
-from langchain_reasc.answers.schemas import ANY_TOOL, Schemas, names_in, read, refuses
+from langchain_reasc.answers.schemas import ANY_TOOL, Schemas, names_in, received
 from langchain_reasc.complaints import nearest
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.files import parse_json
@@ -71,7 +71,7 @@ class ToolVotes:
         Where a tool takes arguments that its schema does not name, only what is spelled almost as one that it does.
 
         Args:
-            schemas: as in :meth:`refused`.
+            schemas: as in :meth:`received`.
         """
         if not (given := list(self._named())):
             return []
@@ -95,25 +95,25 @@ class ToolVotes:
         yield from (("exclude_args", name) for name in excluded if name not in REASONING)
         yield from ((option, name) for option in ("tolerance", "normalize") for name in getattr(self, option))
 
-    def refused(self, calls: Calls, schemas: Schemas | None) -> str | None:
-        """Return why these calls cast no vote; None where nothing is known against them.
+    def received(self, calls: Calls, schemas: Schemas | None) -> list[dict[str, Any]] | str:
+        """Return the calls with the arguments that their tools would get, or why they cast no vote.
 
         Args:
             calls: each with ``name`` and ``args``.
             schemas: tool -> schema of its arguments, as :func:`schemas_of` gives it; None where they are not known.
         """
-        if schemas is None or not self.check_schema:
-            return None
+        found = []
         for call in calls:
-            schema = schemas.get(call["name"], schemas.get(ANY_TOOL))
-            if schema is None:
+            schema = None if schemas is None else schemas.get(call["name"], schemas.get(ANY_TOOL))
+            if schema is None and schemas is not None and self.check_schema:
                 return UNKNOWN_TOOL
-            if refuses(schema, call["args"]):
+            if (args := received(call["args"], schema, check=self.check_schema)) is None:
                 return REFUSED_CALLS
-        return None
+            found.append({"name": call["name"], "args": args})
+        return found
 
-    def answer(self, calls: Calls, schemas: Schemas | None = None) -> str | None:
-        """Return the calls as canonical JSON, with the defaults of their schemas; None where they have no such form.
+    def answer(self, calls: Calls) -> str | None:
+        """Return calls as they are :meth:`received` as canonical JSON; None where they have no such form.
 
         Calls are sorted, and so are their arguments; ids are dropped; a number is a number, so that ``1`` and ``1.0``
         agree, but ``true`` and ``"1"`` are others. Strings count letter by letter: a path or a name is no matter of
@@ -121,16 +121,8 @@ class ToolVotes:
 
         Args:
             calls: each with ``name`` and ``args``.
-            schemas: as in :meth:`refused`.
         """
-        return _spelled(
-            {"name": call["name"], "args": self._compared(call["name"], self.read(call, schemas))} for call in calls
-        )
-
-    def read(self, call: Mapping[str, Any], schemas: Schemas | None) -> Any:
-        """Return the arguments of a call as its tool reads them: with defaults, dates and numbers in one spelling."""
-        schema = (schemas or {}).get(call["name"])
-        return read(call["args"], schema, formats=True) if schema else call["args"]
+        return _spelled({"name": call["name"], "args": self._compared(call["name"], call["args"])} for call in calls)
 
     def kind(self, calls: Calls) -> str | None:
         """Return which tools are called, and how often each; None where calls are voted on as a whole."""
@@ -139,7 +131,8 @@ class ToolVotes:
     def label(self, right: str, schemas: Schemas | None = None) -> str:
         """Return the right answer in the spelling of :meth:`answer` where it is a list of calls; else as it is."""
         calls = _calls_in(right)
-        return right if calls is None else self.answer(calls, schemas) or right
+        received = right if calls is None else self.received(calls, schemas)
+        return right if isinstance(received, str) else self.answer(received) or right
 
     def same(self, one: str, other: str) -> bool:
         """Return whether two answers are the same calls, with numbers within the tolerance. It is not transitive."""

@@ -5,8 +5,13 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime
+from decimal import Context, Decimal
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 from unicodedata import normalize
+
+from pydantic import SecretBytes, SecretStr
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.files import parse_json
@@ -134,18 +139,32 @@ def canonical(value: Any) -> str:
     Raises:
         RecursionError: it is nested too deeply.
     """
-    text = json.dumps(_plain(value), sort_keys=True, ensure_ascii=False, default=str)
+    text = json.dumps(plain(value), sort_keys=True, ensure_ascii=False, default=str)
     return text if text.isascii() else normalize("NFC", text.encode("utf-8", "replace").decode("utf-8"))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value in which equal ones are alike: sets in order, decimals as numbers, instants in UTC."""
     match value:
-        case Mapping():
-            return {str(key): _plain(inner) for key, inner in value.items()}
-        case list() | tuple():
-            return [_plain(inner) for inner in value]
         case str():
             return value.lower() if _UUID.fullmatch(value) else _UTC.sub(r"\1Z", value)
+        case None | int():
+            return value
+        case Mapping():
+            return {str(key): plain(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [plain(inner) for inner in value]
+        case set() | frozenset():
+            return sorted(map(plain, value), key=canonical)
+        case Decimal():
+            number = float(value)
+            if math.isfinite(number) and Decimal(repr(number)) == value:
+                return plain(number)
+            return str(value.normalize(Context(prec=max(len(value.as_tuple().digits), 1))))
+        case datetime() if value.tzinfo is not None:
+            return value.astimezone(UTC)
+        case SecretStr() | SecretBytes():
+            return sha256(str(value.get_secret_value()).encode()).hexdigest()
         case float() if value.is_integer():
             return int(value)
     return value

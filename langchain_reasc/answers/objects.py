@@ -7,11 +7,11 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 from langchain_core.messages import AIMessage, ToolCall
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from langchain_reasc.answers.json_values import (
     REASONING,
@@ -24,7 +24,7 @@ from langchain_reasc.answers.json_values import (
     near,
     parsed_object,
 )
-from langchain_reasc.answers.schemas import Schema, name_of_schema, read, refuses, unwrapped
+from langchain_reasc.answers.schemas import Schema, adapter_of, json_schema_of, name_of_schema, read, refuses, unwrapped
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.fields import ByField, field_name
 from langchain_reasc.method.stopping import StoppingRule
@@ -62,7 +62,7 @@ class ObjectVotes:
     def __post_init__(self) -> None:
         check_options(self.tolerance, leave_out=self.leave_out, voted=self.voted)
         if isinstance(self.schema, type):
-            _adapter(self.schema)
+            adapter_of(self.schema)
         elif self.schema is not None and not isinstance(self.schema, Mapping):
             raise ConfigurationError(f"a schema is a dictionary or a class, got {self.schema!r}")
 
@@ -134,7 +134,7 @@ class ObjectVotes:
         if isinstance(self.schema, Mapping):
             return not refuses(_without_required(unwrapped(self.schema), self._left_out), value)
         try:
-            _adapter(self.schema).validate_python(value)
+            adapter_of(self.schema).validate_python(value)
         except ValidationError as error:
             missing = {str(one["loc"][-1]).casefold() for one in error.errors() if one["type"] == "missing"}
             only_missing = all(one["type"] == "missing" for one in error.errors())
@@ -157,7 +157,7 @@ class ObjectVotes:
         if isinstance(self.schema, Mapping):
             schema = unwrapped(self.schema)
             return None if refuses(schema, value) else dict(read(dict(value), schema))
-        adapter = _adapter(self.schema)
+        adapter = adapter_of(self.schema)
         try:
             full = adapter.dump_python(adapter.validate_python(value), mode="json", by_alias=True, round_trip=True)
         except Exception:  # a validator of the user's may raise anything
@@ -170,7 +170,7 @@ class ObjectVotes:
         Raises:
             RecursionError: it is nested too deeply.
         """
-        schema = unwrapped(self.schema) if isinstance(self.schema, Mapping) else _json_schema(self.schema)
+        schema = unwrapped(self.schema) if isinstance(self.schema, Mapping) else json_schema_of(self.schema)
         return canonical(self.compared(read(value, schema, defaults=False, formats=True)))
 
     def compared(self, value: Any, path: Path = ()) -> Any:
@@ -206,23 +206,6 @@ def _without_required(schema: Any, names: Collection[str]) -> Any:
     if isinstance(required := schema.get("required"), list):
         relieved["required"] = [name for name in required if str(name).casefold() not in names]
     return relieved
-
-
-@lru_cache(maxsize=64)
-def _json_schema(schema: type | None) -> Mapping[str, Any]:
-    """Return the JSON schema of a class; empty where it has none."""
-    try:
-        return {} if schema is None else _adapter(schema).json_schema()
-    except Exception:  # it has a type of the user's own that JSON schema knows nothing of
-        return {}
-
-
-@lru_cache(maxsize=64)
-def _adapter(schema: type) -> TypeAdapter[Any]:
-    try:
-        return TypeAdapter(schema)
-    except Exception as error:
-        raise ConfigurationError(f"pydantic cannot validate by {schema!r}: {error}") from error
 
 
 # Writing an object into a message

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as time_of_day
 from decimal import Context, Decimal
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
+from inspect import isfunction
 from ipaddress import IPv6Address
 from itertools import chain, product, repeat
 from types import NoneType
@@ -24,15 +25,18 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import regex
+from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, create_model
+from pydantic_core import to_jsonable_python
 
-from langchain_reasc.answers.json_values import Path, names_of
+from langchain_reasc.answers.json_values import Path, canonical, names_of, plain
+from langchain_reasc.exceptions import ConfigurationError
 
 T = TypeVar("T")
 Schema = Mapping[str, Any] | type
 """A JSON schema, or a class that pydantic can validate: a model, a dataclass, a TypedDict."""
-Schemas = Mapping[str, Mapping[str, Any]]
+Schemas = Mapping[str, Schema]
 """Tool -> schema of its arguments."""
 
 # Finding schemas
@@ -55,8 +59,8 @@ _AROUND: Final = ("json_schema", "function", "schema", "parameters", "input_sche
 """What providers' response formats and tools hold a schema under."""
 
 
-def schemas_of(tools: Any) -> dict[str, dict[str, Any]]:
-    """Return tool name -> JSON schema of its arguments.
+def schemas_of(tools: Any) -> dict[str, Schema]:
+    """Return tool name -> schema of its arguments: the class that a tool validates them by, else a JSON schema.
 
     Args:
         tools: what ``tools=`` (or ``functions=``) is in a model's bound arguments: dictionaries as OpenAI, Anthropic,
@@ -67,7 +71,7 @@ def schemas_of(tools: Any) -> dict[str, dict[str, Any]]:
         ``{}`` as the schema of a tool that is named without one; and under :data:`ANY_TOOL`, where a tool of the
         provider's own does not even say what its calls are named.
     """
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Schema] = {}
     for tool in tools if isinstance(tools, Sequence) and not isinstance(tools, str) else [tools]:
         if (declared := _gemini_functions(tool)) is None:
             found.update([_named_schema(tool)])
@@ -109,7 +113,7 @@ def name_of_schema(schema: Schema | None) -> str | None:
     return next((name for name in names if isinstance(name, str)), None)
 
 
-def _named_schema(tool: Any) -> tuple[str, dict[str, Any]]:
+def _named_schema(tool: Any) -> tuple[str, Schema]:
     try:
         converted = convert_to_openai_tool(tool)
     except Exception:  # whatever a provider has of its own
@@ -118,8 +122,28 @@ def _named_schema(tool: Any) -> tuple[str, dict[str, Any]]:
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(name, str) or converted.get("type") in ("namespace", "mcp"):  # a name for many
         return ANY_TOOL, {}
-    schema = function.get("parameters")
-    return name, dict(schema) if isinstance(schema, Mapping) else {}
+    schema = _class_of_arguments(tool) or function.get("parameters")
+    return name, schema if isinstance(schema, type) else dict(schema) if isinstance(schema, Mapping) else {}
+
+
+def _class_of_arguments(tool: Any) -> type[BaseModel] | None:
+    """Return the class by which a tool validates its arguments, without what the model does not give; else None."""
+    if isfunction(tool):
+        with suppress(Exception):  # such as a function without a description
+            tool = StructuredTool.from_function(tool)
+    schema: Any = tool.args_schema if isinstance(tool, BaseTool) else tool
+    given: Any = tool.tool_call_schema if isinstance(tool, BaseTool) else tool
+    if not all(isinstance(one, type) and issubclass(one, BaseModel) for one in (schema, given)):
+        return None
+    injected = frozenset(schema.model_fields.keys() - given.model_fields.keys())
+    return _without_fields(schema, injected) if injected else schema
+
+
+@lru_cache(maxsize=64)
+def _without_fields(schema: type[BaseModel], names: frozenset[str]) -> type[BaseModel]:
+    """Return the class without fields that it requires."""
+    left_out = dict.fromkeys(names, (Any, Field(default=None, exclude=True)))
+    return create_model(schema.__name__, __base__=schema, **left_out)  # type: ignore[call-overload, no-any-return]
 
 
 def _gemini_functions(tool: Any) -> list[Any] | None:
@@ -159,6 +183,61 @@ def _held_in_json_schema(word: str, held: Any) -> Any:
 
 # Checking values
 
+
+def received(value: Any, schema: Schema | None, *, check: bool = True) -> Any:
+    """Return the arguments that a tool would get, as JSON values that are alike where it would get equal ones.
+
+    Args:
+        value: the arguments of a call.
+        schema: what the tool validates them by.
+        check: whether the arguments may be refused.
+
+    Returns:
+        None where they are refused.
+    """
+    if not schema:
+        return value
+    if not isinstance(schema, type):
+        checker = _checker(_written(schema))
+        return None if check and checker.refuses(value) else checker.read(value, defaults=True, formats=True)
+    try:
+        validated = adapter_of(schema).validate_python(deepcopy(value))
+    except Exception:  # a validator of the user's may raise anything
+        return None if check else value
+    try:
+        return to_jsonable_python(plain(adapter_of(schema).dump_python(validated, by_alias=True, round_trip=True)))
+    except Exception:  # a class that pydantic cannot write
+        return value
+
+
+@lru_cache(maxsize=64)
+def runs_functions(schema: type) -> bool:
+    """Return whether a class validates by functions of the user's, which may take long."""
+    return "'function-" in str(getattr(schema, "__pydantic_core_schema__", ""))
+
+
+@lru_cache(maxsize=64)
+def adapter_of(schema: type) -> TypeAdapter[Any]:
+    """Return what validates by a class.
+
+    Raises:
+        ConfigurationError: pydantic cannot.
+    """
+    try:
+        return TypeAdapter(schema)
+    except Exception as error:
+        raise ConfigurationError(f"pydantic cannot validate by {schema!r}: {error}") from error
+
+
+@lru_cache(maxsize=64)
+def json_schema_of(schema: type | None) -> Mapping[str, Any]:
+    """Return the JSON schema of a class; empty where it has none."""
+    try:
+        return {} if schema is None else adapter_of(schema).json_schema()
+    except Exception:  # it has a type of the user's own that JSON schema knows nothing of
+        return {}
+
+
 _SECONDS: Final = 0.1
 """Processor time that one value may take: some schemas and patterns would take for ever, and strangers write them."""
 _LONGEST_PATTERN: Final = 2000
@@ -181,13 +260,7 @@ def refuses(schema: Mapping[str, Any], value: Any) -> bool:
     Items that repeat are not refused: a set takes them. Defaults are not looked at: a default is the tool's own affair,
     and may be none that the schema allows.
     """
-    checker = _checker(_written(schema))
-
-    def is_refused() -> bool:
-        read_value = _Reader(checker.schema, defaults=False, formats=False).read(value, checker.schema)
-        return checker.validator is not None and not checker.validator.is_valid(read_value)
-
-    return checker.within_time(is_refused, otherwise=False)
+    return _checker(_written(schema)).refuses(value)
 
 
 class _TooSlowError(Exception):
@@ -221,11 +294,30 @@ class _Checker:
         schema: the JSON schema; True where values are left as they are.
         validator: jsonschema's; None where values are not checked.
         why_not: why they are not.
+        parts: id of a part of the schema -> its validator.
     """
 
     schema: Any = True
     validator: Any = None
     why_not: str | None = None
+    parts: dict[int, Any] = field(default_factory=dict)
+
+    def refuses(self, value: Any) -> bool:
+        def is_refused() -> bool:
+            return not self.takes(_Reader(self, defaults=False, formats=False).read(value, self.schema), self.schema)
+
+        return self.within_time(is_refused, otherwise=False)
+
+    def read(self, value: Any, *, defaults: bool, formats: bool) -> Any:
+        return self.within_time(lambda: _Reader(self, defaults, formats).read(value, self.schema), otherwise=value)
+
+    def takes(self, value: Any, schema: Any) -> bool:
+        """Return whether a part of the schema takes a value; without jsonschema, each does."""
+        if self.validator is None:
+            return True
+        if (part := self.parts.get(id(schema))) is None:
+            part = self.parts[id(schema)] = self.validator.evolve(schema=schema)
+        return bool(part.is_valid(value))
 
     def within_time(self, work: Callable[[], T], otherwise: T) -> T:
         """Return what the work gives; where the schema is broken or takes too long, the other."""
@@ -326,7 +418,8 @@ def names_in(schemas: Schemas) -> tuple[set[str], set[str]]:
     """Return the names of all arguments, and of those objects that take further fields ("" for all arguments)."""
     known: set[str] = set()
     free: set[str] = set()
-    for tool, schema in schemas.items():
+    for tool, held in schemas.items():
+        schema = json_schema_of(held) if isinstance(held, type) else held
         take_any: list[tuple[Path, bool]] = [((), True)]
         fields = _Checker().within_time(partial(list, _fields(schema, schema)), otherwise=take_any)
         for path, is_free in fields:
@@ -400,32 +493,33 @@ def read(value: Any, schema: Mapping[str, Any], *, defaults: bool = True, format
         formats: whether strings that the schema calls dates, times, UUIDs or decimals are spelled in one way, to be
             compared: equal instants as the same, and ``"1.10"`` as ``"1.1"``.
     """
-    checker = _checker(_written(schema))
-    return checker.within_time(
-        lambda: _Reader(checker.schema, defaults, formats).read(value, checker.schema), otherwise=value
-    )
+    return _checker(_written(schema)).read(value, defaults=defaults, formats=formats)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
     """Reads values by schemas whose references start from the root."""
 
-    root: Mapping[str, Any]
+    checker: _Checker
     defaults: bool
     formats: bool
 
     def read(self, value: Any, schema: Any, around: tuple[int, ...] = ()) -> Any:
         """Return the value as read by a schema; ``around`` holds the ids of the enclosing schemas of the same value."""
         _deadline.check()
-        schema = _resolved(schema, self.root)
-        if not isinstance(schema, Mapping) or id(schema) in around:
+        schema = _resolved(schema, self.checker.schema)
+        if not isinstance(schema, dict) or id(schema) in around:
             return value
         value = self._read_by_parts(value, schema, (*around, id(schema)))
         if isinstance(value, dict):
             return self._read_object(value, schema)
         if isinstance(value, list):
             schemas = chain(schema.get("prefixItems") or (), repeat(schema.get("items")))
-            return [self.read(one, of) for one, of in zip(value, schemas, strict=False)]
+            read = [self.read(one, of) for one, of in zip(value, schemas, strict=False)]
+            if not (self.formats and schema.get("uniqueItems") is True):
+                return read
+            unique = {canonical(one): one for one in read}  # a set
+            return [unique[spelled] for spelled in sorted(unique)]
         value = _converted(value, schema)
         return _spelled(value, schema) if self.formats and isinstance(value, str) else value
 
@@ -435,45 +529,45 @@ class _Reader:
             value = self.read(value, branch, around)
         for word in ("anyOf", "oneOf"):
             if isinstance(branches := schema.get(word), list):
-                value = self._read_by_branch(value, [_resolved(branch, self.root) for branch in branches], around)
+                value = self._read_by_branch(
+                    value, [_resolved(branch, self.checker.schema) for branch in branches], around
+                )
         return value
 
     def _read_object(self, value: dict[str, Any], schema: Mapping[str, Any]) -> Any:
         properties, others = schema.get("properties"), schema.get("additionalProperties")
-        properties = properties if isinstance(properties, Mapping) else {}
+        properties = properties if isinstance(properties, dict) else {}
         full = {key: self.read(one, properties.get(key, others)) for key, one in value.items()}
         for key, of in properties.items() if self.defaults else ():
-            for holder in (of, _resolved(of, self.root)):
-                if key not in full and isinstance(holder, Mapping) and "default" in holder:
+            for holder in (of, _resolved(of, self.checker.schema)):
+                if key not in full and isinstance(holder, dict) and "default" in holder:
                     full[key] = deepcopy(holder["default"])
         return full
 
     def _read_by_branch(self, value: Any, branches: list[Any], around: tuple[int, ...]) -> Any:
-        """Return the value as read by the first branch that it fits; else by the first that can convert it."""
-        if self.formats and any(map(_is_decimal, branches)) and any(_fits(0.5, branch) for branch in branches):
+        """Return the value as read by the first branch that takes it; else by the first that takes it as read."""
+        if self.formats and any(map(_is_decimal, branches)) and any("number" in _types_of(one) for one in branches):
             value = _number(value)
-        for branch in branches:
-            if _fits(value, branch):
-                return self.read(value, branch, around)
-        converted = (_converted(value, branch) for branch in branches if isinstance(branch, Mapping))
-        return next((one for one in converted if any(_fits(one, branch) for branch in branches)), value)
+        fitting = [one for one in branches if self.checker.takes(value, one)]
+        read = ((one, self.read(value, one, around)) for one in fitting or branches)
+        return next((found for one, found in read if fitting or self.checker.takes(found, one)), value)
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
     """Return the schema that a chain of references leads to; ``{}`` where it leads nowhere."""
     for _ in range(_LONGEST_CHAIN):
-        if not isinstance(schema, Mapping) or not isinstance(path := schema.get("$ref"), str):
+        if not isinstance(schema, dict) or not isinstance(path := schema.get("$ref"), str):
             return schema
         if not path.startswith("#"):
             return {}
         schema = root
         for key in path.split("/")[1:]:
-            schema = schema.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(schema, Mapping) else None
+            schema = schema.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(schema, dict) else None
     return {}
 
 
-def _types_of(schema: Mapping[str, Any]) -> list[str]:
-    kinds = schema.get("type")
+def _types_of(schema: Any) -> list[str]:
+    kinds = schema.get("type") if isinstance(schema, dict) else None
     return [str(kind) for kind in kinds] if isinstance(kinds, list) else [kinds] if isinstance(kinds, str) else []
 
 
@@ -483,17 +577,6 @@ def _is_of(value: Any, types: list[str]) -> bool:
     if isinstance(value, float) and "integer" in types and value.is_integer():
         return True
     return any(isinstance(value, _TYPES.get(name, ())) for name in types)
-
-
-def _fits(value: Any, schema: Any) -> bool:
-    """Return whether a value is of the schema's type, and has what it requires."""
-    if not isinstance(schema, Mapping):
-        return bool(schema)
-    if "const" in schema or "enum" in schema:
-        return value in ([schema["const"]] if "const" in schema else schema["enum"])
-    if isinstance(value, dict) and not set(schema.get("required", ())) <= value.keys():
-        return False
-    return not (types := _types_of(schema)) or _is_of(value, types)
 
 
 def _converted(value: Any, schema: Mapping[str, Any]) -> Any:
@@ -524,7 +607,7 @@ def _spelled(text: str, schema: Mapping[str, Any]) -> str:
 
 def _is_decimal(schema: Any) -> bool:
     """Return whether the strings that a schema allows are decimal numbers."""
-    if not isinstance(schema, Mapping) or "string" not in _types_of(schema):
+    if not isinstance(schema, dict) or "string" not in _types_of(schema):
         return False
     return schema.get("format") == "decimal" or str(schema.get("pattern")).startswith(_PATTERN_OF_DECIMALS)
 

@@ -111,13 +111,15 @@ def _vote_of_calls(
     calls = message.tool_calls
     if cut_off:  # LangChain completes half a call's JSON, so that its last argument may be half of one
         return Vote(None, cut_off, CUT_OFF)
-    if why := tools.refused(calls, schemas):
-        return Vote(None, why_none=why)
+    received = tools.received(calls, schemas)
+    if isinstance(received, str):
+        return Vote(None, why_none=received)
     objects = extract.objects
     if objects is None or objects.in_calls(calls) is None:
-        answer = tools.answer(calls, schemas)
+        answer = tools.answer(received)
         return Vote(answer, kind=tools.kind(calls), calls=True) if answer else Vote(None, why_none=INVALID_CALLS)
-    answer = objects.answer(tools.read(calls[0], schemas))  # structured output by function calling
+    given = calls[0]["args"] if objects.schema else received[0]["args"]
+    answer = objects.answer(given)  # structured output by function calling
     if answer is None:
         return Vote(None, why_none=REFUSED_OBJECT)
     return _by_field(Vote(answer, kind=None if objects.name else tools.kind(calls), calls=True), objects)

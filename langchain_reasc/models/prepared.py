@@ -17,7 +17,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import merge_configs
 from pydantic import ValidationError
 
-from langchain_reasc.answers import Schema, schemas_of, text_schema_of
+from langchain_reasc.answers import Schema, runs_functions, schemas_of, text_schema_of
 from langchain_reasc.calibration import Fingerprint, FixedPrompt, confidence_part, fingerprint_of
 from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
@@ -68,6 +68,7 @@ class PreparedModel:
         quiet: whether its calls reach no handler, because one run around them all does.
         ask_confidence: whether it is asked to state how confident it is, see :mod:`langchain_reasc.models.stated`.
         origin: the user's model, of which this is a copy; of one inside wrappers, that one.
+        classes: tool -> the class by which it validates its arguments, where ``kwargs`` has its JSON schema alone.
         live: whether its confidence is read -> the same model for a response that is passed on while it comes.
     """
 
@@ -83,6 +84,7 @@ class PreparedModel:
     quiet: bool = False
     ask_confidence: bool = False
     origin: object = None
+    classes: Mapping[str, type] = field(default_factory=dict)
     live: Mapping[bool, "PreparedModel"] = field(default_factory=dict)
 
     @classmethod
@@ -159,7 +161,11 @@ class PreparedModel:
         Raises:
             ConfigurationError: there is no such model.
         """
-        return self if self.per_config is None else self.per_config.under(config).bind(self.later)
+        return (
+            self
+            if self.per_config is None
+            else replace(self.per_config.under(config).bind(self.later), classes=self.classes)
+        )
 
     def bind(self, kwargs: Mapping[str, Any]) -> "PreparedModel":
         """Return the same model with further arguments for every call."""
@@ -186,10 +192,15 @@ class PreparedModel:
         return tuple(name for name in first if all(name in other for other in others))
 
     @cached_property
-    def schemas(self) -> dict[str, dict[str, Any]] | None:
+    def schemas(self) -> dict[str, Schema] | None:
         """Tool -> schema of its arguments, of the tools that are bound; None if none are, as far as can be seen."""
         tools = self.kwargs.get("tools")
-        return schemas_of(tools) if tools else None
+        return {name: self.classes.get(name, one) for name, one in schemas_of(tools).items()} if tools else None
+
+    @property
+    def runs_functions(self) -> bool:
+        """Whether arguments of tools are validated by functions of the user's, which may take long."""
+        return any(runs_functions(schema) for schema in (self.schemas or {}).values() if isinstance(schema, type))
 
     @cached_property
     def text_schema(self) -> Schema | None:

@@ -105,7 +105,7 @@ class Question:
         self.messages = to_messages(value)
         self.cutoff, self.passed_on = cutoff or Cutoff(), False
         self.live: PreparedModel | None = None
-        self.reads_in_thread = is_async and setup.extract.blocks
+        self.reads_in_thread = is_async and (setup.extract.blocks or self.model.runs_functions)
         self.deserves_vote = deserves_vote
         self._on_response, self._on_spent, self._on_finished = on_response, on_spent, on_finished
         self._max_samples = min(options.max_samples, sample_budget or options.max_samples)

@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel, PrivateAttr, model_validator
 
-from langchain_reasc.answers import Extractor, extractor
+from langchain_reasc.answers import Extractor, Schemas, extractor
 from langchain_reasc.calibration import (
     Calibration,
     ConsensusCalibrator,
@@ -241,7 +241,7 @@ class Setup:
                 "votes with on_missing_confidence='count'"
             )
 
-    def unknown_names(self, schemas: Mapping[str, dict[str, Any]]) -> list[str]:
+    def unknown_names(self, schemas: Schemas) -> list[str]:
         """Say what ``tool_votes`` names that none of the model's tools has; each is logged once."""
         votes = self.options.tool_votes
         found = votes.unknown_names(schemas)
