@@ -9,6 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
+from runnable.fakes import Reply
 
 from agents.acting import (
     ASKED,
@@ -77,6 +78,18 @@ def test_only_a_budget_for_the_run_has_a_node(agents: Agents, kind: Any) -> None
         agent = agent_of(acting(), kind(**options))
         assert agent.get_graph().nodes.keys() - {"__start__", "__end__"} == expected
         assert {step for update in agents.stream(agent, stream_mode="updates") for step in update} == expected
+
+
+@pytest.mark.parametrize("strays", [0, 1])
+def test_whether_to_call_is_voted_on_until_a_tool_has_answered(agents: Agents, strays: int) -> None:
+    def call_or_finish(request: Any, first: AIMessage) -> bool:
+        return bool(first.tool_calls) or not any(message.type == "tool" for message in request.messages)
+
+    model = acting({ASKED: [*[Reply("let me look")] * strays, *[weather("Paris")] * 9], "": [SUNNY]})
+    state = agents.ask(agent_of(model, ReASCMiddleware(when=call_or_finish, **ONE_BY_ONE)))
+    assert [message.text for message in state["messages"]][1:] == ["calling", "sunny in Paris", SUNNY]
+    called, final = samples_of(state)
+    assert called == 4 + 2 * strays and final == 1
 
 
 def test_a_function_of_the_request_and_the_first_response_decides(agents: Agents) -> None:
