@@ -1,6 +1,8 @@
 """Calls of tools that are at hand: their own classes decide what is refused, and what is the same call."""
 
+import asyncio
 import json
+import time
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -9,7 +11,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.tools import InjectedToolArg, InjectedToolCallId, StructuredTool, tool
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, create_model
-from runnable.fakes import Reply, Scripted
+from runnable.fakes import Reply, Scripted, saying
 
 from answers.messages import REFUSED_CALLS, answer, call, vote
 from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
@@ -131,3 +133,29 @@ def test_the_tool_that_was_bound_decides(runner: Any, way: str) -> None:
         assert state["messages"][2].content == "paid for 2025"
     assert message.tool_calls[0]["args"] == {"year": "year 2025"}
     assert not any("refuses" in notice for notice in message.response_metadata["reasc"].get("notices", []))
+
+
+def test_a_slow_validator_is_asked_once_a_sample_and_holds_no_event_loop() -> None:
+    asked: list[Any] = []
+
+    def slow(given: Any) -> Any:
+        asked.append(given)
+        time.sleep(0.5)
+        return given
+
+    @tool
+    def f(x: Annotated[int, BeforeValidator(slow)]) -> str:
+        """F."""
+        return ""
+
+    async def longest_wait() -> float:
+        chat = ChatReASC(model=saying(*[Reply("", calls=(("f", {"x": 1}),))] * 2), max_samples=2).bind_tools([f])
+        call = asyncio.ensure_future(chat.ainvoke("q"))
+        longest, before = 0.0, time.monotonic()
+        while not call.done():
+            await asyncio.sleep(0.01)
+            longest, before = max(longest, time.monotonic() - before), time.monotonic()
+        assert (await call).response_metadata["reasc"]["samples"] == len(asked) == 2
+        return longest
+
+    assert asyncio.run(longest_wait()) < 0.4
