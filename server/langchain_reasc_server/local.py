@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from starlette.requests import Request
 from starlette.responses import Response
 
 from langchain_reasc.agents.chat_model import ChatReASC
-from langchain_reasc_server.calls import Call, Hear, messages_of
+from langchain_reasc_server.calls import Call, Hear
 from langchain_reasc_server.errors import Refused, refusal_of
 from langchain_reasc_server.events import EventStream, Send
 from langchain_reasc_server.wire import DONE, Json, chunk_event, encoded, event_of, new_id, reply_of, usage_of
@@ -23,9 +23,18 @@ __all__ = ["LangChainModel"]
 _RENAMED: Final = {"max_completion_tokens": "max_tokens"}
 _SAMPLING: Final = (
     *("temperature", "top_p", "top_k", "min_p", "typical_p", "max_tokens", "min_tokens", "seed"),
-    *("repetition_penalty", "presence_penalty", "frequency_penalty", "logprobs", "top_logprobs"),
+    *("repetition_penalty", "presence_penalty", "frequency_penalty", "logprobs", "top_logprobs", "logit_bias"),
 )
 """What a client may set; never where the model is, or whose key it takes."""
+_BINDING: Final = (
+    *("grammar", "logit_bias", "functions", "structured_outputs"),
+    *("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
+)
+"""What clients rely on, so that a model that lacks it refuses."""
+_WITH_GRAMMARS: Final = ("llama_cpp",)
+"""LangChain's names of the models that take ``grammar``."""
+_MOST_MESSAGES: Final = 4096
+_SHOWN: Final = 200  # characters of a wrong value
 _BOUND: Final = ("tool_choice", "parallel_tool_calls")
 
 
@@ -53,7 +62,7 @@ class LangChainModel:
         """Return the winner, as the chat model's own message."""
         hear([])
         model, options = self._asked(solver, call.body)
-        message: AIMessage = await model.ainvoke(messages_of(call.body), {"max_concurrency": limit}, **options)
+        message: AIMessage = await model.ainvoke(_prompt(call.body), {"max_concurrency": limit}, **options)
         return message
 
     async def forward(self, request: Request, body: bytes, call: Call | None, why: str, send: Send) -> None:
@@ -70,29 +79,42 @@ class LangChainModel:
             await _send(listed if path == "/v1/models" else row, request, send, headers)
         elif call is None:
             raise Refused(404, f"this model has no {request.method} {path}")
-        elif not isinstance(call.body.get("messages"), list):
-            raise Refused(400, "messages must be a list of messages", param="messages", code="invalid_value")
         elif call.streamed:
             await self._stream(call, EventStream(send, headers))
         else:
             await _send(await self._whole(call), request, send, headers)
 
     def _asked(self, model: Any, body: Json) -> tuple[Any, dict[str, Any]]:
-        """Return a model with the tools of a request bound to it, and the options of the call that the model has."""
-        fields = type(self.chat_model).model_fields
+        """Return a model with the tools of a request bound to it, and the options of the call that the model has.
+
+        Raises:
+            Refused: the request holds something of the wrong type, or that the model cannot do.
+        """
+        has = {*_SAMPLING} & {*type(self.chat_model).model_fields}
+        has |= {"grammar"} if self.chat_model._llm_type in _WITH_GRAMMARS else set()
         known = {_RENAMED.get(name, name): value for name, value in body.items() if value is not None}
-        options: dict[str, Any] = {name: known[name] for name in _SAMPLING if name in known and name in fields}
-        if "stop" in known:
-            options["stop"] = [known["stop"]] if isinstance(known["stop"], str) else known["stop"]
-        if (form := known.get("response_format")) is not None and form != {"type": "text"}:
+        for name in _BINDING:
+            if name in known and name not in has:
+                raise Refused(400, f"this model does not take {name}; leave it out", param=name, code="unsupported")
+        options: dict[str, Any] = {name: known[name] for name in has if name in known}
+        if (stop := known.get("stop")) is not None:
+            options["stop"] = stop = [stop] if isinstance(stop, str) else stop
+            if not isinstance(stop, list) or not all(isinstance(one, str) and one for one in stop):
+                raise _wrong("stop", stop, "a text or a list of texts")
+        form = known.get("response_format")
+        if "json_schema" in known:  # as llama-server takes it
+            form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": known["json_schema"]}}
+        if form is not None and form != {"type": "text"}:
             options["response_format"] = form
         if tools := known.get("tools"):
+            if not isinstance(tools, list):
+                raise _wrong("tools", tools, "a list of tools")
             model = model.bind_tools(tools, **{name: known[name] for name in _BOUND if name in known})
         return model, options
 
     async def _whole(self, call: Call) -> Json:
         model, options = self._asked(self.chat_model, call.body)
-        prompt, n = messages_of(call.body), _n(call)
+        prompt, n = _prompt(call.body), _n(call)
         drawing = [asyncio.create_task(model.ainvoke(prompt, **options)) for _ in range(n)]
         try:
             messages: list[AIMessage] = await asyncio.gather(*drawing)
@@ -108,12 +130,13 @@ class LangChainModel:
 
     async def _stream(self, call: Call, events: EventStream) -> None:
         model, options = self._asked(self.chat_model, call.body)
+        prompt, n = _prompt(call.body), _n(call)
         head: Json = {"id": new_id(), "created": int(time.time()), "model": call.model}
         usage: UsageMetadata | None = None
         try:
-            for index in range(_n(call)):
+            for index in range(n):
                 whole: Any = None
-                async for chunk in model.astream(messages_of(call.body), **options):
+                async for chunk in model.astream(prompt, **options):
                     if whole is None:
                         role: Json = {"role": "assistant", "content": ""}
                         await events.write(event_of(head, role, index=index))
@@ -149,10 +172,36 @@ class LangChainModel:
         """Do nothing; the chat model is its owner's."""
 
 
+def _prompt(body: Json) -> list[BaseMessage]:
+    """Return the messages of a request.
+
+    Raises:
+        Refused: one of them is not a message.
+    """
+    given = body.get("messages")
+    if not isinstance(given, list) or not 1 <= len(given) <= _MOST_MESSAGES:
+        raise _wrong("messages", given, f"a list of 1 to {_MOST_MESSAGES:,} messages")
+    for number, one in enumerate(given):
+        content = one.get("content") if isinstance(one, dict) else 0
+        parts = isinstance(content, list) and all(isinstance(part, dict) for part in content)
+        calls = content is None and one.get("role") == "assistant"
+        if not (isinstance(content, str) or parts or calls):
+            raise _wrong(f"messages[{number}]", one, "an object with a role and a content")
+    try:
+        return convert_to_messages([{"content": None, **one} for one in given])
+    except Exception as error:
+        raise _wrong("messages", given, f"messages of the chat API ({error})") from None
+
+
+def _wrong(param: str, value: Any, takes: str) -> Refused:
+    said = json.dumps(value)
+    return Refused(400, f"{param} is {said[:_SHOWN]}; it takes {takes}", param=param, code="invalid_value")
+
+
 def _n(call: Call) -> int:
     n = 1 if call.body.get("n") is None else call.body["n"]
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= 128:
-        raise Refused(400, f"n is {json.dumps(n)}; it takes a whole number from 1 to 128", param="n")
+        raise _wrong("n", n, "a whole number from 1 to 128")
     return n
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_server.local import LangChainModel
 from pydantic import Field
 
@@ -175,3 +177,90 @@ def test_what_the_model_does_not_have_is_refused(server: Front, path: str) -> No
     body, status = REFUSED[path]
     response = server.post(body, path)
     assert response.status_code == status and response.json()["error"]["message"]
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Iterator[Front]:
+    """In front of the shipped model."""
+    model = ChatLlamaCpp(seed=1, max_tokens=12)
+    with model, front(served=LangChainModel(model, "shipped"), votes={"answer": "number"}) as made:
+        yield made
+
+
+WAYS: list[dict[str, Any]] = [{"reasc": {"max_samples": 2}}, {"seed": 1}, {"seed": 1, "stream": True}]
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"v": {"type": "integer", "maximum": 99}}, "required": ["v"]}
+CALLED: list[dict[str, Any]] = [
+    {
+        "role": "assistant",
+        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    },
+    {"role": "tool", "tool_call_id": "1", "content": "5"},
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=["voted", "one", "streamed"])
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        ({"messages": [123]}, "messages[0]"),
+        ({"messages": [{}]}, "messages[0]"),
+        ({"messages": [["user", "hi"]]}, "messages[0]"),
+        ({"messages": [*HELLO, {"role": "user"}]}, "messages[1]"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages[0]"),
+        ({"messages": [{"role": "user", "content": [5]}]}, "messages[0]"),
+        ({"messages": [{"role": "wizard", "content": "hi"}]}, "messages"),
+        ({"messages": []}, "messages"),
+        ({"messages": "hi"}, "messages"),
+        ({"messages": HELLO * 4097}, "messages"),
+        ({"stop": 5}, "stop"),
+        ({"stop": {"a": 1}}, "stop"),
+        ({"stop": ["x", 5]}, "stop"),
+        ({"stop": ""}, "stop"),
+        ({"tools": 5}, "tools"),
+        ({"grammar": 5}, "grammar"),
+        ({"grammar": "root"}, "grammar"),
+        ({"json_schema": 5}, "schema"),
+        ({"logit_bias": {"x": 1}}, "logit_bias"),
+        ({"logit_bias": [1]}, "logit_bias"),
+        ({"guided_json": SCHEMA}, "guided_json"),
+        ({"functions": [{"name": "f"}]}, "functions"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"top_p": [1]}, "top_p"),
+        ({"top_k": 1.5}, "top_k"),
+        ({"max_completion_tokens": "many"}, "max_tokens"),
+        ({"seed": "x"}, "seed"),
+        ({"n": "x"}, "n is"),
+        ({"top_logprobs": 99}, "top_logprobs"),
+        ({"presence_penalty": {}}, "presence_penalty"),
+        ({"response_format": 5}, "response_format"),
+    ],
+)
+def test_what_is_wrong_with_a_request_is_named(
+    shipped: Front, way: dict[str, Any], asked: dict[str, Any], names: str
+) -> None:
+    response = shipped.post({"model": "shipped", "messages": HELLO, **way, **asked})
+    assert (response.status_code, response.json()["error"]["type"]) == (400, "invalid_request_error")
+    assert names in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("way", WAYS[:2], ids=["voted", "one"])
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"grammar": 'root ::= "42"'}, "42"),
+        ({"json_schema": SCHEMA}, r'\{ ?"v" ?: ?-?\d+ ?\}'),
+        ({"logit_bias": {"7": 100}, "max_tokens": 3}, r"(.+)\1\1"),
+        ({"messages": [*HELLO, *CALLED]}, ".+"),
+        ({"stop": []}, ".+"),
+    ],
+)
+def test_what_the_model_can_do_is_done(shipped: Front, way: dict[str, Any], asked: dict[str, Any], says: str) -> None:
+    response = shipped.post({"model": "shipped", "messages": HELLO, **way, **asked})
+    assert response.status_code == 200, response.text
+    assert re.fullmatch(says, response.json()["choices"][0]["message"]["content"], re.DOTALL)
+
+
+@pytest.mark.parametrize("asked", [{"grammar": 'root ::= "42"'}, {"logit_bias": {"7": 100}}])
+def test_what_a_model_cannot_do_is_refused(server: Front, asked: dict[str, Any]) -> None:
+    response = server.post({**ASKED, **asked})
+    assert (response.status_code, response.json()["error"]["param"]) == (400, *asked)
