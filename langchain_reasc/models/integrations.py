@@ -32,6 +32,7 @@ class Integration:
         no_logprobs: why none can be had.
         top_logprobs: asks for alternatives; None if ``logprobs`` itself takes their number.
         max_top_logprobs: the most alternatives per token that the provider gives.
+        streams: whether a streamed response has all that a whole one has; if not, responses are taken whole.
         streams_logprobs: whether they survive streaming; if not, responses are taken whole, and run to their end.
         n: asks for several responses in one request; None if nothing does.
         seed: sets the random seed, so that it can be moved on from sample to sample: a name, or a function if that does
@@ -51,6 +52,7 @@ class Integration:
     no_logprobs: str | None = None
     top_logprobs: str | None = "top_logprobs"
     max_top_logprobs: int = 20
+    streams: bool = True
     streams_logprobs: bool = True
     n: str | None = "n"
     seed: str | MovedSeed | None = "seed"
@@ -118,11 +120,13 @@ KNOWN: Final[Mapping[str, Integration | Describe]] = {
     "langchain_google_vertexai.ChatVertexAI": _Shared(
         top_logprobs=None, max_top_logprobs=5, streams_logprobs=False, names_end=False
     ),
-    # Its client keeps the request that it is about to send as ``last_inputs``, where another thread replaces it.
+    # Its client keeps the request that it is about to send as ``last_inputs``, where another thread replaces it. Calls
+    # of tools are sent back from ``additional_kwargs``, where streams do not have them (chat_models.py, _utils.py).
     "langchain_nvidia_ai_endpoints.ChatNVIDIA": _WithoutLogprobs(
         no_logprobs="langchain-nvidia-ai-endpoints drops logprobs; ChatOpenAI with the same base_url keeps them",
         n=None,
         own_copy=True,
+        streams=False,
     ),
     "langchain_anthropic.ChatAnthropic": _WithoutLogprobs(
         no_logprobs="Anthropic's API returns no logprobs", n=None, seed=None

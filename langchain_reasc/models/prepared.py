@@ -3,6 +3,7 @@
 Safe means that each response is a fresh one, comes alone, and has the log-probabilities that the decision reads.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,8 @@ from langchain_reasc.models.wrappers import (
 )
 
 __all__ = ["ModelOrName", "PreparedModel", "model_of", "to_messages"]
+
+logger = logging.getLogger(__name__)
 
 ModelOrName = Runnable[LanguageModelInput, Any] | str
 """A chat model, or its name as LangChain's ``init_chat_model`` takes it: ``"openai:gpt-4o-mini"``."""
@@ -395,7 +398,8 @@ def _sampleable(
 
 def _sampleable_chat_model(leaf: Leaf, purpose: _Purpose, *, whole: bool) -> tuple[BaseChatModel, dict[str, Any]]:
     model, integration = leaf.model, leaf.integration
-    fields = _safe_fields(leaf, whole=whole or (purpose.logprobs and not integration.streams_logprobs))
+    streams = integration.streams and (integration.streams_logprobs or not purpose.logprobs)
+    fields = _safe_fields(leaf, whole=whole or not streams)
     if purpose.quiet:
         fields |= {"callbacks": None, "verbose": False}
     added = {**integration.arguments}
@@ -497,6 +501,7 @@ def _sampling_notices(leaf: Leaf) -> list[str]:
                 f"{option}={value:g} makes every sample the same, so sampling adds cost and no evidence; sample at a "
                 "temperature of about 0.7"
             )
+            _warn_once(leaf.model, notices[-1])
     n = leaf.given(leaf.integration.n) if leaf.integration.n else None
     if isinstance(n, int | float) and n > 1:
         notices.append(f"n={n:g} was set aside; every sample is a request of its own, so that it can be cut off")
@@ -505,6 +510,14 @@ def _sampling_notices(leaf: Leaf) -> list[str]:
             f"seed={leaf.seed} cannot be moved on from sample to sample, which makes them all the same; leave it out"
         )
     return notices
+
+
+def _warn_once(model: BaseChatModel, notice: str) -> None:
+    """Log a warning, unless it was logged of this model, or of the one that it is a copy of."""
+    memory = model.__dict__.get(SERVER_MEMORY) or logprobs_memory(model)
+    if notice not in memory.warned:
+        memory.warned.add(notice)
+        logger.warning("%s: %s", type(model).__name__, notice)
 
 
 def _no_logprobs_reason(found: Sequence[Leaf]) -> str | None:

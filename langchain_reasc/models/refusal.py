@@ -60,12 +60,14 @@ class LogprobsMemory:
         accepted: whether it ever took one. Of several servers behind an address some may refuse, and are asked again.
         shapes: hash of a shape of requests -> its memory; the last ones are kept.
         unstreamed: model -> why the server refused to stream it, in its words.
+        warned: what was logged of the model.
     """
 
     refused: str | None = None
     accepted: bool = False
     shapes: dict[int, "LogprobsMemory"] = field(default_factory=dict)
     unstreamed: dict[str, str] = field(default_factory=dict)
+    warned: set[str] = field(default_factory=set)
 
     def of_shape(self, request: Mapping[str, Any], *, streamed: bool) -> "LogprobsMemory":
         """Return what is known of requests for this model, in a stream or whole, with tools and structure or without.

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
 from langchain_reasc.answers import has_finish_reason
-from langchain_reasc.exceptions import ConfigurationError, SamplingError
+from langchain_reasc.exceptions import ConfigurationError, SamplingError, is_handlers
 from langchain_reasc.models.chunks import message_of, salvaged
 from langchain_reasc.models.contract import RECEIVED_TOKENS, USAGE_ESTIMATED, FailedSample, is_cancelled, is_cut
 from langchain_reasc.models.prepared import PreparedModel, to_messages
@@ -104,6 +104,9 @@ async def _draw_separately(
             workers.put(await _draw_sample(wave, index, chunks, workers, live=live))
         except BaseException as error:  # the worker must not end before it has reported
             failure = as_failure(error)
+            if is_handlers(error):
+                workers.put(failure)
+                return
             failed = Sample(index, salvaged(chunks), "failed", failure) if isinstance(failure, Exception) else failure
             workers.put(failed)
         finally:
@@ -118,7 +121,7 @@ async def _draw_separately(
                 workers.start(partial(draw, index, running[index]), f"reasc-{index}")
             while running:
                 item = await workers.get(until)
-                if isinstance(item, KeyboardInterrupt):
+                if isinstance(item, BaseException):
                     raise item
                 if isinstance(item, Sample):
                     del running[item.index]

@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from runnable.fakes import calibration
-from servers.chat_wire import DONE, PROMPT_TOKENS
+from servers.chat_wire import DONE, PROMPT_TOKENS, Calling
 from servers.exchange import Exchange
 from servers.fake_server import serving
 
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import ChatReASC, ReASCRunnable
 from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
-from langchain_reasc.models import integration_of, read_signals
+from langchain_reasc.models import PreparedModel, integration_of, read_signals
 
 from .openai_wires import TOKENS, alternatives, chosen
 from .providers import PROVIDERS, ROWS, WITH_LOGPROBS, WITHOUT_LOGPROBS, Provider, each
@@ -57,17 +57,34 @@ def test_without_logprobs_it_is_refused_beforehand_or_counted(runner: Any, provi
 
 
 @each(PROVIDERS)
-def test_votes_are_counted_with_seeds_moved_on_and_a_temperature_of_0_reported(runner: Any, provider: Provider) -> None:
+def test_votes_are_counted_with_seeds_moved_on_and_a_temperature_of_0_reported(
+    runner: Any, provider: Provider, caplog: Any
+) -> None:
     with serving(provider.wire) as served:
         model = provider.model(served.root, temperature=0, **provider.seeded(3))
         result = runner.solve(ReASCRunnable(model=model), "q")
+        PreparedModel.of(model)  # again
     assert (result.answer, result.decision.samples, result.failures) == ("42", 4, ())
     temperature, counting = result.notices
+    assert [record.getMessage() for record in caplog.records if "every sample" in record.message] == [temperature]
     assert re.match(rf"{type(model).__name__}: temperature=(0|1e-08) makes every sample the same", temperature)
     assert counting == "no calibration: counting votes (finite horizon)"
     assert not any("logprobs" in str(request) for request in served.requests)
     if provider.seed_of:
         assert sorted(map(provider.seed_of, served.requests)) == [3, 4, 5, 6]
+
+
+def test_calls_of_chat_nvidia_are_sent_back(runner: Any) -> None:
+    """It reads them from where only whole responses have them."""
+    provider = PROVIDERS["ChatNVIDIA"]
+    with serving(Calling(calls=lambda at: [("look_up", '{"query": "x"}')])) as served:
+        tool = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
+        model = ChatReASC(model=provider.model(served.root), answer="auto").bind_tools([tool])
+        called = runner.invoke(model, "q")
+        answered = ToolMessage("r", tool_call_id=called.tool_calls[0]["id"])
+        runner.invoke(model, [HumanMessage("q"), called, answered])
+    _, sent, _ = served.requests[-1]["messages"]
+    assert sent["tool_calls"][0]["function"] == {"name": "look_up", "arguments": '{"query": "x"}'}
 
 
 @each(PROVIDERS)
@@ -91,7 +108,7 @@ def test_n_in_one_request(provider: Provider) -> None:
         assert len(read_signals(generation.message).signals["token_logprob"]) == len(TOKENS)
 
 
-@each(PROVIDERS)
+@each({name: provider for name, provider in PROVIDERS.items() if name != "ChatNVIDIA"})  # which is not streamed
 def test_a_stream_that_breaks_off_is_no_whole_response(runner: Any, provider: Provider) -> None:
     """The connection is closed in good order, without the events that tell of the end."""
 

@@ -116,3 +116,21 @@ def test_where_a_calibration_needs_logprobs_the_callers_choice_holds(runner: Any
         counted = runner.solve(ReASCRunnable(model=chosen, on_missing_confidence="count", **MADE), "q")
     assert counted.answer == "42"
     assert sum("Responses API" in notice for notice in counted.notices) == 1
+
+
+class Noted(BaseModel):
+    """A city, perhaps with a note."""
+
+    name: str
+    note: str | None = None
+
+
+def test_a_strict_schema_is_sent_as_openai_takes_it(runner: Any) -> None:
+    """Without defaults, as langchain-openai sends it in whole responses and not in streams."""
+    with serving(Responses(words=['{"name": "Paris",', ' "note": null}'])) as served:
+        model = openai_at(served.url)(use_responses_api=True)
+        for one in (model, ChatReASC(model=model, max_samples=1)):
+            asked = one.with_structured_output(Noted, method="json_schema", strict=True)
+            assert runner.invoke(asked, "q") == Noted(name="Paris")
+    plain, ours = (request["text"]["format"]["schema"] for request in served.requests)
+    assert plain == ours and "default" not in str(ours)
