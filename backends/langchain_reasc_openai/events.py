@@ -90,10 +90,9 @@ def usable(event: Any, n: int) -> Json | None:
     if not isinstance(event, dict):
         return None
     choices, usage = event.get("choices"), event.get("usage")
-    kept: list[Json] = []
-    for choice in choices if isinstance(choices, list) else ():
-        if _is_asked_for(choice, n) and all(choice.get("index") != one.get("index") for one in kept):
-            kept.append(choice)
+    kept = [choice for choice in choices if _is_asked_for(choice, n)] if isinstance(choices, list) else []
+    if len(kept) > 1:
+        kept = [*{choice.get("index"): choice for choice in reversed(kept)}.values()][::-1]  # the first of each index
     changed: Json = {} if choices is None or kept == choices else {"choices": kept}
     if usage is not None and (checked := _checked_usage(usage)) != usage:
         changed["usage"] = checked

@@ -7,7 +7,6 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import takewhile
 from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -77,8 +76,8 @@ class AdaptedChatOpenAI(ChatOpenAI):
                     yield [*_checked([parsed(reply)], n, stream.response.request, as_event), None]
                     return
             async for datas in stream._iter_events():
-                ended = any(data.startswith(b"[DONE]") for data in datas)
-                events = map(parsed, takewhile(lambda data: not data.startswith(b"[DONE]"), datas))
+                at = next((at for at, data in enumerate(datas) if data.startswith(b"[DONE]")), None)
+                ended, events = at is not None, map(parsed, datas[:at])
                 kept: list[Json | None] = []
                 try:
                     for event in _checked(events, n, stream.response.request):
