@@ -144,8 +144,8 @@ class LogprobsMemory:
             request: makes the request, streamed or not.
             model: the model that the request names; None for the server's own.
         """
-        reason, begun = None, False
-        if str(model) not in self.unstreamed:
+        reason, begun, name, known = None, False, str(model), self.unstreamed
+        if name not in known:
             async with aclosing(each(request(True))) as items:
                 try:
                     async for item in items:
@@ -153,11 +153,12 @@ class LogprobsMemory:
                         yield item
                     return
                 except Exception as error:
-                    if begun or (reason := refusal_reason(error, _STREAM)) is None:
+                    # "logprobs is not supported with tools + stream" is about the logprobs of that request alone.
+                    if begun or refusal_reason(error) or (reason := refusal_reason(error, _STREAM)) is None:
                         raise
         async with aclosing(each(request(False))) as items:
             async for item in items:
-                if reason and self.unstreamed.setdefault(str(model), reason) is reason:
+                if reason and len(known) < _MOST_SHAPES and known.setdefault(name, reason) is reason:
                     logger.warning("responses are taken whole, since the server refuses to stream them: %s", reason)
                 reason = None
                 yield item
