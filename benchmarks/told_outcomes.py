@@ -13,7 +13,6 @@ from benchmarks.command import parser_of
 from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.calibration import Observed, calibrate_consensus, reliability_of
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.decision import support
 from langchain_reasc.method.stopping import ASC, Cap, Response, decide
 from langchain_reasc.pools import Pool, read_pool
 
@@ -69,7 +68,7 @@ def figures(rows: Sequence[Row], measure: Measure | None, told: tuple[float, flo
         decision = decide(rule, responses)
         samples.append(decision.samples)
         right.append(decision.answer in accepted)
-        if calibration.p_correct and (share := support(decision)) is not None:
+        if calibration.p_correct and (share := calibration.p_correct.support(decision)) is not None:
             likely = calibration.p_correct.probability(share)
             said.append(Observed((0,), np.empty((0, 1)), p_correct=likely, correct=right[-1]))
     known = sum(one.correct is not None for one in questions)

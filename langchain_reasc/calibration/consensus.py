@@ -7,8 +7,9 @@ by it. What is promised is agreement with the majority of the whole budget. Wher
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from langchain_reasc.method.agreement import Agreement, Prior, default_component
 from langchain_reasc.method.bayesian_vote import PointOdds
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.cutting import ConfidenceCut, as_cut
-from langchain_reasc.method.decision import Response, support
+from langchain_reasc.method.decision import Decision, Response, support
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, Cap, StoppingRule, decide
 
 __all__ = [
@@ -41,6 +42,8 @@ __all__ = [
     "correctness_by_support",
     "fit_prior",
 ]
+
+_Statistic = Callable[[Decision], float | None]
 
 DEFAULT_AGREEMENT: Final = 0.975  # θ: the lowest that costs 0.3 points at most on any kind of simulated pools
 DEFAULT_CUT_QUANTILE: Final = 0.2
@@ -162,10 +165,11 @@ def _explanation(
     """
     rule = calibration.rule(budget=counts.budget, on_missing_confidence="count")
     counted = [one.responses(row) for one in questions if one.counted]
+    prior = counts.prior if row is None else None  # which knows of counts alone
     return {
         "guarantee": _promise(rule, counts, counted, weak, len(questions)),
-        "p_agree": _p_agree(rule, questions, row),
-        "p_correct": _p_correct(rule, questions, row),
+        "p_agree": _p_agree(rule, questions, row, prior),
+        "p_correct": _p_correct(rule, questions, row, prior),
     }
 
 
@@ -211,7 +215,7 @@ def _fitted_prior(questions: Sequence[Observed], whole: Calibration | None) -> P
     return fit_prior([one.answers for one in questions], towards)
 
 
-def fit_prior(answers: Sequence[Iterable[int | None]], towards: Prior | None = None) -> Prior:
+def fit_prior(answers: Sequence[Iterable[int | str | None]], towards: Prior | None = None) -> Prior:
     """Return the weights of the default components that make these answers most probable, by expectation-maximisation.
 
     Whether sampling went on may have depended on how answers agreed: that cancels, as it says nothing beyond them.
@@ -219,7 +223,7 @@ def fit_prior(answers: Sequence[Iterable[int | None]], towards: Prior | None = N
     than there is, and a few more samples are drawn.
 
     Args:
-        answers: of each question, one number per response, equal for equal answers; None for no answer.
+        answers: of each question, one number or text per response, equal for equal answers; None for no answer.
         towards: what a few questions are taken to be like, and the more of them there are, the less; None: anything.
     """
     grid = default_components()
@@ -556,7 +560,7 @@ def _promise(
 
 
 def agreement_by_support(
-    rule: StoppingRule, questions: Iterable[Observed], row: int | None
+    rule: StoppingRule, questions: Iterable[Observed], row: int | None, statistic: _Statistic = support
 ) -> list[tuple[float, bool]]:
     """Return the support of what one half of the responses to a question decide, and whether the other half agree.
 
@@ -564,19 +568,24 @@ def agreement_by_support(
         rule: what decides.
         questions: those on which a learned rule decided, or that have too few responses, are left out.
         row: the row of scores that votes are weighed by; None for none.
+        statistic: what the support of a decision is.
     """
     long = (one.responses(row) for one in questions if one.counted and len(one.answers) >= _LONG_ENOUGH)
-    return [pair for responses in long if (pair := agreement_with_rest(rule, responses)) is not None]
+    return [pair for responses in long if (pair := agreement_with_rest(rule, responses, statistic)) is not None]
 
 
-def _p_agree(rule: StoppingRule, questions: Sequence[Observed], row: int | None) -> SupportCurve | None:
+def _p_agree(
+    rule: StoppingRule, questions: Sequence[Observed], row: int | None, prior: Prior | None
+) -> SupportCurve | None:
     """Return how likely further responses agree; None where too few questions have enough responses."""
-    pairs = agreement_by_support(rule, questions, row)
-    return None if len(pairs) < _ENOUGH_DECISIONS else fit_support_curve(*zip(*pairs, strict=True), rule=rule.name)
+    pairs = agreement_by_support(rule, questions, row, _statistic(prior))
+    if len(pairs) < _ENOUGH_DECISIONS:
+        return None
+    return fit_support_curve(*zip(*pairs, strict=True), rule=rule.name, prior=prior)
 
 
 def correctness_by_support(
-    rule: StoppingRule, questions: Iterable[Observed], row: int | None
+    rule: StoppingRule, questions: Iterable[Observed], row: int | None, statistic: _Statistic = support
 ) -> list[tuple[float, bool]]:
     """Return the support of each decision of which it is known whether its answer is right, and whether it is.
 
@@ -584,22 +593,29 @@ def correctness_by_support(
         rule: what decides.
         questions: what was observed.
         row: the row of scores that votes are weighed by; None for none.
+        statistic: what the support of a decision is.
     """
     pairs = list[tuple[float, bool]]()
     for question in questions:
         if any(right is not None for right in question.known):
             decision = decide(rule, question.responses(row))
             known = {str(answer): right for answer, right in zip(question.answers, question.known, strict=True)}
-            share, right = support(decision), known.get(decision.answer or "")
+            share, right = statistic(decision), known.get(decision.answer or "")
             if share is not None and right is not None:
                 pairs.append((share, right))
     return pairs
 
 
-def _p_correct(rule: StoppingRule, questions: Sequence[Observed], row: int | None) -> SupportCurve | None:
+def _p_correct(
+    rule: StoppingRule, questions: Sequence[Observed], row: int | None, prior: Prior | None
+) -> SupportCurve | None:
     """Return how likely an answer is right, by the labels that are known; None where too few are, of either kind."""
-    pairs = correctness_by_support(rule, questions, row)
+    pairs = correctness_by_support(rule, questions, row, _statistic(prior))
     of_right = sum(right for _, right in pairs)
     if min(of_right, len(pairs) - of_right) < _FEWEST_KNOWN:
         return None
-    return fit_support_curve(*zip(*pairs, strict=True), rule=rule.name)
+    return fit_support_curve(*zip(*pairs, strict=True), rule=rule.name, prior=prior)
+
+
+def _statistic(prior: Prior | None) -> _Statistic:
+    return partial(support, share=prior.share) if prior else support

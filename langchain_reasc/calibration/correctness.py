@@ -1,15 +1,16 @@
 """Probability that an answer is right, or agrees with further responses, from the support of its decision."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.calibration.auroc import Booleans, Floats
-from langchain_reasc.calibration.record import Calibration, SupportCurve
+from langchain_reasc.calibration.record import Calibration, SupportCurve, prior_parts
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.method.decision import support
+from langchain_reasc.method.agreement import Prior
+from langchain_reasc.method.decision import Decision, support
 from langchain_reasc.method.stopping import Cap, Response, StoppingRule, decide
 
 __all__ = ["agreement_with_rest", "fit_support_curve", "with_p_correct"]
@@ -19,7 +20,9 @@ _NEAREST: Final = 1e-4
 _PENALTY: Final = 0.1  # on the square of the slope: perfectly separated decisions would make it infinite
 
 
-def fit_support_curve(statistics: npt.ArrayLike, right: npt.ArrayLike, *, rule: str | None = None) -> SupportCurve:
+def fit_support_curve(
+    statistics: npt.ArrayLike, right: npt.ArrayLike, *, rule: str | None = None, prior: Prior | None = None
+) -> SupportCurve:
     """Fit Platt scaling of the support: ``P(right) = 1 / (1 + exp(-(a + b · logit(support))))`` with b ≥ 0.
 
     A logistic curve on the logit is beta calibration with its two exponents equal (Kull et al. 2017). On a few dozen to
@@ -30,6 +33,7 @@ def fit_support_curve(statistics: npt.ArrayLike, right: npt.ArrayLike, *, rule: 
         statistics: shape (n,), :func:`~langchain_reasc.method.decision.support` of one decision per question.
         right: shape (n,), whether each answer was right; without labels, whether it agreed with the other responses.
         rule: the name of the rule that decided, where the curve holds for that alone.
+        prior: what the support was expected from; None: from votes alone.
 
     Raises:
         CalibrationDataError: fewer than 2 decisions, unequal numbers of both, or a support that is not in [0, 1].
@@ -49,6 +53,7 @@ def fit_support_curve(statistics: npt.ArrayLike, right: npt.ArrayLike, *, rule: 
         n=shares.size,
         right=float(labels.mean()),
         rule=rule,
+        prior=prior_parts(prior) if prior else (),
     )
 
 
@@ -68,7 +73,9 @@ def _logit(shares: Floats) -> Floats:
     return np.asarray(np.log(kept / (1 - kept)))[:, None]
 
 
-def with_p_correct(calibration: Calibration, questions: Iterable[Sequence[tuple[Response, bool]]]) -> Calibration:
+def with_p_correct(
+    calibration: Calibration, questions: Iterable[Sequence[tuple[Response, bool]]], prior: Prior
+) -> Calibration:
     """Add P(correct) of what the calibration's rule decides on labelled questions with several responses each.
 
     The gate and the statistics come from the first responses to the same questions, so it is slightly optimistic.
@@ -77,6 +84,7 @@ def with_p_correct(calibration: Calibration, questions: Iterable[Sequence[tuple[
         calibration: made on the same questions.
         questions: per question its responses, scored as the calibration says, and whether each is right. Those with a
             single response are left out.
+        prior: how the answers agree. In use, a decision rests on more responses than here.
 
     Returns:
         The calibration as it was where fewer than 2 questions remain.
@@ -85,14 +93,17 @@ def with_p_correct(calibration: Calibration, questions: Iterable[Sequence[tuple[
     pairs: list[tuple[float, bool]] = []
     for responses in questions:
         decision = decide(rule, [response for response, _ in responses])
-        if len(responses) > 1 and (share := support(decision)) is not None:
+        if len(responses) > 1 and (share := support(decision, prior.share)) is not None:
             pairs.append((share, any(right for one, right in responses if one.answer == decision.answer)))
     if len(pairs) < 2:
         return calibration
-    return calibration.model_copy(update={"p_correct": fit_support_curve(*zip(*pairs, strict=True), rule=rule.name)})
+    curve = fit_support_curve(*zip(*pairs, strict=True), rule=rule.name, prior=prior)
+    return calibration.model_copy(update={"p_correct": curve})
 
 
-def agreement_with_rest(rule: StoppingRule, responses: Sequence[Response]) -> tuple[float, bool] | None:
+def agreement_with_rest(
+    rule: StoppingRule, responses: Sequence[Response], statistic: Callable[[Decision], float | None] = support
+) -> tuple[float, bool] | None:
     """Return whether one half of the responses decides as the other half votes.
 
     The first half, in launch order, is decided by the rule; it is "right" where its answer is the one that most of the
@@ -107,5 +118,5 @@ def agreement_with_rest(rule: StoppingRule, responses: Sequence[Response]) -> tu
         return None
     decision = decide(rule | Cap(half), responses[:half])
     others = decide(Cap(len(responses) - half), responses[half:]).answer
-    share = support(decision)
+    share = statistic(decision)
     return None if share is None or others is None else (share, decision.answer == others)

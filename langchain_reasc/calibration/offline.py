@@ -15,6 +15,7 @@ from langchain_reasc.calibration.auroc import (
     auroc_with_interval,
     mean_auroc,
 )
+from langchain_reasc.calibration.consensus import fit_prior
 from langchain_reasc.calibration.correctness import with_p_correct
 from langchain_reasc.calibration.record import AUROC, Calibration, Fingerprint, Gate, RejectedMeasure
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
@@ -134,7 +135,9 @@ def calibrate_labelled(
         within=mean_auroc(auroc_per_question(judged)[0]),
         **options,
     )
-    return with_p_correct(calibration, questions) if p_correct else calibration
+    if not p_correct:
+        return calibration
+    return with_p_correct(calibration, questions, fit_prior([[one.answer for one, _ in some] for some in questions]))
 
 
 def checked_scores(scores: npt.ArrayLike, p_target: float) -> Floats:

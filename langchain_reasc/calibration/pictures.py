@@ -135,7 +135,7 @@ def _draw_support(calibration: Calibration, questions: Sequence[Observed], axes:
     ):
         if curve is not None:
             axes.plot(*zip(*curve.points, strict=True), color=colour, label=name)
-            if pairs := seen(rule, questions, row):
+            if pairs := seen(rule, questions, row, curve.support):
                 _draw_shares(axes, binned(*zip(*pairs, strict=True)), colour, None)
     axes.set(title="an answer, by its support", xlabel="support: its share of the votes", xlim=(0, 1))
     axes.set(ylabel="probability", ylim=(0, 1.03))

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import os
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise
@@ -25,6 +26,7 @@ from langchain_reasc.method.agreement import LARGEST_HORIZON, Agreement, Compone
 from langchain_reasc.method.bayesian_vote import BayesianVote, PointOdds
 from langchain_reasc.method.confidence import SCORES, SPAN_SCORES, Measure
 from langchain_reasc.method.cutting import ConfidenceCut
+from langchain_reasc.method.decision import Decision, support
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer, check_weight
 from langchain_reasc.method.registry import rule_named
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, DEFAULT_CONFIDENCE, ReASC, StoppingRule
@@ -277,18 +279,18 @@ class RuleBlock(Record):
         return cls(
             name=Agreement.name,
             parameters=parameters,
-            prior=_prior_parts(prior),
+            prior=prior_parts(prior),
             odds=tuple(KnownOdds(score=s, p=_probability(logit)) for s, logit in (odds.points if odds else ())),
         )
 
     def with_prior(self, prior: Prior) -> Self:
         """Return the block with another prior; of the rule agreement."""
-        return self.model_copy(update={"prior": _prior_parts(prior)})
+        return self.model_copy(update={"prior": prior_parts(prior)})
 
     @property
     def agreement_prior(self) -> Prior:
         """How answers agree; of the rule agreement."""
-        return _prior(tuple((part.discount, part.concentration, part.weight) for part in self.prior))
+        return _prior_of(self.prior)
 
     @model_validator(mode="after")
     def _names_a_rule(self) -> Self:
@@ -333,11 +335,15 @@ class RuleBlock(Record):
         return agreement | ValueStop(prior, worth, budget, right, agreement.vote)
 
 
-def _prior_parts(prior: Prior) -> tuple[PriorPart, ...]:
+def prior_parts(prior: Prior) -> tuple[PriorPart, ...]:
     return tuple(
         PriorPart(discount=d, concentration=a, weight=weight)
         for (d, a), weight in zip(prior.components, prior.weights, strict=True)
     )
+
+
+def _prior_of(parts: Iterable[PriorPart]) -> Prior:
+    return _prior(tuple((part.discount, part.concentration, part.weight) for part in parts))
 
 
 @lru_cache(maxsize=128)  # a prior caches what it has worked out, and a rule is made for every question
@@ -375,7 +381,8 @@ class SupportCurve(Record):
     """The probability that an answer is right, or agrees with further responses, by the support of its decision.
 
     Attributes:
-        statistic: what is known of a decision: the winner's share, (v + 1)/(Σv + 2).
+        statistic: what is known of a decision: the winner's expected share, see :meth:`support`.
+        prior: how answers agree, from which that share is expected; empty: (v + 1)/(Σv + 2).
         points: (support, probability), both rising; straight lines between, constant outside.
         n: decisions it was fitted on.
         right: share of them that were right, or that agreed.
@@ -383,6 +390,7 @@ class SupportCurve(Record):
     """
 
     statistic: Literal["support"] = "support"
+    prior: tuple[PriorPart, ...] = ()
     points: Annotated[tuple[tuple[FiniteFloat, Probability], ...], Field(min_length=1)]
     n: int = Field(ge=2)
     right: Probability
@@ -394,6 +402,14 @@ class SupportCurve(Record):
             if not (before[0] < after[0] and before[1] <= after[1]):
                 raise ValueError(f"the probability rises with the support, but {after} comes after {before}")
         return self
+
+    def support(self, decision: Decision) -> float | None:
+        """Return the support of a decision as the curve reads it; None where there was no vote.
+
+        Under the prior, a share of few votes is drawn to that of other questions. So the curve holds for decisions on
+        more votes than it was fitted on: 8 of 16 say more than 2 of 4.
+        """
+        return support(decision, _prior_of(self.prior).share) if self.prior else support(decision)
 
     def probability(self, support: float) -> float:
         """Return the probability at this support."""

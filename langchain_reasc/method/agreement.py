@@ -168,7 +168,7 @@ class Prior:
             self._known[shape, horizon] = min(1.0, stay)  # the weights' sum may be one rounding above 1
         return self._known[shape, horizon]
 
-    def posterior(self, counts: Sequence[int]) -> Floats:
+    def posterior(self, counts: Sequence[float]) -> Floats:
         """Return the weights of the components given the counts, shape (components,); the prior's if none allows them.
 
         Args:
@@ -178,13 +178,13 @@ class Prior:
         joint: Floats = weights * likelihoods([counts], self.components)[0]
         return np.asarray(joint / joint.sum()) if joint.any() else weights
 
-    def share(self, counts: Sequence[int]) -> float:
+    def share(self, counts: Sequence[float]) -> float:
         """Return the expected share of the answer of ``counts[0]`` among all that the model would ever give.
 
         Args:
             counts: how often each answer was given.
         """
-        given = ((counts[0] - one.discount) / (sum(counts) + one.concentration) for one in self.components)
+        given = (max(counts[0] - d, 0.0) / (sum(counts) + concentration) for d, concentration in self.components)
         return float(self.posterior(counts) @ np.fromiter(given, float))
 
     @cached_property
@@ -192,7 +192,7 @@ class Prior:
         return {}
 
 
-def likelihoods(partitions: Iterable[Sequence[int]], components: Sequence[Component]) -> Floats:
+def likelihoods(partitions: Iterable[Sequence[float]], components: Sequence[Component]) -> Floats:
     """Return P(a sequence of answers with these counts) of each component; shape (partitions, components).
 
     ∏_{i<k} (α + i d) / (α + 1)_{n−1} · ∏_i (1 − d)_{n_i − 1}, where i counts the answers, k there are, from 1 and

@@ -110,15 +110,20 @@ class Decision:
         return self.reason in UNDECIDED
 
 
-def support(decision: Decision) -> float | None:
+def succession(evidence: Sequence[float]) -> float:
+    """Return ``(v + 1) / (Σv + 2)`` of the first: the mean of its share under a uniform prior (Laplace)."""
+    return (evidence[0] + 1.0) / (sum(evidence) + 2.0)
+
+
+def support(decision: Decision, share: Callable[[Sequence[float]], float] = succession) -> float | None:
     """Return how strongly a decision is supported: the number from which P(correct) is read.
 
-    It is the answer's share of the evidence, shrunk by how much there is: ``(v + 1) / (Σv + 2)``, the mean of the Beta
-    posterior of that share under a uniform prior (Laplace's rule of succession). So four votes of four (.83) say less
-    than sixteen of sixteen (.94). Evidence below zero counts as none.
+    It is the answer's share of the evidence, shrunk by how much there is. So four votes of four (.83) say less than
+    sixteen of sixteen (.94). Evidence below zero counts as none.
 
     Args:
         decision: of any rule. Of a decision in parts, the support of the least supported part.
+        share: the expected share of an answer, from its evidence and that of the others.
 
     Returns:
         None where there was no vote: no response has an answer, or the first is not voted on.
@@ -126,9 +131,10 @@ def support(decision: Decision) -> float | None:
     if decision.answer is None or decision.reason == "alone":
         return None
     if decision.parts:
-        return min((share for part in decision.parts.values() if (share := support(part)) is not None), default=None)
-    evidence = {answer: max(0.0, weight) for answer, weight in decision.evidence.items()}
-    return (evidence.get(decision.answer, 0.0) + 1.0) / (sum(evidence.values()) + 2.0)
+        supports = (support(part, share) for part in decision.parts.values())
+        return min((known for known in supports if known is not None), default=None)
+    others = (weight for answer, weight in decision.evidence.items() if answer != decision.answer and weight > 0)
+    return share([max(0.0, decision.evidence.get(decision.answer, 0.0)), *others])
 
 
 def share_of_answer(decision: Decision, unanswered: int) -> float | None:

@@ -24,7 +24,7 @@ from langchain_reasc.exceptions import (
     root_of,
 )
 from langchain_reasc.method.cutting import ConfidenceCut, cuttable, without_weak
-from langchain_reasc.method.decision import WEAK, share_of_answer, support
+from langchain_reasc.method.decision import WEAK, share_of_answer
 from langchain_reasc.method.stopping import Cap, Decision, Response, StoppingRule, Supported, decide
 from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.models.usage import output_tokens
@@ -407,8 +407,8 @@ class Question:
     def _promises(self, calibration: Calibration, decision: Decision) -> dict[str, Any]:
         """Return how likely a calibration says the answer is right, or agreed with, and what it guarantees."""
         safeguard, promises = self.setup.options.safeguard, dict[str, Any]()
-        if (share := support(decision)) is not None:
-            for name, curve in probability_curves(calibration, self._rule).items():
+        for name, curve in probability_curves(calibration, self._rule).items():
+            if (share := curve.support(decision)) is not None:
                 source: Any = "labels" if name == "p_correct" else "consensus"
                 promises[name] = Likelihood(value=curve.probability(share), source=source)
         if self.setup.options.rule is None and not calibration.counts(safeguard):

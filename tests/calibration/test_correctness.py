@@ -4,11 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from langchain_reasc_lab.simulation.pools import simulated_pool
 from method.by_hand import responses
 from pydantic import ValidationError
 
-from langchain_reasc.calibration import SupportCurve, agreement_with_rest, fit_support_curve
+from langchain_reasc.calibration import SupportCurve, agreement_with_rest, calibrate_labelled, fit_support_curve
 from langchain_reasc.exceptions import CalibrationDataError
+from langchain_reasc.method.agreement import Prior
+from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.decision import Decision, Response, support
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.stopping import ASC, ESC, Cap, ReASC, StoppingRule, decide
@@ -54,6 +57,32 @@ def test_the_curve_is_calibrated_rises_and_is_constant_outside_of_what_was_seen(
     assert (np.diff([fitted.probability(share) for share in np.linspace(0.01, 0.99, 50)]) >= 0).all()
     assert (fitted.probability(0.01), fitted.probability(0.999)) == (fitted.points[0][1], fitted.points[-1][1])
     assert (fitted.n, fitted.holds_for("asc"), fitted.holds_for("reasc")) == (2000, True, False)
+
+
+@pytest.mark.parametrize("index", [0, 1, 2, 8])  # kinds of answers that scatter
+def test_what_four_responses_teach_holds_for_decisions_on_up_to_sixteen(index: int) -> None:
+    pool = simulated_pool(index, seed=1, questions=2000, measures=1).tested
+    given = [list(zip(pool.to_question(one), pool.correct[one].tolist(), strict=True)) for one in range(2000)]
+    made = calibrate_labelled([pairs[:4] for pairs in given[:1000]], Measure())
+    rule, curve = made.rule(), made.p_correct
+    assert curve is not None and SupportCurve.model_validate_json(curve.model_dump_json()) == curve
+    said, right = list[float](), list[bool]()
+    for pairs in given[1000:]:
+        decision = decide(rule | Cap(16), [one for one, _ in pairs])
+        if (share := curve.support(decision)) is not None:
+            said.append(curve.probability(share))
+            right.append(any(is_right for one, is_right in pairs if one.answer == decision.answer))
+    assert np.mean(said) == pytest.approx(np.mean(right), abs=0.06)
+
+
+def test_a_share_of_more_votes_says_more() -> None:
+    prior = Prior.uniform()
+    curve = fit_support_curve([0.3, 0.9], [False, True], prior=prior)
+    of_four, of_sixteen = (curve.support(decide(Cap(n), responses("abac" * (n // 4)))) for n in (4, 16))
+    assert of_four is not None and of_sixteen is not None
+    assert of_four < prior.share([8, 4, 4]) == of_sixteen
+    weighed = Decision(True, "a", "evidence", 3, {"a": 0.2, "b": -1.0, "c": 0.1})
+    assert 0 <= (curve.support(weighed) or 0.0) <= 1
 
 
 HALF = np.linspace(0.5, 0.9, 40)
