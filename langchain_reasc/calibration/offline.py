@@ -1,5 +1,6 @@
 """Algorithm 1: calibrate on labelled first responses, and a gate that the labels support beside the paper's."""
 
+import logging
 import math
 from collections.abc import Sequence
 from typing import Any, Final
@@ -25,7 +26,10 @@ from langchain_reasc.method.evidence import check_weight
 
 __all__ = ["calibrate_labelled", "calibrate_offline", "checked_scores"]
 
+logger = logging.getLogger(__name__)
+
 _WITHIN_NEEDED: Final = 0.6  # what the AUROC within questions must exceed at its lower end for votes to be weighed
+_SORTED: Final = 0.001  # the p-value from which on the order of questions is not by chance
 _LEVEL: Final = 0.95  # 1 - δ, how sure the safe gate is that what it accepts is right in ``p_target``
 
 
@@ -126,6 +130,7 @@ def calibrate_labelled(
         for one, right in some
         if one.answer is not None and one.score is not None
     ]
+    _warn_of_order([right for (_, right), *_ in questions])
     question, right, scores = np.array(votes, dtype=np.float64).reshape(-1, 3).T
     judged = Judged(question.astype(np.intp), right.astype(bool), scores[None])
     calibration = calibrate_offline(
@@ -138,6 +143,20 @@ def calibrate_labelled(
     if not p_correct:
         return calibration
     return with_p_correct(calibration, questions, fit_prior([[one.answer for one, _ in some] for some in questions]))
+
+
+def _warn_of_order(right: Sequence[bool]) -> None:
+    """Warn where questions come easy or hard first: those that follow would be others, and the gate of little worth."""
+    from scipy.stats import mannwhitneyu
+
+    first, last = (np.flatnonzero(np.asarray(right) == one) for one in (True, False))
+    if min(first.size, last.size) and mannwhitneyu(first, last).pvalue < _SORTED:
+        order = "easy" if first.mean() < last.mean() else "hard"
+        logger.warning(
+            "the questions come %s ones first: if they begin a longer list, calibrate on a random sample of that, as a "
+            "gate holds only for questions like those it was made on",
+            order,
+        )
 
 
 def checked_scores(scores: npt.ArrayLike, p_target: float) -> Floats:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 __all__ = ["calibrate"]
 
+T = TypeVar("T")
+
 _SHOWN = 3  # examples
+_MOST_READ = 10_000  # questions of a file that a sample is taken of
 
 
 def calibrate(
@@ -64,7 +67,7 @@ def calibrate(
     score: Score = "bottom_group",
     window: Window = 128,
     p_target: PTarget = 0.9,
-    limit: Annotated[int, typer.Option(min=2, help="Questions to calibrate on.")] = 128,
+    limit: Annotated[int, typer.Option(min=2, help="Questions to calibrate on, taken at random.")] = 128,
     samples: Annotated[
         int, typer.Option(min=1, help="Responses per question; several show whether votes may be weighed.")
     ] = 4,
@@ -115,7 +118,7 @@ def calibrate(
         known = data_format(unlabelled, **vars(fields)) if asking.preset == "auto" else None
         how = asking.prompting(source.model, known)
         with source.open(**how.sampling, default_seed=seed) as model:
-            questions = read_unlabelled(unlabelled, limit=limit, **vars(fields))
+            questions = _sampled(read_unlabelled(unlabelled, limit=_MOST_READ, **vars(fields)), limit, seed)
             calibration = _calibrate_without_labels(
                 model, questions, how, out, spec, worth=worth, seed=seed, concurrency=in_flight
             )
@@ -123,14 +126,15 @@ def calibrate(
         _save(calibration, out, consensus_lines(calibration, asked=len(questions), known=labels))
         return
     if data is not None:
-        found = read_data_set(data, limit=limit, **vars(fields))
+        found = read_data_set(data, limit=_MOST_READ, **vars(fields))
+        asked = _sampled(found.questions, limit, seed)
         how = asking.prompting(source.model, found.format)
         responses = out.with_suffix(".pool.sqlite")
         with source.open(**how.sampling, default_seed=seed) as model:
             recorded = record_with_progress(
                 "Calibrating",
                 model,
-                found.questions,
+                asked,
                 responses,
                 samples=samples,
                 answer=how.answer,
@@ -139,14 +143,24 @@ def calibrate(
                 concurrency=in_flight,
                 on_question=_first_response_check(responses, spec),
             )
-        chosen = [question.id for question in found.questions]
+        chosen = [question.id for question in asked]
     else:
         recorded = read_pool(given)
-        chosen = [question.id for question in recorded.questions[:limit]]
+        chosen = [question.id for question in _sampled(recorded.questions, limit, seed)]
     among = set(chosen)
     _remark_none_right(recorded, [question for question in recorded.questions if question.id in among])
     calibration = calibrate_on_pool(recorded, spec, p_target=p_target, seed=seed, only=chosen)
     _save(calibration, out, calibration_lines(calibration))
+
+
+def _sampled(questions: "Sequence[T]", limit: int, seed: int) -> "Sequence[T]":
+    """Return questions at random, those of a smaller limit first: files are often sorted, such as from easy to hard."""
+    if len(questions) <= limit:
+        return questions
+    import numpy as np
+
+    remark(f"{limit} of {len(questions)} questions are taken at random (--seed {seed})")
+    return [questions[at] for at in np.random.default_rng(seed).permutation(len(questions))[:limit]]
 
 
 def _single_source(*sources: Path | None) -> Path:

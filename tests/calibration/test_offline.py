@@ -16,6 +16,7 @@ from langchain_reasc.calibration import (
     Calibration,
     Judged,
     auroc_per_question,
+    calibrate_labelled,
     calibrate_mixture,
     calibrate_offline,
     mean_auroc,
@@ -40,6 +41,16 @@ def all_but(*wrong: int) -> list[int]:
 def ranked(n: int, *wrong: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Scores n, n - 1, …, 1, of which those at these ranks (1 is the highest) are wrong."""
     return np.arange(n, 0, -1.0), ~np.isin(np.arange(1, n + 1), wrong)
+
+
+@pytest.mark.parametrize(("order", "told"), [("easy", True), ("hard", True), ("random", False), ("all right", False)])
+def test_questions_that_come_easy_or_hard_first_are_told(
+    order: str, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    right = np.arange(60) < (60 if order == "all right" else 40)
+    right = {"hard": right[::-1], "random": np.random.default_rng(0).permutation(right)}.get(order, right)
+    calibrate_labelled([[(Response("7", float(at % 5)), bool(one))] for at, one in enumerate(right)], Measure())
+    assert (f"the questions come {order} ones first" in caplog.text) is told
 
 
 @pytest.mark.parametrize(

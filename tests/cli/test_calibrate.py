@@ -27,8 +27,9 @@ def test_a_wrong_extractor_or_label_is_seen_beside_the_answers(tmp_path: Path) -
 
 def test_it_from_a_pool(tmp_path: Path) -> None:
     path, out = write_pool(tmp_path / "p.sqlite", questions=80, samples=4, separation=1.5), tmp_path / "c.json"
-    shown = " ".join(reasc("calibrate", "--pool", path, "--out", out, "--limit", 60).stdout.split())
-    made = load_calibration(out)
+    done = reasc("calibrate", "--pool", path, "--out", out, "--limit", 60)
+    shown, made = " ".join(done.stdout.split()), load_calibration(out)
+    assert "60 of 80 questions are taken at random (--seed 0)" in done.stderr
     assert made.n == 60 and made.rejected and made.within is not None
     assert "AUROC" in shown and "within a question" in shown, "the pool has several responses"
     assert f"accepts a first response scoring {made.gate.safe_threshold:.4g}" in shown
@@ -41,6 +42,21 @@ def test_it_from_a_pool(tmp_path: Path) -> None:
     one = write_pool(tmp_path / "one.sqlite", 40, samples=1)
     reasc("calibrate", "--pool", one, "--out", out, "--signal", "token_logprob", "--score", "mean")
     assert str(load_calibration(out).measure) == "token_logprob/mean" and load_calibration(out).p_correct is None
+
+
+def test_a_sorted_pool_is_sampled_and_its_order_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lines = [
+        question(f"q{at}", response(right, score=float(at % 7), correct=right == "7")) | {"reference": "7"}
+        for at, right in enumerate(["7"] * 100 + ["4"] * 100)
+    ]
+    measure = {"signal": "top_k", "score": "mean", "window": 128}
+    path, out = write_lines(tmp_path / "p.sqlite", {"metadata": {"measure": measure}}, *lines), tmp_path / "c.json"
+    given = ("calibrate", "--pool", path, "--out", out, "--signal", "recorded", "--limit")
+    reasc(*given, 100)
+    assert load_calibration(out).accuracy == pytest.approx(0.5, abs=0.15), "the first 100 are all right"
+    assert not caplog.messages
+    reasc(*given, 200)
+    assert caplog.messages[0].startswith("the questions come easy ones first")
 
 
 def test_it_refuses_scores_of_unknown_making(tmp_path: Path) -> None:
@@ -75,7 +91,7 @@ def test_questions_without_labels_are_calibrated_on_and_the_file_can_be_used(tmp
     shown = reasc("calibrate", "--unlabelled", data, "--answer-field", "answer", "--out", out, "--limit", 24, *MODEL)
     made = load_calibration(out)
     assert (made.method, made.n) == ("consensus", 24)
-    assert shown.stdout.startswith("Questions    24, with the right answers to 5 of them\n")
+    assert shown.stdout.startswith("Questions    24, with the right answers to 4 of them\n")
     assert f"wrote {out}" in shown.stderr and all(len(line) <= 80 for line in shown.stdout.splitlines())
     assert reasc("ask", "What is 3?", "--calibration", out, "--seed", 1, *MODEL).stdout == "7\n"
     assert "fixed" in reasc("ask", "What is 3?", "--calibration", out, "--system", "Think.", *MODEL, code=1).stderr
