@@ -21,6 +21,10 @@ __all__ = ["FEWEST_FOR_MIXTURE", "MixtureCalibrator", "calibrate_mixture", "fit_
 
 FEWEST_FOR_MIXTURE: Final = 16
 """Floats: five parameters, and room to prefer one component."""
+_ROUGH: Final = 1e-4  # tolerance at which the starts are compared; at scikit-learn's own, 1e-3, the best of them misses
+_TO_THE_END: Final = 3  # starts that are fitted on
+_NARROWEST: Final = 0.1  # of the standard deviation of all scores, that of a component at least
+_LEAST: Final = 0.03  # weight of a component
 
 
 def calibrate_mixture(
@@ -131,7 +135,7 @@ def fit_mixture(scores: Floats, components: Sequence[int] = (1, 2, 3, 4), seed: 
     """
     mean, std = float(scores.mean()), float(scores.std())
     z = ((scores - mean) / std)[:, None]
-    fits = {k: _mixture(z, k, seed, tolerance=1e-6 if k == 2 else 1e-3) for k in components}
+    fits = {k: _two_components(z) if k == 2 else _mixture(z, k, random_state=seed) for k in components}
     two = fits[2]
     order = np.argsort(two.means_[:, 0])
     jacobian = 2 * scores.size * math.log(std)  # of the density, so that AIC and BIC are those of the raw scores
@@ -145,18 +149,48 @@ def fit_mixture(scores: Floats, components: Sequence[int] = (1, 2, 3, 4), seed: 
     )
 
 
-def _mixture(z: npt.NDArray[Any], components: int, seed: int, *, tolerance: float) -> Any:
-    from sklearn.exceptions import ConvergenceWarning
+def _two_components(z: npt.NDArray[Any]) -> Any:
+    """Return the likeliest of the fits from several starts: cuts at deciles, and thirds that stand out of all scores.
+
+    A component of a few equal scores has any likelihood, so such a fit is taken only where there is no other.
+    """
+    ordered = np.sort(z[:, 0])
+    n, third = ordered.size, ordered.size // 3
+    starts = [(ordered[:at], ordered[at:]) for at in (n * np.arange(1, 10)) // 10]
+    starts += [(ordered[at : at + third], ordered) for at in (0, third, n - third)]
+    fits = [_mixture(z, 2, tol=_ROUGH, **_begun_from(*start)) for start in starts]
+
+    def rank(fit: Any) -> tuple[bool, float]:
+        of_few = fit.covariances_.min() < _NARROWEST**2 or fit.weights_.min() < max(_LEAST, 3 / n)
+        return not of_few, fit.score(z)
+
+    best = sorted(fits, key=rank)[-_TO_THE_END:]
+    return max((_fitted(fit.set_params(tol=1e-6, warm_start=True), z) for fit in best), key=rank)
+
+
+def _begun_from(*parts: Floats) -> dict[str, Any]:
+    sizes = np.array([part.size for part in parts])
+    return {
+        "means_init": [[part.mean()] for part in parts],
+        "weights_init": sizes / sizes.sum(),
+        "precisions_init": [[[1 / max(part.var(), _NARROWEST**2)]] for part in parts],
+    }
+
+
+def _mixture(z: npt.NDArray[Any], components: int, **options: Any) -> Any:
     from sklearn.mixture import GaussianMixture
+
+    starts = 1 if components == 1 or "means_init" in options else 5
+    return _fitted(GaussianMixture(components, max_iter=10_000, reg_covar=1e-4, n_init=starts, **options), z)
+
+
+def _fitted(mixture: Any, z: npt.NDArray[Any]) -> Any:
+    from sklearn.exceptions import ConvergenceWarning
 
     # A few hundred scores take one thread 50 ms; several threads spin, and on a busy machine take 50 times as long.
     with warnings.catch_warnings(), _threads().limit(limits=1):
         warnings.simplefilter("ignore", ConvergenceWarning)  # read from .converged_ instead
-        # scikit-learn's own tolerance, 1e-3, stops so early that the share accepted is off by up to 11 points. It is
-        # enough to see which of five starts is the best; one component has one start.
-        options = {"max_iter": 10_000, "reg_covar": 1e-4, "warm_start": True, "n_init": 5 if components > 1 else 1}
-        best = GaussianMixture(components, random_state=seed, tol=1e-3, **options).fit(z)
-        return best.set_params(tol=tolerance).fit(z)
+        return mixture.fit(z)
 
 
 @cache

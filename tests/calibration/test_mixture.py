@@ -108,6 +108,28 @@ def test_one_group_of_scores_opens_the_papers_gate_and_it_says_so() -> None:
     assert vetoed.gate.threshold is None and vetoed.gate.closed_because == vetoed.mixture.one_group  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_no_start_leads_to_a_likelier_mixture(seed: int) -> None:
+    """A narrow group in a wide one; a component of a few scores does not count."""
+    from sklearn.mixture import GaussianMixture
+    from threadpoolctl import threadpool_limits
+
+    rng = np.random.default_rng(seed)
+    scores = np.concatenate([rng.normal(0, 1, 110), rng.normal(rng.uniform(-1, 1), 0.2, 18)])
+    made = run(scores)
+    assert made.mixture is not None and made.mean is not None and made.std is not None
+    z = ((scores - made.mean) / made.std)[:, None]
+    with threadpool_limits(1):
+        others = [
+            GaussianMixture(2, init_params=how, tol=1e-6, max_iter=10_000, reg_covar=1e-4, random_state=at).fit(z)
+            for how in ("kmeans", "random_from_data")
+            for at in range(12)
+        ]
+    likely = [fit.score(z) for fit in others if fit.covariances_.min() > 0.01 and fit.weights_.min() > 0.03]
+    found = made.mixture.aic[2] - 2 * scores.size * np.log(made.std)
+    assert (2 * 5 - found) / 2 > max(likely) * scores.size - 0.1
+
+
 def test_the_fit_is_at_its_optimum() -> None:
     """Two overlapping groups: at scikit-learn's own tolerance the share accepted is off by several points."""
     from sklearn.mixture import GaussianMixture
