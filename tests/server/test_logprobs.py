@@ -72,6 +72,7 @@ def test_a_client_gets_the_logprobs_that_it_asks_for_or_the_upstreams_error(refu
         [*_, error] = refusing.events(**wish)
         assert STREAMED_CALLS in error["error"]["message"]
         refusing.chat(tools=[TOOL], max_tokens=8)
+        assert not refusing.upstreams or refusing.upstream.requests[-1]["stream"], "no refusal to stream"
 
 
 def alternatives(reply: Any) -> set[int]:
