@@ -32,6 +32,7 @@ __all__ = [
     "check_on_missing",
     "check_probability",
     "decide",
+    "fewest_further",
     "missing_score",
 ]
 
@@ -92,22 +93,54 @@ class StoppingRule(ABC):
         return _Both(self, other)
 
 
-def decide(rule: StoppingRule, responses: Sequence[Response]) -> Decision:
+def decide(rule: StoppingRule, responses: Sequence[Response], *, undecided: int = 0) -> Decision:
     """Return the decision at the earliest prefix where ``rule`` stops, or "go on" after all of them.
 
     Responses are taken in launch order, so the outcome does not depend on which of a wave arrived first. Where any has
     a kind, the kinds are voted on first. Where the first is to be taken ``alone``, it is the answer.
+
+    Args:
+        rule: decides after exactly the responses it is given.
+        responses: in launch order.
+        undecided: how many of them are known to decide nothing.
     """
     if responses and responses[0].alone:
         return Decision(stop=True, answer=responses[0].answer, reason="alone", samples=1)
     if any(response.alone for response in responses):
         responses = [one.voting(None) if one.alone else one for one in responses]
     flat = next((at for at, one in enumerate(responses) if one.kind is not None), len(responses))
-    for n in range(min(rule.earliest, len(responses)), len(responses) + 1):
+    for n in range(min(max(rule.earliest, undecided + 1), len(responses)), len(responses) + 1):
         decision = rule(responses[:n]) if n <= flat else decide_by_kind(rule, responses[:n])
         if decision.stop:
             break
     return decision
+
+
+def fewest_further(rule: StoppingRule, responses: Sequence[Response], most: int) -> int:
+    """Return how many further responses could decide; ``most`` where fewer could not.
+
+    They are taken to repeat the leading answer, or the last one (a window may be full with it next), each with the
+    largest weight that a response with that answer had so far. A response that weighs more may decide earlier. Where
+    none has an answer yet, they agree on any; a rule that reads scores then gets ``most``.
+
+    Args:
+        rule: has not stopped yet.
+        responses: so far, in launch order.
+        most: one or more.
+    """
+    weighed = zip(responses, rule.weights(responses), strict=True)
+    heaviest = {one.answer: one for one, _ in sorted(weighed, key=lambda pair: pair[1]) if one.answer is not None}
+    if not heaviest and rule.reads_scores:
+        return most
+    known = len(responses)
+    leading = decide(rule, responses, undecided=known)
+    last = next((one.answer for one in reversed(responses) if one.answer is not None), None)
+    further = [heaviest[answer] for answer in {leading.answer, leading.whole, last} if answer in heaviest]
+    for more in range(1, most):
+        given = ([*responses, *[one] * more] for one in further or [Response("")])
+        if any(decide(rule, one, undecided=known + more - 1).stop for one in given):
+            return more
+    return most
 
 
 @dataclass(frozen=True)
@@ -144,7 +177,7 @@ class ASC(StoppingRule):
 
     @cached_property
     def earliest(self) -> int:
-        return next(n for n in count(1) if posterior({"": n}) >= self.confidence)
+        return next(n for n in count(1) if 1 - 0.5 ** (n + 1) >= self.confidence)  # Eq. 5 without other votes
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         votes = self.tally(responses)

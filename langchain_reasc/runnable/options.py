@@ -98,10 +98,10 @@ class DecisionOptions(Checked, metaclass=_ShownOptions):
     undecided), such as where votes scatter behind one leader. 0 switches this off, and so does ``max_samples`` above
     24. None is the calibration's own, or 0 with ``on_undecided="raise"`` or ``"abstain"``."""
     concurrency: int = Field(default=4, ge=1)
-    """Samples launched at once (a wave). 1 spends the fewest tokens, ``max_samples`` takes the least time. While an
-    open gate may accept the first response, that one is launched alone. ``config["max_concurrency"]`` bounds the
-    samples in flight of a whole call, over all inputs of a batch and all branches of a chain; calls that draw from one
-    model under the same number at the same time share it, and wait for each other."""
+    """Samples launched at once (a wave), at most: no wave has more than decide if all agree. 1 takes the most time.
+    While an open gate may accept the first response, that one is launched alone. ``config["max_concurrency"]`` bounds
+    the samples in flight of a whole call, over all inputs of a batch and all branches of a chain; calls that draw from
+    one model under the same number at the same time share it, and wait for each other."""
     confidence: float | None = Field(default=None, gt=0.5, lt=1)
     """C_threshold of the Beta rules, ReASC and ASC: the posterior at which the evidence is sufficient; None for 0.95.
     Without a calibration, a given value, be it 0.95, asks for the Beta rule on counts, ``ASC(confidence)``. It has no

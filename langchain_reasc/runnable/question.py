@@ -25,7 +25,7 @@ from langchain_reasc.exceptions import (
 )
 from langchain_reasc.method.cutting import ConfidenceCut, cuttable, without_weak
 from langchain_reasc.method.decision import WEAK, share_of_answer
-from langchain_reasc.method.stopping import Cap, Decision, Response, StoppingRule, Supported, decide
+from langchain_reasc.method.stopping import Cap, Decision, Response, StoppingRule, Supported, decide, fewest_further
 from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.models.usage import output_tokens
 from langchain_reasc.runnable.account import add_account, failure_notices
@@ -190,7 +190,7 @@ class Question:
         first_alone = launched == 0 and self._rule.may_accept_first
         if first_alone or (self.deserves_vote is not None and not self._responses):
             return 1
-        return min(self.setup.options.concurrency, self._max_samples - launched)
+        return self._useful(min(self.setup.options.concurrency, self._max_samples - launched))
 
     def launch(self, count: int) -> range:
         """Return the indices of the next ``count`` samples."""
@@ -364,11 +364,27 @@ class Question:
 
     def _decided_by(self, rule: StoppingRule) -> Decision:
         """Return what a rule decides on the responses so far; of those that were cut it knows that they were drawn."""
+        drawn = self._drawn
+        return without_weak(decide(rule, drawn), drawn)
+
+    def _useful(self, most: int) -> int:
+        """Return how many of so many samples may be needed to decide."""
+        if most == 1 or not self.setup.prepared.is_set():  # to look ahead may take long before that
+            return min(most, self._rule.earliest) if self._rule.earliest > 1 else most
+        if any(one.answer is not None for one in self._responses.values()):
+            return fewest_further(self._capped_rule, self._drawn, most)
+        try:
+            return fewest_further(self._rule, self._drawn, most)
+        except Exception:  # of a user's rule that reads answers, and cannot read one that is made up
+            return most
+
+    @property
+    def _drawn(self) -> list[Response]:
+        """The responses in launch order; of samples that were cut, that they were drawn."""
         ended = range(self._next) if self._cut else self._responses
-        drawn = [
+        return [
             self._responses.get(at, WEAK) for at in ended if at in self._responses or self._samples[at].status == "cut"
         ]
-        return without_weak(decide(rule, drawn), drawn)
 
     def _cut_account(self) -> dict[str, int]:
         """Return how many samples were cut in the middle, and their tokens."""

@@ -82,7 +82,7 @@ def test_every_handler_counts_what_was_billed_once(way: str) -> None:
     counted = {"input_tokens": PROMPT_TOKENS * launched, "output_tokens": sum(model.log.tokens.values())}
     for usage in (message.usage_metadata, handler.usage_metadata["scripted"], everywhere.usage_metadata["scripted"]):
         assert usage.items() >= counted.items()
-    assert message.response_metadata["reasc"]["launched"] == launched == 8
+    assert message.response_metadata["reasc"]["launched"] == launched == 5
     assert calls.starts == calls.ends == 1
 
     [root] = tree.roots
@@ -113,7 +113,7 @@ def test_tracing_that_is_on_everywhere_hears_no_sample_twice(runner: Any) -> Non
         runner.invoke(ChatReASC(model=saying(*ANSWERS), **CONFIG_FREE), "q")
     finally:
         context.tracing_v2_callback_var.reset(token)
-    assert [run.run_type for run in tracer.sent] == ["llm", *["chain"] * 8]
+    assert [run.run_type for run in tracer.sent] == ["llm", *["chain"] * 5]
 
 
 def test_cut_off_samples_are_counted_and_marked(runner: Any) -> None:
@@ -169,6 +169,6 @@ def test_a_cancelled_step_of_an_agent_closes_its_samples_and_its_runs() -> None:
     never, tree = threading.Event(), Tree()
     model = acting({ASKED: [weather("Rome"), weather("Paris", opens=never)]})
     agent, asked = agent_of(model, ReASCMiddleware(concurrency=4)), {"messages": [HumanMessage(ASKED)]}
-    cancelled(lambda: agent.ainvoke(asked, {"callbacks": [tree]}), lambda: model.log.live == 4)
+    cancelled(lambda: agent.ainvoke(asked, {"callbacks": [tree]}), lambda: model.log.live == 3)
     assert model.log.live == 0
     assert tree.run_map == {} and len(tree.roots) == 1

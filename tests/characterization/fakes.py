@@ -5,8 +5,9 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -17,6 +18,9 @@ from langchain_core.outputs.chat_generation import merge_chat_generation_chunks
 from pydantic import Field
 from runnable import fakes
 from runnable.fakes import Reply
+
+from langchain_reasc import ESC
+from langchain_reasc.method.decision import Decision, Response
 
 USER: ContextVar[str] = ContextVar("USER", default="nobody")
 """A variable of the caller's."""
@@ -82,6 +86,15 @@ def saying(*replies: str | Reply, kind: type[Scripted] = Scripted) -> Scripted:
     """A model whose sample i gives the i-th reply, the last one for all beyond."""
     given = [one if isinstance(one, Reply) else Reply(f"the answer is {one}") for one in replies]
     return kind(script=lambda question, index: given[min(index, len(given) - 1)])
+
+
+@dataclass(frozen=True)
+class Unforeseen(ESC):
+    """ESC that no made-up answer stops: what decides is not foreseen, so that more samples are launched than needed."""
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        decision = super().__call__(responses)
+        return decision if decision.answer else replace(decision, stop=False)
 
 
 def cut_off_wave(**fields: Any) -> Scripted:

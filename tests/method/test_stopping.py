@@ -24,6 +24,7 @@ from langchain_reasc.method import (
     Standardizer,
     StoppingRule,
     decide,
+    fewest_further,
 )
 
 from .by_hand import outcome, responses
@@ -190,3 +191,49 @@ def test_a_score_is_a_finite_number() -> None:
 def test_wrong_parameters_are_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("rule", "answers", "expected"),
+    [
+        (ASC(), "", 4),
+        (ASC(), "a", 3),
+        (ASC(), "aaa", 1),
+        (ASC(), "aab", 4),
+        (ASC(), "---", 4),
+        (ASC(0.85), "", 2),
+        (ASC(0.85), "a", 1),
+        (FiniteHorizon(), "a", 3),
+        (Cap(16), "a", 15),
+        (ASC() | Cap(3), "ab", 1),
+        (ASC() & Cap(6), "aaaa", 2),
+        (ESC(4), "a", 3),
+        (ESC(4), "aabcd", 3),  # the last answer fills its window first
+        (Agreement(Prior.uniform()), "a", 2),
+        (ReASC(UNIT), "", 16),  # whose scores nobody knows
+        (ReASC(UNIT), "a", 3),
+        (ByField(ASC()), "aa", 2),
+    ],
+    ids=str,
+)
+def test_no_fewer_further_responses_can_decide_than_are_foreseen(
+    rule: StoppingRule, answers: str, expected: int
+) -> None:
+    given = responses(answers, score=0.0)
+    assert fewest_further(rule, given, 16) == expected
+    fewer = [given + responses(letter * (expected - 1), score=0.0) for letter in "abcdefz"]
+    assert rule.reads_scores or not any(decide(rule, one).stop for one in fewer)
+    if expected < 16:
+        assert any(decide(rule, [*given, *responses(letter * expected, score=0.0)]).stop for letter in "abcdefz")
+
+
+def test_the_heaviest_response_with_an_answer_tells_how_many_more_could_decide() -> None:
+    assert fewest_further(ReASC(UNIT), responses("aab", [-1.0, 1.0, 0.0]), 8) == 2
+    assert fewest_further(ASC(), [*responses("ab", kind="call"), *responses("c")], 8) == 5
+
+
+@pytest.mark.parametrize("confidence", [0.501, 0.75, 0.85, 0.9375, 0.95, 0.96875, 0.99, 0.998046875, 0.9999])
+def test_asc_stops_at_the_earliest_where_all_agree(confidence: float) -> None:
+    rule = ASC(confidence)
+    assert decide(rule, responses("a" * 20)).samples == rule.earliest
+    assert not rule(responses("a" * (rule.earliest - 1))).stop

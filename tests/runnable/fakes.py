@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, count, repeat
 from typing import Any
@@ -22,8 +22,10 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
+from langchain_reasc import ASC
 from langchain_reasc.calibration import Calibration, Fingerprint, Gate
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.decision import Decision, Response
 
 TOP_K = Measure("top_k", "mean")
 PROMPT_TOKENS = 7
@@ -254,6 +256,15 @@ def failing(script: Script, when: Callable[[str, int], bool], error: Exception |
     """A model that replies as ``script`` says, and fails on the samples of which ``when`` holds."""
     down = Reply("", error=error or ConnectionError("down"))
     return Scripted(script=lambda question, index: down if when(question, index) else script(question, index))
+
+
+@dataclass(frozen=True)
+class Unforeseen(ASC):
+    """ASC that no made-up answer stops: what decides is not foreseen, so that more samples are launched than needed."""
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        decision = super().__call__(responses)
+        return decision if decision.answer else replace(decision, stop=False)
 
 
 def calibration(*, mean: float = 1.0, gate: float | None = None, **fields: Any) -> Calibration:

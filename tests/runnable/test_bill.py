@@ -13,7 +13,7 @@ from models.logprobs.payloads import SHAPES, TEXT
 from langchain_reasc import Cap, ReASCRunnable, register_integration, register_reader
 from langchain_reasc.models import Integration, Token
 
-from .fakes import PROMPT_TOKENS, TOP_K, Reply, Scripted, calibration, saying
+from .fakes import PROMPT_TOKENS, TOP_K, Reply, Scripted, Unforeseen, calibration, saying
 
 pytestmark = pytest.mark.sync_only
 
@@ -89,7 +89,7 @@ def cutting(go: threading.Event) -> tuple[Scripted, Any]:
 def test_a_cancelled_sample_counts_once_in_every_handler_and_keeps_its_words(runner: Any, runs: Any) -> None:
     usage = UsageMetadataCallbackHandler()
     model, let_go = cutting(threading.Event())
-    reasc = ReASCRunnable(model=model, concurrency=5)
+    reasc = ReASCRunnable(model=model, rule=Unforeseen(), concurrency=5)
     result = runner.solve(reasc, "q", {"callbacks": [usage, runs]}, on_response=let_go)
     assert result.responses[4].status == "cancelled"
     [counted] = usage.usage_metadata.values()

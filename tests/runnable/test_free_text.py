@@ -287,7 +287,7 @@ def test_a_judge_that_hangs_is_waited_for_as_long_as_it_or_the_question_may_take
     runner: Any, silent: Scripted, limited: str
 ) -> None:
     extract = free_text(judge=silent, **({"timeout": 0.1} if limited == "the judge" else {}))
-    options: Any = {"max_samples": 8, "timeout": 0.3} if limited == "the question" else {"max_samples": 4}
+    options: Any = {"timeout": 0.3} if limited == "the question" else {"max_samples": 4}
     result = runner.solve(ReASCRunnable(model=saying(*distinct(4)), answer=extract, **options), "q")
     assert len(result.decision.evidence) == 4
     if limited == "the judge":

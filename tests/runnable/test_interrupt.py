@@ -18,11 +18,11 @@ import pytest
 from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
 
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import ASC, ReASCRunnable
 from langchain_reasc.exceptions import SampleTimeout, SamplingError
 
 from .conftest import cancelled
-from .fakes import TOP_K, Reply, Scripted
+from .fakes import TOP_K, Reply, Scripted, Unforeseen
 
 posix = pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 PATH = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])  # where the tests' modules are
@@ -204,7 +204,7 @@ class Deaf(Scripted):
 
 @pytest.mark.parametrize("timed", [False, True], ids=["decision", "time limit"])
 def test_what_does_not_hear_that_it_is_cancelled_ends_all_the_same(timed: bool) -> None:
-    options: dict[str, Any] = {"sample_timeout": 0.2, "confidence": 0.97} if timed else {}  # five agreeing answers
+    options: dict[str, Any] = {"sample_timeout": 0.2, "rule": ASC(0.97)} if timed else {"rule": Unforeseen()}
     deaf = Deaf(script=lambda question, index: Reply("it is 42"))
     result = asyncio.run(ReASCRunnable(model=deaf, concurrency=5, **options).asolve("q"))
     assert (result.answer, result.decision.samples) == ("42", 5 if timed else 4)

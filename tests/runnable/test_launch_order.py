@@ -1,14 +1,16 @@
 """The decision is made in launch order: it does not depend on which sample arrives first."""
 
 import threading
+from collections.abc import Sequence
 from itertools import permutations
 from typing import Any
 
 import pytest
 
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import ASC, Cap, ReASC, ReASCRunnable
+from langchain_reasc.method import Decision, Response, Standardizer
 
-from .fakes import Reply, Scripted, calibration
+from .fakes import TOP_K, Reply, Scripted, calibration, saying
 
 ANSWERS = [("7", -0.5), ("8", -3.0), ("7", -1.0), ("9", -2.0), ("8", -3.5)]
 
@@ -43,3 +45,32 @@ def test_concurrency_bounds_the_calls_in_flight_and_changes_no_decision(runner: 
     result = runner.solve(ReASCRunnable(model=model, concurrency=concurrency), "q")
     assert model.log.most_live <= concurrency
     assert (result.answer, result.decision.samples) == ("1", 9)
+
+
+class Whole(ASC):
+    """A rule that reads answers, and would fail on one that is no number."""
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        assert all(int(one.answer) for one in responses if one.answer is not None)
+        return super().__call__(responses)
+
+
+@pytest.mark.parametrize(
+    ("answers", "options", "launched"),
+    [
+        ("1", {"concurrency": 16}, 4),
+        ("1", {"confidence": 0.85}, 2),
+        ("1", {"rule": Cap(6)}, 6),
+        ("1211111", {}, 6),
+        ("1", {"rule": ReASC(Standardizer(1.0, 1.0), gate=9.0), "measure": TOP_K}, 2),
+        ("1", {"rule": Whole(0.85)}, 4),
+    ],
+    ids=str,
+)
+def test_no_more_samples_are_launched_than_decide(
+    runner: Any, answers: str, options: dict[str, Any], launched: int
+) -> None:
+    model = saying(*(Reply(f"it is {answer}", -2.5) for answer in answers))
+    result = runner.solve(ReASCRunnable(model=model, **options), "q")
+    assert len(result.responses) == launched
+    assert result.answer == "1"

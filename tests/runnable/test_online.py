@@ -277,8 +277,11 @@ def test_responses_that_agree_otherwise_than_was_learned_begin_it_anew(
     assert ("WARNING", after[switched]["notices"][0]) in logged()
 
 
-def test_an_audit_takes_the_place_of_no_sample_that_was_paid_for(runner: Any, fits: Any) -> None:
+def test_an_audit_takes_the_place_of_no_sample_that_was_paid_for(
+    runner: Any, fits: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The gate takes no first response without logprobs; of the six then in flight three decide, and one never came."""
+    monkeypatch.setattr("langchain_reasc.runnable.question.fewest_further", lambda rule, responses, most: most)
     reasc = online(model=parallel(loses=[4]), audit=1, max_samples=16, concurrency=6, on_missing_confidence="count")
     answered(runner, reasc)
     result = runner.solve(reasc, "q100")

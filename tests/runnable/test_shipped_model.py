@@ -12,6 +12,8 @@ from langchain_reasc.calibration import fingerprint_of
 from langchain_reasc.exceptions import ContextOverflowError, FingerprintMismatch
 from langchain_reasc.sampling import draw
 
+from .fakes import Unforeseen
+
 backend = pytest.importorskip("langchain_reasc_llama_cpp")
 pytest.importorskip("llama_cpp")
 embedded = backend.embedded_model_path()
@@ -38,7 +40,7 @@ def easy() -> dict[str, Any]:
 
 
 def test_every_paid_token_is_counted(runner: Any, model: Any, runs: Any) -> None:
-    reasc = ReASCRunnable(model=model, concurrency=8)
+    reasc = ReASCRunnable(model=model, rule=Unforeseen(), concurrency=8)
     result = runner.solve(reasc, easy()["question"], {"callbacks": [runs]})
     reported = [response.message.usage_metadata["output_tokens"] for response in result.responses]
     assert result.usage.output_tokens == sum(reported)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import Cap, ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 
 from .fakes import PROMPT_TOKENS, Reply, Scripted, calibration, failing
@@ -48,7 +48,7 @@ def test_it_is_spent_where_it_changes_something(runner: Any) -> None:
     counted = spent(given)
     assert max(counted[question] for question in EASY) <= 4 < min(counted[question] for question in CLOSE)
     assert [message.text[-1] for message in messages] == ["1"] * 8 + ["2"] * 4
-    evenly = runner.accounts(reasc(max_samples=3), EASY + CLOSE)  # 36 samples
+    evenly = runner.accounts(reasc(rule=Cap(3)), EASY + CLOSE)  # 36 samples
     assert {account["launched"] for account in evenly} == {3}
 
 

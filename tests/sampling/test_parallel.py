@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
-from runnable.fakes import TIMEOUT, Scripted
+from runnable.fakes import TIMEOUT, Scripted, Unforeseen
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import SamplingError
@@ -70,14 +70,14 @@ def test_a_wave_is_asked_for_at_once_with_the_bound_arguments(runner: Any) -> No
     result = runner.solve(ReASCRunnable(model=model.bind(stop=["END"]), concurrency=3), "q")
     assert [(indices, kwargs) for indices, kwargs, _ in model.streams] == [
         (range(3), {"stop": ["END"]}),
-        (range(3, 6), {"stop": ["END"]}),
+        (range(3, 4), {"stop": ["END"]}),
     ]
     assert result.decision.samples == 4
     assert all(stream.closed for *_, stream in model.streams)
 
 
 def test_a_decision_cancels_the_rest_which_are_paid_and_traced(runner: Any, runs: Any) -> None:
-    result = runner.solve(ReASCRunnable(model=parallel(), concurrency=6), "q", {"callbacks": [runs]})
+    result = runner.solve(ReASCRunnable(model=parallel(), rule=Unforeseen(), concurrency=6), "q", {"callbacks": [runs]})
     assert [response.status for response in result.responses] == ["complete"] * 4 + ["cancelled"] * 2
     assert (result.usage.output_tokens, result.usage.unused_output_tokens, result.usage.estimated) == (18, 6, False)
     assert [runs.ended[run_id] for run_id in runs.of("model")] == ["end"] * 6
@@ -92,7 +92,9 @@ def test_a_sample_that_never_comes_out_has_failed(runner: Any, runs: Any) -> Non
 
 
 def test_a_sample_that_failed_costs_only_itself_and_what_it_had_said_is_paid(runner: Any, runs: Any) -> None:
-    result = runner.solve(ReASCRunnable(model=parallel(fails={1}), concurrency=5), "q", {"callbacks": [runs]})
+    result = runner.solve(
+        ReASCRunnable(model=parallel(fails={1}), rule=Unforeseen(), concurrency=5), "q", {"callbacks": [runs]}
+    )
     assert [response.status for response in result.responses] == ["complete", "failed", *["complete"] * 3]
     assert [str(error) for error in result.failures] == ["cut 1"]
     assert (result.usage.output_tokens, result.usage.unused_output_tokens) == (15, 3)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langchain_core.runnables import RunnableLambda
 from langchain_reasc_backend.bridge import AsyncStream
-from runnable.fakes import Reply, Scripted
+from runnable.fakes import Reply, Scripted, Unforeseen
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.answers import free_text
@@ -66,7 +66,7 @@ def deaf(model: Scripted) -> Any:
 
 @pytest.mark.parametrize(
     ("hangs", "status", "failures"),
-    [(1, "failed", [SampleTimeout]), (3, "cancelled", [])],
+    [(1, "failed", [SampleTimeout]), (4, "cancelled", [])],
     ids=["before the decision", "after it"],
 )
 def test_what_does_not_end_is_left_behind(
@@ -76,7 +76,7 @@ def test_what_does_not_end_is_left_behind(
     ends = threading.Timer(2.5, never.set)  # by itself, as an event loop that is closed waits for it
     ends.start()
     model = deaf(hanging(never, hangs))
-    result = solved(runner, never, model, concurrency=hangs + 1, max_samples=4, sample_timeout=SOON)
+    result = solved(runner, never, model, rule=Unforeseen(), concurrency=hangs + 1, sample_timeout=SOON)
     ends.cancel()
     assert (result.answer, result.responses[hangs].status) == ("42", status)
     assert [type(error) for error in result.failures] == failures

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from runnable.fakes import TIMEOUT, Reply, saying
+from runnable.fakes import TIMEOUT, Reply, Unforeseen, saying
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
@@ -85,7 +85,7 @@ def test_a_model_that_is_not_a_stream_runs_to_its_end(runner: Any) -> None:
     go = threading.Event()
     slow = Reply("slow 1", opens=go)
     model = saying("1", "1", "1", "1", slow)
-    reasc = ReASCRunnable(model=model.with_retry(), concurrency=5)
+    reasc = ReASCRunnable(model=model.with_retry(), rule=Unforeseen(), concurrency=5)
     result = runner.solve(reasc, "q", on_response=lambda _, decision: decision.stop and go.set())
     assert [response.status for response in result.responses] == ["complete"] * 5
     assert not result.usage.estimated

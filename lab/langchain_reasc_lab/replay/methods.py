@@ -182,7 +182,7 @@ def counting(settings: MethodSettings) -> list[Method]:
 
 
 def asc_at_once(settings: MethodSettings) -> Method:
-    """Return ASC as it runs with ``concurrency`` 4: it decides alike, and pays for every sample of the last wave."""
+    """Return ASC in waves of 4 samples, all of which are paid for. A live wave may be smaller."""
     return Method(ASC_AT_ONCE, ASC() | Cap(settings.max_samples), at_once=_AT_ONCE)
 
 

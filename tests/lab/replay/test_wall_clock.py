@@ -65,10 +65,10 @@ def test_what_cannot_be() -> None:
 @pytest.mark.parametrize(
     ("runner", "concurrency", "alone"), [(Runner(), 1, False), (AsyncRunner(), 4, False), (Runner(), 4, True)]
 )
-def test_a_live_run_launches_as_many(runner: Any, concurrency: int, alone: bool) -> None:
+def test_a_live_run_launches_no_more(runner: Any, concurrency: int, alone: bool) -> None:
     model = Scripted(script=lambda _, index: Reply(f"the answer is {'11211111'[index]}"))  # ASC stops after seven: 6-1
     # Scores below the mean weigh as one vote, and do not reach the gate: it decides like ASC, and launches like ReASC.
     rule: dict[str, Any] = {"calibration": calibration(mean=1.0, gate=2.0)} if alone else {"rule": ASC()}
     result = runner.solve(ReASCRunnable(model=model, concurrency=concurrency, max_samples=8, **rule), "question")
     expected = wall_clock([[1] * 8], [[4] * 8], [7], concurrency=concurrency, alone=alone)
-    assert (result.decision.samples, len(model.log.calls)) == (7, expected.launched[0])
+    assert result.decision.samples == len(model.log.calls) == 7 <= expected.launched[0]
