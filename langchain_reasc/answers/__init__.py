@@ -35,7 +35,7 @@ do not lose to fewer responses that call none.
 """
 
 from langchain_reasc.answers.calls import ToolVotes, arguments_of, kind_of
-from langchain_reasc.answers.endings import ending_of, has_finish_reason, without_reasoning
+from langchain_reasc.answers.endings import ending_of, has_finish_reason, says_nothing, without_reasoning
 from langchain_reasc.answers.equivalence import (
     JUDGE_PROMPT,
     Classes,
@@ -124,6 +124,7 @@ __all__ = [
     "read_quantity",
     "require_math_verify",
     "runs_functions",
+    "says_nothing",
     "schemas_of",
     "spelling",
     "statements",

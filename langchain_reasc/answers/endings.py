@@ -30,6 +30,7 @@ _FIELDS = (
     "status",  # OpenAI's Responses API, whose streams have no other word for their end
 )
 _REPEATED = re.compile(r"(.{1,100}?)\1+")
+_THOUGHT_OR_TEXT = {"text", "thinking", "redacted_thinking", "reasoning", "reasoning_content"}
 _BLOCKED = "prompt_feedback"  # Gemini, in place of a response
 _ENDS = frozenset({*_FIELDS, _BLOCKED})
 
@@ -55,6 +56,23 @@ def is_refusal(message: AIMessage) -> bool:
     if isinstance(message.content, str):
         return False
     return any(isinstance(block, dict) and block.get("type") == "refusal" for block in message.content)
+
+
+def says_nothing(message: AIMessage) -> bool:
+    """Return whether a response is none: without calls, it is filtered, ends in a malformed call, or is empty.
+
+    A refusal says something, and so do blocks besides text and reasoning, such as a picture.
+    """
+    blocks = message.content if isinstance(message.content, list) else ()
+    others = [block for block in blocks if isinstance(block, dict) and block.get("type") not in _THOUGHT_OR_TEXT]
+    beside = not message.additional_kwargs.keys().isdisjoint(("audio", "function_call"))
+    if message.tool_calls or message.invalid_tool_calls or others or beside:
+        return False
+    ending = ending_of(message)
+    if ending in ("filtered", "malformed call"):
+        return True
+    refused = ending == "refused" or is_refusal(message)
+    return not refused and not (without_reasoning(str(message.text)) or "").strip()
 
 
 def _reasons(metadata: Mapping[str, Any]) -> Iterator[str]:

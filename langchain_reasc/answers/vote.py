@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, NamedTuple
 
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers.calls import ToolVotes
-from langchain_reasc.answers.endings import Ending, ending_of, is_refusal, without_reasoning
+from langchain_reasc.answers.calls import UNKNOWN_TOOL, ToolVotes
+from langchain_reasc.answers.endings import Ending, ending_of, is_refusal, says_nothing, without_reasoning
 from langchain_reasc.answers.extractors import Extractor
 from langchain_reasc.answers.json_values import last_object
 from langchain_reasc.answers.objects import REFUSED_OBJECT, ObjectVotes
@@ -36,6 +36,8 @@ class Vote:
         kind: the coarse class of the answer, on which responses vote first: which tools are called. None where none is.
         fields: of an object that is voted on by field, name -> value as canonical JSON.
         calls: whether it is a vote for calls of tools.
+        instead: without a vote, the calls that were refused, by which they are recognised when they come again; ``""``
+            where the response says nothing at all.
     """
 
     answer: str | None
@@ -44,6 +46,7 @@ class Vote:
     kind: str | None = None
     fields: Mapping[str, str] | None = None
     calls: bool = False
+    instead: str | None = field(default=None, compare=False)
 
 
 _EVERY_CALL = ToolVotes()
@@ -61,9 +64,10 @@ def vote_of(
         schemas: tool -> schema of its arguments, as :func:`schemas_of` gives it; None where the tools are not known.
     """
     try:
-        return _vote_of(message, extract, tools, schemas)
+        vote = _vote_of(message, extract, tools, schemas)
     except TimeoutError:
         return Vote(None, why_none=TOO_SLOW)
+    return replace(vote, instead="") if vote.answer is None and says_nothing(message) else vote
 
 
 def _vote_of(message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: Schemas | None) -> Vote:
@@ -80,7 +84,8 @@ def _vote_of(message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: 
         if vote.answer is not None or not calls:
             return vote
     if malformed:
-        return Vote(None, cut_off, INVALID_CALLS)
+        invalid = [(call["name"], call["args"]) for call in message.invalid_tool_calls]
+        return Vote(None, cut_off, INVALID_CALLS, instead=str(invalid) if invalid and not cut_off else None)
     return _vote_of_calls(message, extract, tools, schemas, cut_off)
 
 
@@ -113,7 +118,8 @@ def _vote_of_calls(
         return Vote(None, cut_off, CUT_OFF)
     received = tools.received(calls, schemas)
     if isinstance(received, str):
-        return Vote(None, why_none=received)
+        refused = [{**call, "args": {}} for call in calls] if received == UNKNOWN_TOOL else calls
+        return Vote(None, why_none=received, instead=tools.answer(refused))
     objects = extract.objects
     if objects is None or objects.in_calls(calls) is None:
         answer = tools.answer(received)
@@ -121,7 +127,7 @@ def _vote_of_calls(
     given = calls[0]["args"] if objects.schema else received[0]["args"]
     answer = objects.answer(given)  # structured output by function calling
     if answer is None:
-        return Vote(None, why_none=REFUSED_OBJECT)
+        return Vote(None, why_none=REFUSED_OBJECT, instead=tools.answer(calls))
     return _by_field(Vote(answer, kind=None if objects.name else tools.kind(calls), calls=True), objects)
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from langchain_reasc.exceptions import ConfidenceError
 
@@ -19,11 +19,11 @@ __all__ = [
     "support",
 ]
 
-Reason = Literal[
-    "gate", "evidence", "agreement", "window", "budget", "timeout", "alone", "hopeless", "plurality", "worth"
-]
+_Sufficient = Literal["gate", "evidence", "agreement", "window", "alone"]
+_Insufficient = Literal["budget", "timeout", "hopeless", "plurality", "worth", "unanswered"]
+Reason = _Sufficient | _Insufficient
 
-UNDECIDED: Final[tuple[Reason, ...]] = ("budget", "timeout", "hopeless", "plurality", "worth")
+UNDECIDED: Final[tuple[Reason, ...]] = get_args(_Insufficient)
 """Reasons to stop without sufficient evidence; of several parts of a decision, the first of them counts."""
 
 ANSWER: Final = "answer"
@@ -42,7 +42,10 @@ class Response:
             voted on first; an answer without a kind is of the kind :data:`ANSWER`.
         fields: the fields of an answer that is an object, name -> value as JSON. Read by
             :class:`~langchain_reasc.method.fields.ByField` alone.
-        alone: whether the response is not to be voted on. It casts no vote; where it comes first, it is the answer.
+        alone: whether the response is not to be voted on. It casts no vote; where all before it say nothing, it is the
+            answer.
+        instead: what it says that has no answer: the calls that were refused, or ``""`` for nothing at all. None where
+            that does not matter.
     """
 
     answer: str | None
@@ -51,6 +54,7 @@ class Response:
     kind: str | None = None
     fields: Mapping[str, str] | None = None
     alone: bool = False
+    instead: str | None = None
 
     def __post_init__(self) -> None:
         if self.score is not None and not math.isfinite(self.score):  # max(1, exp(nan)) would count it as a vote
@@ -77,8 +81,9 @@ class Decision:
         reason: why it stopped: ``gate`` (Stage 1), ``evidence`` (the posterior of the answer), ``agreement`` (the whole
             budget would most likely give the same answer), ``window`` (ESC), ``worth`` (more samples would hardly
             raise the share of the answer), ``budget``, ``timeout``, ``alone`` (the first response is not voted on),
-            ``hopeless`` (some arguments will never agree), ``plurality`` (too few responses give the answer); None
-            while it goes on. Of a decision in parts, the first of :data:`UNDECIDED` that ended one of them.
+            ``hopeless`` (some arguments will never agree), ``plurality`` (too few responses give the answer),
+            ``unanswered`` (no response has an answer, and more would hardly have one); None while it goes on. Of a
+            decision in parts, the first of :data:`UNDECIDED` that ended one of them.
         samples: responses the decision rests on.
         evidence: answer -> accumulated weight, in the order first seen.
         posterior: P(the leader stays ahead of the runner-up without end), Eq. 5, unless the rule has a posterior of

@@ -1,4 +1,4 @@
-"""Notice early that part of an answer differs in every response, so that votes will never agree."""
+"""Notice early that votes will come to nothing: no response has an answer, or part of it differs in each."""
 
 import json
 import re
@@ -13,10 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.method.agreement import default_components, likelihoods
-from langchain_reasc.method.decision import Decision, Response
+from langchain_reasc.method.decision import WEAK, Decision, Response
 from langchain_reasc.method.stopping import StoppingRule
 
-__all__ = ["Hopeless", "chance_of_agreement"]
+__all__ = ["UNANSWERED", "Hopeless", "Unanswered", "chance_of_agreement"]
+
+UNANSWERED: Final = 6
+"""Responses without an answer, and none with one, after which sampling stops."""
+_REFUSED_ALIKE: Final = 3
 
 _PAIRS_PER_CHOICE: Final = 3
 _MOST_CHOICES: Final = 8
@@ -75,6 +79,40 @@ class Hopeless(StoppingRule):
         values = {name: [parts.get(name, "") for parts in voting] for name in names}
         chances = {name: chance_of_agreement(of, left, enough=self.chance) for name, of in values.items()}
         return tuple(name for name, chance in chances.items() if chance < self.chance)
+
+
+@dataclass(frozen=True)
+class Unanswered(StoppingRule):
+    """Apply a rule, and stop too where no response has an answer and further ones would hardly have one.
+
+    That is after six without one, whatever the reason: cut off, empty, filtered, malformed, refused. A model that
+    answers with probability p is stopped so with (1 − p)⁶: .016 at p = .5, .12 at .3. Three that are refused alike are
+    enough (the same calls, or calls of the same unknown tools), as the model alone would be refused so, too, and an
+    agent tells it why. A sample that was cut in the middle does not count. The reason is ``unanswered``.
+
+    Attributes:
+        rule: decides where a response has an answer.
+    """
+
+    name: ClassVar[str] = "unanswered"
+    rule: StoppingRule
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        decision = self.rule(responses)
+        if decision.stop or any(one.answer is not None for one in responses):
+            return decision
+        alike = Counter(one.instead for one in responses if one.instead)
+        without = sum(one is not WEAK for one in responses)
+        stop = without >= UNANSWERED or max(alike.values(), default=0) >= _REFUSED_ALIKE
+        return replace(decision, stop=True, reason="unanswered") if stop else decision
+
+    @property
+    def reads_scores(self) -> bool:
+        return self.rule.reads_scores
+
+    def weights(self, responses: Sequence[Response]) -> list[float]:
+        """Return those of the rule."""
+        return self.rule.weights(responses)
 
 
 def chance_of_agreement(values: Sequence[str], left: int, *, enough: float = 1.0) -> float:

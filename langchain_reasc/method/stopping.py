@@ -97,15 +97,17 @@ def decide(rule: StoppingRule, responses: Sequence[Response], *, undecided: int 
     """Return the decision at the earliest prefix where ``rule`` stops, or "go on" after all of them.
 
     Responses are taken in launch order, so the outcome does not depend on which of a wave arrived first. Where any has
-    a kind, the kinds are voted on first. Where the first is to be taken ``alone``, it is the answer.
+    a kind, the kinds are voted on first. Where the first that says anything is to be taken ``alone``, it
+    is the answer.
 
     Args:
         rule: decides after exactly the responses it is given.
         responses: in launch order.
         undecided: how many of them are known to decide nothing.
     """
-    if responses and responses[0].alone:
-        return Decision(stop=True, answer=responses[0].answer, reason="alone", samples=1)
+    first = next((at for at, one in enumerate(responses) if one.instead != ""), None)
+    if first is not None and responses[first].alone:
+        return Decision(stop=True, answer=responses[first].answer, reason="alone", samples=first + 1)
     if any(response.alone for response in responses):
         responses = [one.voting(None) if one.alone else one for one in responses]
     flat = next((at for at, one in enumerate(responses) if one.kind is not None), len(responses))
@@ -121,7 +123,7 @@ def fewest_further(rule: StoppingRule, responses: Sequence[Response], most: int)
 
     They are taken to repeat the leading answer, or the last one (a window may be full with it next), each with the
     largest weight that a response with that answer had so far. A response that weighs more may decide earlier. Where
-    none has an answer yet, they agree on any; a rule that reads scores then gets ``most``.
+    none has an answer yet, they agree on any, or have none either; a rule that reads scores foresees the latter alone.
 
     Args:
         rule: has not stopped yet.
@@ -130,14 +132,14 @@ def fewest_further(rule: StoppingRule, responses: Sequence[Response], most: int)
     """
     weighed = zip(responses, rule.weights(responses), strict=True)
     heaviest = {one.answer: one for one, _ in sorted(weighed, key=lambda pair: pair[1]) if one.answer is not None}
-    if not heaviest and rule.reads_scores:
-        return most
     known = len(responses)
     leading = decide(rule, responses, undecided=known)
     last = next((one.answer for one in reversed(responses) if one.answer is not None), None)
     further = [heaviest[answer] for answer in {leading.answer, leading.whole, last} if answer in heaviest]
+    if not heaviest:
+        further = [*responses[-1:], *([] if rule.reads_scores else [Response("")])]
     for more in range(1, most):
-        given = ([*responses, *[one] * more] for one in further or [Response("")])
+        given = ([*responses, *[one] * more] for one in further)
         if any(decide(rule, one, undecided=known + more - 1).stop for one in given):
             return more
     return most

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from langchain_core.messages import AIMessageChunk
 
+from langchain_reasc.answers import says_nothing
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.question import DeservesVote, Question
@@ -98,8 +99,8 @@ async def draw(question: Question, count: int, *, live: PreparedModel | None = N
                     if isinstance(item, AIMessageChunk):
                         yield item
                         continue
-                    if question.deserves_vote and not question.has_response and item.status == "complete":
-                        await _judge(question, question.deserves_vote, item)
+                    if (asks := question.asks) and item.status == "complete":
+                        await _judge(question, asks, item)
                     if question.is_async and not question.setup.prepared.is_set():
                         await _in_thread(question, question.setup.prepare)
                     if question.reads_in_thread:
@@ -127,6 +128,8 @@ async def finish(question: Question) -> ReASCResult:
 async def _judge(question: Question, deserves_vote: DeservesVote, first: Sample) -> None:
     """Ask whether the first response is put to the vote; where that fails, it is."""
     assert first.message is not None
+    if says_nothing(first.message) and not question.passed_on:  # then the model is asked again
+        return
     try:
         deserved = deserves_vote(first.message)
         if not question.is_async:

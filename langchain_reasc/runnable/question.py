@@ -1,6 +1,7 @@
 """The state of one input: its samples, and the decision on them, without threads or event loops."""
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -44,7 +45,7 @@ DeservesVote = Callable[[AIMessage], bool | Awaitable[bool]]
 ResponseListener = Callable[[SampledResponse, Decision], None]
 SpendingListener = Callable[[int, int], None]
 """Called with the tokens, prompt and generated, and the samples that a question has cost."""
-_NOT_AUDITED: Final = ("budget", "timeout", "alone", "hopeless", "plurality")
+_NOT_AUDITED: Final = ("budget", "timeout", "alone", "hopeless", "plurality", "unanswered")
 """Reasons of decisions that no rule has made."""
 
 
@@ -59,7 +60,8 @@ class Question:
         is_async: whether it is answered in an event loop.
         cutoff: tells when the whole call is given up.
         on_response: called with each response and the decision after it, in launch order.
-        deserves_vote: asked of the first response, which is then launched alone; None puts every one to the vote.
+        deserves_vote: asked of the first response that says anything, which is then launched alone; None puts every
+            one to the vote.
         on_spent: called with what it has cost when it is answered, or fails.
         on_finished: called with what can be learned from it, in place of what learns online.
         sample_budget: samples that may be launched, where that is fewer than ``max_samples``.
@@ -188,7 +190,7 @@ class Question:
         if launched and self._unanswered:
             self._check_progress()
         first_alone = launched == 0 and self._rule.may_accept_first
-        if first_alone or (self.deserves_vote is not None and not self._responses):
+        if first_alone or self.asks:
             return 1
         return self._useful(min(self.setup.options.concurrency, self._max_samples - launched))
 
@@ -253,6 +255,12 @@ class Question:
     def first(self) -> Sample | None:
         """The first sample, once it has ended."""
         return self._samples.get(0)
+
+    @property
+    def asks(self) -> DeservesVote | None:
+        """What is asked whether the next response is put to the vote; None once a response has said anything."""
+        said = any(one.instead != "" for one in self._responses.values())
+        return None if said else self.deserves_vote
 
     @property
     def has_response(self) -> bool:
@@ -339,7 +347,7 @@ class Question:
 
     def _decide(self, sample: Sample, message: AIMessage) -> None:
         """Read a response, and decide on all so far."""
-        if not self._responses and self.taken_alone:
+        if self.taken_alone:
             response = Response(None, alone=True)
         else:
             try:
@@ -374,7 +382,7 @@ class Question:
         if any(one.answer is not None for one in self._responses.values()):
             return fewest_further(self._capped_rule, self._drawn, most)
         try:
-            return fewest_further(self._rule, self._drawn, most)
+            return fewest_further(self._votes.unless_unanswered(self._rule), self._drawn, most)
         except Exception:  # of a user's rule that reads answers, and cannot read one that is made up
             return most
 
@@ -414,7 +422,7 @@ class Question:
         if self._responses:
             self._unanswered = False
             notices = self._votes.notices(list(self._responses.values()))
-            logger.warning("%s; sampling goes on to the budget", "; ".join(notices))
+            logger.warning("%s; sampling goes on", "; ".join(notices))
             return
         error = self._samples[0].error
         if len(self._samples) > 1 or (isinstance(error, ReASCError) and not isinstance(error, SamplingError)):
@@ -442,7 +450,13 @@ class Question:
         given = decision.answer if decision.whole is None else decision.whole
         agreeing = [response for response in responses if response.used and response.answer == given]
         used = agreeing or [response for response in responses if response.used]
-        best = max(used, key=attrgetter("weight"))
+        alike = Counter(one.instead for one in self._responses.values() if one.instead)
+
+        def trust(one: SampledResponse) -> tuple[float, bool, int, bool]:  # of those without an answer, what they say
+            response = self._responses[one.index]
+            return one.weight, response.alone, alike[response.instead or ""], response.instead != ""
+
+        best = max(used, key=trust)
         winner = (used[0] if self.passed_on and used[0].index == 0 else best).message
         assert winner is not None
         if given == decision.answer or decision.answer is None:

@@ -37,8 +37,8 @@ from langchain_reasc.exceptions import (
     is_control_flow,
 )
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.hopeless import Hopeless
-from langchain_reasc.method.stopping import Decision, Response, StoppingRule
+from langchain_reasc.method.hopeless import Hopeless, Unanswered
+from langchain_reasc.method.stopping import Cap, Decision, Response, StoppingRule
 from langchain_reasc.models.contract import LOGPROBS_REFUSED
 from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
 from langchain_reasc.models.prepared import PreparedModel
@@ -95,6 +95,7 @@ class Votes:
         self._tools, self._schemas, self._advised = options.tool_votes, model.schemas, options.advised
         self._text_schema = model.text_schema
         self._measure, self._learning = terms.measure, learning
+        self._fixed = terms.rule.name == Cap.name
         self._calibration = None if options.allow_fingerprint_mismatch or terms.counted else calibration
         self._required = setup.on_missing_confidence == "error" and not terms.counted
         self._clock, self._cutoff = clock, cutoff
@@ -112,7 +113,11 @@ class Votes:
     def rule(self, rule: StoppingRule, budget: int) -> StoppingRule:
         """Return the rule as it decides on such answers: by field or as a whole, and not on what can never agree."""
         rule = Hopeless(rule, self._parts_of, budget)
-        return self._extract.objects.rule(rule) if self._extract.objects else rule
+        return self.unless_unanswered(self._extract.objects.rule(rule) if self._extract.objects else rule)
+
+    def unless_unanswered(self, rule: StoppingRule) -> StoppingRule:
+        """Return the rule that stops too where no response has an answer; a fixed budget is spent whatever comes."""
+        return rule if self._fixed else Unanswered(rule)
 
     def read(self, message: AIMessage) -> Response:
         """Read a response.
@@ -127,7 +132,8 @@ class Votes:
         if self._measure or self._learning:
             self._refused = self._refused or message.response_metadata.get(LOGPROBS_REFUSED)
             score = self._score(message, vote)
-        return Response(self._class_of(vote), score, cut_off=vote.cut_off, kind=vote.kind, fields=vote.fields)
+        answer = self._class_of(vote)
+        return Response(answer, score, vote.cut_off, vote.kind, vote.fields, instead=vote.instead)
 
     def read_audit(self, message: AIMessage) -> str | None:
         """Return the answer of a response that decides nothing; its token signals are kept to learn from."""

@@ -47,7 +47,7 @@ def test_the_name_of_the_agent_and_model_settings_reach_the_model(agents: Agents
         ([("get_weather", {"city": "Paris"})], 1),
         ([("book_trip", {"city": "Paris"})], 3),
         ([("get_weather", {"city": "Paris"}), ("book_trip", {"city": "Paris"})], 3),
-        ([("unheard_of", {})], 5),
+        ([("unheard_of", {})], 3),
     ],
     ids=["reads", "acts", "reads and acts", "no such tool"],
 )

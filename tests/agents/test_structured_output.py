@@ -113,7 +113,7 @@ def test_a_schema_that_no_sample_satisfies_goes_back_to_the_model(agents: Any) -
     agent = agent_of(model, ReASCMiddleware(max_samples=4, **BY_ASC), response_format=ToolStrategy(Forecast))
     state = agents.ask(agent)
     assert state["structured_response"] == Forecast(city="Paris", degrees=30)
-    assert samples_of(state) == [4, 4]
+    assert samples_of(state) == [3, 4]
     assert spent_on(state) == billed(model)
 
 
@@ -126,7 +126,7 @@ def test_or_is_the_agents_own_error_which_has_the_winner_and_its_bill(agents: An
         agents.ask(agent)
     winner = error.value.ai_message
     assert isinstance(winner, AIMessage)
-    assert winner.response_metadata["reasc"]["launched"] == 4
+    assert winner.response_metadata["reasc"]["launched"] == (4 if isinstance(strategy, ProviderStrategy) else 3)
     assert winner.usage_metadata is not None
     assert winner.usage_metadata["total_tokens"] == billed(model)
 

@@ -3,11 +3,12 @@
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.hopeless_calls import cost, samples
 from langchain_reasc import ASC, ESC, Cap, FiniteHorizon, Response, decide
-from langchain_reasc.method import Hopeless, chance_of_agreement
+from langchain_reasc.method import WEAK, Hopeless, Unanswered, chance_of_agreement, fewest_further
 
 RULE = FiniteHorizon() | Cap(16)
 DRAFT = (
@@ -86,3 +87,46 @@ def test_where_words_agree_it_is_hardly_ever_fooled(share: float, others: int) -
 @pytest.mark.parametrize(("words", "most"), [(1, 9), (10, 8), (40, 5), (400, 5)])
 def test_how_many_responses_it_takes_where_all_differ(words: int, most: int) -> None:
     assert 4 <= samples(words, questions=5) <= most
+
+
+A, B, NONE = (Response(None, instead=said) for said in ("a", "b", None))
+EMPTY, YES = Response(None, instead=""), Response("yes")
+
+
+@pytest.mark.parametrize(
+    ("responses", "expected"),
+    [
+        ([A] * 3, ("unanswered", None, 3)),
+        ([A, B, A, B, A], ("unanswered", None, 5)),
+        ([A, A, B, B, NONE], (None, None, 5)),
+        ([A, A, B, B, NONE, EMPTY], ("unanswered", None, 6)),
+        ([EMPTY] * 6, ("unanswered", None, 6)),
+        ([WEAK] * 3 + [NONE] * 5, (None, None, 8)),
+        ([WEAK] * 3 + [NONE] * 6, ("unanswered", None, 9)),
+        ([A, A, YES, A, *[NONE] * 6], (None, "yes", 10)),
+        ([A, A, YES, YES, YES, YES], ("agreement", "yes", 6)),
+        ([EMPTY, EMPTY, Response(None, alone=True)], ("alone", None, 3)),
+        ([A, Response(None, alone=True), A, A], ("unanswered", None, 4)),
+    ],
+    ids=str,
+)
+def test_sampling_ends_where_no_response_has_an_answer(responses: list[Response], expected: Any) -> None:
+    rule = Unanswered(RULE)
+    decision = decide(rule, responses)
+    assert (decision.reason, decision.answer, decision.samples) == expected
+    assert decision.undecided == (decision.reason == "unanswered")
+    assert not any(decide(rule, responses[:n]).stop for n in range(decision.samples))
+
+
+@pytest.mark.parametrize(("p", "bound"), [(0.3, 0.12), (0.5, 0.016), (0.8, 0.0001)])
+def test_a_model_that_answers_now_and_then_is_seldom_stopped(p: float, bound: float) -> None:
+    drawn = np.random.default_rng(1).random((4000, 6)) < p
+    stopped = [decide(Unanswered(RULE), [YES if one else NONE for one in row]).reason for row in drawn.tolist()]
+    assert abs(stopped.count("unanswered") / 4000 - bound) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("responses", "further"), [([], 4), ([A], 2), ([A, A], 1), ([NONE], 4), ([NONE] * 3, 3), ([EMPTY] * 5, 1)], ids=str
+)
+def test_no_more_samples_are_launched_than_could_end_it(responses: list[Response], further: int) -> None:
+    assert fewest_further(Unanswered(ASC()), responses, 8) == further

@@ -1,0 +1,47 @@
+"""Sampling ends early where responses are cut off, empty or broken, and no sooner than is reasonable."""
+
+from typing import Any
+
+import pytest
+
+from langchain_reasc import ASC, ESC, Cap, ReASCRunnable
+from langchain_reasc.exceptions import Undecided
+
+from .fakes import Reply, Scripted, calibration, saying
+
+CUT_OFF = Reply("so it", metadata={"finish_reason": "length"})
+FILTERED = Reply("", metadata={"finish_reason": "content_filter"})
+MALFORMED = Reply("", metadata={"finish_reason": "malformed_tool_use"})
+EVERY = {
+    "cut off": [CUT_OFF],
+    "empty": [Reply("")],
+    "no answer": [Reply("well")],
+    "filtered": [FILTERED],
+    "malformed": [MALFORMED],
+    "mixed": [CUT_OFF, Reply(""), FILTERED, Reply("well")],
+}
+
+
+@pytest.mark.parametrize("replies", EVERY.values(), ids=EVERY)
+@pytest.mark.parametrize("options", [{}, {"rule": ASC()}, {"rule": ESC()}, {"calibration": calibration()}], ids=str)
+def test_six_responses_without_an_answer_are_enough(runner: Any, replies: list[Reply], options: Any) -> None:
+    result = runner.solve(ReASCRunnable(model=saying(*replies), **options), "q")
+    assert len(result.responses) == result.decision.samples == 6
+    assert (result.answer, result.decision.reason, result.undecided) == (None, "unanswered", True)
+    assert result.notices[-1].startswith("6 of 6 responses cast no vote")
+    assert result.summary().startswith("no answer: none of 6 responses names one")
+    with pytest.raises(Undecided):
+        runner.solve(ReASCRunnable(model=saying(*replies), on_undecided="raise", **options), "q")
+
+
+def test_a_fixed_budget_is_spent_all_the_same(runner: Any) -> None:
+    result = runner.solve(ReASCRunnable(model=saying(CUT_OFF), rule=Cap(8)), "q")
+    assert (len(result.responses), result.decision.reason) == (8, "budget")
+
+
+@pytest.mark.parametrize("concurrency", [1, 4, 16])
+def test_one_answer_of_six_keeps_it_going(runner: Any, concurrency: int) -> None:
+    model = Scripted(script=lambda question, index: Reply("the answer is 7") if index % 6 == 5 else CUT_OFF)
+    result = runner.solve(ReASCRunnable(model=model, concurrency=concurrency), "q")
+    assert (result.answer, result.decision.evidence) == ("7", {"7": 2.0})
+    assert len(result.responses) == 15  # the last one cannot change it
