@@ -129,7 +129,7 @@ def extractor(spec: AnswerSpec = "auto") -> Extractor:
     if isinstance(spec, Extractor):
         return spec
     if callable(spec):
-        return Extractor(partial(_unless_cut_off, spec), _name_of(spec), over_tool_calls=True)
+        return Extractor(partial(_unless_cut_off, spec), _name_of(spec), over_tool_calls=True, blocks=True)
     kind, _, rest = spec.partition(":")
     if kind in _WITH_ARGUMENT and rest:
         return _WITH_ARGUMENT[kind](rest)
@@ -151,7 +151,7 @@ def message_extractor(find: Callable[[AIMessage], str | None], *, name: str | No
         name: the name shown in messages; None for the function's.
     """
     found = partial(_unless_cut_off, find)
-    return Extractor(found, name or _name_of(find), over_tool_calls=True, reads_message=True)
+    return Extractor(found, name or _name_of(find), over_tool_calls=True, reads_message=True, blocks=True)
 
 
 def boxed() -> Extractor:

@@ -59,7 +59,8 @@ def message_of(chunks: Sequence[BaseMessage]) -> AIMessage:
         odd = next(chunk for chunk in chunks if not isinstance(chunk, AIMessageChunk))
         raise SamplingError(f"the model streamed a {type(odd).__name__}, which is no part of an AIMessage")
     # Without their calls, which LangChain would complete, and in quadratic time where they are no JSON.
-    whole = add_ai_message_chunks(*(part.model_copy(update={"tool_call_chunks": []}) for part in parts))
+    no_calls = {"tool_call_chunks": list[ToolCallChunk]()}
+    whole = add_ai_message_chunks(*(one.model_copy(update=no_calls) if one.tool_call_chunks else one for one in parts))
     message = message_chunk_to_message(whole)
     assert isinstance(message, AIMessage)
     calls = joined_calls([piece for part in parts for piece in part.tool_call_chunks])

@@ -50,7 +50,8 @@ __all__ = ["Meanings", "Votes"]
 
 logger = logging.getLogger(__name__)
 _PATIENCE: Final = 3  # comparisons that failed in a row, after which a judge is asked no more
-_LATE: Final = 0.1  # seconds for the answer of a response that came just before the question's time was over
+_LATE: Final = 0.1  # seconds after the question's time, for answers of responses that came just before
+_NO_TIME: Final = 0.01  # seconds for each answer after that, as most are found at once
 
 
 class QuestionContext(Protocol):
@@ -194,7 +195,7 @@ class Votes:
         left = self._clock.left
         vote = Vote(None)
         try:
-            vote = read() if left is None else within(max(left, _LATE), read, self._cutoff)
+            vote = read() if left is None else within(max(left + _LATE, _NO_TIME), read, self._cutoff)
         except TimeoutError:
             vote = Vote(None, why_none=TOO_SLOW)
         except Exception as error:  # the user's extractor: one odd response must not lose the others

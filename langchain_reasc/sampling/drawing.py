@@ -27,6 +27,7 @@ from langchain_reasc.threads import AsyncWorkers, Workers, blocking_items, each,
 __all__ = ["draw", "samples"]
 
 _GRACE: Final = 1.0  # seconds in which samples that were given up end by themselves; chat models need but a moment
+_LATE: Final = 0.15  # seconds that they have where their time is over
 
 
 def samples(wave: Wave, *, is_async: bool, live: bool = False) -> AsyncGenerator[Sample | AIMessageChunk]:
@@ -104,15 +105,14 @@ async def _draw_separately(
             workers.put(await _draw_sample(wave, index, chunks, workers, live=live))
         except BaseException as error:  # the worker must not end before it has reported
             failure = as_failure(error)
-            if is_handlers(error):
+            if is_handlers(error) or not isinstance(failure, Exception):
                 workers.put(failure)
-                return
-            failed = Sample(index, salvaged(chunks), "failed", failure) if isinstance(failure, Exception) else failure
-            workers.put(failed)
+            else:
+                workers.put(Sample(index, None, "failed", failure))
         finally:
             wave.ended()
 
-    cutoff, limit, is_grace = wave.cutoff, wave.limit, False
+    cutoff, limit, grace = wave.cutoff, wave.limit, None
     until = time.monotonic() + limit.seconds if limit else None
     try:
         with cutoff.notifying(workers.wake):
@@ -124,22 +124,25 @@ async def _draw_separately(
                 if isinstance(item, BaseException):
                     raise item
                 if isinstance(item, Sample):
-                    del running[item.index]
+                    chunks = running.pop(item.index)
+                    item = replace(item, message=item.message or salvaged(chunks))
                 if item is not None:
                     yield item
                     continue
                 if until is not None and time.monotonic() >= until:
-                    if is_grace:
+                    if grace is not None:
+                        grace = 0.0
                         break
                     cutoff.give_up(limit.error)  # type: ignore[union-attr]
-                if cutoff.given_up and not is_grace:
-                    is_grace, until = True, time.monotonic() + _GRACE
+                if cutoff.given_up and grace is None:
+                    grace = _LATE if cutoff.error else _GRACE
+                    until = time.monotonic() + grace
             error = cutoff.error
             for index, chunks in running.items():
                 yield Sample(index, salvaged([*chunks]), "failed" if error else "cancelled", error)
     finally:  # also on Ctrl-C
         cutoff.give_up()
-        await workers.join(_GRACE)
+        await workers.join(_GRACE if grace is None else grace)
 
 
 async def _draw_sample(

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from langchain_core.runnables import RunnableLambda
 from langchain_reasc_backend.bridge import AsyncStream
-from runnable.fakes import Reply, Scripted, Unforeseen
+from runnable.fakes import Reply, Scripted, Unforeseen, saying
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.answers import free_text
+from langchain_reasc.answers import free_text, message_extractor
 from langchain_reasc.exceptions import SampleTimeout
 from langchain_reasc.sampling import QuestionClock
 from sampling.test_parallel import Parallel, parallel
@@ -80,6 +80,41 @@ def test_what_does_not_end_is_left_behind(
     ends.cancel()
     assert (result.answer, result.responses[hangs].status) == ("42", status)
     assert [type(error) for error in result.failures] == failures
+
+
+@pytest.mark.sync_only  # an async step that swallows its cancellation is waited for
+def test_a_question_returns_soon_after_its_time_though_its_samples_do_not_end(
+    runner: Any, never: threading.Event
+) -> None:
+    begun = time.monotonic()
+    with pytest.raises(SampleTimeout):
+        solved(runner, never, deaf(hanging(never, *range(16))), timeout=SOON)
+    assert time.monotonic() - begun < SOON + 0.9
+
+
+@pytest.mark.parametrize("limit", [{}, {"timeout": 0.6}], ids=["no limit", "timeout"])
+@pytest.mark.parametrize("kind", [lambda find: find, message_extractor], ids=["text", "message"])
+def test_a_function_that_finds_answers_holds_no_event_loop(kind: Any, limit: dict[str, float]) -> None:
+    def find(response: Any) -> str:
+        time.sleep(0.4)
+        return "42"
+
+    async def main() -> tuple[Any, float]:
+        solving, longest = asyncio.create_task(reasc.asolve("q")), 0.0
+        while not solving.done():
+            begun = time.monotonic()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.monotonic() - begun)
+        return await solving, longest
+
+    reasc = ReASCRunnable(model=saying("42"), answer=kind(find), **limit)
+    begun = time.monotonic()
+    result, longest = asyncio.run(main())
+    assert longest < 0.35
+    assert result.decision.reason == ("timeout" if limit else "agreement")
+    assert result.answer == "42"
+    if limit:
+        assert time.monotonic() - begun < 1.2
 
 
 @pytest.mark.parametrize("slow", ["a function", "a comparison"])
