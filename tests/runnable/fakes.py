@@ -66,7 +66,7 @@ class Reply:
 
     @property
     def stalls(self) -> Iterator[float]:
-        """Seconds until each chunk that says nothing: one at once, and hardly another before the others have decided."""
+        """Seconds until each chunk that says nothing: one at once, and the next when the others have decided."""
         return chain((0.002,), repeat(0.3))
 
     def end(self) -> None:

@@ -258,8 +258,10 @@ def test_what_servers_do_in_their_own_ways_is_voted_on_and_kept(server: Front, c
     expected = {"role": "assistant", "content": None, "refusal": None, "tool_calls": called}
     assert reply["choices"][0]["message"] == expected
     assert reply["choices"][0]["finish_reason"] == finish and [*map(json.loads, reply["reasc"]["votes"])] == [vote]
-    used = USAGE if "usage" in events[0] else dict.fromkeys(USAGE, 0)
-    assert reply["usage"] == {name: 2 * tokens for name, tokens in used.items()}
+    if "usage" in events[0]:
+        assert reply["usage"] == {name: 2 * tokens for name, tokens in USAGE.items()}
+    else:  # estimated
+        assert reply["usage"]["prompt_tokens"] > 50 and reply["usage"]["completion_tokens"] > 5
     _, *following, done = events_in(server.post({**VOTED, "stream": True}).content)
     assert done == DONE
     if "index" in case:  # they get one, which clients need
