@@ -222,7 +222,9 @@ def test_the_spans_of_a_client_that_leaves_end(voted: bool, streamed: bool) -> N
         assert all(sample.status.is_unset for sample in samples)
 
 
-def test_a_sample_that_was_cut_off_says_so() -> None:
+def test_a_sample_that_was_cut_off_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langchain_reasc.runnable.question.Question._useful", lambda question, most: most)
+
     async def answer(exchange: Exchange) -> None:
         if exchange.at % 16 == 15:
             await asyncio.sleep(1.5)
