@@ -18,7 +18,7 @@ from langchain_reasc.method.stopping import StoppingRule
 
 __all__ = ["UNANSWERED", "Hopeless", "Unanswered", "chance_of_agreement"]
 
-UNANSWERED: Final = 6
+UNANSWERED: Final = 8
 """Responses without an answer, and none with one, after which sampling stops."""
 _REFUSED_ALIKE: Final = 3
 
@@ -85,8 +85,8 @@ class Hopeless(StoppingRule):
 class Unanswered(StoppingRule):
     """Apply a rule, and stop too where no response has an answer and further ones would hardly have one.
 
-    That is after six without one, whatever the reason: cut off, empty, filtered, malformed, refused. A model that
-    answers with probability p is stopped so with (1 − p)⁶: .016 at p = .5, .12 at .3. Three that are refused alike are
+    That is after eight without one, whatever the reason: cut off, empty, filtered, malformed, refused. A model that
+    answers with probability p is stopped so with (1 − p)⁸: .004 at p = .5, .058 at .3. Three that are refused alike are
     enough (the same calls, or calls of the same unknown tools), as the model alone would be refused so, too, and an
     agent tells it why. A sample that was cut in the middle does not count. The reason is ``unanswered``.
 

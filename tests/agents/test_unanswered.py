@@ -81,7 +81,7 @@ def test_a_refusal_and_the_beginning_of_a_text_are_taken_alone_as_ever(agents: A
 @pytest.mark.parametrize("nothing", [MALFORMED, EMPTY], ids=str)
 def test_where_all_say_nothing_it_ends_as_the_model_alone_would(agents: Any, nothing: Reply) -> None:
     state = agents.ask(agent_of(acting({"": [nothing]}), ReASCMiddleware()))
-    assert (samples_of(state), reasons(state)) == ([6], ["unanswered"])
+    assert (samples_of(state), reasons(state)) == ([8], ["unanswered"])
     assert (state["messages"][-1].text, state["messages"][-1].tool_calls) == ("", [])
 
 

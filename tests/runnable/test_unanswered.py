@@ -24,19 +24,19 @@ EVERY = {
 
 @pytest.mark.parametrize("replies", EVERY.values(), ids=EVERY)
 @pytest.mark.parametrize("options", [{}, {"rule": ASC()}, {"rule": ESC()}, {"calibration": calibration()}], ids=str)
-def test_six_responses_without_an_answer_are_enough(runner: Any, replies: list[Reply], options: Any) -> None:
+def test_eight_responses_without_an_answer_are_enough(runner: Any, replies: list[Reply], options: Any) -> None:
     result = runner.solve(ReASCRunnable(model=saying(*replies), **options), "q")
-    assert len(result.responses) == result.decision.samples == 6
+    assert len(result.responses) == result.decision.samples == 8
     assert (result.answer, result.decision.reason, result.undecided) == (None, "unanswered", True)
-    assert result.notices[-1].startswith("6 of 6 responses cast no vote")
-    assert result.summary().startswith("no answer: none of 6 responses names one")
+    assert result.notices[-1].startswith("8 of 8 responses cast no vote")
+    assert result.summary().startswith("no answer: none of 8 responses names one")
     with pytest.raises(Undecided):
         runner.solve(ReASCRunnable(model=saying(*replies), on_undecided="raise", **options), "q")
 
 
 def test_a_fixed_budget_is_spent_all_the_same(runner: Any) -> None:
-    result = runner.solve(ReASCRunnable(model=saying(CUT_OFF), rule=Cap(8)), "q")
-    assert (len(result.responses), result.decision.reason) == (8, "budget")
+    result = runner.solve(ReASCRunnable(model=saying(CUT_OFF), rule=Cap(10)), "q")
+    assert (len(result.responses), result.decision.reason) == (10, "budget")
 
 
 @pytest.mark.parametrize("concurrency", [1, 4, 16])

@@ -68,8 +68,8 @@ def test_no_answer_anywhere_is_said_after_a_wave_and_at_the_end(runner: Any, cap
     reasc = ReASCRunnable(model=saying(Reply("no idea")), max_samples=12)
     with caplog.at_level(logging.WARNING, "langchain_reasc"):
         result = runner.solve(reasc, "q")
-    assert (result.answer, result.decision.samples) == (None, 6)
-    assert any(notice.startswith("6 of 6 responses cast no vote: ") for notice in result.notices)
+    assert (result.answer, result.decision.samples) == (None, 8)
+    assert any(notice.startswith("8 of 8 responses cast no vote: ") for notice in result.notices)
     [record] = caplog.records
     assert record.getMessage().startswith("4 of 4 responses cast no vote")
 
