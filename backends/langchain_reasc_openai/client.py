@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -51,7 +52,7 @@ class RawRequest:
         body: the JSON of the request.
         headers: sent beside it, in place of the model's own of the same name.
         on_event: called with the events of a response so far, each time one has come, in the thread that reads them;
-            a response that is begun anew has a list of its own.
+            a response that is begun anew has a list of its own, and a request that failed an empty one.
         headers_of: returns further headers by the index of the sample that is drawn.
     """
 
@@ -179,7 +180,8 @@ def _without_key(key: Any) -> Iterator[None]:
         for cause in causes(error):  # langchain-openai raises its own errors from the client's
             if secret and isinstance(cause, APIError) and secret in f"{cause} {cause.body}":
                 cause.message = cause.message.replace(secret, "***")
-                cause.args, cause.body = (cause.message,), None
+                said = json.dumps(cause.body).replace(json.dumps(secret)[1:-1], "***")
+                cause.args, cause.body = (cause.message,), json.loads(said)
         raise
 
 

@@ -23,6 +23,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_reasc_backend.bridge import AsyncStream, Sender, Stream
+from openai import APIStatusError
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.cutting import ConfidenceCut
@@ -160,6 +161,8 @@ class Sample:
 class Draw:
     """Samples ``first`` to ``first + n - 1`` of one prompt, drawn together.
 
+    Once one is refused for good, and none has been answered, the others are not tried again.
+
     A sample whose server fails in the middle is begun again on another: what was lost is listed in the message's
     ``response_metadata["failed_attempts"]`` and is not part of its usage. ``response_metadata["server"]`` names the
     server; one that was cut off has no usage but ``response_metadata["received_tokens"]``.
@@ -198,6 +201,8 @@ class Draw:
     rate_limiter: BaseRateLimiter | None = None
     cuts: Mapping[int, ConfidenceCut] = field(default_factory=dict)
     cancelled: bool = field(default=False, init=False)
+    _heard: bool = field(default=False, init=False)
+    _refused: bool = field(default=False, init=False)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
@@ -249,7 +254,8 @@ class Draw:
 
     async def _draw_group(self, group: Sequence[Sample], deadline: float | None, put: Callable[[Sample], None]) -> None:
         """Draw the samples of one request."""
-        attempts = self.pool.attempts(self.messages, self.kwargs, responses=len(group), rate_limiter=self.rate_limiter)
+        options = {"rate_limiter": self.rate_limiter, "may_retry": lambda: self._heard or not self._refused}
+        attempts = self.pool.attempts(self.messages, self.kwargs, responses=len(group), **options)
         error: Exception | None = None
         try:
             await attempts.run(lambda attempt: self._attempt(attempt, group, put), deadline=deadline)
@@ -260,7 +266,7 @@ class Draw:
             for sample in group:
                 sample.cancelled = not sample.handed_over and not sample.cut
         except Exception as failure:
-            error = failure
+            error, self._refused = failure, self._refused or isinstance(failure, APIStatusError)
         self._hand_over_rest(group, error, deadline, put)
 
     def _hand_over_rest(
@@ -284,6 +290,7 @@ class Draw:
             sample.start_attempt(attempt.replica, beside)
 
         def take(index: int, event: Json) -> None:
+            self._heard = True
             asked[index].take(event)
             if self.cancelled or asked[index].cut:  # a client may have swallowed the cancellation
                 raise asyncio.CancelledError
@@ -309,6 +316,8 @@ class Draw:
         except Exception as error:
             for sample in asked:
                 sample.error = None if sample.handed_over else error
+            if RAW in own:
+                own[RAW].on_event([])
             raise
 
 

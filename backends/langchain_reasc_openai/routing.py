@@ -263,7 +263,8 @@ class Attempts:
         responses: how many the request asks for: so much more its server has to do.
         rate_limiter: asked before each try.
         prepaid: the rate limiter was already asked for the first one.
-        may_retry: whether another try makes sense; not, where a part of the answer is out.
+        may_retry: whether another try makes sense, asked before each wait and after it: it makes none where a part of
+            the answer is out, or where others like it have been refused for good.
         scope: whose health counts beside the servers' own, see :func:`scope_of`.
     """
 
@@ -339,14 +340,17 @@ class Attempts:
     async def _replica(self) -> Replica:
         while (replica := self.router.choose(self.key, self._tried, self.scope)) is None:
             seconds, longest = self.router.seconds_of_rest(self.scope), self.policy.longest_retry_after
-            if seconds > longest:
+            if seconds > longest or not self.may_retry():
                 urls = ", ".join(replica.url for replica in self.router.replicas)
-                said = f"no server takes requests for the next {seconds:.0f} s, more than longest_retry_after="
+                said = f"no server takes requests for the next {seconds:.0f} s"
+                said += f", more than longest_retry_after={longest:g} s" if seconds > longest else ""
                 busy = ServerBusy(f"{urls}: requests like this one are to wait for {seconds:.0f} s")
                 busy.retry_after = seconds
                 # What others were refused with is not for this request to see.
-                raise SamplingError(f"{said}{longest:g} s; the servers: {urls}", [self._error or busy])
+                raise SamplingError(f"{said}; the servers: {urls}", [self._error or busy])
             await asyncio.sleep(seconds + random.uniform(0, self.policy.first_wait))  # not all at the same moment
+        if self._error is not None and not self.may_retry():
+            raise self._error
         self._tried.add(replica)
         return replica
 

@@ -36,6 +36,8 @@ __all__ = ["Gateway", "Serving"]
 
 _HELD: Final = 0.5
 """Seconds for which the head of a stream waits for the upstream, so that a refusal keeps its status."""
+_HELD_IF_REFUSED: Final = 6.0
+"""Seconds for which it waits on, where the upstream has refused it and is asked again."""
 _READY_FOR: Final = 1.0
 """Seconds for which an answer of the upstream's holds, since whoever asks for it needs no key."""
 _METHODS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
@@ -296,6 +298,8 @@ class Gateway:
         voting.add_done_callback(first.wake)
         try:
             arrived = await first.news(_HELD)
+            if arrived is None and first.refused:
+                arrived = await first.news(_HELD_IF_REFUSED)
             if voting.done():
                 events.headers |= voting.result().headers
             role, head = role_event(call)

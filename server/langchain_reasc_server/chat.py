@@ -172,12 +172,16 @@ class FirstResponse:
 
     def __init__(self, *, live: bool) -> None:
         self.passed: list[Json] = []
+        self.refused = False  # at least once; the request may be tried again
         self._live, self._followed = live, list[Json]()
         self._arrived: list[Json] = []
         self._news, self._loop = asyncio.Event(), asyncio.get_running_loop()
 
     def hear(self, events: list[Json]) -> None:
         """Take the events of a response so far, from any thread; those of other responses are left out."""
+        if not events:
+            self.refused = True
+            return
         self._followed = self._followed or events
         if len(events) <= 1 or (self._live and events is self._followed):
             with suppress(RuntimeError):  # the loop has ended

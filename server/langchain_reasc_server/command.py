@@ -102,7 +102,8 @@ class UpstreamOptions:
 
         # A server that knows clients' keys alone does not answer when it is asked what it supports.
         preset = self.preset or ("generic" if self.pass_keys else None)
-        retry = RetryPolicy(longest_retry_after=_LONGEST_RETRY_AFTER)
+        attempts = max(2, len(source.url))  # each server once; the client has patience of its own
+        retry = RetryPolicy(attempts=attempts, longest_retry_after=_LONGEST_RETRY_AFTER)
         return source.open(preset=preset, retry=retry, stream_chunk_timeout=self.timeout)
 
     def upstream(self, source: ModelOptions, model: Any) -> "Serving":

@@ -1,5 +1,6 @@
 """Errors in OpenAI's envelope, with the status that the client should see."""
 
+import json
 import logging
 from collections.abc import Mapping
 from typing import Any, Final
@@ -118,10 +119,10 @@ def _status_of(error: Exception) -> int | None:
 
 def _upstreams_own(error: Exception, status: int, headers: Mapping[str, str]) -> Refused:
     body: Any = getattr(error, "body", None)
-    fields = body.get("error", body) if isinstance(body, dict) else {}
-    fields = fields if isinstance(fields, dict) else {"message": str(fields)}
-    said = str(fields.get("message") or fields.get("detail") or getattr(error, "message", "") or error)
-    refused = Refused(status, said, headers=headers)
+    body = body.get("error", body) if isinstance(body, dict) else body
+    fields = body if isinstance(body, dict) else {}
+    said = fields.get("message") or fields.get("detail") or body or getattr(error, "message", "") or str(error)
+    refused = Refused(status, said if isinstance(said, str) else json.dumps(said), headers=headers)
     refused.from_upstream = True
     refused.error |= {name: value for name, value in fields.items() if value is not None}
     return refused

@@ -60,7 +60,6 @@ class LangChainModel:
 
     async def solve(self, solver: ChatReASC, call: Call, hear: Hear, limit: int | None) -> AIMessage:
         """Return the winner, as the chat model's own message."""
-        hear([])
         model, options = self._asked(solver, call.body)
         message: AIMessage = await model.ainvoke(_prompt(call.body), {"max_concurrency": limit}, **options)
         return message

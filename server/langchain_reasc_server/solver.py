@@ -50,8 +50,8 @@ class Upstream(Protocol):
         Args:
             solver: who solves it.
             call: the request.
-            hear: called with the events of a response so far, each time one has come, from any thread; once with none
-                where there are no events.
+            hear: called with the events of a response so far, each time one has come, from any thread; with none each
+                time that a request has failed.
             limit: samples in flight at once, of all requests together.
         """
 

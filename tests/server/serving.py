@@ -116,13 +116,14 @@ def front(*answers: Any, served: Any = None, **options: Any) -> Iterator[Front]:
     votes = options.pop("votes", {})
     admission = options.pop("admission", {})
     pass_keys = options.pop("pass_keys", False)
+    retry = options.pop("retry", FAST)
     bounds = options.pop("bounds", Bounds())
     with ExitStack() as stack:
         upstreams = [_gone() if one is None else stack.enter_context(serving(one, get=models)) for one in answers]
         if served is None:
             model = stack.enter_context(
                 ChatOpenAICompatible(
-                    base_url=[one.url for one in upstreams], model="tiny", preset="vllm", api_key=KEY, retry=FAST
+                    base_url=[one.url for one in upstreams], model="tiny", preset="vllm", api_key=KEY, retry=retry
                 )
             )
             served = Servers(model, pass_keys=pass_keys)

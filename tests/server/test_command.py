@@ -33,7 +33,7 @@ from typer.testing import CliRunner
 from langchain_reasc.cli.options import with_groups
 from langchain_reasc.exceptions import MissingExtraError, ReASCError
 
-from .serving import TOOL, Said, eventually, front, models
+from .serving import HELLO, TOOL, Said, eventually, front, models
 
 app = typer.Typer()
 app.command()(with_groups(serve))
@@ -191,6 +191,17 @@ def test_a_process_answers_with_the_shipped_model_and_ends_when_told(tmp_path: P
         started.send_signal(signal.SIGTERM)
         assert started.wait(20) == 0
         assert state.exists()
+
+
+@pytest.mark.parametrize("headers", [{}, {"retry_after": "2"}])
+def test_a_process_gives_a_refusal_its_status_before_a_stream_begins(headers: dict[str, str]) -> None:
+    with serving(refuses(429, **headers)) as upstream:
+        arguments = ("--url", upstream.url, "--model", "tiny", "--preset", "vllm", "--key-variable", "UPSTREAM_KEY")
+        with process(*arguments, UPSTREAM_KEY="sk-upstream") as (url, _):
+            body = {"model": "tiny", "messages": HELLO, "tools": [TOOL], "stream": True}
+            response = httpx.post(f"{url}/chat/completions", json=body, timeout=30)
+            assert response.status_code == 429 and response.json()["error"]["message"] == "refused with 429"
+        assert len(upstream.requests) == 2
 
 
 def test_a_schema_that_takes_for_ever_holds_nobody_else() -> None:

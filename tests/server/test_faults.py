@@ -10,10 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
+from langchain_reasc_openai import RetryPolicy
 from langchain_reasc_server.reading import Bodies
 from servers.exchange import Answer, Exchange, refuses
 
-from .serving import HELLO, TOOL, Front, Said, eventually, front
+from .serving import HELLO, KEY, SHAPE, TOOL, Front, Said, eventually, front
 
 VOTED: dict[str, Any] = {"model": "tiny", "messages": HELLO, "tools": [TOOL]}
 JSON = "application/json"
@@ -134,6 +135,53 @@ def test_a_vote_that_the_upstream_refuses_keeps_its_status(status: int, kind: st
         assert error["type"] == "test"  # the upstream's own
         assert "x-reasc-passed-through" not in response.headers
         assert response.headers.get("retry-after") == "1"
+
+
+PATIENT = RetryPolicy(attempts=2, longest_retry_after=5.0)  # as of reasc serve
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("first", [1, 4])
+@pytest.mark.parametrize(("status", "rest"), [(400, None), (409, None), (429, None), (429, "2"), (503, "2")])
+def test_a_refused_vote_costs_few_requests_and_little_time(
+    status: int, rest: str | None, first: int, streamed: bool
+) -> None:
+    asked = VOTED if first == 1 else {"model": "tiny", "messages": HELLO, "response_format": SHAPE}
+    headers = {} if rest is None else {"retry_after": rest}
+    with front(refuses(status, **headers), retry=PATIENT) as server:
+        began = time.monotonic()
+        response = server.post({**asked, "stream": streamed})
+        assert time.monotonic() - began < 2.0 + float(rest or 0)
+        assert response.status_code == status and response.json()["error"]["message"] == f"refused with {status}"
+        assert response.headers.get("retry-after") == rest
+        assert len(server.upstream.requests) <= 2 * first
+
+
+@pytest.mark.parametrize(("status", "expected"), [(400, 200), (500, 200), (401, 401), (404, 404), (422, 422)])
+def test_a_first_response_that_is_refused_is_drawn_again_where_that_may_help(status: int, expected: int) -> None:
+    async def first_refused(exchange: Exchange) -> None:
+        await (exchange.refuse(status) if exchange.at == 0 else Said()(exchange))
+
+    with front(first_refused, retry=RetryPolicy(attempts=1)) as server:
+        assert server.post(VOTED).status_code == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"error": {"message": "the key KEY is wrong"}}, "the key *** is wrong"),
+        ({"error": "no such model"}, "no such model"),
+        ("no such model", "no such model"),
+        ({"detail": [{"msg": "no such field"}]}, '[{"msg": "no such field"}]'),
+        ({"reason": "no such field"}, '{"reason": "no such field"}'),
+    ],
+)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_refused_vote_gives_the_upstreams_words(body: Any, said: str, streamed: bool) -> None:
+    sent = json.loads(json.dumps(body).replace("KEY", KEY))
+    with front(lambda exchange: exchange.reply(400, sent)) as server:
+        response = server.post({**VOTED, "stream": streamed})
+        assert response.status_code == 400 and response.json()["error"]["message"] == said
 
 
 def test_an_upstream_that_asks_for_a_long_rest_is_the_clients_to_wait_for() -> None:
