@@ -84,8 +84,12 @@ PIECES: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("what", PIECES)
 @pytest.mark.parametrize("kind", ["ChatOpenAI", "ChatOpenAICompatible"])
-def test_what_a_server_had_sent_of_a_call_is_billed(runner: Any, kind: str, what: str) -> None:
+def test_what_a_server_had_sent_of_a_call_is_billed(
+    runner: Any, kind: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Pieces of many tokens each, as servers send them that wait for a whole call."""
+    # One sample more than decide, so that it is cut off.
+    monkeypatch.setattr("langchain_reasc.runnable.question.Question._useful", lambda question, most: most)
     sent = asyncio.Event()
 
     async def answer(exchange: Exchange) -> None:
