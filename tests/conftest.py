@@ -98,3 +98,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("takes the right to mount a disk")
     yield place
     subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@pytest.fixture
+def whole_waves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waves have ``concurrency`` samples, also where fewer decide if all agree, so that some of them are cut off."""
+    monkeypatch.setattr("langchain_reasc.runnable.question.Question._useful", lambda question, most: most)

@@ -112,6 +112,7 @@ def test_calls_come_whole(runner: Any, kind: str) -> None:
         assert (call["name"], call["args"]) == ("look_up", {"query": "x"})
 
 
+@pytest.mark.usefixtures("whole_waves")
 @pytest.mark.parametrize("known", [False, True])
 def test_a_whole_response_that_is_paid_for_is_waited_for(runner: Any, known: bool) -> None:
     """The decision falls while the last one is on its way."""

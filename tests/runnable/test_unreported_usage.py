@@ -30,12 +30,6 @@ class Thinking(Scripted):
         yield from super()._chunks(reply, key)
 
 
-@pytest.fixture
-def one_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waves have more samples than decide if all agree, so that one of them is cut off."""
-    monkeypatch.setattr("langchain_reasc.runnable.question.Question._useful", lambda question, most: most)
-
-
 def calling(index: int) -> Reply:
     return Reply("", calls=(("look_up", {"query": f"{index} {WORDS}"}),), usage=False)
 
@@ -65,7 +59,7 @@ def test_a_budget_holds_where_nothing_is_reported(runner: Any, what: str, budget
     assert account["tokens"]["estimated"] and message.usage_metadata["total_tokens"] >= 625 * account["launched"]
 
 
-@pytest.mark.usefixtures("one_too_many")
+@pytest.mark.usefixtures("whole_waves")
 @pytest.mark.parametrize("what", ["a call", "reasoning"])
 def test_what_was_cut_off_costs_the_calls_and_the_reasoning_that_had_come(runner: Any, what: str) -> None:
     waits: dict[str, Any] = {"wait_at": 1, "opens": (decided := threading.Event())}
@@ -91,7 +85,7 @@ PIECES: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("what", PIECES)
 @pytest.mark.parametrize("kind", ["ChatOpenAI", "ChatOpenAICompatible"])
-@pytest.mark.usefixtures("one_too_many")
+@pytest.mark.usefixtures("whole_waves")
 def test_what_a_server_had_sent_of_a_call_is_billed(runner: Any, kind: str, what: str) -> None:
     """Pieces of many tokens each, as servers send them that wait for a whole call."""
     sent = asyncio.Event()

@@ -43,6 +43,7 @@ def slow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaServe
         yield server
 
 
+@pytest.mark.usefixtures("whole_waves")
 @pytest.mark.parametrize("chat", ["ChatOpenAI"], indirect=True)  # the other's streams are not of its own making
 def test_a_decision_stops_the_server(runner: Any, chat: Chat, slow_server: LlamaServer) -> None:
     plain = chat(slow_server.url, model=slow_server.name, extra_body={"ignore_eos": True}, timeout=60)
