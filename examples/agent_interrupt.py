@@ -8,8 +8,8 @@ r"""Knowing when not to answer: where the samples do not agree, a LangGraph run 
 ``ask`` takes ``--model`` and ``--base-url``, as any_chat_model.py does. It needs langgraph and its SQLite checkpointer:
 pip install ".[agents]" langgraph-checkpoint-sqlite.
 
-With ``on_undecided="abstain"``, ChatReASC gives an empty message when its samples are spent and the evidence for no
-answer is sufficient; ``response_metadata["reasc"]`` then has ``abstained``, and the evidence. Sampling is a node of its
+With ``on_undecided="abstain"``, ChatReASC gives an empty message when its samples are spent, or no answer can get a
+majority of them; ``response_metadata["reasc"]`` then has ``abstained``, and the evidence. Sampling is a node of its
 own: when a run goes on, LangGraph runs the interrupted node again from its start, and what was sampled in it would be
 paid for twice.
 """

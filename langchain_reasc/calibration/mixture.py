@@ -23,7 +23,7 @@ FEWEST_FOR_MIXTURE: Final = 16
 """Floats: five parameters, and room to prefer one component."""
 _ROUGH: Final = 1e-4  # tolerance at which the starts are compared; at scikit-learn's own, 1e-3, the best of them misses
 _TO_THE_END: Final = 3  # starts that are fitted on
-_NARROWEST: Final = 0.1  # of the standard deviation of all scores, that of a component at least
+_NARROWEST: Final = 0.05  # of the standard deviation of all scores, that of a component at least
 _LEAST: Final = 0.03  # weight of a component
 
 

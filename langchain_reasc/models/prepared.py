@@ -164,11 +164,10 @@ class PreparedModel:
         Raises:
             ConfigurationError: there is no such model.
         """
-        return (
-            self
-            if self.per_config is None
-            else replace(self.per_config.under(config).bind(self.later), classes=self.classes)
-        )
+        if self.per_config is None:
+            return self
+        chosen = self.per_config.under(config).bind(self.later)
+        return replace(chosen, classes=self.classes) if self.classes else chosen
 
     def bind(self, kwargs: Mapping[str, Any]) -> "PreparedModel":
         """Return the same model with further arguments for every call."""

@@ -100,7 +100,9 @@ class Won:
     def whole(self) -> Json:
         """The reply in one piece, with a refusal, which OpenAI's schema requires."""
         reply, _ = self._reply()
-        choices = [{**one, "message": {"refusal": None, **one["message"]}} for one in reply["choices"]]
+        choices = [
+            {**one, "message": {**one["message"], "refusal": one["message"].get("refusal")}} for one in reply["choices"]
+        ]
         return {**reply, "choices": choices, "usage": self.usage, "reasc": self.account}
 
     def events(self, head: Mapping[str, Any], passed: Sequence[Json] = ()) -> Iterator[Json]:

@@ -30,7 +30,7 @@ def examples_import_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tools_are_called_as_the_votes_say_and_every_sample_is_billed_once() -> None:
     told = shown(run_here("agent_with_tools.py"))
-    assert "decided after 6 of 9 samples: agreement" in told
+    assert "decided after 6 of 6 samples: agreement" in told
     assert re.search(r"1\.0 .*42.*\n +5\.0 .*14", told), "what was voted"
     assert "14 euros of order 1042 were paid back" in told and "42 euros of" not in told
     [(asked, said)] = re.findall(r"scripted: (\d+) tokens in, (\d+) out", told)
@@ -41,13 +41,13 @@ def test_tools_are_called_as_the_votes_say_and_every_sample_is_billed_once() -> 
     assert "42 euros of order 1042" in messages[-1].text, "asked once, it pays back too much"
     bills = [message.usage_metadata for message in messages if isinstance(message, AIMessage)]
     once = sum(bill["output_tokens"] for bill in bills if bill)
-    assert once * 5 < int(said) < once * 10 and int(asked) > 500
+    assert once * 4 < int(said) < once * 10 and int(asked) > 500
 
 
 def test_structured_output_is_decided_field_by_field() -> None:
     told = shown(run_here("agent_structured_output.py"))
     assert told.endswith("Invoice(supplier='Lamps & Sons', euros=103.5, due=datetime.date(2026, 6, 17))\n")
-    assert "decided after 6 of 8 samples: agreement" in told
+    assert "decided after 6 of 6 samples: agreement" in told
     example = importlib.import_module("agent_structured_output")
     objects = [message.tool_calls[0]["args"] for message in example.script([])]
     assert objects.count(objects[-1]) == 4 and len({repr(one) for one in objects}) == 4
@@ -74,7 +74,7 @@ def test_a_run_waits_for_a_person_and_goes_on_in_another_process(
     monkeypatch.chdir(tmp_path)
     asked = run_here("agent_interrupt.py", "ask")
     assert asked.returncode == 0, asked.stderr
-    assert "the run waits for a person" in asked.stdout and "16 samples" in asked.stdout and "by budget" in asked.stdout
+    assert "the run waits for a person" in asked.stdout and "by plurality" in asked.stdout
     answered = run("agent_interrupt.py", "answer", "1862", cwd=tmp_path)
     assert answered.returncode == 0, answered.stderr
     assert "1862, says a person." in answered.stdout

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage
 from langchain_reasc import ChatReASC
 from langchain_reasc.calibration import Observed, calibrate_consensus
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method import Cap, Response, decide
 
 from .fakes import Reply, Scripted
 from .learning import MINIMUM, calibrator, online
@@ -132,8 +133,8 @@ def test_p_correct_is_of_questions_whose_outcome_was_told(told: Callable[[bool],
         curve = calibrate_consensus(questions).p_correct
         assert curve is not None
         for question, right in (answered(rng, told) for _ in range(400)):
-            votes = question.answers.count(question.answer)
-            promised.append(curve.probability((votes + 1) / 8))
+            decision = decide(Cap(6), [Response(str(one)) for one in question.answers])
+            promised.append(curve.probability(curve.support(decision) or 0.0))
             found.append(right)
     gap = float(np.mean(found) - np.mean(promised))
     assert abs(gap) < off if off else gap > 0.1
