@@ -62,7 +62,8 @@ def test_a_body_without_a_length_is_bounded_too(bounded: Front) -> None:
 
 def test_a_flood_of_headers_is_refused(bounded: Front) -> None:
     flood = {f"x-{at}": "y" * 1000 for at in range(100)}
-    assert bounded.post(VOTED, headers=flood).status_code == 431
+    # 400 where they come in pieces, and h11 gives up before the head is whole.
+    assert bounded.post(VOTED, headers=flood).status_code in (431, 400)
     assert bounded.chat(tools=[TOOL]).status_code == 200
 
 
