@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -327,7 +328,7 @@ def test_the_events_of_version_3_have_the_winners_and_lose_no_logprobs(agents: A
 
 
 def test_a_stream_that_is_left_has_ended_its_sample_and_its_runs_at_once(runner: Any) -> None:
-    """In an event loop, garbage collection would end them later, in another task."""
+    """In an event loop, garbage collection would end them later, in another task; a thread ends a moment after."""
     model, tree = saying(Reply("one two three", stall_at=2)), Tree()
     chat = ChatReASC(model=model)
 
@@ -339,6 +340,9 @@ def test_a_stream_that_is_left_has_ended_its_sample_and_its_runs_at_once(runner:
 
     def ended() -> None:
         [root] = tree.roots
+        left = time.monotonic() + (0 if runner.is_async else 1)
+        while model.log.live and time.monotonic() < left:
+            time.sleep(0.001)
         assert model.log.live == 0
         assert all(run.end_time and root.end_time and run.end_time <= root.end_time for run in root.child_runs)
 
