@@ -49,6 +49,8 @@ _OTHER_NAMES: Final = (
     ("chat_template", "chat_format"),
 )
 """Names of the same option in different programs and libraries, our own first, where they are spelled differently."""
+_REMOVED: Final = {"cut_weak": "weak samples are no longer cut in the middle; leave it out"}
+"""Options of earlier versions -> what to do instead."""
 
 _UNION_MEMBER: Final = re.compile(r".*[\[(].*|str|int|float|bool|callable", re.DOTALL)
 """The names of members of a union in the location of an error."""
@@ -95,11 +97,13 @@ def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
         what: what they name, for the message.
 
     Raises:
-        ConfigurationError: a name is unknown; it says which one may be meant.
+        ConfigurationError: a name is unknown; it says which one may be meant, or why the option is gone.
     """
     names = set(known)
     for name in given:
         if name not in names:
+            if name in _REMOVED:
+                raise ConfigurationError(f"{what} {name!r} was removed: {_REMOVED[name]}")
             raise ConfigurationError(f"unknown {what} {name!r}; {suggestion(name, sorted(names))}")
 
 

@@ -89,8 +89,7 @@ async def draw(question: Question, count: int, *, live: PreparedModel | None = N
     if not slots.count:
         raise SamplingError("given up, because the call was interrupted or another input of its batch failed")
     indices, model = question.launch(slots.count), live or question.model
-    limit, cuts = question.clock.wave(), question.cuts(indices)
-    wave = Wave(model, question.messages, indices, config, limit, ended=slots.give_back, cuts=cuts)
+    wave = Wave(model, question.messages, indices, config, question.clock.wave(), ended=slots.give_back)
     wave.cutoff.prompt_tokens = question.prompt_tokens
     try:
         with question.cutoff.notifying(wave.cutoff.give_up):

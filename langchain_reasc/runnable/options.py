@@ -250,11 +250,6 @@ class Options(DecisionOptions):
     what a wave has in flight then may exceed it."""
     time_budget: float | None = Field(default=None, gt=0)
     """Seconds in which samples of a question may be launched; what is in flight then is waited for."""
-    cut_weak: bool = True
-    """Cut a sample in the middle once the model's confidence, averaged over its last tokens, falls below what a
-    calibration without labels has found to be low. Such a sample casts no vote, and its tokens so far are paid for. The
-    first sample of a question is never cut, nor more than half of them, nor any where tools are bound. It needs a
-    calibration that finds that cutting pays, and logprobs with the tokens."""
     ask_confidence: bool = False
     """Ask the model to end each response with a line such as ``Confidence: 85%``, for models without logprobs: stated
     (verbalised) confidence, as the measure ``Measure("verbalized", "mean")``. The line is not part of the winning
@@ -289,7 +284,6 @@ class VoteOptions(TypedDict, total=False):
     min_share: float
     token_budget: int | None
     time_budget: float | None
-    cut_weak: bool
     ask_confidence: bool
     measure: Measure | None
     online_state: str | Path | None

@@ -24,8 +24,7 @@ from langchain_reasc.exceptions import (
     is_control_flow,
     root_of,
 )
-from langchain_reasc.method.cutting import ConfidenceCut, cuttable, without_weak
-from langchain_reasc.method.decision import WEAK, share_of_answer
+from langchain_reasc.method.decision import share_of_answer
 from langchain_reasc.method.stopping import Cap, Decision, Response, StoppingRule, Supported, decide, fewest_further
 from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.models.usage import output_tokens
@@ -123,7 +122,6 @@ class Question:
         self._audit_index: int | None = None
         self._audit_answers: list[str | None] = []
         self._audit_notices: list[str] = []
-        self._cut: ConfidenceCut | None = None
         self.decision: Decision | None = None
         self.begun = self.taken_alone = False
         self.prompt_tokens: int | None = None
@@ -157,7 +155,6 @@ class Question:
             setup.require_fit(setup.calibration, self.model, self.messages)
         terms = setup.terms(calibration, self.kind)
         self._calibration, self._rule = calibration, terms.rule
-        self._cut = None if self.model.schemas else terms.cut  # of a call, its own tokens alone are scored, at its end
         notices = terms.notices if notices is None else notices
         unknown = setup.unknown_names(self.model.schemas) if self.model.schemas else []
         self._notices = tuple(dict.fromkeys([*self.model.notices, *unknown, *notices]))
@@ -205,12 +202,6 @@ class Question:
         self._launched = first + count
         return range(first, self._launched)
 
-    def cuts(self, indices: Sequence[int]) -> dict[int, ConfidenceCut]:
-        """Return which of these samples may be cut in the middle, and when; an audit is none of them."""
-        if self._cut is None or self.decision:
-            return {}
-        return dict.fromkeys(cuttable(indices, self._cut_account()["samples"]), self._cut)
-
     def add(self, sample: Sample) -> None:
         """Take a sample that has ended, and decide.
 
@@ -222,8 +213,6 @@ class Question:
             self._next += 1
             if following.status == "complete" and following.message is not None:
                 self._decide(following, following.message)
-            elif following.status == "cut":
-                self._settle()
         if self.decision and sample.index == self._audit_index:
             self._compare(sample, self.decision)
 
@@ -282,7 +271,7 @@ class Question:
 
     def sampled(self, *, ended: bool) -> Sampled:
         """Return what the total budget of a batch needs to know."""
-        decision = None if ended else self.decision or self._decided_by(self._capped_rule)
+        decision = None if ended else self.decision or self._decided()
         return Sampled(decision, self.launched, max(0, self._max_samples - self.launched), self.tokens)
 
     def result(self) -> ReASCResult:
@@ -309,10 +298,10 @@ class Question:
         samples = [sample for _, sample in sorted(self._samples.items())]
         if not self._responses:
             raise error_without_response(samples)
-        votes, given = self._votes, list(self._responses.values())
+        votes, given = self._votes, self._given
         decision = self.decision
         if decision is None:
-            decision = self._decided_by(votes.rule(self._rule, self._max_samples))
+            decision = decide(votes.rule(self._rule, self._max_samples), given)
             decision = replace(decision, stop=True, reason=self._ended_by or "budget")
         hopeless = votes.hopeless_notices(decision) if decision.hopeless else []
         notices = [*self._notices, *hopeless, *(self._audit_notices or votes.notices(given))]
@@ -336,7 +325,6 @@ class Question:
             "samples": decision.samples,
             "launched": len(samples),
             "failed": [*map(attrgetter("status"), samples)].count("failed"),
-            **({"cut": self._cut_account()} if self._cut else self._uncut()),
             "without_confidence": len(votes.missing),
             **({"merged": True} if merged else {}),
             **promises,
@@ -360,56 +348,36 @@ class Question:
                 raise LogprobsUnavailable(f"{error}. {self.model.not_requested}") from error
         self._responses[sample.index] = response
         self._unanswered = self._unanswered and response.answer is None
-        decision = self._settle()
-        if self._on_response:
-            self._on_response(self._sampled([sample])[0], decision)
-
-    def _settle(self) -> Decision:
-        """Decide on all so far, and keep the decision if it has fallen."""
-        decision = self._decided_by(self._capped_rule)
+        decision = self._decided()
         if decision.stop:
             self.decision = decision
             self._to_audit = self._to_audit and decision.reason not in _NOT_AUDITED
-        return decision
+        if self._on_response:
+            self._on_response(self._sampled([sample])[0], decision)
 
-    def _decided_by(self, rule: StoppingRule) -> Decision:
-        """Return what a rule decides on the responses so far; of those that were cut it knows that they were drawn."""
-        drawn = self._drawn
-        return without_weak(decide(rule, drawn), drawn)
+    def _decided(self) -> Decision:
+        """Return the decision on the responses so far."""
+        return decide(self._capped_rule, self._given)
+
+    @property
+    def _given(self) -> list[Response]:
+        """The responses so far, in launch order."""
+        return list(self._responses.values())
 
     def _useful(self, most: int) -> int:
         """Return how many of so many samples may be needed to decide."""
         if most == 1 or not self.setup.prepared.is_set():  # to look ahead may take long before that
             return min(most, self._rule.earliest) if self._rule.earliest > 1 else most
         if any(one.answer is not None for one in self._responses.values()):
-            return fewest_further(self._capped_rule, self._drawn, most)
+            return fewest_further(self._capped_rule, self._given, most)
         try:
-            return fewest_further(self._votes.unless_unanswered(self._rule), self._drawn, most)
+            return fewest_further(self._votes.unless_unanswered(self._rule), self._given, most)
         except Exception:  # of a user's rule that reads answers, and cannot read one that is made up
             return most
 
-    @property
-    def _drawn(self) -> list[Response]:
-        """The responses in launch order; of samples that were cut, that they were drawn."""
-        ended = range(self._next) if self._cut else self._responses
-        return [
-            self._responses.get(at, WEAK) for at in ended if at in self._responses or self._samples[at].status == "cut"
-        ]
-
-    def _cut_account(self) -> dict[str, int]:
-        """Return how many samples were cut in the middle, and their tokens."""
-        cut = [output_tokens(sample.message) for sample in self._samples.values() if sample.status == "cut"]
-        return {"samples": len(cut), "output": sum(cut)}
-
-    def _uncut(self) -> dict[str, str]:
-        """Return why no sample was to be cut in the middle, where the calibration decided that."""
-        options, calibration = self.setup.options, self._calibration
-        why = calibration.uncut if calibration and options.cut_weak and options.rule is None else None
-        return {"uncut": why} if why else {}
-
     def _compare(self, sample: Sample, decision: Decision) -> None:
         """Compare the answer of one more response with that of the decision."""
-        notices, outcome = self._votes.notices(list(self._responses.values())), ", and came to nothing"
+        notices, outcome = self._votes.notices(self._given), ", and came to nothing"
         if sample.status == "complete" and sample.message is not None:
             try:
                 self._audit_answers = [self._votes.read_audit(sample.message)]
@@ -426,7 +394,7 @@ class Question:
         """
         if self._responses:
             self._unanswered = False
-            notices = self._votes.notices(list(self._responses.values()))
+            notices = self._votes.notices(self._given)
             logger.warning("%s; sampling goes on", "; ".join(notices))
             return
         error = self._samples[0].error
@@ -472,7 +440,7 @@ class Question:
         return winner, replace(decision, answer=given, whole=None)
 
     def _sampled(self, samples: Sequence[Sample]) -> tuple[SampledResponse, ...]:
-        weights = dict(zip(self._responses, self._rule.weights(list(self._responses.values())), strict=True))
+        weights = dict(zip(self._responses, self._rule.weights(self._given), strict=True))
         sampled, unread = [], Response(None)
         for sample in samples:
             response = self._responses.get(sample.index, unread)

@@ -55,8 +55,7 @@ class SampledResponse:
     Attributes:
         index: its place in launch order.
         message: what the model said, with its token signals; None when it failed before the first token.
-        status: ``complete``, ``cancelled`` (once the decision had fallen), ``cut`` (in the middle, because the model's
-            confidence fell too low) or ``failed``.
+        status: ``complete``, ``cancelled`` (cut off once the decision had fallen) or ``failed``.
         used: whether the decision rests on it; others were launched beside it and paid for all the same.
         answer: the normalized answer, or None.
         score: S(y), or None where no confidence was read.
@@ -67,7 +66,7 @@ class SampledResponse:
 
     index: int
     message: AIMessage | None
-    status: Literal["complete", "cancelled", "cut", "failed"]
+    status: Literal["complete", "cancelled", "failed"]
     used: bool
     answer: str | None
     score: float | None

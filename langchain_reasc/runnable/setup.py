@@ -26,7 +26,6 @@ from langchain_reasc.complaints import warn_once
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.agreement import LARGEST_HORIZON
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.cutting import ConfidenceCut
 from langchain_reasc.method.horizon import FiniteHorizon
 from langchain_reasc.method.stopping import ASC, DEFAULT_CONFIDENCE, StoppingRule
 from langchain_reasc.method.token_signals import VERBALIZED
@@ -55,14 +54,12 @@ class Terms(NamedTuple):
         notices: what the caller should know of it.
         measure: how responses are scored; None where nothing reads their scores.
         counted: whether votes are counted, whatever the confidence, and go on being counted.
-        cut: when a weak sample is cut in the middle; None where none is.
     """
 
     rule: StoppingRule
     notices: tuple[str, ...]
     measure: Measure | None
     counted: bool
-    cut: ConfidenceCut | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -200,7 +197,7 @@ class Setup:
             off = f"worth={options.worth:g} is off: max_samples={options.max_samples} is above {LARGEST_HORIZON}"
             notices = (*notices, off)
         counted = calibration.measure is None or calibration.counts(safeguard)
-        return Terms(rule, notices, calibration.measure, counted, calibration.cut if self.options.cut_weak else None)
+        return Terms(rule, notices, calibration.measure, counted)
 
     def require_fit(
         self,
