@@ -1,8 +1,8 @@
 """``ChatLlamaCpp``: a GGUF file, in process, as a LangChain chat model."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -14,7 +14,6 @@ from langchain_core.runnables import Runnable
 from langchain_reasc_backend.bridge import AsyncStream, Start, Stream
 
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError
-from langchain_reasc.method.cutting import ConfidenceCut
 from langchain_reasc.threads import in_thread
 from langchain_reasc_llama_cpp.engine.request import Completion, GenerationRequest, measures
 from langchain_reasc_llama_cpp.engine.streams import (
@@ -79,9 +78,6 @@ class ChatLlamaCpp(LoadedModel):
         MissingExtraError: llama-cpp-python is not installed.
     """
 
-    cuts_samples: ClassVar[bool] = True
-    """Whether :meth:`sample` takes ``cuts``."""
-
     def sample(
         self,
         messages: LanguageModelInput,
@@ -89,7 +85,6 @@ class ChatLlamaCpp(LoadedModel):
         n: int,
         first: int = 0,
         stop: list[str] | None = None,
-        cuts: Mapping[int, ConfidenceCut] | None = None,
         **overrides: Any,
     ) -> SampleStream:
         """Generate n samples of one prompt, decoded together after one prefill.
@@ -103,8 +98,6 @@ class ChatLlamaCpp(LoadedModel):
             n: how many, 1 to 1,024.
             first: the index of the first sample.
             stop: strings that end a sample.
-            cuts: index -> the confidence below which this sample is ended, as ``"cut"``; none of them where its signal
-                is not recorded.
             overrides: options of this call, such as ``temperature``, ``seed``, ``tools`` or ``response_format``.
 
         Returns:
@@ -117,7 +110,7 @@ class ChatLlamaCpp(LoadedModel):
         """
         call = self._call({"n": n, "first": first, **overrides})
         submit = partial(submit_paced, self._engine, self.rate_limiter) if self.rate_limiter else None
-        begin = self._begin(messages, stop, call, self._base_seed, submit=submit, cuts=cuts)
+        begin = self._begin(messages, stop, call, self._base_seed, submit=submit)
         return SampleStream(begin, call.maker.sample)
 
     def asample(
@@ -127,14 +120,12 @@ class ChatLlamaCpp(LoadedModel):
         n: int,
         first: int = 0,
         stop: list[str] | None = None,
-        cuts: Mapping[int, ConfidenceCut] | None = None,
         **overrides: Any,
     ) -> AsyncSampleStream:
         """Generate as :meth:`sample` does, for ``async for``; the prompt is read when iteration begins."""
         call = self._call({"n": n, "first": first, **overrides})
         submit = partial(submit_paced_async, self._engine, self.rate_limiter) if self.rate_limiter else None
-        options: dict[str, Any] = {"submit": submit, "cuts": cuts}
-        begin = partial(in_thread, self._begin, messages, stop, call, self._base_seed, **options)
+        begin = partial(in_thread, self._begin, messages, stop, call, self._base_seed, submit=submit)
         return AsyncSampleStream(begin, call.maker.sample)
 
     def bind_tools(
@@ -323,7 +314,6 @@ class ChatLlamaCpp(LoadedModel):
         *,
         stream: bool = False,
         submit: Submit | None = None,
-        cuts: Mapping[int, ConfidenceCut] | None = None,
     ) -> Start[Any]:
         """Read the prompt; return what begins to generate. ``seed`` counts where the options leave it open."""
         options, metadata = call.options, self._engine.model.metadata
@@ -339,7 +329,6 @@ class ChatLlamaCpp(LoadedModel):
             "measures": measures(tuple(options.signals), options.top_k_signal, options.alternatives),
             "grammar": call.shape.grammar,
             "stream": stream,
-            "cuts": cuts or {},
         }
         submit = submit or partial(submit_at_once, self._engine)
         return lambda sender: submit(GenerationRequest(emit=sender.put, **request))

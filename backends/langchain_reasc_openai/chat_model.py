@@ -2,10 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import LanguageModelInput
@@ -17,7 +17,6 @@ from pydantic import Field, PrivateAttr, SecretStr, ValidationError
 
 from langchain_reasc.complaints import explained
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.cutting import ConfidenceCut
 from langchain_reasc.models.integrations import Integration, register_integration
 from langchain_reasc.threads import DaemonExecutor, as_they_end
 from langchain_reasc_openai.client import WHOLE
@@ -71,8 +70,6 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
     question_timeout: float | None = Field(default=None, gt=0)
     """Seconds that all samples of one call of :meth:`sample` may take."""
 
-    cuts_samples: ClassVar[bool] = True
-    """Whether :meth:`sample` takes ``cuts``."""
     _connection: Connection = PrivateAttr()
 
     if TYPE_CHECKING:  # without pydantic's plugin they would make one in which max_tokens has another name
@@ -171,7 +168,6 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
         n: int,
         first: int = 0,
         stop: list[str] | None = None,
-        cuts: Mapping[int, ConfidenceCut] | None = None,
         **overrides: Any,
     ) -> SampleStream:
         """Draw n samples of one prompt at once, each a stream that can be cut off.
@@ -186,8 +182,6 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
             n: how many.
             first: the index of the first sample; sample i is drawn with ``seed + i`` where a seed is set.
             stop: strings that end a sample.
-            cuts: index -> the confidence below which this sample's stream is closed, as ``"cut"``; not of samples that
-                share a request.
             overrides: options of this call, such as ``temperature``, ``top_k`` or ``tools``.
 
         Returns:
@@ -198,7 +192,7 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
             ConfigurationError: an option is wrong, or one the server does not know.
             ServerError: no server can be reached.
         """
-        draw = self._draw(self._connection.capabilities_for_request(self), messages, n, first, stop, cuts, overrides)
+        draw = self._draw(self._connection.capabilities_for_request(self), messages, n, first, stop, overrides)
         return SampleStream(draw.start, Sample.outcome)
 
     def asample(
@@ -208,13 +202,12 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
         n: int,
         first: int = 0,
         stop: list[str] | None = None,
-        cuts: Mapping[int, ConfidenceCut] | None = None,
         **overrides: Any,
     ) -> AsyncSampleStream:
         """Draw as :meth:`sample` does, for ``async for``; requests are made when iteration begins."""
 
         async def begin() -> Start[Sample]:
-            return self._draw(await self._capabilities_for_request(), messages, n, first, stop, cuts, overrides).start
+            return self._draw(await self._capabilities_for_request(), messages, n, first, stop, overrides).start
 
         return AsyncSampleStream(begin, Sample.outcome)
 
@@ -307,7 +300,6 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
         n: int,
         first: int,
         stop: list[str] | None,
-        cuts: Mapping[int, ConfidenceCut] | None,
         overrides: dict[str, Any],
     ) -> Draw:
         request = self._streamed_request(server, overrides, stop)
@@ -322,7 +314,6 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
             sample_timeout=self.sample_timeout,
             timeout=self.question_timeout,
             rate_limiter=self.rate_limiter,
-            cuts=cuts or {},
         )
 
     async def _capabilities_for_request(self) -> Capabilities:

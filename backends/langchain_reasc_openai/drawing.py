@@ -20,24 +20,20 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
-from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_reasc_backend.bridge import AsyncStream, Sender, Stream
 from openai import APIStatusError
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.cutting import ConfidenceCut
 from langchain_reasc.models.chunks import message_of, metadata_of, salvaged
 from langchain_reasc.models.contract import (
     CANCELLED,
-    CUT,
     FAILED_ATTEMPTS,
     FINISH_REASON,
     RECEIVED_TOKENS,
     FailedSample,
     sample_id,
 )
-from langchain_reasc.models.running import StreamedConfidence
 from langchain_reasc_openai.client import RAW
 from langchain_reasc_openai.events import Json, MergedResponse
 from langchain_reasc_openai.replicas import ReplicaPool, read
@@ -67,8 +63,6 @@ class Sample:
         shares_prompt: whether another sample of the same request is billed for the prompt.
         usage: its usage, once it is reported.
         failed_attempts: a record of each attempt before the last.
-        cut_below: the confidence below which it is cut in the middle; None where it is not.
-        cut: whether it was.
     """
 
     index: int
@@ -82,10 +76,6 @@ class Sample:
     shares_prompt: bool = False
     usage: UsageMetadata | None = None
     failed_attempts: list[dict[str, Any]] = field(default_factory=list)
-    cut_below: ConfidenceCut | None = None
-    cut: bool = False
-    _confidence: StreamedConfidence | None = None
-    _weak: bool = False
 
     def start_attempt(self, server: Replica, beside: Json) -> None:
         """Start an attempt, and record the failed one before it."""
@@ -94,23 +84,12 @@ class Sample:
             self.failed_attempts.append({"server": self.server.url, "error": error, RECEIVED_TOKENS: self.tokens})
         self.response, self.beside, self.ended, self.server, self.error = None, beside, False, server, None
         self.usage = None
-        self._confidence, self._weak = StreamedConfidence(self.cut_below) if self.cut_below else None, False
 
     def take(self, event: Json) -> None:
-        """Take an event, after which it may have ended; or refuse it, and be cut.
-
-        Whether the weak event before was the end is often said by this one alone.
-        """
+        """Take an event, after which it may have ended."""
         self.ended |= bool(event["choices"][0].get("finish_reason"))
-        self.cut = self._weak and not self.ended
-        if not self.cut:
-            self.response = self.response or MergedResponse()
-            self.response.add(event)
-            self._weak |= self._confidence is not None and self._confidence.falls_below(self._chunk_of(event))
-
-    def _chunk_of(self, event: Json) -> ChatGenerationChunk:
-        assert self.server is not None
-        return self.server.client.chunk_of(event)
+        self.response = self.response or MergedResponse()
+        self.response.add(event)
 
     def hand_over(self, put: Callable[["Sample"], None]) -> None:
         """Hand it to the reader."""
@@ -131,8 +110,8 @@ class Sample:
         """Return the item of the stream of samples: a message, or a ``FailedSample``."""
         parts: list[BaseMessage] = []
         try:
-            if self.response or self.usage:
-                chunk = self._chunk_of((self.response or MergedResponse()).event)
+            if self.server and (self.response or self.usage):
+                chunk = self.server.client.chunk_of((self.response or MergedResponse()).event)
                 metadata = {**metadata_of(chunk), **self.beside}
                 parts.append(chunk.message.model_copy(update={"response_metadata": metadata}))
             if self.error is None:
@@ -148,9 +127,9 @@ class Sample:
         metadata = {**message.response_metadata, "server": self.server.url if self.server else None}
         if self.failed_attempts:
             metadata[FAILED_ATTEMPTS] = self.failed_attempts
-        if self.cancelled or self.cut or self.error:
+        if self.cancelled or self.error:
             metadata[RECEIVED_TOKENS] = self.tokens
-            metadata[FINISH_REASON] = CUT if self.cut else CANCELLED if self.cancelled else "error"
+            metadata[FINISH_REASON] = CANCELLED if self.cancelled else "error"
         if self.shares_prompt:
             usage = UsageMetadata(input_tokens=0, output_tokens=self.tokens, total_tokens=self.tokens)
         update: dict[str, Any] = {"response_metadata": metadata, "id": message.id or sample_id()}
@@ -180,8 +159,6 @@ class Draw:
         sample_timeout: seconds that a sample may take, all its attempts together; then it has failed.
         timeout: seconds that all samples may take together.
         rate_limiter: asked before each attempt.
-        cuts: index -> the confidence below which this sample is cut in the middle; of no effect on those that share a
-            request, whose stream goes on.
         cancelled: whether what still runs is cut off.
 
     Raises:
@@ -199,7 +176,6 @@ class Draw:
     sample_timeout: float | None = None
     timeout: float | None = None
     rate_limiter: BaseRateLimiter | None = None
-    cuts: Mapping[int, ConfidenceCut] = field(default_factory=dict)
     cancelled: bool = field(default=False, init=False)
     _heard: bool = field(default=False, init=False)
     _refused: bool = field(default=False, init=False)
@@ -239,9 +215,6 @@ class Draw:
         deadline = time.monotonic() + min(limits) if limits else None
         samples = [Sample(self.first + at) for at in range(self.n)]
         size = self.per_request
-        if size == 1:
-            for sample in samples:
-                sample.cut_below = self.cuts.get(sample.index)
         groups = [samples[at : at + size] for at in range(0, self.n, size)]
         self._tasks = [asyncio.create_task(self._draw_group(group, deadline, put)) for group in groups]
         try:
@@ -260,11 +233,11 @@ class Draw:
         try:
             await attempts.run(lambda attempt: self._attempt(attempt, group, put), deadline=deadline)
         except asyncio.CancelledError:
-            if not self.cancelled and not group[0].cut:
+            if not self.cancelled:
                 raise
             group = [sample for sample in group if sample.server is not None]  # else never sent, and so never paid for
             for sample in group:
-                sample.cancelled = not sample.handed_over and not sample.cut
+                sample.cancelled = not sample.handed_over
         except Exception as failure:
             error, self._refused = failure, self._refused or isinstance(failure, APIStatusError)
         self._hand_over_rest(group, error, deadline, put)
@@ -292,7 +265,7 @@ class Draw:
         def take(index: int, event: Json) -> None:
             self._heard = True
             asked[index].take(event)
-            if self.cancelled or asked[index].cut:  # a client may have swallowed the cancellation
+            if self.cancelled:  # a client may have swallowed the cancellation
                 raise asyncio.CancelledError
             if any(sample.response and not sample.ended for sample in asked):  # the last to end waits for the bill
                 for sample in asked:

@@ -1,6 +1,5 @@
 """Probe a server's capabilities, and remember them in this process or a JSON file."""
 
-import math
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,15 +9,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from langchain_core.messages import AIMessageChunk
-from langchain_core.outputs import ChatGenerationChunk
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable, ServerBusy, ServerError
 from langchain_reasc.files import write_atomically
-from langchain_reasc.method.cutting import ConfidenceCut
 from langchain_reasc.models.payloads import Token, read_tokens
-from langchain_reasc.models.running import StreamedConfidence
 from langchain_reasc_openai.closed_streams import stops_when_cut_off
 from langchain_reasc_openai.presets import Capabilities
 from langchain_reasc_openai.server import Answer, Server, base_url, identify
@@ -264,10 +259,8 @@ class _Probe:
         self.notices += _missing_in_streams(**found, logprobs=logprobs)
         if found["streamed_logprobs"]:
             whole = self.server.chat(self._body(_STREAMED_TOKENS, temperature=0, **asked))
-            if why := _distrusted(events, whole.choices):
-                self.notices.append(
-                    f"logprobs in streams cannot be trusted: {why}; no sample is cut for low confidence"
-                )
+            if _differ(events, whole.choices):
+                self.notices.append("logprobs in streams differ from those of the same response, not streamed")
         return found
 
     def _stops(self, samplers: Mapping[str, str]) -> bool | None:
@@ -321,33 +314,25 @@ def _missing_in_streams(
         yield "streams carry no token counts: tokens are estimated from the chunks"
 
 
-def _distrusted(events: Sequence[Mapping[str, Any]], whole: Any) -> str | None:
-    """Return why the log-probabilities of a stream cannot be trusted; None where nothing speaks against them.
+def _differ(events: Sequence[Mapping[str, Any]], whole: Any) -> bool:
+    """Whether a stream has other log-probabilities than a ``whole`` response to the same prompt.
 
-    They are judged as those of a sample that may be cut, and compared with those of a ``whole`` response to the same
-    prompt, both at temperature 0, up to where these two differ.
+    Both are drawn at temperature 0, and compared up to the first token in which they differ.
     """
-    confidence = StreamedConfidence(ConfidenceCut("token_logprob", 1, -math.inf))
-    streamed: list[Token] = []
-    for event in events:
-        choice = _first(event.get("choices"))
-        delta = choice.get("delta")
-        text = delta.get("content") if isinstance(delta, dict) else None
-        told = {"logprobs": choice.get("logprobs")}
-        message = AIMessageChunk(content=text if isinstance(text, str) else "")
-        confidence.falls_below(ChatGenerationChunk(message=message, generation_info=told))
-        if confidence.untrusted:
-            return confidence.untrusted
-        streamed += read_tokens(told)
     with suppress(LogprobsUnavailable):
-        for one, other in zip(streamed, read_tokens({"logprobs": _first(whole).get("logprobs")}), strict=False):
+        streamed = [token for event in events for token in _tokens(event.get("choices"))]
+        for one, other in zip(streamed, _tokens(whole), strict=False):
             if one.spelled is None or one.spelled != other.spelled:
-                return None
+                return False
             pairs: list[tuple[Any, Any]] = [(one.logprob, other.logprob)]
             pairs += zip(one.alternatives, other.alternatives, strict=False)
-            if any(_is_number(b) and not abs(a - b) <= _DIFFERENT for a, b in pairs[:3]):
-                return "they differ from those of the same response, not streamed"
-    return None
+            if any(_is_number(b) and not (_is_number(a) and abs(a - b) <= _DIFFERENT) for a, b in pairs[:3]):
+                return True
+    return False
+
+
+def _tokens(choices: Any) -> Sequence[Token]:
+    return read_tokens({"logprobs": _first(choices).get("logprobs")})
 
 
 def _reasoning_has_logprobs(events: Sequence[Mapping[str, Any]]) -> bool | None:

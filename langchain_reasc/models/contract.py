@@ -13,7 +13,6 @@ from langchain_core.utils.utils import LC_ID_PREFIX
 
 __all__ = [
     "CANCELLED",
-    "CUT",
     "FAILED_ATTEMPTS",
     "FINISH_REASON",
     "GENERATED_TEXT",
@@ -30,7 +29,6 @@ __all__ = [
     "ParallelSampler",
     "SampleStream",
     "is_cancelled",
-    "is_cut",
     "sample_id",
 ]
 
@@ -52,9 +50,6 @@ FINISH_REASON: Final = "finish_reason"
 
 CANCELLED: Final = "cancelled"
 """The finish reason of a response that was cut off once the rest of it was not needed."""
-
-CUT: Final = "cut"
-"""The finish reason of a sample that was cut in the middle, because the model's confidence fell too low."""
 
 LOGPROBS_REFUSED: Final = "logprobs_refused"
 """Why the server refused logprobs, in its words; the response was then requested without them."""
@@ -80,11 +75,6 @@ def is_cancelled(message: AIMessage) -> bool:
 def sample_id(run: UUID | None = None) -> str:
     """Return an id for a sample's message that has none: after its run, as LangChain does, or a new one."""
     return f"{LC_ID_PREFIX}-{run or uuid4()}"
-
-
-def is_cut(message: AIMessage) -> bool:
-    """Return whether the response is a sample that was cut in the middle."""
-    return message.response_metadata.get(FINISH_REASON) == CUT
 
 
 class FailedSample(NamedTuple):
@@ -130,12 +120,7 @@ class AsyncSampleStream(Cancellable, Protocol):
 
 @runtime_checkable
 class ParallelSampler(Protocol):
-    """A chat model that decodes several samples of one prompt together, as our llama.cpp model does.
-
-    One whose class has ``cuts_samples = True`` takes ``cuts``, too: index -> the
-    :class:`~langchain_reasc.method.cutting.ConfidenceCut` of a sample that may be cut. It then comes out as
-    :data:`CUT`.
-    """
+    """A chat model that decodes several samples of one prompt together, as our llama.cpp model does."""
 
     def sample(self, messages: list[BaseMessage], *, n: int, first: int = 0, **kwargs: Any) -> SampleStream:
         """Start samples ``first`` to ``first + n - 1``; sample i uses the model's seed + i."""

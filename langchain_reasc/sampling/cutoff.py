@@ -10,10 +10,9 @@ from typing import Final, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from langchain_reasc.exceptions import SamplingError
-from langchain_reasc.method.cutting import ConfidenceCut
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking, result_of
 
-__all__ = ["CUTOFF", "CUT_BELOW", "Cutoff", "as_failure", "read", "within"]
+__all__ = ["CUTOFF", "Cutoff", "as_failure", "read", "within"]
 
 T = TypeVar("T")
 _END: Final = object()
@@ -77,9 +76,6 @@ class Cutoff:
 
 CUTOFF: Final[ContextVar[Cutoff | None]] = ContextVar("langchain_reasc_cutoff", default=None)
 """The cutoff of the sample that runs in this context; None outside a sample."""
-
-CUT_BELOW: Final[ContextVar[ConfidenceCut | None]] = ContextVar("langchain_reasc_cut_below", default=None)
-"""The confidence below which the sample that runs in this context is cut in the middle; None where it is not."""
 
 _registering: Final = threading.Lock()
 _alive: Final[WeakSet[Cutoff]] = WeakSet()

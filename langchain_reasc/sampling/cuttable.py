@@ -24,13 +24,12 @@ from pydantic import BaseModel
 from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.chunks import ResponseBound, as_chunk, bounded, metadata_of, token_limit
-from langchain_reasc.models.contract import CANCELLED, CUT, FINISH_REASON, USAGE_ESTIMATED
+from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, USAGE_ESTIMATED
 from langchain_reasc.models.integrations import integration_of
 from langchain_reasc.models.refusal import LOGPROBS_REQUEST, SERVER_MEMORY, LogprobsRequest
-from langchain_reasc.models.running import StreamedConfidence
 from langchain_reasc.models.usage import estimated_prompt, tokens_written
 from langchain_reasc.models.wrappers import rewrap, wrapped_runnables
-from langchain_reasc.sampling.cutoff import CUT_BELOW, CUTOFF, Cutoff, read
+from langchain_reasc.sampling.cutoff import CUTOFF, Cutoff, read
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking, blocking_items, result_of
 
 __all__ = ["Copies", "copy_for_sample", "refuse_counting_models"]
@@ -152,34 +151,10 @@ def _streaming(kind: type, name: str, workers: type[Workers | AsyncWorkers]) -> 
             return chunks if workers.is_async else blocking_items(chunks)
         ending = partial(_last_chunk, model, partial(_prompt_tokens, cutoff, messages, kwargs))
         chunks = bounded(chunks, ResponseBound(token_limit(model, kwargs)), partial(ending, reason="length"))
-        if (cut := CUT_BELOW.get()) is not None:
-            chunks = _cutting(chunks, StreamedConfidence(cut), partial(ending, reason=CUT))
         reading = read(chunks, cutoff, ending, workers(), whole=lambda: bool(whole))
         return reading if workers.is_async else blocking_items(reading)
 
     return stream
-
-
-async def _cutting(
-    chunks: AsyncGenerator[ChatGenerationChunk],
-    confidence: StreamedConfidence,
-    last_chunk: Callable[[list[ChatGenerationChunk]], ChatGenerationChunk],
-) -> AsyncGenerator[ChatGenerationChunk]:
-    """Yield the chunks of a response; where its confidence falls too low before its end, close it with a last chunk.
-
-    Whether a chunk was the end is often said by the next one alone, so that is waited for.
-    """
-    seen: list[ChatGenerationChunk] = []
-    ended = weak = False
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            ended |= has_finish_reason(metadata_of(chunk))
-            if weak and not ended:
-                yield last_chunk(seen)
-                return
-            yield chunk
-            seen.append(chunk)
-            weak |= confidence.falls_below(chunk)
 
 
 def _requesting(model: BaseChatModel, name: str, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,11 +14,11 @@ from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.exceptions import ConfigurationError, SamplingError, is_handlers
 from langchain_reasc.models.chunks import message_of, salvaged
-from langchain_reasc.models.contract import RECEIVED_TOKENS, USAGE_ESTIMATED, FailedSample, is_cancelled, is_cut
+from langchain_reasc.models.contract import RECEIVED_TOKENS, USAGE_ESTIMATED, FailedSample, is_cancelled
 from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.models.stated import read_stated_confidence
 from langchain_reasc.models.usage import estimated_usage, reported_usage, tokens_written
-from langchain_reasc.sampling.cutoff import CUT_BELOW, CUTOFF, as_failure, within
+from langchain_reasc.sampling.cutoff import CUTOFF, as_failure, within
 from langchain_reasc.sampling.cuttable import Copies, copy_for_sample, refuse_counting_models
 from langchain_reasc.sampling.tracing import suppress_tracing, traced
 from langchain_reasc.sampling.wave import Sample, Wave
@@ -149,7 +149,6 @@ async def _draw_sample(
     wave: Wave, index: int, chunks: list[BaseMessage], workers: Workers | AsyncWorkers, *, live: bool
 ) -> Sample:
     CUTOFF.set(wave.cutoff)
-    CUT_BELOW.set(wave.cuts.get(index))
     model, copies = wave.model, Copies()
     own = copy_for_sample(model.model, copies)
     config, arguments = model.call_config(wave.config, index), model.call_kwargs(index)
@@ -187,8 +186,6 @@ def _ended(wave: Wave, index: int, said: Sequence[Any]) -> Sample:
         )
     if is_cancelled(message):
         return Sample(index, message, "cancelled")
-    if is_cut(message):
-        return Sample(index, message, "cut")
     if usage := reported_usage(message):
         wave.cutoff.prompt_tokens = usage["input_tokens"] or wave.cutoff.prompt_tokens
     elif model.streams:
@@ -223,8 +220,7 @@ async def _outcomes(
     timer = limit and workers.call_later(limit.seconds, partial(cutoff.give_up, limit.error))
     try:
         sample: Any = model.sampler.asample if workers.is_async else model.sampler.sample  # type: ignore[union-attr]
-        cuts = {"cuts": wave.cuts} if wave.cuts and getattr(model.sampler, "cuts_samples", False) else {}
-        begin = partial(sample, wave.messages, n=len(wave.indices), first=wave.indices[0], **model.kwargs, **cuts)
+        begin = partial(sample, wave.messages, n=len(wave.indices), first=wave.indices[0], **model.kwargs)
         # To begin may take long: a server is asked what it supports, a model is loaded.
         stream: Any = begin() if workers.is_async else within(None, begin, cutoff)
         with closing(stream), cutoff.notifying(stream.cancel):
@@ -240,14 +236,12 @@ def _handed_over(wave: Wave, index: int, outcome: AIMessage | FailedSample) -> S
     cutoff = wave.cutoff
     message: AIMessage | None
     error: Exception | None = None
-    status: Literal["complete", "cancelled", "cut", "failed"] = "complete"
+    status: Literal["complete", "cancelled", "failed"] = "complete"
     if isinstance(outcome, FailedSample):
         message, error, status = outcome.message, outcome.error, "failed"
     elif is_cancelled(outcome):
         message, error = outcome, cutoff.error
         status = "failed" if error else "cancelled"
-    elif is_cut(outcome):
-        message, status = outcome, "cut"
     else:
         if usage := reported_usage(outcome):
             cutoff.prompt_tokens = usage["input_tokens"] or cutoff.prompt_tokens

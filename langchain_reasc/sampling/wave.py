@@ -1,13 +1,12 @@
 """A wave: the samples of one prompt that are drawn at once."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
-from langchain_reasc.method.cutting import ConfidenceCut
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.sampling.cutoff import Cutoff
 from langchain_reasc.sampling.limits import TimeLimit
@@ -27,7 +26,6 @@ class Wave:
         limit: how long they may take.
         cutoff: how they are stopped, or given up.
         ended: called when a sample has ended, in any thread, whether or not somebody reads it.
-        cuts: index -> the confidence below which this sample is cut in the middle, of those that may be.
     """
 
     model: PreparedModel
@@ -37,7 +35,6 @@ class Wave:
     limit: TimeLimit | None = None
     cutoff: Cutoff = field(default_factory=Cutoff)
     ended: Callable[[], object] = lambda: None
-    cuts: Mapping[int, ConfidenceCut] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +44,13 @@ class Sample:
     Attributes:
         index: its place in launch order, from 0.
         message: what the model said; partial when cancelled, None when it failed before the first token.
-        status: ``complete``, ``cancelled`` (cut off once the decision had fallen), ``cut`` (in the middle, because the
-            model's confidence fell too low) or ``failed``.
+        status: ``complete``, ``cancelled`` (cut off once the decision had fallen) or ``failed``.
         error: what a failed sample raised.
         seconds: from the launch of its wave to its end, where that was timed.
     """
 
     index: int
     message: AIMessage | None
-    status: Literal["complete", "cancelled", "cut", "failed"] = "complete"
+    status: Literal["complete", "cancelled", "failed"] = "complete"
     error: Exception | None = None
     seconds: float | None = None

@@ -3,13 +3,12 @@
 import time
 from collections.abc import Iterable
 from collections.abc import Sequence as Many
-from itertools import groupby
 
 import numpy as np
 from langchain_reasc_backend.bridge import End
 
 from langchain_reasc.exceptions import ConfidenceError, ModelError, ReASCError
-from langchain_reasc.models.contract import CANCELLED, CUT
+from langchain_reasc.models.contract import CANCELLED
 from langchain_reasc_llama_cpp.engine.context import CacheFull, DecodeContext, Logits
 from langchain_reasc_llama_cpp.engine.kv_cache import KvCells, PromptCache
 from langchain_reasc_llama_cpp.engine.recorder import Recorder
@@ -166,23 +165,11 @@ class Decoder:
             logits, sequences = logits[drawn], [sequences[row] for row in drawn]
         if unsound := self._recorder.record(logits, tokens, sequences):
             self._reject(unsound)
-        self._watch(logits, tokens, sequences)
         for sequence, token in zip(sequences, tokens, strict=True):
             try:
                 self._append(sequence, token)
             except ReASCError as error:
                 self._failures[sequence.group] = error
-
-    def _watch(self, logits: Logits, tokens: list[int], sequences: Many[Sequence]) -> None:
-        """Find out which samples have become weak with these tokens."""
-        watched = [row for row, sequence in enumerate(sequences) if sequence.confidence is not None]
-        for what, run in groupby(watched, key=lambda row: sequences[row].watched):
-            rows = [*run]
-            owners = [sequences[row] for row in rows]
-            assert what is not None
-            latest = self._recorder.latest(what, logits[rows], [tokens[row] for row in rows], owners)
-            for owner, value in zip(owners, latest, strict=True):
-                owner.weak = owner.confidence is not None and owner.confidence.falls_below((value,))
 
     def _append(self, sequence: Sequence, token: int) -> None:
         """Add a drawn token to its sample, which may end with it."""
@@ -193,8 +180,6 @@ class Decoder:
             self._finish(sequence, "stop")
         elif len(sequence.tokens) >= request.max_tokens:
             self._finish(sequence, "length")
-        elif sequence.weak:
-            self._finish(sequence, CUT)
         elif request.stream:
             self._send_text(sequence)
 

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence as Many
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -164,28 +164,6 @@ class Recorder:
         if self._worker is not None and not self._gathers:
             self._measure_blocks()
         return self._reported() if self._unsound else []
-
-    def latest(self, what: Measures, logits: Rows, chosen: Many[int], owners: Many[Sequence]) -> list[float]:
-        """Return one signal of each owner's newest token, which was just recorded; others may still be gathered.
-
-        With a small vocabulary, or overlapped, it is computed beside what is recorded: about 25 µs a step.
-
-        Args:
-            what: the signal.
-            logits: shape (n, V), the rows that were recorded.
-            chosen: the n tokens drawn.
-            owners: the n sequences.
-        """
-        if not self._gathers and self._worker is None:
-            [name] = what.signals
-            return [float(owner.signals[-1][owner.measures.signals.index(name)][-1]) for owner in owners]
-        signals: list[float] = _measure_rows(logits, chosen, what, self._own_scratch)[0][0].tolist()
-        return signals
-
-    @cached_property
-    def _own_scratch(self) -> Rows:
-        """Memory beside that which the worker may be using."""
-        return np.empty_like(self._scratch)
 
     def flush(self) -> list[Sequence]:
         """Measure what is gathered; afterwards every owner has all its numbers. Returns as :meth:`record` does."""

@@ -1,6 +1,6 @@
 """Requests to the engine, and its events."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 from langchain_reasc_backend.bridge import End
 
-from langchain_reasc.method.cutting import ConfidenceCut
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
 from langchain_reasc_llama_cpp.sampling.parameters import SamplingParameters
 
@@ -60,7 +59,7 @@ class Completion:
         seed: the seed that it was drawn with.
         text: the sample's text, without the stop string that ended it.
         signals: name -> one float per generated token.
-        finish_reason: "stop" (end token or stop string), "length", "cancelled" or "cut".
+        finish_reason: "stop" (end token or stop string), "length" or "cancelled".
         prompt_tokens: how many tokens the prompt has.
         cached_tokens: how many of them were not prefilled for this sample.
         output_tokens: how many tokens were generated, the end token included.
@@ -102,7 +101,6 @@ class GenerationRequest:
         measures: the signals and log-probabilities to find.
         grammar: what the response must keep to; None: anything.
         stream: whether to send text as it comes.
-        cuts: index -> the confidence below which this sample is cut in the middle; its signal is among ``measures``.
         emit: called with each event, from the engine's thread; it must neither block nor raise.
         cancelled: set by ``Engine.cancel``, looked at between decode steps.
     """
@@ -117,5 +115,4 @@ class GenerationRequest:
     measures: Measures = field(default_factory=measures)
     grammar: Grammar | None = None
     stream: bool = False
-    cuts: Mapping[int, ConfidenceCut] = field(default_factory=dict)
     cancelled: bool = field(default=False, init=False)

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.method.cutting import RunningConfidence
 from langchain_reasc_llama_cpp.engine.context import Chunk, Tokens
 from langchain_reasc_llama_cpp.engine.kv_cache import CachedPrompt, PromptCache, Slot
-from langchain_reasc_llama_cpp.engine.request import GenerationRequest, Measures, measures
+from langchain_reasc_llama_cpp.engine.request import GenerationRequest, Measures
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
 
 __all__ = ["Prefill", "Sequence", "SequenceGroup", "Status", "TextAssembler"]
@@ -100,9 +99,6 @@ class Sequence:
         logprobs: OpenAI's entries of its tokens.
         sent: how many of them went out with streamed text.
         began: when its first token was drawn.
-        watched: the signal of its running confidence, by which it may be cut; None where it may not.
-        confidence: its running confidence; None likewise.
-        weak: whether it is to be cut.
     """
 
     group: "SequenceGroup"
@@ -117,9 +113,6 @@ class Sequence:
     logprobs: list[dict[str, Any]] = field(default_factory=list)
     sent: int = 0
     began: float = 0.0
-    watched: Measures | None = None
-    confidence: RunningConfidence | None = None
-    weak: bool = False
 
     def close(self) -> None:
         """End it, and free its sampler."""
@@ -172,13 +165,6 @@ class SequenceGroup:
         self.waiting = deque(
             Sequence(self, index, request.measures, TextAssembler(request.stop)) for index in request.samples
         )
-        for sequence in self.waiting:
-            cut = request.cuts.get(sequence.index)
-            if cut is not None and cut.signal in request.measures.signals:
-                sequence.watched, sequence.confidence = (
-                    measures((cut.signal,), request.measures.k),
-                    RunningConfidence(cut),
-                )
         self.unfinished = len(self.waiting)
         self.salt = zlib.crc32(request.prompt.tobytes())
 

@@ -93,18 +93,6 @@ def test_what_a_server_has_is_found_and_what_is_missing_is_said(
     assert not notice or any(notice in said for said in caps.notices), caps.notices
 
 
-class Late(Fake):
-    """A server that sends the logprobs of all tokens with the last."""
-
-    def events(self, request: dict[str, Any], at: int = 0) -> Any:
-        events = [*super().events(request, at)]
-        choices = [event["choices"][0] for event in events if event["choices"]]
-        told = [choice.pop("logprobs") for choice in choices if choice.get("logprobs")]
-        if told:
-            choices[-1]["logprobs"] = {"content": [token for one in told for token in one["content"]]}
-        return iter(events)
-
-
 class Several(Fake):
     """A server whose stream says two tokens at a time, as under speculative decoding."""
 
@@ -126,26 +114,6 @@ class Several(Fake):
         return [ranked[0], *ranked]
 
 
-class Copied(Several):
-    """Its stream gives each token of a chunk the alternatives of the first."""
-
-    def of_chunk(self, words: Any, request: dict[str, Any], place: int) -> Any:
-        told = super().of_chunk(words, request, place)
-        for token in told["content"] if told else ():
-            token["top_logprobs"] = told["content"][0]["top_logprobs"]
-        return told
-
-
-class Shifted(Several):
-    """Its stream gives each token the alternatives of the next."""
-
-    def of_chunk(self, words: Any, request: dict[str, Any], place: int) -> Any:
-        told = super().of_chunk(words, request, place)
-        for at, token in enumerate(told["content"] if told else ()):
-            token["top_logprobs"] = self.entry("", place + at + 1, 5)["top_logprobs"]
-        return told
-
-
 class Flat(Several):
     """Its stream says another log-probability of each token than a whole response does."""
 
@@ -153,21 +121,22 @@ class Flat(Several):
         return self.logprobs(words, request, place + 16)
 
 
-@pytest.mark.parametrize(
-    ("fake", "why"),
-    [
-        (Several(), None),
-        (Late(), "text comes before its log-probabilities, or without them"),
-        (Copied(), "several tokens came with the same alternatives"),
-        (Shifted(), "a token is likelier than alternatives that it is not among"),
-        (Flat(), "they differ from those of the same response, not streamed"),
-    ],
-)
-def test_logprobs_in_streams_that_cannot_be_trusted_are_said(fake: Fake, why: str | None) -> None:
+class Missing(Several):
+    """Its stream has no number where a log-probability should be."""
+
+    def of_chunk(self, words: Any, request: dict[str, Any], place: int) -> Any:
+        told = super().of_chunk(words, request, place)
+        for token in told["content"] if told else ():
+            token["logprob"] = None if place else token["logprob"]
+        return told
+
+
+@pytest.mark.parametrize(("fake", "differ"), [(Several(), False), (Flat(), True), (Missing(), True)])
+def test_logprobs_in_streams_that_differ_from_those_of_a_whole_response_are_said(fake: Fake, differ: bool) -> None:
     caps = found(fake)
     assert caps.streamed_logprobs and caps.streamed_usage
-    said = f"logprobs in streams cannot be trusted: {why}; no sample is cut for low confidence"
-    assert caps.notices == ((said,) if why else ())
+    said = "logprobs in streams differ from those of the same response, not streamed"
+    assert caps.notices == ((said,) if differ else ())
 
 
 @dataclass
