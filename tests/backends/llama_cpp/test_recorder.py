@@ -299,24 +299,3 @@ def test_the_drawn_token_need_not_be_among_the_likeliest(native: NativeModel) ->
         assert [other["bytes"] for other in entry["top_logprobs"]] == [
             [t] for t in np.argsort(-row, kind="stable")[:20]
         ]
-
-
-@both_ways
-@small_and_large
-@pytest.mark.parametrize("signal", SIGNALS)
-def test_the_latest_value_is_the_one_that_is_recorded(
-    make: Make, vocabulary: int, overlapped: bool, signal: str
-) -> None:
-    rng, recorder = np.random.default_rng(3), make(vocabulary, overlapped=overlapped)
-    samples, latest = [Sample(WANTS[0]) for _ in range(3)], list[list[float]]()
-    for _ in range(5):
-        logits = (rng.standard_normal((3, vocabulary)) * 5).astype(np.float32)
-        chosen = rng.integers(0, vocabulary, 3).tolist()
-        recorder.record(logits, chosen, samples)
-        watched = [0, 2]
-        owners: Any = [samples[row] for row in watched]
-        what = Measures((signal,), WANTS[0].k)
-        latest.append(recorder.latest(what, logits[watched], [chosen[row] for row in watched], owners))
-    recorder.flush()
-    recorded: Any = [recorder.signals(samples[row])[signal] for row in (0, 2)]
-    assert np.array(latest).T.tolist() == recorded
