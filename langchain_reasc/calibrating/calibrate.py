@@ -167,7 +167,7 @@ async def _calibrate_unlabelled(  # noqa: D417
         measure: how a response is scored; ``"auto"`` chooses among all that the responses carry, or none.
         threshold: the probability asked of an answer that all ``max_samples`` responses would give the same.
         worth: samples that a question may cost for one more point of agreement, see
-            :attr:`langchain_reasc.ReASCRunnable.worth`; 0 for any number, None for 10 (of accuracy, for 6).
+            :attr:`langchain_reasc.ReASCRunnable.worth`; 0 for any number, None for 10.
         max_samples: responses to a question at most, in use as here.
         concurrency: questions in flight at once, each with up to 4 responses.
         seed: the seed of everything random in the calibration.

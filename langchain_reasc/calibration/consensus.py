@@ -23,7 +23,7 @@ from langchain_reasc.calibration.auroc import (
     auroc_with_interval,
 )
 from langchain_reasc.calibration.correctness import agreement_with_rest, fit_support_curve
-from langchain_reasc.calibration.online_state import Observed
+from langchain_reasc.calibration.online_state import Observed, agrees_with_majority
 from langchain_reasc.calibration.record import AUROC, Calibration, Cutting, Fingerprint, Gate, RuleBlock, SupportCurve
 from langchain_reasc.calibration.selection import rejected_measures
 from langchain_reasc.exceptions import CalibrationDataError
@@ -48,7 +48,6 @@ _Statistic = Callable[[Decision], float | None]
 DEFAULT_AGREEMENT: Final = 0.975  # θ: the lowest that costs 0.3 points at most on any kind of simulated pools
 DEFAULT_CUT_QUANTILE: Final = 0.2
 _WORTH: Final = 10.0  # samples for a point of agreement: at 7, some simulated pools lose over a point
-_WORTH_RIGHT: Final = 6.0  # for a point of accuracy
 _VOTE_THRESHOLD: Final = 0.993  # of weighted votes; at .99 scores that follow agreement cost over 0.3 points
 _LONG_ENOUGH: Final = 4  # responses, so that each half of them has a vote to agree with
 _ENOUGH_DECISIONS: Final = 16  # from which on the probability of further agreement is recorded
@@ -85,10 +84,11 @@ def calibrate_consensus(
     cut_quantile: float = DEFAULT_CUT_QUANTILE,
     whole: Calibration | None = None,
 ) -> Calibration:
-    """Learn the agreement rule from questions without labels; labels that are known count in place of consensus.
+    """Learn the agreement rule from how the responses to each question agree.
 
-    Where 10 answers or more are known to be right, and 10 wrong, it also says how likely an answer is right
-    (``p_correct``): of questions like those whose labels are known.
+    Labels that are known only add. The rule does not depend on them, but no measure is trusted that they refute. Where
+    10 answers or more are known to be right, and 10 wrong, the calibration also says how likely an answer is right
+    (``p_correct``).
 
     Args:
         questions: what was sampled, each up to where counting votes stopped; 16 are enough to begin with.
@@ -96,8 +96,7 @@ def calibrate_consensus(
         budget: responses to a question at most.
         threshold: θ, the probability that the whole budget would give the same answer at which sampling stops.
         worth: samples that a question may cost for one more point of agreement, see
-            :class:`~langchain_reasc.method.value.ValueStop`; 0 for any number. None for 10. Where enough
-            labels are known a point of accuracy is meant, and None is 6.
+            :class:`~langchain_reasc.method.value.ValueStop`; 0 for any number. None for 10.
         made_of: signal -> ``top_k`` and ``vocabulary_size`` that it was made of; recorded.
         fingerprint: what was measured.
         seed: the seed of the resampled bounds.
@@ -116,10 +115,7 @@ def calibrate_consensus(
     measures, voted = _with_distinct_scores(given, every)
     trusted = _trusted_measure(voted, measures, seed, explained=explained)
     prior = _fitted_prior(voted, whole)
-    right = _right_by_share(voted, prior)
-    if worth is None:
-        worth = _WORTH_RIGHT if right else _WORTH
-    parameters = {"threshold": threshold, "worth": worth, **right}
+    parameters = {"threshold": threshold, "worth": _WORTH if worth is None else worth}
     fields = trusted.fields
     if trusted.odds is not None and trusted.measure is not None:
         signal, alternatives = trusted.measure.signal, _alternatives(voted)
@@ -244,44 +240,18 @@ def fit_prior(answers: Sequence[Iterable[int | str | None]], towards: Prior | No
     return Prior(grid, tuple((weights / weights.sum()).tolist()))
 
 
-def _right_by_share(questions: Sequence[Observed], prior: Prior) -> dict[str, float]:
-    """Fit the log-odds that the leading answer is right in its expected share, to questions whose labels are known.
-
-    Returns:
-        ``right_slope`` and ``right_intercept``; nothing where too few are known, or a larger share is no better.
-    """
-    shares, labels = list[float](), list[bool]()
-    for question in questions:
-        ranked = Counter(answer for answer in question.answers if answer is not None).most_common()
-        of_leader = (
-            right for answer, right in zip(question.answers, question.labelled, strict=True) if answer == ranked[0][0]
-        )
-        if (right := next(of_leader, None)) is not None:
-            shares.append(prior.share([count for _, count in ranked]))
-            labels.append(right)
-    if min(labels.count(True), labels.count(False)) < _FEWEST_KNOWN:
-        return {}
-    from sklearn.linear_model import LogisticRegression
-
-    fit = LogisticRegression(C=10.0).fit(np.array(shares)[:, None], labels)
-    slope, intercept = float(fit.coef_[0, 0]), float(fit.intercept_[0])
-    return {"right_slope": slope, "right_intercept": intercept} if slope > 0 else {}
-
-
 def _alternatives(questions: Sequence[Observed]) -> float:
     """K, how many wrong answers a wrong response chooses from: one over how often two to a question agree, 5 at most.
 
-    Wrong are those whose label says so, or that do not give the leading answer. Where hardly any are seen, all are
-    taken to agree: a larger K lets fewer responses decide.
+    Wrong are those that do not give the leading answer. Where hardly any are seen, all are taken to agree: a larger K
+    lets fewer responses decide.
     """
     pairs = same = 0
     for question in questions:
-        votes = [pair for pair in zip(question.answers, question.labelled, strict=True) if pair[0] is not None]
-        given = Counter(answer for answer, _ in votes)
-        leading = max(given, key=given.__getitem__, default=None)
-        wrong = Counter(one for one, right in votes if (one != leading if right is None else not right))
-        pairs += wrong.total() * (wrong.total() - 1) // 2
-        same += sum(n * (n - 1) // 2 for n in wrong.values())
+        given = Counter(answer for answer in question.answers if answer is not None).most_common()
+        wrong = [count for _, count in given[1:]]
+        pairs += sum(wrong) * (sum(wrong) - 1) // 2
+        same += sum(count * (count - 1) // 2 for count in wrong)
     return min(_MOST_ALTERNATIVES, (pairs + _PAIRS) / (same + _PAIRS))
 
 
@@ -308,14 +278,14 @@ def _trusted_measure(
 ) -> _Trusted:
     """Choose the measure that separates agreeing responses from others best, if it does within questions, too.
 
-    Where labels are known they count in place of consensus. Where five labelled questions or more have right and wrong
-    responses, no measure is trusted that does not separate these.
+    Where five labelled questions or more have right and wrong responses, no measure is trusted that does not separate
+    these.
     """
 
     def untrusted(why: str) -> _Trusted:
         return _Trusted({"untrusted": why})
 
-    known, judged = _judged(questions, len(measures), [one.judged for one in questions])
+    known, judged = _judged(questions, len(measures), [agrees_with_majority(one.answers) for one in questions])
     if not known:
         return untrusted("no measure has a score of every response" if measures else "there are no scores")
     if not judged.both:
@@ -392,7 +362,7 @@ def _watched(
     shares = (firsts < firsts[0]).mean(axis=1).tolist()  # of responses longer than the window; else they are equal
     longer = [at for at, share in enumerate(shares) if share > 0.5]
     of_signal = [replace(one, scores=one.scores[rows][longer]) for one in questions]
-    known, judged = _judged(of_signal, len(longer), [one.judged for one in of_signal])
+    known, judged = _judged(of_signal, len(longer), [agrees_with_majority(one.answers) for one in of_signal])
     if not known or (each := auroc_per_question(judged)).shape[1] < _FEWEST:
         return (
             f"most responses are shorter than {lowest[0].window} tokens, or too few questions have answers that differ"

@@ -271,8 +271,8 @@ class RuleBlock(Record):
         Args:
             prior: how answers agree.
             odds: logit p from a score.
-            parameters: ``threshold``; ``worth`` if not 0, with ``right_slope`` and ``right_intercept`` where a point of
-                it is one of accuracy; with odds also the vote's ``vote_threshold`` and ``alternatives``.
+            parameters: ``threshold``; ``worth`` if not 0; with odds also the vote's ``vote_threshold`` and
+                ``alternatives``.
         """
         if odds is not None:
             parameters["average"] = _probability(odds.average)
@@ -329,10 +329,9 @@ class RuleBlock(Record):
         agreement = Agreement(prior, parameters["threshold"], budget, vote)
         worth = parameters.get("worth", 0) if worth is None else worth
         check_worth(worth)
-        right = (parameters["right_slope"], parameters["right_intercept"]) if "right_slope" in parameters else None
         if not worth or budget > LARGEST_HORIZON:
             return agreement
-        return agreement | ValueStop(prior, worth, budget, right, agreement.vote)
+        return agreement | ValueStop(prior, worth, budget, agreement.vote)
 
 
 def prior_parts(prior: Prior) -> tuple[PriorPart, ...]:

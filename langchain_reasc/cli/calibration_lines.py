@@ -73,8 +73,7 @@ def consensus_lines(calibration: "Calibration", *, asked: int, known: int) -> It
     stops = "sampling stops as soon as the answer is unlikely to change, were all responses drawn"
     parameters = calibration.rule_.parameters if calibration.rule_ else {}
     if worth := parameters.get("worth"):
-        what = "its probability of being right" if "right_slope" in parameters else "its share of the responses"
-        stops += f"; or where {worth:g} more samples would raise {what} by less than a point"
+        stops += f"; or where {worth:g} more samples would raise its share of the responses by less than a point"
     yield from folded("In use", stops)
     if cutting := calibration.cutting:
         low = f"{calibration.signal} falls below {cutting.threshold:.4g} in the mean of {cutting.window} tokens"

@@ -5,8 +5,7 @@ them the leader's, a Pitman–Yor process of discount d and concentration α exp
 (n₁ − d) / (n + α), and so does the mixture that was learned from how answers agree
 (:mod:`~langchain_reasc.method.agreement`). To stop is worth that share. To go on costs a price, and is worth what is
 expected of the next state. Backward induction from the end of the budget over the partitions of the answers so far
-gives the best stop there is under this prior (Chow, Robbins and Siegmund 1971). Where labels told how often an answer
-of a given share is right, the same is done with the probability of being right in place of the share.
+gives the best stop there is under this prior (Chow, Robbins and Siegmund 1971).
 
 So a question is left early whose votes are scattered behind one leader, such as 4, 1, 1, 1 and 1 of eight: more samples
 would hardly find a better answer, although the evidence for this one is never sufficient. Between two answers that are
@@ -36,23 +35,21 @@ Partition = tuple[int, ...]
 """How often each answer was given, largest first."""
 
 _POINT: Final = 0.01
-_POINTS: Final = 512  # of the integral over shares
 
 
 @dataclass(frozen=True)
 class ValueStop(StoppingRule):
     """Stop when the samples left would gain less than they cost.
 
-    The gain is in expected share of the leader: how often further responses would give the answer; or in its
-    probability of being right. A response without an answer uses one of the calls that are left. Votes are counted; the
-    posterior is that of Eq. 5, as the stop says nothing of how sure the answer is. Where another rule weighs votes, the
-    count says nothing of its leader: it stops only where both have the same.
+    The gain is in expected share of the leader: how often further responses would give the answer. A response without
+    an answer uses one of the calls that are left. Votes are counted; the posterior is that of Eq. 5, as the stop does
+    not say how sure the answer is. Where another rule weighs votes, it may have another leader than the count: this one
+    stops only where both have the same.
 
     Attributes:
         prior: how answers are expected to agree.
         worth: samples that a question may cost for one more point (0.01) of the gain; above zero.
         budget: responses in all, ``max_samples``; 24 at most, as there are too many partitions of more answers.
-        right: slope and intercept of the log-odds that an answer is right in its share; None to gain in share itself.
         vote: what weighs responses by their scores, where a rule does.
 
     Raises:
@@ -63,7 +60,6 @@ class ValueStop(StoppingRule):
     prior: Prior
     worth: float
     budget: int = DEFAULT_BUDGET
-    right: tuple[float, float] | None = None
     vote: StoppingRule | None = None
 
     def __post_init__(self) -> None:
@@ -100,7 +96,7 @@ class ValueStop(StoppingRule):
 
     @cached_property
     def _outlook(self) -> "_Outlook":
-        return _outlook(self.prior, self.right, self.budget)
+        return _outlook(self.prior, self.budget)
 
 
 def check_worth(worth: float) -> None:
@@ -137,10 +133,9 @@ class _Outlook:
     Threads may share it: what is made here stays as it is, and two that ask for the same price at most do the same.
     """
 
-    def __init__(self, prior: Prior, right: tuple[float, float] | None, answers: int) -> None:
+    def __init__(self, prior: Prior, answers: int) -> None:
         grid = np.asarray(prior.components, dtype=np.float64)
         self._discount, self._concentration = grid[:, 0], grid[:, 1]
-        gains = None if right is None else self._probabilities_of_being_right(*right)
         self._values: list[Floats] = []
         """After n + 1 answers what it is worth to stop at each partition, shape (partitions,)."""
         self._chances: list[Floats] = []
@@ -149,7 +144,7 @@ class _Outlook:
         first = weights = np.asarray(prior.weights, dtype=np.float64)[None]
         for n in range(1, answers + 1):
             leading = np.array([counts[0] for counts in _positions(n)])
-            self._values.append((weights * (self._shares(n) if gains is None else gains[n])[leading]).sum(axis=1))
+            self._values.append((weights * self._shares(n)[leading]).sum(axis=1))
             if n < answers:
                 weights = self._look_further(n, weights, first)
 
@@ -198,31 +193,10 @@ class _Outlook:
         given = np.arange(n + 1)[:, None]
         return np.asarray(np.maximum(given - self._discount, 0.0) / (n + self._concentration))
 
-    def _probabilities_of_being_right(self, slope: float, intercept: float) -> list[Floats]:
-        """Return likewise the probability that it is right, for each n up to the largest horizon.
-
-        At the horizon the share p is Beta(n₁ − d, n − n₁ + α + d), which is integrated over p = sin² θ. Before it, the
-        value is what is expected of the next one: were it integrated anew, its error would be taken for a gain.
-        """
-        from scipy.special import expit
-
-        n = LARGEST_HORIZON
-        share = np.sin((np.arange(_POINTS) + 0.5) / _POINTS * np.pi / 2) ** 2
-        given = np.arange(n + 1)[:, None, None]
-        one = np.maximum(given - self._discount[:, None], 1e-9) - 0.5
-        other = np.maximum(n - given + (self._concentration + self._discount)[:, None], 1e-9) - 0.5
-        density = one * np.log(share) + other * np.log1p(-share)
-        density = np.exp(density - density.max(axis=2, keepdims=True))
-        gains = [(density * expit(slope * share + intercept)).sum(axis=2) / density.sum(axis=2)]
-        for before in range(n - 1, 0, -1):
-            again = self._shares(before)
-            gains.append(again * gains[-1][1:] + (1 - again) * gains[-1][:-1])
-        return [gains[-1], *reversed(gains)]
-
 
 @lru_cache(maxsize=8)  # half a megabyte each, where 24 answers are looked ahead to
-def _outlook(prior: Prior, right: tuple[float, float] | None, answers: int) -> _Outlook:
-    return _Outlook(prior, right, answers)
+def _outlook(prior: Prior, answers: int) -> _Outlook:
+    return _Outlook(prior, answers)
 
 
 @lru_cache(maxsize=LARGEST_HORIZON + 1)

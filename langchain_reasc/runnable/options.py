@@ -92,11 +92,11 @@ class DecisionOptions(Checked, metaclass=_ShownOptions):
     max_samples: int = Field(default=DEFAULT_BUDGET, ge=1)
     """Samples per question at most."""
     worth: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """Samples that a question may cost for one more point of agreement, under a calibration learned without labels: one
-    point is a hundredth of all responses that the model would ever give, or where it knew enough labels a hundredth of
-    right answers. Sampling also stops where more would gain less (``reason`` is ``worth``, and the answer counts as
-    undecided), such as where votes scatter behind one leader. 0 switches this off, and so does ``max_samples`` above
-    24. None is the calibration's own, or 0 with ``on_undecided="raise"`` or ``"abstain"``."""
+    """Samples that a question may cost for one more point of agreement, under a calibration learned from agreement: one
+    point is a hundredth of all responses that the model would ever give. Sampling also stops where more would gain less
+    (``reason`` is ``worth``, and the answer counts as undecided), such as where votes scatter behind one leader. 0
+    switches this off, and so does ``max_samples`` above 24. None is the calibration's own, or 0 with
+    ``on_undecided="raise"`` or ``"abstain"``."""
     concurrency: int = Field(default=4, ge=1)
     """Samples launched at once (a wave), at most: no wave has more than decide if all agree. 1 takes the most time.
     While an open gate may accept the first response, that one is launched alone. ``config["max_concurrency"]`` bounds

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.special import expit
 from scipy.stats import beta
 
 from langchain_reasc.calibration import (
@@ -70,12 +69,7 @@ def unscored(*answers: int | None) -> Observed:
     ],
 )
 def test_a_response_is_judged_by_the_others(answers: tuple[int | None, ...], agrees: list[bool | None]) -> None:
-    assert agrees_with_majority(answers) == unscored(*answers).judged == agrees
-
-
-def test_labels_come_before_consensus() -> None:
-    one = Observed((0, 0, 1, None), np.zeros((0, 4)), (False, None, True, True))
-    assert one.labelled == one.judged == [False, None, True, None]  # a response without an answer is none
+    assert agrees_with_majority(answers) == agrees
 
 
 @pytest.mark.parametrize(
@@ -84,17 +78,13 @@ def test_labels_come_before_consensus() -> None:
         ([unscored(0, 0, 0, 0, 1, 1)] * 20, 1.0),  # one pair a question
         ([unscored(0, 0, 0, 0, 1, 2)] * 8, (8 + 4) / 4),
         ([unscored(0, 0, 0, 0, 1, 2)] * 80, 5.0),
-        # 0, 0 and 2 are wrong
-        ([Observed((0, 0, 1, 1, 2), np.zeros((0, 5)), (False, False, True, True, None))] * 20, (60 + 4) / (20 + 4)),
     ],
 )
 def test_wrong_answers_are_as_many_as_seldom_agree(given: list[Observed], alternatives: float) -> None:
     rng, scored = np.random.default_rng(0), []
     for one in given:
-        good = [
-            answer == 0 if known is None else known for answer, known in zip(one.answers, one.labelled, strict=True)
-        ]
-        scored.append(Observed(one.answers, (5.0 * np.array(good) + rng.normal(size=len(good)))[None], one.right))
+        good = np.array([answer == 0 for answer in one.answers])
+        scored.append(Observed(one.answers, (5.0 * good + rng.normal(size=good.size))[None]))
     block = calibrate_consensus(scored, measures=MEASURES[:1], explained=False).rule_
     assert block is not None and block.parameters["alternatives"] == alternatives
 
@@ -224,26 +214,17 @@ def test_it_tells_how_likely_further_responses_agree() -> None:
         assert calibrate_consensus(given, measures=measures).p_agree is None  # too few, too short, cut short
 
 
-@pytest.mark.parametrize(
-    ("known", "learns"), [(1.0, True), (0.15, False), (0.0, False)], ids=["labels", "few labels", "no labels"]
-)
-def test_where_labels_are_known_a_point_of_worth_is_one_of_accuracy(known: float, learns: bool) -> None:
-    rng, drawn = np.random.default_rng(2), []
-    for _ in range(200):
-        share = rng.beta(2, 1)
-        answers = [0 if rng.random() < share else int(one) for one in rng.integers(1, 9, 8)]
-        leader = max(dict.fromkeys(answers), key=answers.count)
-        right = bool(rng.random() < expit(8 * (answers.count(leader) / 8 - 0.4)))
-        labels = tuple(right if one == leader else False for one in answers) if rng.random() < known else ()
-        drawn.append(replace(unscored(*answers), right=labels))
-    made = calibrate_consensus(drawn)
-    parameters = made.rule_.parameters if made.rule_ else {}
-    assert ("right_slope" in parameters, parameters["worth"]) == (learns, 6.0 if learns else 10.0)
-    assert Calibration.model_validate_json(made.model_dump_json()).rule() == made.rule()
-    if learns:
-        slope, intercept = parameters["right_slope"], parameters["right_intercept"]
-        seldom, mostly = expit(slope * np.array([0.2, 0.9]) + intercept)  # shares are drawn together by the prior
-        assert seldom < 0.5 < 0.95 < mostly
+@pytest.mark.parametrize("right", [True, False])
+def test_labels_leave_the_rule_as_it_is(right: bool) -> None:
+    """They say how likely an answer is right, and would make a rule that asks for more samples."""
+    given = [replace(one, scores=one.scores[:0]) for one in questions(200)]
+    labelled = [
+        replace(one, right=tuple((answer == 0) == (right or number % 3 > 0) for answer in one.answers))
+        for number, one in enumerate(given)
+    ]
+    plain, made = calibrate_consensus(given), calibrate_consensus(labelled)
+    assert made.rule() == plain.rule() and plain.p_correct is None
+    assert (made.p_correct is None) == right  # as all answers are right then
 
 
 def test_budget_threshold_and_worth_are_those_given() -> None:

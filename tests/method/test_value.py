@@ -3,12 +3,9 @@
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import expit
-from scipy.stats import beta
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import (
@@ -34,23 +31,12 @@ def responses(text: str) -> list[Response]:
     return [Response(None if answer == "-" else answer) for answer in text]
 
 
-Right = tuple[float, float] | None
-
-
-def brute_force(prior: Prior, counts: tuple[int, ...], left: int, price: float, right: Right) -> bool:
+def brute_force(prior: Prior, counts: tuple[int, ...], left: int, price: float) -> bool:
     """Whether it pays to go on, by trying every sequence of answers with the process's own urn."""
 
     def gain(state: tuple[int, ...]) -> float:
-        """The expected share of the leader, or its probability of being right, by the quantiles of its share."""
-        joint = np.array([w * likelihood(one, state) for one, w in zip(prior.components, prior.weights, strict=True)])
-        n, lead = sum(state), max(state)
-        if right is None:
-            return max(expected(state)[:-1])
-        values = []
-        for discount, concentration in prior.components:
-            shares = beta.ppf((np.arange(2000) + 0.5) / 2000, lead - discount, n - lead + concentration + discount)
-            values.append(float(expit(right[0] * shares + right[1]).mean()))
-        return float(joint @ values / joint.sum())
+        """The expected share of the leader."""
+        return max(expected(state)[:-1])
 
     def chances(component: Component, state: tuple[int, ...]) -> list[float]:
         discount, concentration = component
@@ -100,16 +86,13 @@ def brute_force(prior: Prior, counts: tuple[int, ...], left: int, price: float, 
     text=st.text("abc", min_size=1, max_size=4),
     left=st.integers(1, 4),
     worth=st.sampled_from([0.7, 2.0, 5.0, 10.0, 40.0]),
-    right=st.sampled_from([None, (6.0, -2.0), (12.0, -5.0)]),
 )
-def test_it_stops_where_every_way_on_costs_more_than_it_gains(
-    prior: Prior, text: str, left: int, worth: float, right: Right
-) -> None:
-    rule = ValueStop(prior, worth, budget=len(text) + left, right=right)
+def test_it_stops_where_every_way_on_costs_more_than_it_gains(prior: Prior, text: str, left: int, worth: float) -> None:
+    rule = ValueStop(prior, worth, budget=len(text) + left)
     counts = tuple(sorted((text.count(letter) for letter in set(text)), reverse=True))
     if prior is BINARY and len(counts) > 2:
         return  # which that component never gives
-    assert rule(responses(text)).stop is not brute_force(prior, counts, left, 0.01 / worth, right)
+    assert rule(responses(text)).stop is not brute_force(prior, counts, left, 0.01 / worth)
 
 
 EVERY = Prior.uniform()
