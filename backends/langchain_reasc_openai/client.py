@@ -1,10 +1,8 @@
-"""The client of one server: langchain-openai's, over connections that hide secrets and bound what is read."""
+"""The client of one server: langchain-openai's, with events as the server wrote them."""
 
-import asyncio
-import importlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -12,16 +10,15 @@ from typing import Any, Final
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
 from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from openai import APIError, DefaultAsyncHttpxClient
+from openai import APIError
 from pydantic import PrivateAttr, SecretStr
 
-from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.refusal import LogprobsMemory
 from langchain_reasc_openai.errors import causes
 from langchain_reasc_openai.events import Json
 from langchain_reasc_openai.langchain_openai_internals import AdaptedChatOpenAI, langchain_errors
 
-__all__ = ["EVENTS", "RAW", "WHOLE", "RawRequest", "ServerClient", "bounded_http_client"]
+__all__ = ["EVENTS", "RAW", "WHOLE", "RawRequest", "ServerClient"]
 
 WHOLE: Final = "whole"
 """Argument of a call: take the response in one piece, though it is asked for as a stream."""
@@ -29,15 +26,6 @@ RAW: Final = "raw"
 """Argument of a call: the :class:`RawRequest` that is sent instead of one made of the messages and other arguments."""
 EVENTS: Final = "upstream_events"
 """Where the metadata of a response to a :class:`RawRequest` keeps the server's own events."""
-
-# openai's client changed from httpx to httpx2
-_httpx: Final[Any] = importlib.import_module(DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")[0])
-_MOST_OF_AN_ERROR: Final = 1 << 20  # bytes; the rest is not read
-_LONGEST_EVENT: Final = 16 << 20  # bytes; one token with 20 alternatives has 2,000
-_CLOSING: Final[set[asyncio.Future[None]]] = set()
-_LARGEST_REPLY: Final = 256 << 20  # bytes; 100,000 such tokens in one piece
-_HARMLESS: Final = ("host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent")
-_EVENT_ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
 @dataclass(frozen=True)
@@ -188,103 +176,3 @@ def _without_key(key: Any) -> Iterator[None]:
 def _logprobs_if(wanted: bool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     left_out = () if wanted else ("logprobs", "top_logprobs")
     return {name: value for name, value in arguments.items() if name not in left_out}
-
-
-def bounded_http_client(base_url: str, *, proxy: str | None = None) -> Any:
-    """Return an asynchronous HTTP client that raises :class:`SamplingError` where a server sends too much at once.
-
-    It asks for uncompressed replies, since what a few bytes unpack to is bounded by nobody. A redirect to another host
-    or port gets neither the key nor other headers of the caller's.
-
-    Args:
-        base_url: of the server that it is for.
-        proxy: the URL of a proxy to go through.
-    """
-    server = _httpx.URL(base_url)
-
-    async def remove_secrets(request: Any) -> None:
-        if not _same_server(server, request.url):
-            for name in [name for name in request.headers if name not in _HARMLESS]:
-                del request.headers[name]
-
-    return DefaultAsyncHttpxClient(
-        headers={"accept-encoding": "identity"},
-        event_hooks={"request": [remove_secrets], "response": [_bound]},
-        proxy=proxy,
-    )
-
-
-async def _bound(response: Any) -> None:
-    encoding = response.headers.get("content-encoding", "identity").strip().lower()
-    if encoding not in ("", "identity"):
-        raise SamplingError(f"{_origin(response)} compresses its reply ({encoding}), though it was asked not to")
-    response.stream = _BoundedBody(response)
-
-
-class _BoundedBody(_httpx.AsyncByteStream):  # type: ignore[misc]
-    """The body of a reply, as far as it is taken.
-
-    Whoever reads it reads on where the last reader stopped: openai's client reads a body twice, the second time for
-    what follows the last event. One iterator serves both, and is closed with the body: one that is left to the garbage
-    collector ends in another thread, when its event loop has gone.
-    """
-
-    def __init__(self, response: Any) -> None:
-        self._stream, self._server = response.stream, _origin(response)
-        self._is_error = response.status_code >= 400
-        self._is_events = response.headers.get("content-type", "").startswith("text/event-stream")
-        self._pieces = self._stream.__aiter__()
-        self._size, self._tail, self._over = 0, b"", False
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if self._over:
-            raise StopAsyncIteration
-        piece: bytes = await self._pieces.__anext__()
-        self._size += len(piece)
-        if self._is_error:
-            self._over = self._size > _MOST_OF_AN_ERROR
-            return piece[: max(0, len(piece) - max(0, self._size - _MOST_OF_AN_ERROR))]
-        if self._is_events:
-            self._count_from_last_event(piece)
-        limit = _LONGEST_EVENT if self._is_events else _LARGEST_REPLY
-        if self._size > limit:
-            self._over = True
-            what = "an event" if self._is_events else "a reply"
-            raise SamplingError(f"{self._server} sends {what} of more than {limit >> 20} MiB")
-        return piece
-
-    def _count_from_last_event(self, piece: bytes) -> None:
-        joined = self._tail + piece
-        ends = [at + len(mark) for mark in _EVENT_ENDS if (at := joined.rfind(mark)) >= 0]
-        if ends:
-            self._size = len(joined) - max(ends)
-        self._tail = joined[-3:]
-
-    async def aclose(self) -> None:
-        """Close it, whatever becomes of the reader: httpcore keeps a request for ever whose closing is cancelled."""
-        self._over = True
-        closing = asyncio.ensure_future(self._close())
-        _CLOSING.add(closing)  # or it might be collected as garbage before its end, once nobody waits for it
-        closing.add_done_callback(_CLOSING.discard)
-        await asyncio.shield(closing)
-
-    async def _close(self) -> None:
-        with suppress(RuntimeError):  # it is being read in another task, which this ends
-            if close := getattr(self._pieces, "aclose", None):
-                await close()
-        await self._stream.aclose()
-
-
-def _same_server(asked: Any, target: Any) -> bool:
-    if (asked.scheme, asked.host, asked.port) == (target.scheme, target.host, target.port):
-        return True
-    upgraded = (asked.scheme, target.scheme) == ("http", "https") and asked.port is None and target.port is None
-    return bool(upgraded and asked.host == target.host)
-
-
-def _origin(response: Any) -> str:
-    url = response.request.url
-    return f"{url.scheme}://{url.host}" + ("" if url.port is None else f":{url.port}")

@@ -12,12 +12,13 @@ from langchain_openai import ChatOpenAI
 from pydantic import Field, SecretStr
 
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, ServerBusy, ServerError, ServerUnreachable
-from langchain_reasc_openai.client import ServerClient, bounded_http_client
+from langchain_reasc_openai.client import ServerClient
 from langchain_reasc_openai.presets import PRESETS, Capabilities, Preset, preset_named, preset_of_host
 from langchain_reasc_openai.probing import probe, remembered
 from langchain_reasc_openai.replicas import ReplicaPool
 from langchain_reasc_openai.routing import Replica, RetryPolicy
 from langchain_reasc_openai.server import Server, base_urls, require_same_model
+from langchain_reasc_openai.transport import bounded_http_client
 
 __all__ = ["Connection", "ServerFields", "connection_fields", "known_preset"]
 
@@ -80,7 +81,7 @@ class Connection:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pool: ReplicaPool | None = None
+        self._pools: dict[int, ReplicaPool] = {}  # process id -> its pool; a fork leaves its parent's connections alone
         self._closed = False
         self._comparing = threading.Lock()
         self._same_model = False  # as far as anybody asked
@@ -94,16 +95,16 @@ class Connection:
         with self._lock:
             if self._closed:
                 raise ModelClosedError("the model was closed")
-            if self._pool is None:
-                self._pool = _pool(model)
-            return self._pool
+            if (pool := self._pools.get(process := os.getpid())) is None:
+                pool = self._pools[process] = _pool(model)
+            return pool
 
     def close(self) -> None:
         """Close the pool, for good."""
         with self._lock:
             self._closed = True
-            if self._pool is not None:
-                self._pool.close()
+            if (pool := self._pools.get(os.getpid())) is not None:
+                pool.close()
 
     def known(self, model: ServerFields) -> Capabilities | None:
         """Return what is known of the servers without asking them."""

@@ -14,7 +14,15 @@ from langchain_core.language_models import BaseChatModel, FakeListChatModel, Fak
 
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["KNOWN", "Integration", "MovedSeed", "integration_of", "is_known", "register_integration"]
+__all__ = [
+    "KNOWN",
+    "Integration",
+    "MovedSeed",
+    "integration_of",
+    "is_known",
+    "register_integration",
+    "streams_another_schema",
+]
 
 MovedSeed = Callable[[BaseChatModel, Mapping[str, Any], int], dict[str, Any]]
 """(model, arguments of the call, seed) -> the arguments that give the call this seed."""
@@ -228,6 +236,21 @@ def _known_path(kind: type) -> str | None:
             if (path := ".".join([*parts[:depth], base.__qualname__])) in _integrations:
                 return path
     return None
+
+
+def streams_another_schema(model: BaseChatModel, arguments: Mapping[str, Any]) -> bool:
+    """Return whether ``ChatOpenAI`` puts a default into the strict schema of a stream of the Responses API.
+
+    OpenAI refuses such a schema. For a whole response openai's client makes the schema, without defaults.
+
+    Args:
+        model: any chat model.
+        arguments: of the call.
+    """
+    uses_responses: Any = getattr(model, "_use_responses_api", None)
+    if uses_responses is None or not isinstance(arguments.get("response_format"), type):
+        return False
+    return bool(uses_responses({**getattr(model, "_default_params", {}), **arguments}))
 
 
 def _load(found: EntryPoint) -> Describe:

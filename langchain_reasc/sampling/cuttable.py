@@ -25,7 +25,7 @@ from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.chunks import ResponseBound, as_chunk, bounded, metadata_of, token_limit
 from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, USAGE_ESTIMATED
-from langchain_reasc.models.integrations import integration_of
+from langchain_reasc.models.integrations import integration_of, streams_another_schema
 from langchain_reasc.models.refusal import LOGPROBS_REQUEST, SERVER_MEMORY, LogprobsRequest
 from langchain_reasc.models.usage import estimated_prompt, tokens_written
 from langchain_reasc.models.wrappers import rewrap, wrapped_runnables
@@ -145,7 +145,7 @@ def _streaming(kind: type, name: str, workers: type[Workers | AsyncWorkers]) -> 
             return _only_chunk(partial(_requesting(bare, name_of_whole, taking_whole), messages, *args, **kept))
 
         memory, cutoff = model.__dict__[SERVER_MEMORY], CUTOFF.get()
-        is_whole = _streams_another_schema(model, kwargs)
+        is_whole = streams_another_schema(model, kwargs)
         chunks = request(False) if is_whole else memory.streamed(request, kwargs.get("model"))
         if cutoff is None:
             return chunks if workers.is_async else blocking_items(chunks)
@@ -161,17 +161,6 @@ def _requesting(model: BaseChatModel, name: str, original: Callable[..., Any]) -
     """Return the model's own method, which asks again where its server refuses logprobs."""
     request: LogprobsRequest | None = model.__dict__[LOGPROBS_REQUEST]
     return partial(request.respond, model, name, original) if request else partial(original, model)
-
-
-def _streams_another_schema(model: BaseChatModel, arguments: Mapping[str, Any]) -> bool:
-    """Return whether ``ChatOpenAI`` would send a default in a strict schema, as it does in the Responses API's streams.
-
-    OpenAI takes none there. For a whole response openai's client makes the schema, without any.
-    """
-    uses_responses: Any = getattr(model, "_use_responses_api", None)
-    if uses_responses is None or not isinstance(arguments.get("response_format"), type):
-        return False
-    return bool(uses_responses({**getattr(model, "_default_params", {}), **arguments}))
 
 
 def _unstreamed(model: BaseChatModel, arguments: Mapping[str, Any]) -> tuple[BaseChatModel, dict[str, Any]]:

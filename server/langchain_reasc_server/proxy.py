@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import unquote
 
 import aiohttp
 import httpx
 from langchain_core.messages import AIMessage
 from langchain_reasc_openai import ChatOpenAICompatible
 from langchain_reasc_openai.client import RAW, RawRequest
+from langchain_reasc_openai.transport import proxy_to
 from starlette.requests import Request
 from yarl import URL
 
@@ -85,7 +85,7 @@ class Servers:
         self._pass_keys, self._timeout = pass_keys, timeout
         self._key = chat_model.openai_api_key.get_secret_value()  # type: ignore[union-attr]
         self._running: Counter[str] = Counter()
-        self._proxies = {one.url: _proxy_to(one.url) for one in chat_model.status()}
+        self._proxies = {one.url: proxy_to(one.url) for one in chat_model.status()}
 
     @cached_property
     def _client(self) -> aiohttp.ClientSession:
@@ -252,12 +252,6 @@ class Servers:
 def _is_given_back(name: str) -> bool:
     """Return whether the client gets a header: which origins may ask is said here, and not by the upstream."""
     return name not in _NOT_GIVEN_BACK and not name.startswith("access-control-")
-
-
-def _proxy_to(url: str) -> str | None:
-    """Return the proxy that the environment names for an address."""
-    parts, named = urlsplit(url), getproxies()
-    return None if proxy_bypass(parts.netloc) else named.get(parts.scheme, named.get("all"))
 
 
 def _unicode(value: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_reasc_openai import RetryPolicy
-from langchain_reasc_openai.client import bounded_http_client
+from langchain_reasc_openai.transport import bounded_http_client
 from servers.chat_wire import DONE, PROMPT_TOKENS, Chat
 from servers.exchange import Exchange
 from servers.fake_server import running

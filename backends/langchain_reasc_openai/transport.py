@@ -1,0 +1,214 @@
+"""The connections to one server: they hide secrets, bound what is read, and cost little for each event of a stream."""
+
+import asyncio
+import importlib
+import os
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+from openai import DefaultAsyncHttpxClient
+
+from langchain_reasc.exceptions import SamplingError
+
+__all__ = ["bounded_http_client", "proxy_to"]
+
+# openai's client changed from httpx to httpx2
+_HTTPX: Final = DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")[0]
+_httpx: Final[Any] = importlib.import_module(_HTTPX)
+_httpx_aiohttp: Final[Any] = importlib.import_module(
+    "httpx_aiohttp" if _HTTPX == "httpx" else f"httpx_aiohttp.{_HTTPX}"
+)
+_MOST_OF_AN_ERROR: Final = 1 << 20  # bytes; the rest is not read
+_LONGEST_EVENT: Final = 16 << 20  # bytes; one token with 20 alternatives has 2,000
+_CLOSING: Final[set[asyncio.Future[None]]] = set()
+_LARGEST_REPLY: Final = 256 << 20  # bytes; 100,000 such tokens in one piece
+_HARMLESS: Final = ("host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent")
+_EVENT_ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
+_KEPT_ALIVE: Final = 4.0  # seconds; servers close an idle connection after 5 and more
+_LONGEST_HEADER: Final = 65_536  # bytes
+
+
+def bounded_http_client(base_url: str, *, proxy: str | None = None) -> Any:
+    """Return an asynchronous HTTP client that raises :class:`SamplingError` where a server sends too much at once.
+
+    It asks for uncompressed replies, since what a few bytes unpack to is bounded by nobody. A redirect to another host
+    or port gets neither the key nor other headers of the caller's.
+
+    Args:
+        base_url: of the server that it is for.
+        proxy: the URL of a proxy to go through.
+    """
+    server = _httpx.URL(base_url)
+
+    async def remove_secrets(request: Any) -> None:
+        if not _same_server(server, request.url):
+            for name in [name for name in request.headers if name not in _HARMLESS]:
+                del request.headers[name]
+
+    own = {} if proxy or proxy_to(base_url) else {"transport": _Transport()}
+    return DefaultAsyncHttpxClient(
+        headers={"accept-encoding": "identity"},
+        event_hooks={"request": [remove_secrets], "response": [_bound]},
+        proxy=proxy,
+        **own,
+    )
+
+
+def proxy_to(url: str) -> str | None:
+    """Return the proxy that the environment names for an address."""
+    parts, named = urlsplit(url), getproxies()
+    return None if proxy_bypass(parts.netloc) else named.get(parts.scheme, named.get("all"))
+
+
+class _Connector(aiohttp.TCPConnector):
+    """A pool of connections that a forked process leaves to its parent: closing its copy would stop the parent's."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._process = os.getpid()
+
+    def __del__(self, *args: Any) -> None:
+        if self._process == os.getpid():
+            super().__del__(*args)
+
+
+class _Transport(_httpx_aiohttp.AiohttpTransport):  # type: ignore[misc]
+    """Sends requests of httpx's by aiohttp, which takes a third of the time for each event of a stream.
+
+    Errors are httpx's own. httpx-aiohttp takes a lost connection for a timeout, and keeps the error of aiohttp's as the
+    cause, which holds the key among the headers.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(client=self._session)
+
+    def _session(self) -> aiohttp.ClientSession:
+        connector = _Connector(limit=0, keepalive_timeout=_KEPT_ALIVE, ssl=self.ssl_context)
+        sizes = {"max_line_size": _LONGEST_HEADER, "max_field_size": _LONGEST_HEADER}
+        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), **sizes)
+
+    async def handle_async_request(self, request: Any) -> Any:
+        allowed = request.extensions.get("timeout", {})
+        seconds = [allowed.get(name) for name in ("connect", "write", "read")]
+        try:
+            async with asyncio.timeout(None if None in seconds else sum(seconds)):
+                return await super().handle_async_request(request)
+        except TimeoutError:
+            failure: Exception = _httpx.WriteTimeout("the server does not read the request")
+        except (aiohttp.ClientError, _httpx.TransportError, ValueError) as error:
+            failure = _as_httpx(error)
+        raise failure  # here, where the other error is no context of it
+
+
+_KINDS: Final = (
+    (aiohttp.ConnectionTimeoutError, _httpx.ConnectTimeout),
+    (aiohttp.ServerTimeoutError, _httpx.ReadTimeout),
+    (aiohttp.ClientConnectorError, _httpx.ConnectError),
+    (OSError, _httpx.ReadError),
+    (ValueError, _httpx.LocalProtocolError),
+)
+
+
+def _as_httpx(error: Exception) -> Exception:
+    """Return the error that httpx itself raises for what aiohttp did, without what aiohttp's holds of the request."""
+    cause = error.__cause__ if isinstance(error, _httpx.TransportError) else error
+    if not isinstance(cause, aiohttp.ClientError | ValueError):
+        return error
+    kind = next((kind for types, kind in _KINDS if isinstance(cause, types)), _httpx.RemoteProtocolError)
+    said = str(cause) or type(cause).__name__
+    if isinstance(cause, ValueError):
+        said = "the request has a header that HTTP does not allow"
+    elif isinstance(cause, aiohttp.ClientResponseError):  # which has the headers of the request
+        said = f"the reply is not HTTP: {cause.message}"
+    found: Exception = kind(said)
+    found.__cause__ = getattr(cause, "certificate_error", None) or getattr(cause, "os_error", None)
+    return found
+
+
+async def _bound(response: Any) -> None:
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise SamplingError(f"{_origin(response)} compresses its reply ({encoding}), though it was asked not to")
+    response.stream = _BoundedBody(response)
+
+
+class _BoundedBody(_httpx.AsyncByteStream):  # type: ignore[misc]
+    """The body of a reply, as far as it is taken.
+
+    Whoever reads it reads on where the last reader stopped: openai's client reads a body twice, the second time for
+    what follows the last event. One iterator serves both, and is closed with the body: one that is left to the garbage
+    collector ends in another thread, when its event loop has gone.
+    """
+
+    def __init__(self, response: Any) -> None:
+        self._stream, self._server = response.stream, _origin(response)
+        self._is_error = response.status_code >= 400
+        self._is_events = response.headers.get("content-type", "").startswith("text/event-stream")
+        self._pieces = self._stream.__aiter__()
+        self._size, self._tail, self._over = 0, b"", False
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._over:
+            raise StopAsyncIteration
+        failure = None
+        try:
+            piece: bytes = await self._pieces.__anext__()
+        except (aiohttp.ClientError, _httpx.TransportError) as error:
+            failure = _as_httpx(error)
+        if failure is not None:
+            raise failure
+        self._size += len(piece)
+        if self._is_error:
+            self._over = self._size > _MOST_OF_AN_ERROR
+            return piece[: max(0, len(piece) - max(0, self._size - _MOST_OF_AN_ERROR))]
+        if self._is_events:
+            self._count_from_last_event(piece)
+        limit = _LONGEST_EVENT if self._is_events else _LARGEST_REPLY
+        if self._size > limit:
+            self._over = True
+            what = "an event" if self._is_events else "a reply"
+            raise SamplingError(f"{self._server} sends {what} of more than {limit >> 20} MiB")
+        return piece
+
+    def _count_from_last_event(self, piece: bytes) -> None:
+        if piece.endswith(b"\n\n"):
+            self._size, self._tail = 0, b""
+            return
+        joined = self._tail + piece
+        ends = [at + len(mark) for mark in _EVENT_ENDS if (at := joined.rfind(mark)) >= 0]
+        if ends:
+            self._size = len(joined) - max(ends)
+        self._tail = joined[-3:]
+
+    async def aclose(self) -> None:
+        """Close it, whatever becomes of the reader: httpcore keeps a request for ever whose closing is cancelled."""
+        self._over = True
+        closing = asyncio.ensure_future(self._close())
+        _CLOSING.add(closing)  # or it might be collected as garbage before its end, once nobody waits for it
+        closing.add_done_callback(_CLOSING.discard)
+        await asyncio.shield(closing)
+
+    async def _close(self) -> None:
+        with suppress(RuntimeError):  # it is being read in another task, which this ends
+            if close := getattr(self._pieces, "aclose", None):
+                await close()
+        await self._stream.aclose()
+
+
+def _same_server(asked: Any, target: Any) -> bool:
+    if (asked.scheme, asked.host, asked.port) == (target.scheme, target.host, target.port):
+        return True
+    upgraded = (asked.scheme, target.scheme) == ("http", "https") and asked.port is None and target.port is None
+    return bool(upgraded and asked.host == target.host)
+
+
+def _origin(response: Any) -> str:
+    url = response.request.url
+    return f"{url.scheme}://{url.host}" + ("" if url.port is None else f":{url.port}")
