@@ -25,7 +25,7 @@ WHOLE: Final = "whole"
 RAW: Final = "raw"
 """Argument of a call: the :class:`RawRequest` that is sent instead of one made of the messages and other arguments."""
 EVENTS: Final = "upstream_events"
-"""Where the metadata of a response to a :class:`RawRequest` keeps the server's own events."""
+"""Where the metadata of a response to a :class:`RawRequest` keeps the JSON of the server's own events."""
 
 
 @dataclass(frozen=True)
@@ -33,20 +33,21 @@ class RawRequest:
     """A request that goes out as its author wrote it, and whose response keeps the server's own words.
 
     The arguments of the call beside it are for those who read the response. Of them only ``logprobs`` and
-    ``top_logprobs`` are sent, and that a stream with its usage is wanted. The response's metadata has its events, each
-    as it came, under ``"upstream_events"``; of a response in one piece, that piece as an event.
+    ``top_logprobs`` are sent, and that a stream with its usage is wanted. The response's metadata has the JSON of its
+    events, each as it came, under ``"upstream_events"``, which ``events_in`` reads. A response in one piece has that
+    piece as its only event.
 
     Attributes:
         body: the JSON of the request.
         headers: sent beside it, in place of the model's own of the same name.
-        on_event: called with the events of a response so far, each time one has come, in the thread that reads them;
-            a response that is begun anew has a list of its own, and a request that failed an empty one.
+        on_event: called with the JSON of the events of a response so far, each time one has come, in the thread that
+            reads them; a response that is begun anew has a list of its own, and a request that failed an empty one.
         headers_of: returns further headers by the index of the sample that is drawn.
     """
 
     body: Mapping[str, Any] = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    on_event: Callable[[list[dict[str, Any]]], None] = field(default=lambda events: None, repr=False)
+    on_event: Callable[[list[bytes]], None] = field(default=lambda events: None, repr=False)
     headers_of: Callable[[int], Mapping[str, str]] | None = field(default=None, repr=False)
 
     def of_sample(self, index: int) -> "RawRequest":
@@ -113,18 +114,19 @@ class ServerClient(AdaptedChatOpenAI):
             return made
 
         async def response(wanted: bool) -> AsyncGenerator[Any]:
-            heard: list[Json] = []
+            heard: list[bytes] = []
             said = {EVENTS: heard} if raw else {}
+
+            def hear(data: bytes) -> None:
+                heard.append(data)
+                raw.on_event(heard)  # type: ignore[union-attr]
+
             first: Any = ChatGenerationChunk(message=AIMessageChunk(content="", response_metadata=said))
-            async with aclosing(self.raw_events(body(wanted), options)) as arriving:
+            async with aclosing(self.raw_events(body(wanted), options, hear if raw else None)) as arriving:
                 async for events in arriving:
                     if first is not None:
                         yield first
                         first = None
-                    for event in events if raw else ():
-                        if event is not None:
-                            heard.append(event)
-                            raw.on_event(heard)  # type: ignore[union-attr]
                     yield events
 
         arriving = response(True)

@@ -85,11 +85,11 @@ class Sample:
         self.response, self.beside, self.ended, self.server, self.error = None, beside, False, server, None
         self.usage = None
 
-    def take(self, event: Json) -> None:
+    def take(self, event: Json, choice: Json) -> None:
         """Take an event, after which it may have ended."""
-        self.ended |= bool(event["choices"][0].get("finish_reason"))
-        self.response = self.response or MergedResponse()
-        self.response.add(event)
+        self.ended |= bool(choice.get("finish_reason"))
+        self.response = self.response or MergedResponse(lean=True)
+        self.response.add(event, choice)
 
     def hand_over(self, put: Callable[["Sample"], None]) -> None:
         """Hand it to the reader."""
@@ -111,7 +111,8 @@ class Sample:
         parts: list[BaseMessage] = []
         try:
             if self.server and (self.response or self.usage):
-                chunk = self.server.client.chunk_of((self.response or MergedResponse()).event)
+                event = (self.response or MergedResponse()).event
+                chunk = self.server.client.chunk_of(event, event["choices"][0])
                 metadata = {**metadata_of(chunk), **self.beside}
                 parts.append(chunk.message.model_copy(update={"response_metadata": metadata}))
             if self.error is None:
@@ -262,9 +263,9 @@ class Draw:
         for sample in asked:
             sample.start_attempt(attempt.replica, beside)
 
-        def take(index: int, event: Json) -> None:
+        def take(index: int, event: Json, choice: Json) -> None:
             self._heard = True
-            asked[index].take(event)
+            asked[index].take(event, choice)
             if self.cancelled:  # a client may have swallowed the cancellation
                 raise asyncio.CancelledError
             if any(sample.response and not sample.ended for sample in asked):  # the last to end waits for the bill
@@ -274,7 +275,7 @@ class Draw:
                         sample.hand_over(put)
 
         def bill(event: Json) -> None:
-            usage = attempt.replica.client.chunk_of(event).message.usage_metadata  # type: ignore[attr-defined]
+            usage = attempt.replica.client.chunk_of(event, None).message.usage_metadata  # type: ignore[attr-defined]
             if len(asked) == 1:
                 asked[0].usage = usage
             elif ended := [sample for sample in asked if sample.ended]:

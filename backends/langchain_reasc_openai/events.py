@@ -1,15 +1,13 @@
 """Raw events of OpenAI's chat completions: decode and check them, and merge those of one response."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Final
 
 import jiter
-from langchain_core.messages.tool import ToolCallChunk, tool_call_chunk
 
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.files import parse_json
-from langchain_reasc.models.chunks import joined_calls
 from langchain_reasc.models.logprobs import listed_tokens
 from langchain_reasc.models.usage import is_count, tokens_of_text
 
@@ -18,7 +16,10 @@ __all__ = [
     "Json",
     "MergedResponse",
     "Normalizer",
-    "as_event",
+    "check_delta",
+    "events_in",
+    "is_another",
+    "merged",
     "parsed",
     "text_in",
     "tokens_in",
@@ -27,7 +28,7 @@ __all__ = [
 
 Json = dict[str, Any]
 _STATED: Final = ("role", "type", "id")
-"""Strings in a delta that are said, not spelled out."""
+"""Strings in a delta that are said, not spelled out: some servers repeat them in each event."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -82,10 +83,10 @@ def parsed(data: bytes) -> Any:
         return parse_json(data.decode(errors="replace"))
 
 
-def usable(event: Any, n: int) -> Json | None:
+def usable(event: Any, n: int = 1) -> Json | None:
     """Return an event without choices that were not asked for, and without a usage that cannot be true.
 
-    None stands for an event that is not an object.
+    A reply in one piece becomes the only event of a stream. None stands for an event that is not an object.
     """
     if not isinstance(event, dict):
         return None
@@ -93,10 +94,20 @@ def usable(event: Any, n: int) -> Json | None:
     kept = [choice for choice in choices if _is_asked_for(choice, n)] if isinstance(choices, list) else []
     if len(kept) > 1:
         kept = [*{choice.get("index"): choice for choice in reversed(kept)}.values()][::-1]  # the first of each index
-    changed: Json = {} if choices is None or kept == choices else {"choices": kept}
-    if usage is not None and (checked := _checked_usage(usage)) != usage:
-        changed["usage"] = checked
-    return {**event, **changed} if changed else event
+    for choice in kept:
+        if "message" in choice and choice.get("delta") is None:
+            choice["delta"] = choice.pop("message")
+            event["object"] = "chat.completion.chunk"
+    if choices is not None:
+        event["choices"] = kept
+    if usage is not None:
+        event["usage"] = _checked_usage(usage)
+    return event
+
+
+def events_in(datas: Iterable[bytes]) -> list[Json]:
+    """Return the events of a response of which their JSON was kept."""
+    return [event for data in datas if (event := usable(parsed(data))) is not None]
 
 
 def _is_asked_for(choice: Any, n: int) -> bool:
@@ -115,64 +126,20 @@ def _counts(value: Any) -> Any:
     return {name: count for name, count in value.items() if is_count(count)} if isinstance(value, dict) else value
 
 
-def as_event(reply: Any) -> Json:
-    """Return a reply in one piece as the only event of a stream."""
-    given = reply.get("choices") if isinstance(reply, dict) else None
-    choices = [
-        {**{name: value for name, value in choice.items() if name != "message"}, "delta": choice.get("message")}
-        for choice in (given if isinstance(given, list) else ())
-        if isinstance(choice, dict)
-    ]
-    return {**(reply if isinstance(reply, dict) else {}), "object": "chat.completion.chunk", "choices": choices}
+def check_delta(delta: Any) -> None:
+    """Refuse a delta in a form that cannot be read; to leave it out would change the answer.
 
-
-class Normalizer:
-    """Puts the choices of one response, event by event, into the form that langchain-openai reads.
-
-    Some servers leave the index of a call out, say its name in each piece, or give its arguments as an object.
+    Raises:
+        SamplingError: it is not of OpenAI's form.
     """
-
-    def __init__(self) -> None:
-        self._named: dict[Any, tuple[Any, Any]] = {}
-
-    def normalized(self, choice: Json) -> Json:
-        """Return the next choice.
-
-        Raises:
-            SamplingError: it says something in a form that cannot be read; what is left out would change the answer.
-        """
-        delta = choice.get("delta")
-        if delta is None or not _is_plain(delta):
-            delta = {} if delta is None else self._checked(delta)
-            return {**choice, "delta": delta}
-        return choice
-
-    def _checked(self, delta: Any) -> Json:
-        calls = delta.get("tool_calls") if isinstance(delta, dict) else None
-        if not (
-            isinstance(delta, dict)
-            and isinstance(delta.get("content"), str | list | None)
-            and isinstance(calls, list | None)
-            and all(map(_is_call, calls or ()))
-        ):
-            raise SamplingError(f"the server sent a delta that is not of OpenAI's form: {json.dumps(delta):.200}")
-        return {**delta, "tool_calls": [self._call({"index": at, **call}) for at, call in enumerate(calls or ())]}
-
-    def _call(self, call: Json) -> Json:
-        function = dict(call.get("function") or {})
-        if isinstance(function.get("arguments"), dict | list):
-            function["arguments"] = json.dumps(function["arguments"])
-        before, _ = known = self._named.get(call["index"], (None, None))
-        said = (call.get("id") or before, function.get("name"))
-        if said == known:
-            function["name"] = None
-        elif function.get("name"):
-            self._named[call["index"]] = said
-        return {**call, "function": function}
-
-
-def _is_plain(delta: Any) -> bool:
-    return isinstance(delta, dict) and len(delta) == 1 and isinstance(delta.get("content"), str)
+    calls = delta.get("tool_calls") if isinstance(delta, dict) else None
+    if not (
+        isinstance(delta, dict)
+        and isinstance(delta.get("content"), str | list | None)
+        and isinstance(calls, list | None)
+        and all(map(_is_call, calls or ()))
+    ):
+        raise SamplingError(f"the server sent a delta that is not of OpenAI's form: {json.dumps(delta):.200}")
 
 
 def _is_call(call: Any) -> bool:
@@ -186,10 +153,43 @@ def _is_call(call: Any) -> bool:
     )
 
 
+class Normalizer:
+    """Puts the deltas of one response, event by event, into the form that langchain-openai reads.
+
+    Some servers leave the index of a call out, say its name in each piece, or give its arguments as an object.
+    """
+
+    def __init__(self) -> None:
+        self._named: dict[Any, tuple[Any, Any]] = {}
+
+    def normalized(self, delta: Json) -> Json:
+        """Return the next delta."""
+        if not (calls := delta.get("tool_calls")):
+            return delta
+        return {**delta, "tool_calls": [self._call({"index": at, **call}) for at, call in enumerate(calls)]}
+
+    def _call(self, call: Json) -> Json:
+        function = _function_of(call)
+        before, _ = known = self._named.get(call["index"], (None, None))
+        said = (call.get("id") or before, function.get("name"))
+        if said == known:
+            function["name"] = None
+        elif function.get("name"):
+            self._named[call["index"]] = said
+        return {**call, "function": function}
+
+
+def _function_of(call: Json) -> Json:
+    function = dict(call.get("function") or {})
+    if isinstance(function.get("arguments"), dict | list):
+        function["arguments"] = json.dumps(function["arguments"])
+    return function
+
+
 def text_in(delta: Json) -> str:
     """Return all that the model wrote in a delta: text, reasoning, a refusal, or arguments of calls."""
-    if _is_plain(delta):
-        return str(delta["content"])
+    if len(delta) == 1 and isinstance(content := delta.get("content"), str):
+        return content
     functions = [call.get("function") or {} for call in delta.get("tool_calls") or ()]
     blocks = delta["content"] if isinstance(delta.get("content"), list) else ()
     said = [
@@ -207,74 +207,158 @@ def tokens_in(choice: Json) -> int:
     return len(listed) if isinstance(listed, list) else 0
 
 
+def merged(events: Iterable[Json]) -> Json:
+    """Return the reply that the events of one response add up to; choices beyond the first are left out."""
+    whole = MergedResponse()
+    for event in events:
+        whole.add(event, next((one for one in event.get("choices") or () if not one.get("index")), None))
+    return whole.reply
+
+
 class MergedResponse:
-    """The events of one response, merged to a single one, so that langchain-openai converts one and not hundreds."""
+    """The events of one response, merged.
 
-    def __init__(self) -> None:
-        self._said = self._size = 0
+    In a delta strings are joined and lists merged by their elements' ``index``. Elsewhere the last value stands that is
+    not null. Events are not changed.
+
+    Args:
+        lean: whether only the text and the log-probability of a token's alternatives are kept: the lists of their bytes
+            would be most of what Python's garbage collector has to look at.
+    """
+
+    def __init__(self, *, lean: bool = False) -> None:
+        self._lean = lean
         self._head: Json = {}
-        self._texts: list[str] = []
-        self._refusal: list[str] = []
-        self._blocks: list[Any] = []
-        self._calls: list[ToolCallChunk] = []
-        self._function: Json = {}
+        self._choice: Json = {}
+        self._message: Json = {}
+        self._texts: dict[str, list[str]] = {}
         self._logprobs: Any = None
-        self._reason: str | None = None
+        self._events = 0  # that say something
 
-    def add(self, event: Json) -> None:
-        """Add an event with one normalized choice."""
-        [choice] = event["choices"]
-        delta: Json = choice["delta"]
-        text = text_in(delta)
-        self._said += bool(text)
-        self._size += len(text.encode(errors="replace"))
+    def add(self, event: Json, choice: Json | None) -> None:
+        """Add an event, with the choice in it that is of this response."""
+        if choice is None or choice.get("finish_reason") or not self._head:
+            _update(self._head, event, but=("choices",))
+            _update(self._choice, choice or {}, but=("delta", "logprobs"))
+        if choice is None:
+            return
+        says = False
+        for name, value in (choice.get("delta") or {}).items():
+            if type(value) is str and name not in _STATED:
+                self._texts.setdefault(name, []).append(value)
+                says = says or bool(value)
+            else:
+                self._message[name] = _added(name, self._message.get(name), value)
+                says = says or isinstance(value, list | dict)
+        self._events += says
         if logprobs := choice.get("logprobs"):
-            self._logprobs = _extended(self._logprobs, logprobs)
-        if isinstance(content := delta.get("content"), str):
-            self._texts.append(content)
-        elif content:
-            self._blocks += content
-        if isinstance(refusal := delta.get("refusal"), str):
-            self._refusal.append(refusal)
-        for call in delta.get("tool_calls") or ():
-            function = call["function"]
-            piece = {"name": function.get("name"), "args": function.get("arguments"), "id": call.get("id")}
-            self._calls.append(tool_call_chunk(**piece, index=call["index"]))
-        if isinstance(function := delta.get("function_call"), dict):
-            self._function |= {"name": function.get("name") or self._function.get("name")}
-            self._function["arguments"] = self._function.get("arguments", "") + str(function.get("arguments") or "")
-        if reason := choice.get("finish_reason"):
-            self._reason = self._reason or reason
-            self._head = event
+            self._logprobs = self._extended(self._logprobs, logprobs)
+
+    def _extended(self, before: Any, more: Any) -> Any:
+        """Return log-probabilities with those of the next event, whatever lists they come in."""
+        if isinstance(more, dict):
+            known = before if isinstance(before, dict) else {}
+            return known | {name: self._extended(known.get(name), value) for name, value in more.items()}
+        if isinstance(more, list):
+            listed = before if isinstance(before, list) else []
+            listed += map(_without_bytes, more) if self._lean else more
+            return listed
+        return before if more is None else more
 
     @property
     def tokens(self) -> int:
         """About how many tokens it has: those with log-probabilities, and four bytes each of the rest."""
         listed, spelled = listed_tokens({"logprobs": self._logprobs})
-        return max(listed + tokens_of_text(max(0, self._size - spelled)), self._said)
+        size = len(text_in(self._said).encode(errors="replace"))
+        return max(listed + tokens_of_text(max(0, size - spelled)), self._events)
+
+    @property
+    def _said(self) -> Json:
+        texts = {name: "".join(pieces) for name, pieces in self._texts.items()}
+        if isinstance(blocks := self._message.get("content"), list) and (text := texts.get("content")) is not None:
+            texts["content"] = [*([{"type": "text", "text": text}] if text else []), *blocks]  # type: ignore[assignment]
+        return {**self._message, **texts}
 
     @property
     def event(self) -> Json:
-        """All of it as one event."""
+        """All of it as one event, in the form that langchain-openai reads."""
+        said = self._said
         calls = [
-            {"id": one["id"], "index": one["index"], "function": {"name": one["name"], "arguments": one["args"]}}
-            for one in joined_calls(self._calls)
+            {"id": call.get("id"), "index": at, "function": _function_of(call)}
+            for at, call in enumerate(said.get("tool_calls") or ())
         ]
-        text = "".join(self._texts)
-        content = [*([{"type": "text", "text": text}] if text else []), *self._blocks] if self._blocks else text
-        delta = {"content": content, "tool_calls": calls, "function_call": self._function or None}
-        delta["refusal"] = "".join(self._refusal) or None
-        choice = {"delta": delta, "logprobs": self._logprobs, "finish_reason": self._reason}
+        delta = {**said, "content": said.get("content") or "", "tool_calls": calls}
+        choice = {**self._choice, "delta": delta, "logprobs": self._logprobs}
         return {**self._head, "choices": [choice], "usage": None}
 
+    @property
+    def reply(self) -> Json:
+        """All of it as a reply in one piece.
 
-def _extended(before: Any, more: Any) -> Any:
-    """Return log-probabilities with those of the next event, whatever lists they come in; nothing is copied."""
-    if isinstance(before, list) and isinstance(more, list):
-        before += more
+        A response that came to its end has a finish reason, which some servers leave out of their streams.
+        """
+        message = {"role": "assistant", "content": None, **self._said}
+        if calls := message.get("tool_calls"):
+            message["tool_calls"] = [{name: value for name, value in call.items() if name != "index"} for call in calls]
+            message["content"] = message["content"] or None
+        choice = {"index": 0, "message": message, "logprobs": self._logprobs, **self._choice}
+        choice["finish_reason"] = choice.get("finish_reason") or ("tool_calls" if calls else "stop")
+        return {**self._head, "object": "chat.completion", "choices": [choice]}
+
+
+def _update(target: Json, values: Mapping[str, Any], but: tuple[str, ...]) -> None:
+    for name, value in values.items():
+        if name not in but and (value is not None or name not in target):
+            target[name] = value
+
+
+def _added(name: str, before: Any, value: Any) -> Any:
+    """Return what is known of a field after one more delta."""
+    if before is None or value is None:
+        return _begun(value) if before is None else before
+    if isinstance(before, str) and isinstance(value, str):
+        if name in _STATED or (name == "name" and value == before):
+            return before or value
+        return before + value
+    if isinstance(before, dict) and isinstance(value, dict):
+        for inner, more in value.items():
+            before[inner] = _added(inner, before.get(inner), more)
         return before
-    if isinstance(before, dict) and isinstance(more, dict):
-        return {name: _extended(before.get(name), more.get(name)) for name in {**before, **more}}
-    if isinstance(more, dict):
-        return {name: _extended(None, value) for name, value in more.items()}
-    return [*more] if isinstance(more, list) else before if more is None else more
+    if isinstance(before, list) and isinstance(value, list):
+        return _added_elements(before, value)
+    return value
+
+
+def _begun(value: Any) -> Any:
+    """Return a first value, so that adding to it changes no event."""
+    if isinstance(value, dict):
+        return {name: _begun(inner) for name, inner in value.items()}
+    return _added_elements([], value) if isinstance(value, list) else value
+
+
+def _added_elements(before: list[Any], more: list[Any]) -> list[Any]:
+    places = {one["index"]: one for one in before if isinstance(one, dict) and isinstance(one.get("index"), int)}
+    for one in more:
+        index = one.get("index") if isinstance(one, dict) else None
+        if isinstance(index, int) and index in places and not is_another(places[index], one):
+            _added("", places[index], one)
+            continue
+        before.append(new := _begun(one))
+        if isinstance(index, int):
+            places[index] = new
+    return before
+
+
+def is_another(call: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
+    """Return whether a piece begins a call of its own, to which some servers give the index of the one before."""
+    begins = isinstance(piece.get("function"), dict) and bool(piece["function"].get("name"))
+    return begins and bool(call.get("id") and piece.get("id")) and call["id"] != piece["id"]
+
+
+def _without_bytes(token: Any) -> Any:
+    """Return a token without the bytes of its alternatives."""
+    try:
+        ranked = [{"token": one["token"], "logprob": one["logprob"]} for one in token["top_logprobs"]]
+    except (KeyError, TypeError):
+        return token
+    return {**token, "top_logprobs": ranked}

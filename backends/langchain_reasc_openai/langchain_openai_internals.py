@@ -17,7 +17,7 @@ from langchain_openai.chat_models.base import _handle_openai_api_error, _handle_
 from openai import APIError, AsyncStream, BadRequestError, BaseModel, pydantic_function_tool
 from pydantic_core import to_jsonable_python
 
-from langchain_reasc_openai.events import EventDecoder, Json, as_event, parsed, usable
+from langchain_reasc_openai.events import EventDecoder, Json, parsed, usable
 
 __all__ = ["CLIENT_FIELDS", "AdaptedChatOpenAI", "default_parameters", "langchain_errors", "messages_of"]
 
@@ -48,14 +48,14 @@ class AdaptedChatOpenAI(ChatOpenAI):
         return body, options
 
     async def raw_events(
-        self, body: Mapping[str, Any], options: Mapping[str, Any]
+        self, body: Mapping[str, Any], options: Mapping[str, Any], hear: Callable[[bytes], None] | None = None
     ) -> AsyncGenerator[list[Json | None]]:
         """Send a body as it is, and yield the events of its response that can be used, in lists as they come together.
 
-        None stands for the end, ``[DONE]``. A reply in one piece, asked for or not, is one event and the end. Needed
-        as langchain-openai writes a body of its own, from messages that know OpenAI's fields alone, and reads as much
-        of a reply: it goes out by openai's documented way for undocumented requests (``client.post``), on ChatOpenAI's
-        ``root_async_client``.
+        None stands for the end, ``[DONE]``. A reply in one piece, asked for or not, is one event and the end.
+        ``hear`` gets the JSON of each. Needed as langchain-openai writes a body of its own, from messages that know
+        OpenAI's fields alone, and reads as much of a reply: it goes out by openai's documented way for undocumented
+        requests (``client.post``), on ChatOpenAI's ``root_async_client``.
 
         Raises:
             openai.APIError: the server refuses, or an event is an error.
@@ -73,31 +73,34 @@ class AdaptedChatOpenAI(ChatOpenAI):
             if "json" in stream.response.headers.get("content-type", ""):
                 reply = await stream.response.aread()
                 if not reply.lstrip().startswith(b"data:"):  # as some servers name events
-                    yield [*_checked([parsed(reply)], n, stream.response.request, as_event), None]
+                    yield [*_read([reply], n, stream.response.request, hear), None]
                     return
             async for datas in stream._iter_events():
                 at = next((at for at, data in enumerate(datas) if data.startswith(b"[DONE]")), None)
-                ended, events = at is not None, map(parsed, datas[:at])
                 kept: list[Json | None] = []
                 try:
-                    for event in _checked(events, n, stream.response.request):
-                        kept.append(event)
+                    kept += _read(datas[:at], n, stream.response.request, hear)
                 except Exception:
                     if kept:  # what came before was paid for
                         yield kept
                     raise
-                yield [*kept, None] if ended else kept
-                if ended:
+                yield kept if at is None else [*kept, None]
+                if at is not None:
                     await _drain(stream.response)
                     return
 
-    def chunk_of(self, event: Json) -> ChatGenerationChunk:
-        """Return an event with one normalized choice or none as a chunk, by ``_convert_chunk_to_generation_chunk``."""
-        choices = [{**choice, "delta": {**choice["delta"], "role": "assistant"}} for choice in event["choices"]]
-        chunk = self._convert_chunk_to_generation_chunk({**event, "choices": choices}, AIMessageChunk, None)
+    def chunk_of(self, event: Json, choice: Json | None) -> ChatGenerationChunk:
+        """Return one choice of an event, normalized, as a chunk; or its usage, where there is no choice.
+
+        Needed as the requests are ours: langchain-openai's ``_convert_chunk_to_generation_chunk`` reads what comes.
+        """
+        choices = [] if choice is None else [{**choice, "delta": {**choice["delta"], "role": "assistant"}}]
+        usage = event.get("usage") if choice is None else None
+        given = {**event, "choices": choices, "usage": usage}
+        chunk = self._convert_chunk_to_generation_chunk(given, AIMessageChunk, None)
         assert chunk is not None
-        for said in (choice["delta"].get("refusal") for choice in event["choices"]):
-            chunk.message.additional_kwargs |= {"refusal": said} if said else {}  # which langchain-openai leaves out
+        if choice is not None and (said := choice["delta"].get("refusal")):  # which langchain-openai leaves out
+            chunk.message.additional_kwargs |= {"refusal": said}
         return chunk
 
     def _get_request_payload(
@@ -149,12 +152,16 @@ class _DecodedStream(AsyncStream[Any]):
         self._decoder: Any = EventDecoder()
 
 
-def _checked(events: Iterable[Any], n: int, request: Any, read: Callable[[Any], Json] | None = None) -> Iterator[Json]:
-    for event in events:
+def _read(datas: Iterable[bytes], n: int, request: Any, hear: Callable[[bytes], None] | None) -> Iterator[Json]:
+    """Yield the events that can be used."""
+    for data in datas:
+        event = parsed(data)
         if isinstance(event, dict) and (error := event.get("error")):
             said = error.get("message") if isinstance(error, dict) else error
             raise APIError(str(said or "the server sent an error"), request=request, body=error)
-        if (kept := usable(read(event) if read else event, n)) is not None:
+        if (kept := usable(event, n)) is not None:
+            if hear:
+                hear(data)
             yield kept
 
 

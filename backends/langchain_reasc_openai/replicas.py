@@ -18,7 +18,7 @@ from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.chunks import ResponseBound, token_limit
 from langchain_reasc.models.contract import FINISH_REASON
 from langchain_reasc_openai.event_loop import LoopThread
-from langchain_reasc_openai.events import Json, Normalizer, text_in, tokens_in
+from langchain_reasc_openai.events import Json, Normalizer, check_delta, text_in, tokens_in
 from langchain_reasc_openai.routing import Attempt, Attempts, Replica, RetryPolicy, Router, prompt_key, scope_of
 
 __all__ = ["ReplicaPool", "ReplicaStatus", "logprobs_of", "read"]
@@ -120,11 +120,13 @@ class ReplicaPool:
             async def once(attempt: Attempt) -> None:
                 held: list[ChatGenerationChunk] = []  # until it is too late to start again elsewhere
                 beside: Json = {}
-                text = ""
+                text, normalizer = "", Normalizer()
 
-                def take(_: int, event: Json) -> None:
+                def take(_: int, event: Json, choice: Json | None) -> None:
                     nonlocal begun, text
-                    chunk = attempt.replica.client.chunk_of(event)
+                    if choice is not None:
+                        choice = {**choice, "delta": normalizer.normalized(choice["delta"])}
+                    chunk = attempt.replica.client.chunk_of(event, choice)
                     text += chunk.text
                     if chunk.generation_info and FINISH_REASON in chunk.generation_info and isinstance(schema, type):
                         with suppress(ValidationError):  # with_structured_output says what is missing
@@ -136,7 +138,7 @@ class ReplicaPool:
                     while begun and held:
                         put(held.pop(0))
 
-                await read(attempt, messages, kwargs, take, partial(take, 0), beside)
+                await read(attempt, messages, kwargs, take, lambda event: take(0, event, None), beside)
 
             options = {"rate_limiter": rate_limiter, "prepaid": True, "may_retry": lambda: not begun}
             await self.attempts(messages, kwargs, **options).run(once)
@@ -165,8 +167,8 @@ async def _close_all(closes: Sequence[Callable[[], Awaitable[None]]]) -> None:
 class _Response:
     """One of the responses to a request, as far as it was read."""
 
-    def __init__(self, limit: int | None, take: Callable[[Json], None]) -> None:
-        self._bound, self._take, self._normalizer = ResponseBound(limit), take, Normalizer()
+    def __init__(self, limit: int | None, take: Callable[[Json, Json], None]) -> None:
+        self._bound, self._take = ResponseBound(limit), take
         self.begun = self.ended = self.passed = False
 
     @property
@@ -178,10 +180,12 @@ class _Response:
         """Hand over a choice of an event; where the response goes on past its limit, its end instead of the rest."""
         if self.passed:
             return
-        choice = self._normalizer.normalized(choice)
+        if choice.get("delta") is None:
+            choice["delta"] = {}
+        check_delta(choice["delta"])
         self.begun, reason = True, choice.get("finish_reason")
         self.ended = self.ended or bool(reason)
-        self._take({**event, "choices": [choice], "usage": None})
+        self._take(event, choice)
         self._bound.count(tokens_in(choice), text_in(choice["delta"]), ended=bool(reason))
         self.passed = self._bound.passed
         if self.passed:
@@ -192,28 +196,29 @@ class _Response:
         """End a response for a reason that the server did not name."""
         if self.begun and not self.ended:
             self.ended = True
-            self._take({"choices": [{"delta": {}, "finish_reason": reason}]})
+            self._take({}, {"delta": {}, "finish_reason": reason})
 
 
 async def read(
     attempt: Attempt,
     messages: list[BaseMessage],
     kwargs: Mapping[str, Any],
-    take: Callable[[int, Json], None],
+    take: Callable[[int, Json, Json], None],
     bill: Callable[[Json], None],
     beside: Json,
     n: int = 1,
 ) -> None:
     """Read n responses to their ends; cancelled, it closes the connection, so that the server stops generating.
 
-    Each event is given to ``take`` with the number of its response, from 0. A response that goes on past its limit of
-    tokens is ended there, as the server should have. A server that ignores ``n`` leaves some responses out.
+    Each event is given to ``take`` with the number of its response, from 0, and the choice of that response. A response
+    that goes on past its limit of tokens is ended there, as the server should have. A server that ignores ``n`` leaves
+    some responses out.
 
     Args:
         attempt: names the server.
         messages: the prompt.
         kwargs: the arguments of the call.
-        take: gets the events of each response, with one normalized choice.
+        take: gets the events of each response.
         bill: gets the last event with a usage, that of all responses together, where there is one.
         beside: gets what is said of the responses beside their events.
         n: how many.
@@ -239,7 +244,7 @@ async def read(
                         response.end("stop")
                     continue
                 if event.get("usage"):
-                    last = {**event, "choices": []}
+                    last = event
                 for choice in event.get("choices") or ():
                     responses[choice.get("index") or 0].receive(event, choice)
             if any(response.passed for response in responses) and all(response.over for response in responses):

@@ -88,8 +88,12 @@ class _Transport(_httpx_aiohttp.AiohttpTransport):  # type: ignore[misc]
 
     def _session(self) -> aiohttp.ClientSession:
         connector = _Connector(limit=0, keepalive_timeout=_KEPT_ALIVE, ssl=self.ssl_context)
-        sizes = {"max_line_size": _LONGEST_HEADER, "max_field_size": _LONGEST_HEADER}
-        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), **sizes)
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            max_line_size=_LONGEST_HEADER,
+            max_field_size=_LONGEST_HEADER,
+        )
 
     async def handle_async_request(self, request: Any) -> Any:
         allowed = request.extensions.get("timeout", {})

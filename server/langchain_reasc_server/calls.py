@@ -12,8 +12,8 @@ from langchain_reasc_server.wire import Json, replayed
 
 __all__ = ["COUNTED", "HEADER", "OPTIONS", "Call", "Hear", "Votes", "messages_of"]
 
-Hear = Callable[[list[Json]], None]
-"""Called with the events of a response so far, each time one has come."""
+Hear = Callable[[list[bytes]], None]
+"""Called with the JSON of the events of a response so far, each time one has come."""
 _SUFFIX: Final = ":reasc"
 HEADER: Final = "x-reasc-"
 OPTIONS: Final[Mapping[str, Callable[[str], Any]]] = {

@@ -5,10 +5,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage
 from langchain_reasc_openai.client import EVENTS
+from langchain_reasc_openai.events import events_in, merged
 
 from langchain_reasc_server.calls import HEADER, Call
 from langchain_reasc_server.errors import Refused
@@ -17,7 +19,6 @@ from langchain_reasc_server.wire import (
     event_of,
     events_of,
     has_own_indices,
-    merged,
     message_in,
     new_id,
     reply_of,
@@ -125,10 +126,9 @@ class Won:
         events[-1] = {**events[-1], "reasc": self.account}
         yield from events
 
-    @property
+    @cached_property
     def _events(self) -> list[Json]:
-        events: list[Json] = self.message.response_metadata.get(EVENTS) or []
-        return events
+        return events_in(self.message.response_metadata.get(EVENTS) or ())
 
     def _reply(self) -> tuple[Json, bool]:
         """Return the reply, and whether it is what the upstream itself has said."""
@@ -175,11 +175,11 @@ class FirstResponse:
     def __init__(self, *, live: bool) -> None:
         self.passed: list[Json] = []
         self.refused = False  # at least once; the request may be tried again
-        self._live, self._followed = live, list[Json]()
+        self._live, self._followed = live, list[bytes]()
         self._arrived: list[Json] = []
         self._news, self._loop = asyncio.Event(), asyncio.get_running_loop()
 
-    def hear(self, events: list[Json]) -> None:
+    def hear(self, events: list[bytes]) -> None:
         """Take the events of a response so far, from any thread; those of other responses are left out."""
         if not events:
             self.refused = True
@@ -187,7 +187,8 @@ class FirstResponse:
         self._followed = self._followed or events
         if len(events) <= 1 or (self._live and events is self._followed):
             with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._arrive, events[-1:] if events is self._followed else [])
+                new = events_in(events[-1:]) if events is self._followed else []
+                self._loop.call_soon_threadsafe(self._arrive, new)
 
     def wake(self, *_: object) -> None:
         """End the waiting."""

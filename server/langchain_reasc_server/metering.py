@@ -2,8 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+
+from langchain_reasc_openai.events import events_in
 
 from langchain_reasc.models.usage import estimated_tokens
 from langchain_reasc_server.calls import Hear
@@ -98,9 +100,9 @@ class Drawn:
     def __init__(self, hear: Hear) -> None:
         """Listen beside another listener."""
         self._beside = hear
-        self._responses: dict[int, list[Json]] = {}
+        self._responses: dict[int, list[bytes]] = {}
 
-    def hear(self, events: list[Json]) -> None:
+    def hear(self, events: list[bytes]) -> None:
         """Take the events of a response so far, from any thread."""
         if events:
             self._responses[id(events)] = events
@@ -113,9 +115,9 @@ class Drawn:
 
     def tokens(self, prompt: int) -> int:
         """Return the tokens of these samples: those that they tell of, or else one an event beside the prompt's."""
-        return sum(_told_by(events) or prompt + len(events) for events in [*self._responses.values()])
+        return sum(_told_by(events_in(events)) or prompt + len(events) for events in [*self._responses.values()])
 
 
-def _told_by(events: list[Json]) -> int:
+def _told_by(events: Sequence[Json]) -> int:
     usages = (event["usage"] for event in reversed(events) if isinstance(event.get("usage"), dict))
     return next((_total(usage) for usage in usages), 0)

@@ -9,10 +9,12 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
+from langchain_reasc_openai.events import is_another
+
 from langchain_reasc.files import parse_json
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.events import Send
-from langchain_reasc_server.wire import Json, encoded, events_of, is_another, sse
+from langchain_reasc_server.wire import Json, encoded, events_of, sse
 
 __all__ = ["ResponseWriter", "Translated", "Untranslatable", "chat_request"]
 

@@ -12,11 +12,12 @@ from urllib.parse import urlsplit
 
 from langchain_core.messages import AIMessage
 from langchain_reasc_openai.client import EVENTS
+from langchain_reasc_openai.events import events_in, merged
 
 from langchain_reasc.models.contract import FAILED_ATTEMPTS, FINISH_REASON
 from langchain_reasc_server.calls import Call
 from langchain_reasc_server.events import Send
-from langchain_reasc_server.wire import Json, encoded, merged
+from langchain_reasc_server.wire import Json, encoded
 
 __all__ = ["ObservedResponse", "messages_asked", "messages_said", "of_request", "of_sample"]
 
@@ -50,7 +51,7 @@ def of_request(call: Call, provider: str) -> dict[str, Any]:
 def of_sample(message: AIMessage) -> dict[str, Any]:
     """Return the attributes that the message of a sample tells."""
     told = message.response_metadata
-    events, address = told.get(EVENTS) or [{}], urlsplit(told.get("server") or "")
+    events, address = events_in(told.get(EVENTS, ())[:1]) or [{}], urlsplit(told.get("server") or "")
     known = {
         "gen_ai.response.id": events[0].get("id"),
         "gen_ai.response.model": told.get("model_name"),

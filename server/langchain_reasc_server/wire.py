@@ -1,4 +1,4 @@
-"""OpenAI's chat API as JSON: merge the events of a stream, write a message as a reply, and a reply as events.
+"""OpenAI's chat API as JSON: write a message as a reply, and a reply as events.
 
 Nothing here knows the fields of the API beyond those it must: what a server adds of its own stays where it was.
 """
@@ -6,11 +6,12 @@ Nothing here knows the fields of the API beyond those it must: what a server add
 import json
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import UsageMetadata
+from langchain_reasc_openai.events import Json
 
 from langchain_reasc.models.contract import FINISH_REASON
 
@@ -22,8 +23,6 @@ __all__ = [
     "event_of",
     "events_of",
     "has_own_indices",
-    "is_another",
-    "merged",
     "message_in",
     "new_id",
     "replayed",
@@ -33,10 +32,7 @@ __all__ = [
     "with_message",
 ]
 
-Json = dict[str, Any]
 DONE: Final = b"data: [DONE]\n\n"
-_STATED: Final = ("role", "type", "id")
-"""Strings in a delta that are said, not spelled out: some servers repeat them in each event."""
 _PIECE: Final = 64  # characters of a call's arguments in one event
 _LIMIT_REASONS: Final = ("length", "max_tokens", "MAX_TOKENS", "model_length")
 
@@ -59,86 +55,8 @@ def sse(event: Mapping[str, Any]) -> bytes:
     return b"data: " + encoded(event) + b"\n\n"
 
 
-def merged(events: Iterable[Json]) -> Json:
-    """Return the reply that the events of one response add up to.
-
-    In a delta strings are joined and lists merged by their elements' ``index``. Elsewhere the last value stands that is
-    not null. Choices beyond the first are left out. A response that came to its end has a finish reason, which some
-    servers leave out of their streams.
-    """
-    reply: Json = {}
-    choice: Json = {}
-    message: Json = {}
-    for event in events:
-        _update(reply, {name: value for name, value in event.items() if name != "choices"})
-        for one in _first_choices(event):
-            _update(choice, {name: value for name, value in one.items() if name not in ("delta", "logprobs")})
-            _add(message, one.get("delta") or {})
-            _add(choice, {"logprobs": one["logprobs"]} if one.get("logprobs") else {})
-    message = {"role": "assistant", "content": None, **message}
-    if calls := message.get("tool_calls"):
-        message["tool_calls"] = [{name: value for name, value in call.items() if name != "index"} for call in calls]
-        message["content"] = message["content"] or None
-    choice = {"index": 0, "message": message, "logprobs": None, **choice}
-    choice["finish_reason"] = choice.get("finish_reason") or ("tool_calls" if calls else "stop")
-    return {**reply, "object": "chat.completion", "choices": [choice]}
-
-
 def _first_choices(event: Mapping[str, Any]) -> list[Json]:
     return [one for one in event.get("choices") or () if (one.get("index") or 0) == 0]
-
-
-def _update(target: Json, values: Mapping[str, Any]) -> None:
-    for name, value in values.items():
-        if value is not None or name not in target:
-            target[name] = value
-
-
-def _add(target: Json, delta: Mapping[str, Any]) -> None:
-    for name, value in delta.items():
-        target[name] = _added(name, target.get(name), value)
-
-
-def _added(name: str, before: Any, value: Any) -> Any:
-    """Return what is known of a field after one more delta."""
-    if before is None or value is None:
-        return _begun(value) if before is None else before
-    if isinstance(before, str) and isinstance(value, str):
-        if name in _STATED or (name == "name" and value == before):
-            return before or value
-        return before + value
-    if isinstance(before, dict) and isinstance(value, dict):
-        _add(before, value)
-        return before
-    if isinstance(before, list) and isinstance(value, list):
-        return _added_elements(before, value)
-    return value
-
-
-def _begun(value: Any) -> Any:
-    """Return a first value, so that adding to it changes no event."""
-    if isinstance(value, dict):
-        return {name: _begun(inner) for name, inner in value.items()}
-    return _added_elements([], value) if isinstance(value, list) else value
-
-
-def _added_elements(before: list[Any], more: Sequence[Any]) -> list[Any]:
-    places = {one["index"]: one for one in before if isinstance(one, dict) and isinstance(one.get("index"), int)}
-    for one in more:
-        index = one.get("index") if isinstance(one, dict) else None
-        if isinstance(index, int) and index in places and not is_another(places[index], one):
-            _add(places[index], one)
-            continue
-        before.append(new := _begun(one))
-        if isinstance(index, int):
-            places[index] = new
-    return before
-
-
-def is_another(call: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
-    """Return whether a piece begins a call of its own, to which some servers give the index of the one before."""
-    begins = isinstance(piece.get("function"), dict) and bool(piece["function"].get("name"))
-    return begins and bool(call.get("id") and piece.get("id")) and call["id"] != piece["id"]
 
 
 def has_own_indices(events: Iterable[Json]) -> bool:

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
+from langchain_reasc_openai.events import merged
 from langchain_reasc_server.calls import Call
 from langchain_reasc_server.chat import Won
-from langchain_reasc_server.wire import encoded, event_of, events_of, merged, reply_of, sse, with_message
+from langchain_reasc_server.wire import encoded, event_of, events_of, reply_of, sse, with_message
 
 HEAD = {"id": "x", "created": 1, "model": "m"}
 
