@@ -13,17 +13,21 @@ import selectors
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
-__all__ = ["Client", "Timed", "precisely", "upstream"]
+__all__ = ["LONG", "Client", "Timed", "precisely", "upstream"]
 
 T = TypeVar("T")
-_WORDS: Final = ("it", " is", " 42", *[" so"] * 13)
-_USAGE: Final = {"prompt_tokens": 7, "completion_tokens": len(_WORDS), "total_tokens": 7 + len(_WORDS)}
+_SHORT: Final = 16
+LONG: Final = 300
+"""Tokens of an answer to a request that allows so many."""
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _STREAMED: Final = re.compile(rb'"stream": *true')
+_LOGPROBS: Final = re.compile(rb'"logprobs": *true')
+_LIMITED: Final = re.compile(rb'_tokens": *%d' % LONG)
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
@@ -63,7 +67,8 @@ class _Upstream(asyncio.Protocol):
         size = int(length[1]) if length else 0
         if mark and len(rest) >= size:
             self._got = rest[size:]
-            self._send(_EVENTS if _STREAMED.search(rest) else [_REPLY])
+            asked = LONG if _LIMITED.search(rest) else _SHORT, bool(_LOGPROBS.search(rest))
+            self._send(_events(*asked) if _STREAMED.search(rest) else [_reply(*asked)])
 
     def _send(self, pieces: Sequence[bytes]) -> None:
         self._transport.write(pieces[0])
@@ -75,28 +80,45 @@ def _document(kind: str, **fields: Any) -> Any:
     return {"id": "c", "object": kind, "created": 1, "model": "tiny", **fields}
 
 
-def _reply() -> bytes:
-    message = {"role": "assistant", "content": "".join(_WORDS)}
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
-    body = json.dumps(_document("chat.completion", choices=[choice], usage=_USAGE)).encode()
+def _words(tokens: int) -> list[str]:
+    return ["it", " is", " 42", *[" so"] * (tokens - 3)]
+
+
+def _usage(tokens: int) -> dict[str, int]:
+    return {"prompt_tokens": 7, "completion_tokens": tokens, "total_tokens": 7 + tokens}
+
+
+def _logprobs(words: Sequence[str]) -> Any:
+    """Return the log-probabilities of tokens, with 20 alternatives each."""
+    ranked = [{"token": f" w{at}", "logprob": -3.5 - at / 3, "bytes": [*f" w{at}".encode()]} for at in range(19)]
+    own = ({"token": word, "logprob": -0.13, "bytes": [*word.encode()]} for word in words)
+    return {"content": [{**one, "top_logprobs": [one, *ranked]} for one in own], "refusal": None}
+
+
+@cache
+def _reply(tokens: int, with_logprobs: bool) -> bytes:
+    words = _words(tokens)
+    logprobs = _logprobs(words) if with_logprobs else None
+    message = {"role": "assistant", "content": "".join(words)}
+    choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": "stop"}
+    body = json.dumps(_document("chat.completion", choices=[choice], usage=_usage(tokens))).encode()
     return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
 
 
-def _events() -> list[bytes]:
+@cache
+def _events(tokens: int, with_logprobs: bool) -> list[bytes]:
     choices: list[dict[str, Any]] = [
-        {"index": 0, "delta": {"role": "assistant", "content": word}, "finish_reason": None} for word in _WORDS
+        {"index": 0, "delta": {"role": "assistant", "content": word}, "finish_reason": None}
+        | ({"logprobs": _logprobs([word])} if with_logprobs else {})
+        for word in _words(tokens)
     ]
     choices += [{"index": 0, "delta": {}, "finish_reason": "stop"}]
     said = [json.dumps(_document("chat.completion.chunk", choices=[one])) for one in choices]
-    said += [json.dumps(_document("chat.completion.chunk", choices=[], usage=_USAGE)), "[DONE]"]
+    said += [json.dumps(_document("chat.completion.chunk", choices=[], usage=_usage(tokens))), "[DONE]"]
     pieces = [b"data: %b\n\n" % one.encode() for one in said]
     chunks = [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces]
     chunks[0] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n" + chunks[0]
     return [*chunks[:-1], chunks[-1] + _LAST_CHUNK]
-
-
-_REPLY: Final = _reply()
-_EVENTS: Final = _events()
 
 
 @dataclass

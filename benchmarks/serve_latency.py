@@ -10,6 +10,9 @@ them at the same rates. The sides take turns of some seconds, in an order drawn 
 request counts from when it was due, so that one which waits behind others is charged for that. What is added is the
 difference of the two sides' quantiles, with a 95 % interval by bootstrap over rounds.
 
+Last come votes of four answers of 300 tokens, which eight clients ask for again and again, with log-probabilities of 20
+alternatives and without: votes a second, and processor time a token.
+
 The client, the server and the gateway share this machine's cores; the bare server's rows show what the client and the
 server take by themselves. Each gateway is one process with its own defaults, without keys; telemetry is off.
 """
@@ -32,9 +35,9 @@ import httpx
 import numpy as np
 
 from benchmarks.command import parser_of
-from benchmarks.open_loop import Client, Timed, precisely, upstream
+from benchmarks.open_loop import LONG, Client, Timed, precisely, upstream
 
-__all__ = ["BARE", "Measured", "Side", "added", "front", "measure", "reasc"]
+__all__ = ["BARE", "Measured", "Side", "added", "front", "measure", "measure_votes", "reasc"]
 
 BARE: Final = "bare server"
 _AT_ONCE: Final = 16
@@ -47,6 +50,13 @@ _KINDS: Final[Mapping[str, tuple[bool, int]]] = {
     "a vote of 2, whole": (False, 2),
 }
 """Kind of request -> whether it is streamed, and how many responses it asks for."""
+_VOTERS: Final = 8
+_VOTES: Final = 4
+_LONG_VOTES: Final[Mapping[str, Mapping[str, object]]] = {
+    "without log-probabilities": {},
+    "with log-probabilities of 20": {"logprobs": True, "top_logprobs": 20},
+}
+"""Kind of a long vote -> fields of its request."""
 _START: Final = (
     "import typer; from langchain_reasc.cli.options import with_groups; "
     "from langchain_reasc_server.command import serve; app = typer.Typer(); app.command()(with_groups(serve)); app()"
@@ -114,6 +124,27 @@ def measure(
         clients = {name: Client(side.url, {**_ASKED, "stream": streamed}, **headers) for name, side in asked.items()}
         found[kind] = precisely(_take_turns(asked, clients, seconds, rounds, seed))
     return found
+
+
+def measure_votes(sides: Mapping[str, Side], *, seconds: float) -> dict[tuple[str, str], tuple[float, float]]:
+    """Return (kind, side) -> long votes a second, and milliseconds of processor time for each of their tokens."""
+    headers = {"x-reasc-max-samples": str(_VOTES), "x-reasc-rule": "fixed_budget", "x-its-budget": str(_VOTES)}
+    found = {}
+    for kind, fields in _LONG_VOTES.items():
+        for name, side in sides.items():
+            if side.votes:
+                client = Client(side.url, {**_ASKED, "max_tokens": LONG, **fields}, **headers)
+                found[kind, name] = precisely(_vote(client, side, seconds))
+    return found
+
+
+async def _vote(client: Client, side: Side, seconds: float) -> tuple[float, float]:
+    await client.saturate(seconds / 2, _VOTERS)  # warms it up
+    before, begun = _processor_time(side.process), time.monotonic()
+    rate = await client.saturate(seconds, _VOTERS)
+    answered, processor = rate * (time.monotonic() - begun), _processor_time(side.process) - before
+    client.close()
+    return rate, 1000 * processor / (answered * _VOTES * LONG)
 
 
 async def _take_turns(
@@ -229,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
     parser = parser_of("serve_latency", __doc__)
     parser.add_argument("--seconds", type=float, default=4.0, help="of a turn (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=10, help="turns of each at each rate (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=10, help="turns at each rate; 0: long votes alone (%(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--its-hub", metavar="FILE", help="the its-iaas of an environment with its_hub[iaas]")
     parser.add_argument("--litellm", metavar="FILE", help="the litellm of an environment with litellm[proxy]")
@@ -241,13 +272,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{name} is not measured: no --{name.lower().replace('_', '-')}")
             else:
                 sides[name] = stack.enter_context(rival(executable, bare))
-        found = measure(sides, seconds=given.seconds, rounds=given.rounds, seed=given.seed)
+        found = measure(sides, seconds=given.seconds, rounds=given.rounds, seed=given.seed) if given.rounds else {}
+        votes = measure_votes(sides, seconds=given.seconds)
     for kind, measured in found.items():
         print(f"\n{kind}: milliseconds to the {'first byte, and to the end' if _KINDS[kind][0] else 'end'}\n")
         print(f"{'':12} {'rate':>5} {'at most':>7} {'p50':>6} {'p99':>7}  {'added at p50':20} {'added at p99':22} CPU")
         for which in ("first", "end") if _KINDS[kind][0] else ("end",):
             for (name, rate), one in measured.items():
                 print(_row(name, rate, one, measured[BARE, rate], which))
+    print(f"\na vote of {_VOTES} times {LONG} tokens, {_VOTERS} at once")
+    print(f"\n{'':28} {'':12} {'votes a second':>14} {'CPU, ms a token':>15}")
+    for (kind, name), (rate, processor) in votes.items():
+        print(f"{kind:28} {name:12} {rate:14.1f} {processor:15.4f}")
     return 0
 
 
