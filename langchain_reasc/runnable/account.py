@@ -1,14 +1,11 @@
-"""The account in a message's metadata: the decision and its votes, in 4 KB at most.
+"""The account of a decision in a message's metadata: the answer, its votes and what was spent.
 
-A message lives on in histories, checkpoints, traces and browsers. Whole answers, and all figures of each response, are
-in :class:`~langchain_reasc.ReASCResult`.
+A message lives on in histories, checkpoints, traces and browsers. So the account names the strongest answers only and
+cuts long ones that lost; :class:`~langchain_reasc.ReASCResult` has everything.
 """
 
-import hashlib
-import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from heapq import nlargest
+from collections.abc import Mapping, Sequence
+from heapq import nlargest, nsmallest
 from typing import Any, Final
 
 from langchain_core.exceptions import OutputParserException
@@ -16,7 +13,6 @@ from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import BaseGenerationOutputParser
 from langchain_core.outputs import ChatGeneration, Generation
 
-from langchain_reasc.answers import extractor, kind_of, vote_of
 from langchain_reasc.method.stopping import Decision
 from langchain_reasc.models.contract import (
     FAILED_ATTEMPTS,
@@ -30,48 +26,39 @@ from langchain_reasc.models.payloads import LOGPROBS_KEYS
 from langchain_reasc.runnable.result import Usage
 from langchain_reasc.sampling import Sample
 
-__all__ = ["ReASCAnswerParser", "abridge", "add_account", "failure_notices", "kept_metadata", "whole_answer"]
+__all__ = ["ReASCAnswerParser", "add_account", "failure_notices", "kept_metadata"]
 
-_LARGEST: Final = 4096 - 256
-"""Bytes of an account as JSON, without what is said of an abstention."""
-_DETAILS: Final = (
-    *((240, 1000, 64), (128, 500, 32)),
-    *((96, 250, 32), (96, 250, 16), (96, 250, 8), (96, 96, 4), (96, 96, 2)),
-)
-"""Bytes of an answer as JSON, bytes of a notice, and how many answers of a vote, parts and notices are named; the last
-fits, whatever is said."""
-_SHORTENED: Final = re.compile(r" … \[\d+ characters, sha256 ([0-9a-f]{12})\] … ")
+_MOST: Final = 16
+"""Answers of a vote, parts and notices that an account names."""
+_LONG: Final = 100
+"""Characters of an answer that lost, or of a part's, from which on it is cut."""
+_LONG_NOTICE: Final = 1000
 _DROPPED: Final = frozenset(
     {TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, GENERATED_TEXT, LOGPROBS_REFUSED, FAILED_ATTEMPTS, RECEIVED_TOKENS}
 )
 
 
 class ReASCAnswerParser(BaseGenerationOutputParser[str | None]):
-    """``prompt | ReASCRunnable(...) | ReASCAnswerParser()`` gives the winning answer; None where there was none.
+    """``prompt | ReASCRunnable(...) | ReASCAnswerParser()`` gives the winning answer.
 
-    Where ReASC abstains, there is none. A long answer is whole here, also where the account has it shortened.
+    The answer is None if no response had one, or if ReASC abstains.
     """
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> str | None:
         """Return the answer that the account of a decision names.
 
         Raises:
-            OutputParserException: the message is not one of ReASC's, or was changed since.
+            OutputParserException: the message is not one of ReASC's.
         """
         first = result[0] if result else None
-        message: Any = first.message if isinstance(first, ChatGeneration) else None
-        if message is None or not isinstance(message.response_metadata.get("reasc"), dict):
+        account = first.message.response_metadata.get("reasc") if isinstance(first, ChatGeneration) else None
+        if not isinstance(account, dict):
             raise OutputParserException(
                 "ReASCAnswerParser reads response_metadata['reasc'], which this message does not have; put it right "
                 "behind a ReASCRunnable"
             )
-        try:
-            return whole_answer(message)
-        except LookupError as error:
-            raise OutputParserException(
-                "the answer is read from the message, as its account has it shortened, and the message was changed: "
-                f"{error}"
-            ) from error
+        answer: str | None = None if account.get("abstained") else account["answer"]
+        return answer
 
 
 def add_account(
@@ -83,10 +70,7 @@ def add_account(
     *,
     keep_logprobs: bool,
 ) -> AIMessage:
-    """Return the winning response, carrying the account of the decision as JSON, of 4 KB at most, and the bill.
-
-    Long answers are shortened, with a hash by which equal ones are recognised. Where the winner's own cannot be read
-    from its message again, it is here in full, beside these 4 KB.
+    """Return the winning response with the account of the decision, as JSON, and the bill.
 
     Args:
         winner: the winning response.
@@ -96,14 +80,14 @@ def add_account(
         figures: what else the account says.
         keep_logprobs: whether the message keeps the provider's logprobs.
     """
-    account: dict[str, Any] = {}
-    for answer_size, notice_size, entries in _DETAILS:
-        account = _account(decision, notices, figures, answer_size, notice_size, entries)
-        if _size(account) <= _LARGEST:
-            break
-    if account["answer"] != decision.answer and decision.answer not in (found := [*_answers_in(winner)]):
-        # Calls that were voted on with defaults of their tools are read from the message without them.
-        account["whole_answer"] = abridge(found[0]) if found[0] and kind_of(decision.answer) else decision.answer
+    account = {
+        **_votes(decision, whole=decision.answer),
+        "stage": decision.stage,
+        "reason": decision.reason,
+        **figures,
+        **_parts(decision.parts),
+        "notices": _notices(notices),
+    }
     metadata = {**kept_metadata(winner, logprobs=keep_logprobs), "reasc": account}
     return winner.model_copy(update={"response_metadata": metadata, "usage_metadata": usage.bill})
 
@@ -135,95 +119,43 @@ def kept_metadata(message: AIMessage, *, logprobs: bool) -> dict[str, Any]:
     return {key: value for key, value in message.response_metadata.items() if key not in dropped}
 
 
-def whole_answer(message: AIMessage) -> str | None:
-    """Return the winning answer that a message with an account was given for; None where it abstains or has none.
-
-    Raises:
-        LookupError: the account has it shortened, and the message was changed, so that it cannot be read from there.
-    """
-    account = message.response_metadata["reasc"]
-    if account.get("abstained"):
-        return None
-    answer: str | None = account.get("whole_answer", account["answer"])
-    mark = _SHORTENED.search(answer or "")
-    if mark is None:
-        return answer
-    for found in _answers_in(message):
-        if found is not None and _digest(found) == mark[1]:
-            return found
-    raise LookupError(answer)
-
-
-def abridge(text: str, size: int = 240) -> str:
-    """Shorten a text that is longer than this to its beginning, its length, a hash and its end.
+def _votes(decision: Decision, *, whole: str | None) -> dict[str, Any]:
+    """Return what was voted for: the answer, the evidence, and how certain it is.
 
     Args:
-        text: any text.
-        size: bytes as JSON, 96 or more.
+        decision: of the question, or of a part of it.
+        whole: an answer that is not cut, however long it is.
     """
-    if _size(text) <= size:
-        return text
-    mark = f" … [{len(text)} characters, sha256 {_digest(text)}] … "
-    left = size - _size(mark)
-    end = _prefix(text[: -left - 1 : -1], left // 3)[::-1]
-    return _prefix(text[:left], left - left // 3) + mark + end
-
-
-def _account(
-    decision: Decision,
-    notices: Sequence[str],
-    figures: Mapping[str, Any],
-    answer_size: int,
-    notice_size: int,
-    entries: int,
-) -> dict[str, Any]:
-    """Return the account in so much detail: bytes of an answer and of a notice; answers of a vote, parts, notices."""
-    kept_figures = {
-        name: abridge(value, notice_size) if isinstance(value, str) else value for name, value in figures.items()
-    }
-    if parts := decision.parts:  # the least certain ones, in their own order
-        kept = sorted(parts, key=lambda name: parts[name].posterior)[:entries]
-        kept_figures["parts"] = {
-            abridge(name, answer_size): _votes(parts[name], answer_size, entries) for name in parts if name in kept
-        }
-        if len(parts) > entries:
-            kept_figures["parts_left_out"] = len(parts) - entries
-    kept_notices = [abridge(notice, notice_size) for notice in notices[:entries]]
-    if len(notices) > entries:
-        kept_notices.append(f"{len(notices) - entries} more notices are in the result that solve() returns")
-    voted = _votes(decision, answer_size, entries)
-    return {**voted, "stage": decision.stage, "reason": decision.reason, **kept_figures, "notices": kept_notices}
-
-
-def _votes(decision: Decision, answer_size: int, entries: int) -> dict[str, Any]:
-    """Return what was voted for: the answer, the evidence, and how certain it is."""
     evidence = decision.evidence
-    heaviest = set(nlargest(entries, evidence, key=evidence.__getitem__))
-    kept = {answer: weight for answer, weight in evidence.items() if answer in heaviest}
-    voted: dict[str, Any] = {
-        "answer": None if decision.answer is None else abridge(decision.answer, answer_size),
-        "evidence": {abridge(answer, answer_size): weight for answer, weight in kept.items()},
+    # Two long answers may begin alike, so the number of the answer stands behind each.
+    names = {
+        answer: answer if answer == whole else _cut(answer, f"… [answer {number}]")
+        for number, answer in enumerate(evidence, 1)
     }
-    if others := len(evidence) - len(kept):
-        voted["others"] = {"answers": others, "evidence": sum(evidence.values()) - sum(kept.values())}
-    return {**voted, "posterior": decision.posterior}
+    heaviest = set(nlargest(_MOST, evidence, key=evidence.__getitem__))
+    named = {names[answer]: weight for answer, weight in evidence.items() if answer in heaviest}
+    votes = {"answer": decision.answer and names.get(decision.answer, decision.answer), "evidence": named}
+    if left_out := len(evidence) - len(named):
+        votes["others"] = {"answers": left_out, "evidence": sum(evidence.values()) - sum(named.values())}
+    return {**votes, "posterior": decision.posterior}
 
 
-def _answers_in(message: AIMessage) -> Iterator[str | None]:
-    """Return the readings of a message: its calls, its text, its object."""
-    return (vote_of(message, extractor(spec)).answer for spec in ("message", "text", "json"))
+def _parts(parts: Mapping[str, Decision]) -> dict[str, Any]:
+    """Return the votes on the least certain parts, in their own order."""
+    if not parts:
+        return {}
+    least_certain = nsmallest(_MOST, parts, key=lambda name: parts[name].posterior)
+    named = {name: _votes(parts[name], whole=None) for name in parts if name in least_certain}
+    left_out = len(parts) - len(named)
+    return {"parts": named, **({"parts_left_out": left_out} if left_out else {})}
 
 
-def _size(value: Any) -> int:
-    return len(json.dumps(value))
+def _notices(notices: Sequence[str]) -> list[str]:
+    named = [_cut(notice, "…", _LONG_NOTICE) for notice in notices[:_MOST]]
+    if left_out := len(notices) - len(named):
+        named.append(f"{left_out} more are in the notices of the result that solve() returns")
+    return named
 
 
-def _prefix(text: str, size: int) -> str:
-    """Return as much of the beginning of a text as has this size."""
-    while text and _size(text) - 2 > size:
-        text = text[: -max(1, (_size(text) - 2 - size) // 12)]
-    return text
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+def _cut(text: str, mark: str = "…", length: int = _LONG) -> str:
+    return text if len(text) <= length else text[:length] + mark
