@@ -20,7 +20,7 @@ from langchain_reasc.answers import extractor, schemas_of
 from langchain_reasc.calibration import Calibration, ConsensusCalibrator, MixtureCalibrator
 from langchain_reasc.complaints import suggestion, warn_once
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
-from langchain_reasc.runnable.options import ShownByHelp, VoteOptions, question_id
+from langchain_reasc.runnable.options import VoteOptions, question_id
 from langchain_reasc.runnable.setup import LEARNING
 from langchain_reasc.threads import in_thread
 
@@ -167,7 +167,7 @@ class _ResetsBudget(AgentMiddleware[SpendingState, Any, Any]):
         return self.before_agent(state, runtime)
 
 
-class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownByHelp):
+class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
     """Put an agent's tool calls and structured output to an adaptive vote.
 
     Each model call of the agent goes to a :class:`~langchain_reasc.ChatReASC` around the agent's model. The first
@@ -374,7 +374,6 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownB
         return ExtendedModelResponse(response, Command(update={"reasc_spent": spent}))
 
 
-# What help() shows, as for the other classes with these options.
 _OPTIONS = ChatReASC.listed_options(VoteOptions.__annotations__)
 ReASCMiddleware.__doc__ = f"{inspect.cleandoc(ReASCMiddleware.__doc__ or '')}\n\n{_OPTIONS}"
 

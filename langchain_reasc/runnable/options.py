@@ -2,17 +2,15 @@
 
 import ast
 import inspect
-import sys
 import textwrap
-from abc import ABCMeta
 from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict
 
 from langchain_core.messages import AIMessage
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SkipValidation
+from pydantic import ConfigDict, Field, PrivateAttr, SkipValidation
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
 from langchain_reasc.calibration import Calibration, ConsensusCalibrator, FixedPrompt, MixtureCalibrator, Safeguard
@@ -23,33 +21,7 @@ from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
 from langchain_reasc.models.prepared import ModelOrName
 from langchain_reasc.threads import in_thread
 
-__all__ = ["DecisionOptions", "Options", "ShownByHelp", "VoteOptions", "question_id"]
-
-_NOT_OURS: Final = {"langchain", "langchain_core", "pydantic", "typing", "abc", "builtins"}
-
-
-class ShownByHelp(ABCMeta):
-    """Leaves out of ``help()`` what LangChain and pydantic define: some 1,700 lines.
-
-    ``help()`` asks for the names of a class by ``dir()``, as mocks and editors do, which need all of them.
-    """
-
-    def __dir__(cls) -> list[str]:
-        names = super().__dir__()
-        if sys._getframe(1).f_code is not inspect.classify_class_attrs.__code__:
-            return list(names)
-        ours = [vars(kind) for kind in cls.__mro__ if kind.__module__.split(".")[0] not in _NOT_OURS]
-        own = {name for defined in ours for name in defined if not name.startswith("_")}
-        documented = any(getattr(defined.get("__init__"), "__doc__", None) for defined in ours)
-        return sorted(own - {"model_config", "model_post_init"} | ({"__init__"} if documented else set()))
-
-
-if TYPE_CHECKING:  # type checkers take the fields for arguments by pydantic's own metaclass alone
-    from pydantic._internal._model_construction import ModelMetaclass as _ShownOptions
-else:
-
-    class _ShownOptions(ShownByHelp, type(BaseModel)):
-        pass
+__all__ = ["DecisionOptions", "Options", "VoteOptions", "question_id"]
 
 
 @cache
@@ -71,7 +43,7 @@ def _texts_below_fields(cls: type) -> dict[str, str]:
     }
 
 
-class DecisionOptions(Checked, metaclass=_ShownOptions):
+class DecisionOptions(Checked):
     """The options of everything that decides by votes.
 
     ``model_copy(update=...)`` checks and prepares everything anew. Pickling keeps the options.
