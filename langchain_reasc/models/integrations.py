@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, TypeVar
 
-from langchain_core.language_models import BaseChatModel, FakeListChatModel, FakeMessagesListChatModel
+from langchain_core.language_models import BaseChatModel
 
 from langchain_reasc.exceptions import ConfigurationError
 
@@ -49,7 +49,7 @@ class Integration:
         arguments: what every call is given besides, name -> value.
         own_copy: whether each sample gets a copy of the model to itself, since a call may leave on the model what
             another, made at the same time, reads there. False if that is known not to happen, or if calls are to find
-            what others left: a count of calls, as in LangChain's fakes, by which they say something else each time.
+            what others left, such as the count of calls by which a fake model chooses its next response.
         names_end: whether each stream ends with a reason, such as ``finish_reason``. One without was broken off, though
             HTTP took it for whole, and its sample fails.
         counts_tokens: whether ``get_num_tokens_from_messages`` counts a prompt by the model's own tokenizer, with no
@@ -154,11 +154,9 @@ def _unknown(model: BaseChatModel) -> Integration:
     do not know themselves. Anything else might fail on unknown arguments.
     """
     fields = type(model).model_fields.keys()
-    # LangChain's fakes find their next response by a count of calls.
-    own_copy = not isinstance(model, FakeListChatModel | FakeMessagesListChatModel)
     if {"logprobs", "top_logprobs"} <= fields or "model_kwargs" in fields:
-        return Integration(own_copy=own_copy)
-    return Integration(logprobs=None, n=None, own_copy=own_copy)
+        return Integration()
+    return Integration(logprobs=None, n=None)
 
 
 _GROUP: Final = "langchain_reasc.integrations"

@@ -30,7 +30,7 @@ __all__ = ["ReASCAnswerParser", "add_account", "failure_notices", "kept_metadata
 
 _MOST: Final = 16
 """Answers of a vote, parts and notices that an account names."""
-_LONG: Final = 100
+_LONG: Final = 200
 """Characters of an answer that lost, or of a part's, from which on it is cut."""
 _LONG_NOTICE: Final = 1000
 _DROPPED: Final = frozenset(

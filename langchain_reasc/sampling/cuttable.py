@@ -22,7 +22,6 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
 from langchain_reasc.answers import has_finish_reason
-from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.chunks import ResponseBound, as_chunk, bounded, metadata_of, token_limit
 from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, USAGE_ESTIMATED
 from langchain_reasc.models.integrations import integration_of, streams_another_schema
@@ -32,48 +31,24 @@ from langchain_reasc.models.wrappers import rewrap, wrapped_runnables
 from langchain_reasc.sampling.cutoff import CUTOFF, Cutoff, read
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking, blocking_items, result_of
 
-__all__ = ["Copies", "copy_for_sample", "refuse_counting_models"]
+__all__ = ["copy_for_sample"]
 
 T = TypeVar("T")
-Copies = list[tuple[BaseChatModel, BaseChatModel]]
-"""Chat models, each with the copy that was made of it."""
 
 
-def copy_for_sample(model: Runnable[Any, Any], copies: Copies) -> Runnable[Any, Any]:
-    """Return the model for one sample alone, inside its wrappers too, so that it can be cut off.
+def copy_for_sample(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    """Copy a prepared model for one sample, inside its wrappers too, so that the sample can be cut off.
 
-    Some models keep on themselves what they are sending, and read it there. What leaves nothing on itself is shared.
-    A copy takes 10 to 80 µs.
-
-    Args:
-        model: as it was prepared to be sampled.
-        copies: what was copied is added to it.
+    Some models keep on themselves what they are sending, and read it there. Models that do not are shared
+    (:attr:`Integration.own_copy <langchain_reasc.models.integrations.Integration.own_copy>`). A copy takes 10 to 80 µs.
     """
     if isinstance(model, BaseChatModel):
-        return _cuttable(_with_own_clients(model, copies) if integration_of(model).own_copy else model)
+        return _cuttable(_with_own_clients(model) if integration_of(model).own_copy else model)
     wrapped = wrapped_runnables(model)
-    return rewrap(model, [copy_for_sample(one, copies) for one in wrapped]) if wrapped else model
+    return rewrap(model, [copy_for_sample(one) for one in wrapped]) if wrapped else model
 
 
-def refuse_counting_models(copies: Copies) -> None:
-    """Refuse models that counted a sample on its copy, by a whole number: all samples would be their first.
-
-    Raises:
-        ConfigurationError: a model did.
-    """
-    for shared, copy in copies:
-        before, after = shared.__dict__ | (shared.__pydantic_private__ or {}), copy.__dict__
-        for name, value in (after | (copy.__pydantic_private__ or {})).items():
-            if type(value) is int and before.get(name) == value - 1:
-                raise ConfigurationError(
-                    f"{type(shared).__name__} counts its calls on itself ({name}), but every sample is drawn from a "
-                    "copy of the model, so that each would be its first; keep the count in an object that copies "
-                    "share, or say that it is not to be copied, with register_integration and "
-                    "Integration(own_copy=False)"
-                )
-
-
-def _with_own_clients(model: BaseChatModel, copies: Copies) -> BaseChatModel:
+def _with_own_clients(model: BaseChatModel) -> BaseChatModel:
     """Copy a chat model, and those of its clients that are pydantic models, as ChatNVIDIA's are.
 
     A client of another kind is shared: it holds the connections, many close them when they are deleted, and those of
@@ -84,10 +59,9 @@ def _with_own_clients(model: BaseChatModel, copies: Copies) -> BaseChatModel:
     for values in (copy.__dict__, copy.__pydantic_private__ or {}):
         for name, value in values.items():
             if isinstance(value, BaseChatModel):
-                values[name] = _cuttable(_with_own_clients(value, copies))
+                values[name] = _cuttable(_with_own_clients(value))
             elif isinstance(value, BaseModel):
                 values[name] = value.model_copy()
-    copies.append((model, copy))
     return copy
 
 

@@ -19,7 +19,7 @@ from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.models.stated import read_stated_confidence
 from langchain_reasc.models.usage import estimated_usage, reported_usage, tokens_written
 from langchain_reasc.sampling.cutoff import CUTOFF, as_failure, within
-from langchain_reasc.sampling.cuttable import Copies, copy_for_sample, refuse_counting_models
+from langchain_reasc.sampling.cuttable import copy_for_sample
 from langchain_reasc.sampling.tracing import suppress_tracing, traced
 from langchain_reasc.sampling.wave import Sample, Wave
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking_items, each, result_of
@@ -149,8 +149,8 @@ async def _draw_sample(
     wave: Wave, index: int, chunks: list[BaseMessage], workers: Workers | AsyncWorkers, *, live: bool
 ) -> Sample:
     CUTOFF.set(wave.cutoff)
-    model, copies = wave.model, Copies()
-    own = copy_for_sample(model.model, copies)
+    model = wave.model
+    own = copy_for_sample(model.model)
     config, arguments = model.call_config(wave.config, index), model.call_kwargs(index)
     with suppress_tracing() if model.quiet else nullcontext():
         if model.streams:
@@ -164,7 +164,6 @@ async def _draw_sample(
         else:
             invoke: Any = own.ainvoke if workers.is_async else own.invoke
             said = [await result_of(invoke(wave.messages, config, **arguments))]
-    refuse_counting_models(copies)
     return _ended(wave, index, said)
 
 
