@@ -72,8 +72,11 @@ __all__ = [
     "missing_extra",
     "portable",
     "root_of",
+    "will_recur",
 ]
 
+_REFUSALS = (401, 403, 404, 409, 422, 429, 503)
+"""HTTP statuses with which a server refuses the next request, too."""
 _INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
@@ -232,6 +235,17 @@ def missing_extra(extra: str, package: str) -> MissingExtraError:
     return MissingExtraError(
         f'{package} is not installed. In the folder of langchain-reasc, run: pip install ".[{extra}]"', name=package
     )
+
+
+def will_recur(error: BaseException | None) -> bool:
+    """Return whether the next sample of the question would fail alike.
+
+    So does one of our errors about options or data, and a server's refusal, after which a provider's client has tried
+    again where that may help. A call of a tool that its server cannot read (400) may be the one bad response.
+    """
+    if isinstance(error, ReASCError):
+        return not isinstance(error, SamplingError)
+    return getattr(error, "status_code", None) in _REFUSALS
 
 
 def is_control_flow(error: BaseException) -> bool:

@@ -23,6 +23,7 @@ from langchain_reasc.exceptions import (
     explains_itself,
     is_control_flow,
     root_of,
+    will_recur,
 )
 from langchain_reasc.method.decision import share_of_answer
 from langchain_reasc.method.stopping import Cap, Decision, Response, StoppingRule, Supported, decide, fewest_further
@@ -46,8 +47,6 @@ SpendingListener = Callable[[int, int], None]
 """Called with the tokens, prompt and generated, and the samples that a question has cost."""
 _NOT_AUDITED: Final = ("budget", "timeout", "alone", "hopeless", "plurality", "unanswered")
 """Reasons of decisions that no rule has made."""
-_REFUSALS: Final = (401, 403, 404, 409, 422, 429, 503)
-"""Statuses with which a server refuses the next request, too; a model's client has tried again where that may help."""
 
 
 class Question:
@@ -388,18 +387,13 @@ class Question:
         self._audit_notices = [*notices, f"one more response was paid for to audit this answer{outcome}"]
 
     def _check_progress(self) -> None:
-        """Raise after nothing but failures; warn after no answer at all.
-
-        One alone may have been bad luck, as a call of a tool that its server cannot read, and refuses with 400.
-        """
+        """Raise if all samples so far have failed (two or more, or one that will recur). Warn if none has an answer."""
         if self._responses:
             self._unanswered = False
             notices = self._votes.notices(self._given)
             logger.warning("%s; sampling goes on", "; ".join(notices))
             return
-        error = self._samples[0].error
-        ours = isinstance(error, ReASCError) and not isinstance(error, SamplingError)
-        if len(self._samples) > 1 or ours or getattr(error, "status_code", None) in _REFUSALS:
+        if len(self._samples) > 1 or will_recur(self._samples[0].error):
             raise error_without_response([sample for _, sample in sorted(self._samples.items())])
 
     def _promises(self, calibration: Calibration, decision: Decision) -> dict[str, Any]:
