@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, ToolCall
 from pydantic import BaseModel, ValidationError
@@ -24,7 +24,7 @@ from langchain_reasc.answers.json_values import (
     near,
     parsed_object,
 )
-from langchain_reasc.answers.schemas import Schema, adapter_of, json_schema_of, name_of_schema, read, refuses, unwrapped
+from langchain_reasc.answers.schemas import Schema, adapter_of, comparable, name_of_schema, read, refuses, unwrapped
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.fields import ByField, field_name
 from langchain_reasc.method.stopping import StoppingRule
@@ -32,6 +32,18 @@ from langchain_reasc.method.stopping import StoppingRule
 REFUSED_OBJECT = "an object that its schema or check refuses"
 
 _FENCED = re.compile(r"\s*```\w*\s*\n(.*)\n\s*```\s*", re.DOTALL)
+
+
+class ValidObject(NamedTuple):
+    """An object that its schema takes, as JSON values.
+
+    Attributes:
+        full: as the schema has it, with defaults and all that is left out of the vote.
+        comparable: the same, in which equal values are spelled alike.
+    """
+
+    full: dict[str, Any]
+    comparable: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,9 +123,9 @@ class ObjectVotes:
 
     def answer(self, value: Mapping[str, Any]) -> str | None:
         """Return an object as canonical JSON, without what is left out; None where it is refused."""
-        full = self.validated(value)
+        found = self.validated(value)
         try:
-            return None if full is None else self.spelled(full)
+            return None if found is None else self.spelled(found)
         except RecursionError:
             return None
 
@@ -143,35 +155,38 @@ class ObjectVotes:
             return False
         return True
 
-    def validated(self, value: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return an object as its schema has it, with defaults and all that is left out; None where it is refused."""
-        full = self._as_schema_has_it(value)
+    def validated(self, value: Mapping[str, Any]) -> "ValidObject | None":
+        """Return an object as its schema has it, with defaults; None if the schema or the check refuses it."""
+        found = self._as_schema_has_it(value)
         try:
-            return full if full is None or self.check is None or self.check(full) else None
+            return found if found is None or self.check is None or self.check(found.full) else None
         except Exception:  # a check of the user's may raise anything
             return None
 
-    def _as_schema_has_it(self, value: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _as_schema_has_it(self, value: Mapping[str, Any]) -> "ValidObject | None":
         if self.schema is None:
-            return dict(value)
+            return ValidObject(dict(value), value)
         if isinstance(self.schema, Mapping):
             schema = unwrapped(self.schema)
-            return None if refuses(schema, value) else dict(read(dict(value), schema))
+            if refuses(schema, value):
+                return None
+            full = dict(read(dict(value), schema))
+            return ValidObject(full, read(full, schema, defaults=False, formats=True))
         adapter = adapter_of(self.schema)
         try:
-            full = adapter.dump_python(adapter.validate_python(value), mode="json", by_alias=True, round_trip=True)
+            made = adapter.validate_python(value)
+            full = adapter.dump_python(made, mode="json", by_alias=True, round_trip=True)
+            return ValidObject(full, comparable(adapter, made)) if isinstance(full, dict) else None
         except Exception:  # a validator of the user's may raise anything
             return None
-        return full if isinstance(full, dict) else None
 
-    def spelled(self, value: Mapping[str, Any]) -> str:
-        """Return a validated object as it is compared: canonical JSON, strings of a format in one spelling.
+    def spelled(self, found: "ValidObject") -> str:
+        """Return a validated object as canonical JSON, without what is left out of the vote.
 
         Raises:
             RecursionError: it is nested too deeply.
         """
-        schema = unwrapped(self.schema) if isinstance(self.schema, Mapping) else json_schema_of(self.schema)
-        return canonical(self.compared(read(value, schema, defaults=False, formats=True)))
+        return canonical(self.compared(found.comparable))
 
     def compared(self, value: Any, path: Path = ()) -> Any:
         """Return a value without what is left out of the vote."""
@@ -244,9 +259,9 @@ def _full_object(message: AIMessage, answer: str, votes: ObjectVotes) -> dict[st
     old, new = votes.in_calls(message.tool_calls), parsed_object(answer)
     if old is None and (found := last_object(str(message.text))):
         old = found.value
-    full = None if old is None or new is None else votes.validated(old)
-    value = None if full is None else votes.validated(_merged(full, new, votes))
-    return None if value is None or votes.spelled(value) != answer else value
+    valid = None if old is None or new is None else votes.validated(old)
+    merged = None if valid is None else votes.validated(_merged(valid.full, new, votes))
+    return None if merged is None or votes.spelled(merged) != answer else merged.full
 
 
 def _merged(old: Any, new: Any, votes: ObjectVotes, path: Path = ()) -> Any:

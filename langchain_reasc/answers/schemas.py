@@ -14,7 +14,6 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as time_of_day
-from decimal import Context, Decimal
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from inspect import isfunction
@@ -205,9 +204,14 @@ def received(value: Any, schema: Schema | None, *, check: bool = True) -> Any:
     except Exception:  # a validator of the user's may raise anything
         return None if check else value
     try:
-        return to_jsonable_python(plain(adapter_of(schema).dump_python(validated, by_alias=True, round_trip=True)))
+        return comparable(adapter_of(schema), validated)
     except Exception:  # a class that pydantic cannot write
         return value
+
+
+def comparable(adapter: TypeAdapter[Any], validated: Any) -> Any:
+    """Return what a class has validated as JSON values that are alike where they are equal."""
+    return to_jsonable_python(plain(adapter.dump_python(validated, by_alias=True, round_trip=True)))
 
 
 @lru_cache(maxsize=64)
@@ -230,10 +234,10 @@ def adapter_of(schema: type) -> TypeAdapter[Any]:
 
 
 @lru_cache(maxsize=64)
-def json_schema_of(schema: type | None) -> Mapping[str, Any]:
-    """Return the JSON schema of a class; empty where it has none."""
+def json_schema_of(schema: type) -> Mapping[str, Any]:
+    """Return the JSON schema of a class; empty if pydantic has none."""
     try:
-        return {} if schema is None else adapter_of(schema).json_schema()
+        return adapter_of(schema).json_schema()
     except Exception:  # it has a type of the user's own that JSON schema knows nothing of
         return {}
 
@@ -477,8 +481,6 @@ _FORMATS: Final[_Readers] = {
     **{"duration": TypeAdapter(timedelta), "uuid": TypeAdapter(UUID), "ipv6": TypeAdapter(IPv6Address)},
 }
 """JSON schema's formats of strings that can be spelled in several ways."""
-_DECIMAL: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)")
-_PATTERN_OF_DECIMALS: Final = "^(?!^[-+.]*$)[+-]?0*"  # how pydantic's of a Decimal begin
 _FINER: Final = re.compile(r"[.,]\d{7,}")  # than microseconds, to which pydantic cuts
 _LONGEST_CHAIN: Final = 100
 
@@ -490,8 +492,8 @@ def read(value: Any, schema: Mapping[str, Any], *, defaults: bool = True, format
         value: as it comes from JSON.
         schema: its JSON schema.
         defaults: whether what is left out is filled in where the schema has a default for it.
-        formats: whether strings that the schema calls dates, times, UUIDs or decimals are spelled in one way, to be
-            compared: equal instants as the same, and ``"1.10"`` as ``"1.1"``.
+        formats: whether strings that the schema calls dates, times or UUIDs are spelled in one way, to be compared:
+            equal instants as the same.
     """
     return _checker(_written(schema)).read(value, defaults=defaults, formats=formats)
 
@@ -546,8 +548,6 @@ class _Reader:
 
     def _read_by_branch(self, value: Any, branches: list[Any], around: tuple[int, ...]) -> Any:
         """Return the value as read by the first branch that takes it; else by the first that takes it as read."""
-        if self.formats and any(map(_is_decimal, branches)) and any("number" in _types_of(one) for one in branches):
-            value = _number(value)
         fitting = [one for one in branches if self.checker.takes(value, one)]
         read = ((one, self.read(value, one, around)) for one in fitting or branches)
         return next((found for one, found in read if fitting or self.checker.takes(found, one)), value)
@@ -591,8 +591,6 @@ def _converted(value: Any, schema: Mapping[str, Any]) -> Any:
 
 def _spelled(text: str, schema: Mapping[str, Any]) -> str:
     """Return a string in the canonical spelling of its schema's format; as it is where it does not parse."""
-    if _is_decimal(schema) and _DECIMAL.fullmatch(text):
-        return str(Decimal(text).normalize(Context(prec=len(text))))
     adapter = _FORMATS.get(str(schema.get("format")))
     if adapter is None or _FINER.search(text):
         return text
@@ -603,18 +601,3 @@ def _spelled(text: str, schema: Mapping[str, Any]) -> str:
     if isinstance(value, datetime) and value.tzinfo is not None:
         value = value.astimezone(UTC)
     return str(adapter.dump_python(value, mode="json"))
-
-
-def _is_decimal(schema: Any) -> bool:
-    """Return whether the strings that a schema allows are decimal numbers."""
-    if not isinstance(schema, dict) or "string" not in _types_of(schema):
-        return False
-    return schema.get("format") == "decimal" or str(schema.get("pattern")).startswith(_PATTERN_OF_DECIMALS)
-
-
-def _number(value: Any) -> Any:
-    """Return a numeric string as a number where no digit is lost; anything else as it is."""
-    if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
-        return value
-    number = float(value)
-    return number if math.isfinite(number) and Decimal(repr(number)) == Decimal(value) else value

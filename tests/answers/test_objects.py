@@ -132,8 +132,9 @@ def test_required_reasoning_is_not_asked_of_an_answer() -> None:
 def test_a_default_is_nobody_elses() -> None:
     votes = ObjectVotes(schema={"properties": {"tags": {"default": []}}})
     first, again = votes.validated({}), votes.validated({})
-    assert first == again == {"tags": []} and first is not None and again is not None
-    assert first["tags"] is not again["tags"]
+    assert first is not None and again is not None
+    assert first.full == again.full == {"tags": []}
+    assert first.full["tags"] is not again.full["tags"]
 
 
 def test_an_alias_is_the_name_of_the_field() -> None:
