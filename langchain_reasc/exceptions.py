@@ -31,13 +31,13 @@ retryable, except SampleTimeout, ServerUnreachable, ServerBusy, and a SamplingEr
 
 import pickle
 import sys
-import sysconfig
 import traceback
-from collections.abc import Callable, Sequence
-from types import FrameType
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from langchain_core import exceptions as core
+
+from langchain_reasc.notebooks import ShortTraceback
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -67,6 +67,7 @@ __all__ = [
     "Undecided",
     "UnsupportedProcessorError",
     "explains_itself",
+    "how_to_install",
     "is_control_flow",
     "is_handlers",
     "missing_extra",
@@ -77,27 +78,14 @@ __all__ = [
 
 _REFUSALS = (401, 403, 404, 409, 422, 429, 503)
 """HTTP statuses with which a server refuses the next request, too."""
-_INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
-class ReASCError(core.ModelError):
+class ReASCError(ShortTraceback, core.ModelError):
     """Base of every error raised by langchain-reasc.
 
     Attributes:
         is_retryable: whether the same call may succeed another time.
     """
-
-    @property
-    def _render_traceback_(self) -> Callable[[], list[str]]:
-        """What IPython prints instead of a traceback; an error with a cause keeps its traceback."""
-        if self.__cause__ is not None:
-            raise AttributeError("_render_traceback_")
-        return self._in_notebook
-
-    def _in_notebook(self) -> list[str]:
-        """The caller's own lines, and the message."""
-        own = (step for step in traceback.walk_tb(self.__traceback__) if _is_callers(step[0]))
-        return [*map(str.rstrip, traceback.StackSummary.extract(own).format()), f"{type(self).__name__}: {self}"]
 
 
 class ConfigurationError(ReASCError, core.ModelInvalidRequestError, ValueError):
@@ -232,9 +220,12 @@ class ModelClosedError(ModelError):
 
 def missing_extra(extra: str, package: str) -> MissingExtraError:
     """Return the error that names the extra which brings ``package``."""
-    return MissingExtraError(
-        f'{package} is not installed. In the folder of langchain-reasc, run: pip install ".[{extra}]"', name=package
-    )
+    return MissingExtraError(f"{package} is not installed. {how_to_install(extra)}", name=package)
+
+
+def how_to_install(extra: str) -> str:
+    """Return the sentence that says how to install an extra."""
+    return f'Install it with: pip install "langchain-reasc[{extra}]"'
 
 
 def will_recur(error: BaseException | None) -> bool:
@@ -274,12 +265,6 @@ def root_of(error: BaseException) -> BaseException:
 def explains_itself(error: BaseException) -> bool:
     """Return whether its message is enough: langchain-core has classified it, or a server or file is out of reach."""
     return isinstance(error, core.ModelError) or isinstance(root_of(error), OSError)
-
-
-def _is_callers(frame: FrameType) -> bool:
-    """Return whether this is the caller's own code, neither this package's nor an installed one's."""
-    ours = frame.f_globals.get("__name__", "").startswith("langchain_reasc")
-    return not ours and not frame.f_code.co_filename.startswith((*_INSTALLED, "<frozen"))
 
 
 def _is_retryable(failure: BaseException) -> bool:

@@ -18,8 +18,8 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc.models.prepared import ModelOrName
-from langchain_reasc.runnable.batch import Progress
 from langchain_reasc.runnable.concurrency import Concurrency, EventLoop, Threads
+from langchain_reasc.runnable.progress import Progress
 from langchain_reasc.sampling import Cutoff
 from langchain_reasc.threads import blocking
 

@@ -26,8 +26,8 @@ from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.logprobs import SignalReading, read_signals
 from langchain_reasc.models.prepared import ModelOrName, PreparedModel, to_messages
 from langchain_reasc.models.usage import output_tokens
-from langchain_reasc.runnable.batch import Progress, show_progress
 from langchain_reasc.runnable.concurrency import Concurrency
+from langchain_reasc.runnable.progress import Progress, show_progress
 from langchain_reasc.sampling import Cutoff, Sample, Wave
 from langchain_reasc.sampling import samples as drawn_samples
 

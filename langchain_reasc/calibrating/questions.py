@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_reasc.answers import Extractor, Schemas, ToolVotes, Vote
 from langchain_reasc.data import is_text, read_questions, read_unlabelled
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
-from langchain_reasc.runnable.votes import Meanings
+from langchain_reasc.runnable.meanings import Meanings
 from langchain_reasc.sampling import Cutoff, QuestionClock
 from langchain_reasc.threads import DaemonExecutor, as_they_end
 

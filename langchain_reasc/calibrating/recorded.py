@@ -25,8 +25,8 @@ from langchain_reasc.pools import (
     record_pool,
     sample_questions,
 )
-from langchain_reasc.runnable.batch import Progress, show_progress
 from langchain_reasc.runnable.concurrency import Concurrency, EventLoop
+from langchain_reasc.runnable.progress import Progress, show_progress
 
 __all__ = ["Recorded"]
 

@@ -36,9 +36,9 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.prepared import ModelOrName, to_messages
-from langchain_reasc.runnable.batch import Progress, show_progress
 from langchain_reasc.runnable.concurrency import Concurrency
 from langchain_reasc.runnable.loop import answer
+from langchain_reasc.runnable.progress import Progress, show_progress
 from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.setup import PreparedOptions
 from langchain_reasc.sampling import Cutoff

@@ -12,7 +12,7 @@ from langchain_reasc._version import __version__
 from langchain_reasc.cli import ask, calibrate, inspect, probe
 from langchain_reasc.cli.console import prepare_streams, print_error, stderr
 from langchain_reasc.cli.options import with_groups
-from langchain_reasc.exceptions import ConfigurationError, ReASCError
+from langchain_reasc.exceptions import ConfigurationError, ReASCError, how_to_install
 
 __all__ = ["app", "main"]
 
@@ -126,8 +126,8 @@ def _registered() -> typer.Typer:
 
 
 def _not_installed(context: typer.Context) -> None:
-    extra = _EXTRAS[str(context.info_name)]
-    raise ConfigurationError(f'`reasc {context.info_name}` needs more packages: pip install "langchain-reasc[{extra}]"')
+    extra = how_to_install(_EXTRAS[str(context.info_name)])
+    raise ConfigurationError(f"`reasc {context.info_name}` is not installed. {extra}")
 
 
 def main() -> None:

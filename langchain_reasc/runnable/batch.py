@@ -1,12 +1,8 @@
 """Answer many inputs at once, with one limit on calls in flight."""
 
-import time
-from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import aclosing, contextmanager, suppress
-from datetime import timedelta
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import aclosing
 from functools import partial
-from importlib import import_module
 from typing import Any, Final, cast
 
 from langchain_core.language_models import LanguageModelInput
@@ -14,36 +10,23 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_config_list
 
-from langchain_reasc.answers import Vote, places_of, vote_of
-from langchain_reasc.calibration import Calibration, calibrate_mixture
-from langchain_reasc.exceptions import (
-    CalibrationDataError,
-    ConfidenceError,
-    ConfigurationError,
-    LogprobsUnavailable,
-    SamplingError,
-)
-from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.token_signals import VERBALIZED
-from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
+from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.runnable.concurrency import Concurrency, Each
+from langchain_reasc.runnable.first_responses import calibrate_first
 from langchain_reasc.runnable.loop import answer, begin, draw, finish
+from langchain_reasc.runnable.progress import Progress, show_progress
 from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.setup import Setup
 from langchain_reasc.runnable.total_budget import TotalBudget
-from langchain_reasc.sampling import Cutoff, Run, Sample, checked_limit
+from langchain_reasc.sampling import Cutoff, Run, checked_limit
 
-__all__ = ["Batch", "Outcome", "Progress", "show_progress"]
+__all__ = ["Batch", "Outcome"]
 
 Outcome = tuple[int, AIMessage | Exception]
-Progress = bool | Callable[[int, int], None] | None
-"""Whether a bar is shown, on stderr in a terminal or below the cell of a notebook; or a function that is called with
-(inputs answered, inputs)."""
 ONE_INPUT_ONLY: Final = (
     "on_response goes with solve() and asolve(), one input at a time; batch() takes progress=..., and "
     "batch_as_completed() gives each answer as it is found"
 )
-_PAUSE: Final = 0.1  # seconds between two pictures in a notebook
 
 
 class _Input:
@@ -74,7 +57,7 @@ class Batch:
         config: one config for all inputs, or one for each.
         return_exceptions: whether an input that fails comes out with its error; else the error ends the batch, and
             nothing more is paid for.
-        progress: see :data:`Progress`.
+        progress: see :data:`~langchain_reasc.runnable.progress.Progress`.
         total_tokens: what all inputs may cost together.
         total_samples: samples that all inputs may take together.
         **kwargs: passed to every call of the model.
@@ -230,109 +213,3 @@ async def _answer_input(calibrated: tuple[Any, ...], question: Question) -> AIMe
 
 async def _finish_input(question: Question) -> AIMessage:
     return (await finish(question)).message
-
-
-def calibrate_first(firsts: Sequence[Sample], setup: Setup) -> tuple[Calibration | None, tuple[str, ...]]:
-    """Calibrate on the first samples of a batch (Algorithm 2); None, with the reason, where votes must be counted."""
-    assert setup.mixture is not None
-    measure, notices = setup.mixture.measure, tuple[str, ...]()
-    kept, most = _comparable(list(_first_scores(firsts, setup, measure)))
-    shorter = sum(short for _, short in kept)
-    if measure.windowed and measure.signal != VERBALIZED and 2 * shorter > len(kept) > 0:
-        notices = (
-            f"{shorter} of {len(kept)} first responses are shorter than the window ({measure.window} tokens) and are "
-            "scored by their plain mean; pass a measure with a smaller window",
-        )
-    scores = [score for score, _ in kept]
-    try:
-        calibration = calibrate_mixture(scores, measure=measure, fingerprint=setup.fingerprint, **most)
-    except CalibrationDataError as error:
-        return None, (*notices, f"counting votes (ASC), because calibrating by mixture was not possible: {error}")
-    return calibration, (*notices, *calibration.notices(setup.options.safeguard))
-
-
-def _comparable(scored: list[tuple[float, bool, Provenance]]) -> tuple[list[tuple[float, bool]], Provenance]:
-    """Leave out scores made of another k or V than most, as their own decisions report; return the others', too."""
-    most = Provenance(
-        top_k=_most_common(made["top_k"] for *_, made in scored),
-        vocabulary_size=_most_common(made["vocabulary_size"] for *_, made in scored),
-    )
-    kept = [
-        (score, short)
-        for score, short, made in scored
-        if made["top_k"] in (None, most["top_k"])
-        if made["vocabulary_size"] in (None, most["vocabulary_size"])
-    ]
-    return kept, most
-
-
-def _first_scores(firsts: Sequence[Sample], setup: Setup, measure: Measure) -> Iterator[tuple[float, bool, Provenance]]:
-    """Yield the score of each response that has one, whether it is shorter than the window, and what it is made of."""
-    for sample in firsts:
-        if sample.status == "complete" and sample.message is not None:
-            with suppress(LogprobsUnavailable, ConfidenceError):  # its own decision reports that
-                reading = _first_reading(sample.message, setup, measure)
-                short = len(reading.signals.get(measure.signal, ())) < measure.window
-                yield reading.score(measure), short, reading.provenance(measure.signal)
-
-
-def _first_reading(message: AIMessage, setup: Setup, measure: Measure) -> SignalReading:
-    """Read the signals of a response; its vote is looked for only where they depend on it."""
-    vote = Vote(None)
-    if message.tool_calls or measure.of_span:
-        with suppress(Exception):  # the user's extractor: its own decision reports that
-            vote = vote_of(message, setup.extract, setup.options.tool_votes, setup.model.schemas)
-    places = places_of(message, setup.extract, vote) if measure.of_span else None
-    return read_signals(message, of_calls=vote.calls, places=places)
-
-
-def _most_common(values: Iterable[int | None]) -> int | None:
-    known = Counter(value for value in values if value is not None)
-    return max(known, key=known.__getitem__, default=None)
-
-
-@contextmanager
-def show_progress(progress: Progress, total: int) -> Iterator[Callable[[], None]]:
-    """Show how far a batch has come; yield what is called for each input that has been answered."""
-    if progress is True:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Bar
-
-        console = Console(stderr=True)
-        if not console.is_jupyter:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-            with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
-                task = bar.add_task("Answering", total=total)
-                yield lambda: bar.advance(task)
-            return
-        progress = _notebook_bar(total)
-    done = 0
-
-    def advance() -> None:
-        nonlocal done
-        done += 1
-        if callable(progress):
-            progress(done, total)
-
-    yield advance
-
-
-def _notebook_bar(total: int) -> Callable[[int, int], None]:
-    """Show a bar below the cell, by HTML alone: rich's own needs ipywidgets, and is not kept with the notebook."""
-    display = import_module("IPython.display").display
-    began = last = time.monotonic()
-
-    def picture(done: int) -> dict[str, str]:
-        text = f"Answering {done}/{total} {timedelta(seconds=round(time.monotonic() - began))}"
-        return {"text/plain": text, "text/html": f"<progress value='{done}' max='{total}'></progress> {text}"}
-
-    handle: Any = display(picture(0), raw=True, display_id=True)
-
-    def update(done: int, total: int) -> None:
-        nonlocal last
-        if done == total or time.monotonic() - last >= _PAUSE:
-            last = time.monotonic()
-            handle.update(picture(done), raw=True)
-
-    return update

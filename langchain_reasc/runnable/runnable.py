@@ -10,9 +10,10 @@ from pydantic import ConfigDict
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.chunks import chunks_of
-from langchain_reasc.runnable.batch import ONE_INPUT_ONLY, Batch, Outcome, Progress
+from langchain_reasc.runnable.batch import ONE_INPUT_ONLY, Batch, Outcome
 from langchain_reasc.runnable.concurrency import EventLoop, Threads
 from langchain_reasc.runnable.loop import answer
+from langchain_reasc.runnable.progress import Progress
 from langchain_reasc.runnable.question import Question, ResponseListener
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.setup import PreparedOptions

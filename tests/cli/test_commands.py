@@ -41,7 +41,7 @@ from langchain_reasc.cli import app
 for arguments in (["record", "q.jsonl", "--out", "p.sqlite"], ["serve", "--port", "1"], ["-h"]):
     print(app(arguments, standalone_mode=False))"""
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    said = 'error: `reasc {}` needs more packages: pip install "langchain-reasc[{}]"\n'
+    said = 'error: `reasc {}` is not installed. Install it with: pip install "langchain-reasc[{}]"\n'
     assert ended.stderr == said.format("record", "lab") + said.format("serve", "serve")
     assert ended.stdout.startswith("1\n1\n") and "calibrate" in ended.stdout
 

@@ -146,7 +146,7 @@ def test_traces_need_their_extra(case: str, upstream: Served, monkeypatch: pytes
         monkeypatch.setenv(name, value)
     arguments = ("--check", "--url", upstream.root, "--preset", "generic", *([option] if option else []))
     if remark is None:
-        with pytest.raises(MissingExtraError, match=re.escape('pip install ".[otel]"')):
+        with pytest.raises(MissingExtraError, match=re.escape('pip install "langchain-reasc[otel]"')):
             run(*arguments)
     else:
         said = run(*arguments)

@@ -194,9 +194,9 @@ def test_what_is_not_installed_is_named(tiny_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setitem(sys.modules, module, None)
     load_library.cache_clear()
     try:
-        with pytest.raises(MissingExtraError, match=r'pip install "\.\[llama-cpp\]"'):
+        with pytest.raises(MissingExtraError, match=r'pip install "langchain-reasc\[llama-cpp\]"'):
             ChatLlamaCpp(model_path=tiny_path)
-        with pytest.raises(MissingExtraError, match=r'pip install "\.\[huggingface\]"'):
+        with pytest.raises(MissingExtraError, match=r'pip install "langchain-reasc\[huggingface\]"'):
             ChatLlamaCpp.from_hugging_face("someone/model", "model.gguf")
     finally:
         monkeypatch.undo()

@@ -528,4 +528,4 @@ def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] in ("langchain_reasc_openai", "langchain_openai")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "langchain_openai", None)  # an import of it fails
-    assert 'pip install ".[openai]"' in command("http://localhost:1", code=1).stderr.replace("\n", " ")
+    assert 'pip install "langchain-reasc[openai]"' in command("http://localhost:1", code=1).stderr.replace("\n", " ")

@@ -93,7 +93,7 @@ def test_without_jinja2_the_extra_is_named_before_anything_is_computed(
 ) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     done = reasc("report", "nope.jsonl", "--out", tmp_path / "r.html", code=1)
-    assert 'pip install ".[lab]"' in done.stderr
+    assert 'pip install "langchain-reasc[lab]"' in done.stderr
     assert reasc("report", pools[0], *TABLE).stdout, "a terminal needs no jinja2"
 
 

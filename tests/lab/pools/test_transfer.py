@@ -116,7 +116,7 @@ def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for command in (("export", pool, "p.parquet"), ("import", "p.parquet", "p.sqlite")):
         refused = reasc("pool", command[0], *(tmp_path / one for one in command[1:]), code=1)
-        assert 'pip install ".[data]"' in refused.stderr
+        assert 'pip install "langchain-reasc[data]"' in refused.stderr
 
 
 @pytest.mark.slow  # its import alone takes seconds

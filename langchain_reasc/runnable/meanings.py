@@ -1,0 +1,102 @@
+"""Sort answers in free text by what they mean, as a judge, an entailment model or a function tells."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import merge_configs
+
+from langchain_reasc.answers import Classes, Equivalence, Unclear, spelling
+from langchain_reasc.exceptions import is_control_flow
+from langchain_reasc.sampling import Cutoff, QuestionClock, within
+
+__all__ = ["Meanings"]
+
+_PATIENCE: Final = 3  # comparisons that failed in a row, after which a judge is asked no more
+
+
+class Meanings:
+    """Sorts the answers to one question into classes; see :func:`langchain_reasc.answers.free_text`.
+
+    Each comparison runs in a thread of its own. It ends with its own time limit, with that of the question, or when the
+    call is given up.
+
+    Args:
+        equivalence: tells whether two answers mean the same.
+        messages: the question.
+        config: the config of the question's run, below which a judge is asked.
+        clock: how long the question may take.
+        cutoff: tells when the whole call is given up.
+
+    Attributes:
+        judged: the prompts of a judge, which is another model and paid for, and its replies; None without a judge.
+    """
+
+    def __init__(
+        self,
+        equivalence: Equivalence,
+        messages: Sequence[BaseMessage],
+        config: RunnableConfig,
+        *,
+        clock: QuestionClock,
+        cutoff: Cutoff,
+    ) -> None:
+        self._equivalence, self._config, self._clock, self._cutoff = equivalence, config, clock, cutoff
+        human = [message for message in messages if message.type == "human"]
+        self._same = equivalence.between(str((human or messages)[-1].text), self._ask)
+        self._classes = Classes(self._compare, spelling=spelling)
+        self._comparisons = self._failed = self._in_a_row = 0
+        self._first_failure: Exception | None = None
+        self.judged: list[tuple[str, AIMessage]] | None = [] if equivalence.kind == "judge" else None
+
+    def of(self, answer: str) -> str:
+        """Return the first answer that means the same; a comparison that fails counts as different."""
+        return self._classes.of(answer)
+
+    def same(self, one: str, other: str) -> bool:
+        """Return whether two answers mean the same.
+
+        Raises:
+            Exception: the comparison failed; TimeoutError where it took too long.
+        """
+        if spelling(one) == spelling(other):
+            return True
+        seconds = [limit for limit in (self._equivalence.timeout, self._clock.left) if limit is not None]
+        return within(min(seconds, default=None), partial(self._same, one, other), self._cutoff)
+
+    @property
+    def notices(self) -> list[str]:
+        """What the caller should know."""
+        if not self._failed:
+            return []
+        return [
+            f"{self._failed} of {self._comparisons} comparisons of answers by {self._equivalence.name} failed, and "
+            f"count as not the same; the first: {self._first_failure!r}"
+        ]
+
+    def _compare(self, one: str, other: str) -> bool:
+        self._comparisons += 1
+        if self._in_a_row < _PATIENCE:
+            try:
+                same = self.same(one, other)
+                self._in_a_row = 0
+                return same
+            except Exception as error:  # whatever a judge or a user's function may raise: no sample is lost for it
+                if is_control_flow(error):
+                    raise
+                self._first_failure = self._first_failure or error
+                self._in_a_row += self._equivalence.kind != "same" and not isinstance(error, Unclear)
+        self._failed += 1
+        return False
+
+    def _ask(self, judge: Runnable[Any, Any], prompt: str) -> AIMessage:
+        # LangGraph shows no tokens of runs tagged nostream.
+        own: RunnableConfig = {"tags": ["nostream", "reasc:judge"], "run_name": "reasc judge"}
+        reply = judge.invoke(prompt, merge_configs(self._config, own))
+        if not isinstance(reply, AIMessage):
+            raise TypeError(f"the judge must give an AIMessage, got {type(reply).__name__}")
+        if self.judged is not None:
+            self.judged.append((prompt, reply))
+        return reply

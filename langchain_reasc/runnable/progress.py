@@ -1,0 +1,39 @@
+"""Show how far a batch has come, in a terminal or a notebook."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from langchain_reasc.notebooks import notebook_bar
+
+__all__ = ["Progress", "show_progress"]
+
+Progress = bool | Callable[[int, int], None] | None
+"""Whether a bar is shown, on stderr in a terminal or below the cell of a notebook; or a function that is called with
+(inputs answered, inputs)."""
+
+
+@contextmanager
+def show_progress(progress: Progress, total: int) -> Iterator[Callable[[], None]]:
+    """Show how far a batch has come; yield what is called for each input that has been answered."""
+    if progress is True:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bar
+
+        console = Console(stderr=True)
+        if not console.is_jupyter:
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
+                task = bar.add_task("Answering", total=total)
+                yield lambda: bar.advance(task)
+            return
+        progress = notebook_bar(total)
+    done = 0
+
+    def advance() -> None:
+        nonlocal done
+        done += 1
+        if callable(progress):
+            progress(done, total)
+
+    yield advance
