@@ -31,7 +31,6 @@ retryable, except SampleTimeout, ServerUnreachable, ServerBusy, and a SamplingEr
 
 import pickle
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +68,6 @@ __all__ = [
     "explains_itself",
     "how_to_install",
     "is_control_flow",
-    "is_handlers",
     "missing_extra",
     "portable",
     "root_of",
@@ -243,15 +241,6 @@ def is_control_flow(error: BaseException) -> bool:
     """Return whether this is how LangGraph leaves a node, as by ``interrupt()``, and so no failure."""
     langgraph = sys.modules.get("langgraph.errors")  # who raises such has imported it
     return langgraph is not None and isinstance(error, langgraph.GraphBubbleUp)
-
-
-def is_handlers(error: BaseException) -> bool:
-    """Return whether a callback handler with ``raise_error=True`` raised this."""
-    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-    return any(
-        frame.f_globals.get("__name__") == "langchain_core.callbacks.manager" and "handle_event" in frame.f_code.co_name
-        for frame in frames
-    )
 
 
 def root_of(error: BaseException) -> BaseException:

@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, model_validator
 from langchain_reasc.answers import STRUCTURE, ToolVotes
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.langchain_internals import langsmith_params
 from langchain_reasc.models.wrappers import is_configurable, leaves
 from langchain_reasc.runnable.options import Options
 from langchain_reasc.runnable.setup import PreparedOptions
@@ -86,7 +87,7 @@ class ChatModelAround(PreparedOptions, BaseChatModel):
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         inner, arguments = self._inner, {**self._arguments, **kwargs}
         stop = stop or arguments.pop("stop", None)
-        return (inner._get_ls_params if inner else super()._get_ls_params)(stop=stop, **arguments)
+        return langsmith_params(inner, stop=stop, **arguments) if inner else super()._get_ls_params(stop, **arguments)
 
     @property
     def _arguments(self) -> dict[str, Any]:

@@ -19,9 +19,9 @@ from langchain_core.callbacks import (
 )
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.runnables import RunnableConfig, ensure_config
-from langchain_core.utils.utils import LC_ID_PREFIX
 from langchain_core.utils.uuid import uuid7
 
+from langchain_reasc.langchain_internals import is_provider_id
 from langchain_reasc.models.chunks import chunks_of, without
 from langchain_reasc.runnable.account import kept_metadata
 
@@ -188,7 +188,7 @@ def _is_text(chunk: AIMessageChunk) -> bool:
 
 def provider_id(message: AIMessage) -> str | None:
     """Return the id that a provider gave a response; None for one that LangChain made for a call."""
-    return None if message.id is None or message.id.startswith(LC_ID_PREFIX) else message.id
+    return message.id if is_provider_id(message.id) else None
 
 
 def without_token_usage(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from langchain_reasc.answers.endings import ending_of, is_refusal, without_reaso
 from langchain_reasc.answers.json_values import field_of_last_object
 from langchain_reasc.answers.text import explicit_answer
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.langchain_internals import langsmith_params
 
 Same = Callable[[str, str], bool]
 """Whether two answers mean the same; it may raise."""
@@ -276,7 +277,7 @@ def _model_name(model: Any) -> str:
     while isinstance(model, RunnableBinding):
         model = model.bound
     if isinstance(model, BaseChatModel):
-        named = model._get_ls_params().get("ls_model_name")
+        named = langsmith_params(model).get("ls_model_name")
     else:
         named = getattr(model, "model_name", None) or getattr(model, "model", None)
     return named if isinstance(named, str) and named else type(model).__name__

@@ -31,6 +31,7 @@ from pydantic_core import to_jsonable_python
 
 from langchain_reasc.answers.json_values import Path, canonical, names_of, plain
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.langchain_internals import validates_by_functions
 
 T = TypeVar("T")
 Schema = Mapping[str, Any] | type
@@ -217,7 +218,7 @@ def comparable(adapter: TypeAdapter[Any], validated: Any) -> Any:
 @lru_cache(maxsize=64)
 def runs_functions(schema: type) -> bool:
     """Return whether a class validates by functions of the user's, which may take long."""
-    return "'function-" in str(getattr(schema, "__pydantic_core_schema__", ""))
+    return validates_by_functions(schema)
 
 
 @lru_cache(maxsize=64)

@@ -13,6 +13,7 @@ from langchain_core.utils.function_calling import convert_to_json_schema, conver
 
 from langchain_reasc.calibration.record import Calibration, Fingerprint, HashedPart
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
+from langchain_reasc.langchain_internals import langsmith_params
 
 if TYPE_CHECKING:
     from langchain_core.prompts import BasePromptTemplate
@@ -117,7 +118,7 @@ def _setting(model: BaseChatModel, bound: Mapping[str, Any], name: str) -> Any:
 
 
 def _name_and_sampling(model: BaseChatModel, bound: Mapping[str, Any]) -> dict[str, Any]:
-    described = {**model._get_ls_params(**bound)}
+    described = langsmith_params(model, **bound)
     sampling = {name: bound.get(name, getattr(model, name, None)) for name in _SAMPLING}
     return {
         "model": str(described.get("ls_model_name") or model.get_name()),

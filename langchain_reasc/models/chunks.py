@@ -23,10 +23,10 @@ from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add
 from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call
 from langchain_core.output_parsers.openai_tools import parse_tool_call
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from langchain_core.utils._merge import merge_lists
 
 from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.exceptions import SamplingError
+from langchain_reasc.langchain_internals import langsmith_params, merged_calls
 from langchain_reasc.models.contract import RECEIVED_TOKENS, TOKEN_LIMITS
 from langchain_reasc.models.logprobs import count_tokens
 from langchain_reasc.models.usage import tokens_of_text, tokens_written, written
@@ -107,7 +107,7 @@ def token_limit(model: BaseChatModel, call: Mapping[str, Any]) -> int | None:
     """Return how many tokens a response may have, by the arguments of the call or by what the model tells LangSmith."""
     given = [call.get(name) for name in TOKEN_LIMITS]
     if not any(given):
-        given = [model._get_ls_params().get("ls_max_tokens")]
+        given = [langsmith_params(model).get("ls_max_tokens")]
     return next((limit for limit in given if isinstance(limit, int) and limit > 0), None)
 
 
@@ -213,7 +213,7 @@ def joined_calls(pieces: list[ToolCallChunk]) -> list[ToolCallChunk]:
     LangChain adds pieces up by index and id, but some servers give no index, and ``ChatMistralAI`` each piece a new id.
     """
     calls: list[ToolCallChunk] = []
-    for piece in merge_lists([], pieces) or ():
+    for piece in merged_calls(pieces):
         index = piece["index"]
         places = (at for at in reversed(range(len(calls))) if index in (None, calls[at]["index"]))
         begun = None if piece["name"] else next(places, None)

@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 from uuid import UUID, uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.utils.utils import LC_ID_PREFIX
+
+from langchain_reasc.langchain_internals import id_of_run
 
 __all__ = [
     "CANCELLED",
@@ -74,7 +75,7 @@ def is_cancelled(message: AIMessage) -> bool:
 
 def sample_id(run: UUID | None = None) -> str:
     """Return an id for a sample's message that has none: after its run, as LangChain does, or a new one."""
-    return f"{LC_ID_PREFIX}-{run or uuid4()}"
+    return id_of_run(run or uuid4())
 
 
 class FailedSample(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence, RunnableWithFallbacks
@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.langchain_internals import configured_keys, configured_model, is_configurable_model
 from langchain_reasc.models.integrations import Integration, integration_of
 
 __all__ = ["PASSED_THROUGH", "Leaf", "PerConfig", "is_configurable", "leaves", "rewrap", "streams", "wrapped_runnables"]
@@ -175,8 +176,8 @@ def _resolve(model: AnyRunnable, config: RunnableConfig) -> AnyRunnable:
     if isinstance(model, DynamicRunnable):
         chosen, own = model.prepare(config)
         return _resolve(chosen, own).with_config(own)
-    if _is_init_chat_model(model):
-        return _resolve(cast(Any, model)._model(config), config)
+    if is_configurable_model(model):
+        return _resolve(configured_model(model, config), config)
     if isinstance(model, RunnableBindingBase):
         config = merge_configs(model.config, config)
     wrapped = wrapped_runnables(model)
@@ -191,7 +192,7 @@ def _configurable_parts(model: Any) -> Iterator[Any]:
     if isinstance(model, DynamicRunnable):
         yield model
         parts = [model.default, *_alternatives(model)]
-    elif _is_init_chat_model(model):
+    elif is_configurable_model(model):
         yield model
     for part in parts:
         yield from _configurable_parts(part)
@@ -207,17 +208,12 @@ def _keys(model: AnyRunnable) -> frozenset[str] | None:
             if not all(isinstance(other, Runnable) for other in _alternatives(part)):  # made when they are called
                 return None
             names |= {spec.id for spec in part.config_specs}
-        elif part._configurable_fields == "any":
+        elif (keys := configured_keys(part)) is None:
             return None
         else:
-            names |= {f"{part._config_prefix}{name}" for name in part._configurable_fields}
+            names |= keys
     return frozenset(names) if len(kinds) < 2 else None
 
 
 def _alternatives(model: DynamicRunnable[Any, Any]) -> Sequence[Any]:
     return tuple(getattr(model, "alternatives", {}).values())
-
-
-def _is_init_chat_model(model: AnyRunnable) -> bool:
-    """Whether it is what ``init_chat_model`` returns; known by name, since langchain need not be installed."""
-    return type(model).__name__ == "_ConfigurableModel"

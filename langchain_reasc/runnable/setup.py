@@ -302,7 +302,7 @@ class PreparedOptions(Options):
             changed = self.model_copy(update={name: value})
             self.__dict__.clear()  # of what was cached, too
             self.__dict__.update(changed.__dict__)
-            self.__pydantic_fields_set__.update(changed.model_fields_set)
+            self.model_fields_set.update(changed.model_fields_set)
             self._setup, self._made = changed._setup, changed._made
         else:
             super().__setattr__(name, value)

@@ -22,6 +22,7 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
 from langchain_reasc.answers import has_finish_reason
+from langchain_reasc.langchain_internals import describe_once, langsmith_params, private_values
 from langchain_reasc.models.chunks import ResponseBound, as_chunk, bounded, metadata_of, token_limit
 from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, USAGE_ESTIMATED
 from langchain_reasc.models.integrations import integration_of, streams_another_schema
@@ -54,9 +55,9 @@ def _with_own_clients(model: BaseChatModel) -> BaseChatModel:
     A client of another kind is shared: it holds the connections, many close them when they are deleted, and those of
     the known providers may be used from several threads.
     """
-    getattr(model, "_serialized", None)  # LangChain describes a model once, in about a millisecond, and keeps it there
+    describe_once(model)
     copy = model.model_copy()
-    for values in (copy.__dict__, copy.__pydantic_private__ or {}):
+    for values in (copy.__dict__, private_values(copy)):
         for name, value in values.items():
             if isinstance(value, BaseChatModel):
                 values[name] = _cuttable(_with_own_clients(value))
@@ -188,7 +189,7 @@ def _last_chunk(
 
 def _model_name(model: BaseChatModel, seen: list[dict[str, Any]]) -> dict[str, str]:
     """Return the name by which LangChain's handlers count usage; most models tell it with their last chunk."""
-    name = None if any("model_name" in one for one in seen) else model._get_ls_params().get("ls_model_name")
+    name = None if any("model_name" in one for one in seen) else langsmith_params(model).get("ls_model_name")
     return {"model_name": name} if name else {}
 
 

@@ -12,7 +12,8 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
 from langchain_reasc.answers import has_finish_reason
-from langchain_reasc.exceptions import ConfigurationError, SamplingError, is_handlers
+from langchain_reasc.exceptions import ConfigurationError, SamplingError
+from langchain_reasc.langchain_internals import is_handlers
 from langchain_reasc.models.chunks import message_of, salvaged
 from langchain_reasc.models.contract import RECEIVED_TOKENS, USAGE_ESTIMATED, FailedSample, is_cancelled
 from langchain_reasc.models.prepared import PreparedModel, to_messages

@@ -6,13 +6,10 @@ reads.
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import aclosing, contextmanager
-from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.language_models import BaseChatModel
-from langchain_core.language_models._utils import _filter_invocation_params_for_tracing
-from langchain_core.language_models.chat_models import _format_for_tracing, _format_ls_structured_output
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig, ensure_config
@@ -23,9 +20,8 @@ from langchain_core.runnables.config import (
     set_config_context,
 )
 from langchain_core.runnables.utils import coro_with_context
-from langchain_core.tracers import context as tracing
-from langchain_core.utils.utils import LC_ID_PREFIX
 
+from langchain_reasc.langchain_internals import is_provider_id, listeners, traced_call
 from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, sample_id
 from langchain_reasc.sampling.wave import Sample, Wave
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking, result_of
@@ -132,11 +128,7 @@ def suppress_tracing() -> Iterator[None]:
     """Within the block, suppress handlers that listen to every call of a context: tracers, counters of usage."""
     from langsmith.run_helpers import tracing_context  # slow to import, as langchain-core says too
 
-    listening: list[ContextVar[Any]] = [
-        tracing.tracing_v2_callback_var,
-        *(hook[0] for hook in tracing._configure_hooks),
-    ]
-    before = [(variable, variable.set(None)) for variable in listening]
+    before = [(variable, variable.set(None)) for variable in listeners()]
     try:
         with tracing_context(enabled=False):
             yield
@@ -197,32 +189,21 @@ def _run_arguments(kind: Any, wave: Wave, index: int) -> tuple[Any, dict[str, An
     callbacks = call.get("callbacks"), model.callbacks, model.verbose
     if not kind.configure(*callbacks).handlers:
         return None
-    arguments = wave.model.call_kwargs(index)
-    stop = arguments.pop("stop", None)
-    structured = arguments.pop("ls_structured_output_format", None) or arguments.pop("structured_output_format", None)
-    params = model._get_invocation_params(stop=stop, **arguments)
-    metadata = {**(call.get("metadata") or {}), **model._get_ls_params_with_defaults(stop=stop, **arguments)}
+    traced = traced_call(model, wave.messages, wave.model.call_kwargs(index))
     manager = kind.configure(
         *callbacks,
         call.get("tags"),
         model.tags,
-        metadata,
+        {**(call.get("metadata") or {}), **traced.metadata},
         model.metadata,
-        langsmith_inheritable_metadata=_filter_invocation_params_for_tracing(params),
+        langsmith_inheritable_metadata=traced.inheritable,
     )
-    return manager, {
-        "serialized": model._serialized,
-        "messages": [_format_for_tracing(wave.messages)],
-        "invocation_params": params,
-        "options": {"stop": stop, **_format_ls_structured_output(structured)},
-        "name": call.get("run_name"),
-        "batch_size": 1,
-    }
+    return manager, {**traced.arguments, "name": call.get("run_name")}
 
 
 def _result(message: AIMessage | None, run: Any) -> LLMResult:
     if message is None:
         return LLMResult(generations=[])
-    if message.id is None or message.id.startswith(LC_ID_PREFIX):  # else the provider has named it
+    if not is_provider_id(message.id):
         message.id = sample_id(run.run_id)
     return LLMResult(generations=[[ChatGeneration(message=message)]])

@@ -1,0 +1,149 @@
+"""All uses of langchain-core, langchain and pydantic beyond their public interfaces, each with its reason.
+
+``tests/test_langchain_internals.py`` names what a release of them has changed. What our own chat models override of
+``BaseChatModel`` stands in their classes; that test has the list.
+"""
+
+import traceback
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models._utils import _filter_invocation_params_for_tracing
+from langchain_core.language_models.base import LangSmithParams
+from langchain_core.language_models.chat_models import _format_for_tracing, _format_ls_structured_output
+from langchain_core.messages import BaseMessage
+from langchain_core.messages.tool import ToolCallChunk
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tracers import context as tracing
+from langchain_core.utils._merge import merge_lists
+from langchain_core.utils.utils import LC_ID_PREFIX
+from pydantic import BaseModel
+
+__all__ = [
+    "TracedCall",
+    "configured_keys",
+    "configured_model",
+    "describe_once",
+    "id_of_run",
+    "is_configurable_model",
+    "is_handlers",
+    "is_provider_id",
+    "langsmith_params",
+    "listeners",
+    "merged_calls",
+    "private_values",
+    "traced_call",
+    "validates_by_functions",
+]
+
+
+class TracedCall(NamedTuple):
+    """What LangChain tells handlers of a call of a chat model.
+
+    Attributes:
+        metadata: of the run.
+        inheritable: the metadata that LangSmith hands down to child runs.
+        arguments: of ``on_chat_model_start``, but for the run's name.
+    """
+
+    metadata: dict[str, Any]
+    inheritable: dict[str, Any]
+    arguments: dict[str, Any]
+
+
+def traced_call(model: BaseChatModel, messages: Sequence[BaseMessage], arguments: Mapping[str, Any]) -> TracedCall:
+    """Describe a call as ``BaseChatModel.generate`` does, for a sample that is drawn in another way.
+
+    A public description of a call would replace it.
+    """
+    given = dict(arguments)
+    stop = given.pop("stop", None)
+    structured = given.pop("ls_structured_output_format", None) or given.pop("structured_output_format", None)
+    params = model._get_invocation_params(stop=stop, **given)
+    started = {
+        "serialized": model._serialized,
+        "messages": [_format_for_tracing(list(messages))],
+        "invocation_params": params,
+        "options": {"stop": stop, **_format_ls_structured_output(structured)},
+        "batch_size": 1,
+    }
+    metadata = model._get_ls_params_with_defaults(stop=stop, **given)
+    return TracedCall({**metadata}, _filter_invocation_params_for_tracing(params), started)
+
+
+def listeners() -> list[ContextVar[Any]]:
+    """Return the variables that hold handlers of every call of a context: tracers, and counters of usage.
+
+    A public way to suppress them would replace it.
+    """
+    return [tracing.tracing_v2_callback_var, *(hook[0] for hook in tracing._configure_hooks)]
+
+
+def describe_once(model: BaseChatModel) -> None:
+    """Let LangChain describe a model, which takes a millisecond, so that its copies have the description."""
+    getattr(model, "_serialized", None)
+
+
+def langsmith_params(model: BaseChatModel, **arguments: Any) -> LangSmithParams:
+    """Return the model's name, provider and limits, under the names of LangSmith: no public method has them."""
+    return model._get_ls_params(**arguments)
+
+
+def id_of_run(run: UUID) -> str:
+    """Return the id that LangChain gives the message of a run; handlers and LangGraph know messages by it."""
+    return f"{LC_ID_PREFIX}-{run}"
+
+
+def is_provider_id(id: str | None) -> bool:
+    """Return whether a provider named a message; if not, LangChain did, after the run."""
+    return id is not None and not id.startswith(LC_ID_PREFIX)
+
+
+def merged_calls(pieces: list[ToolCallChunk]) -> list[Any]:
+    """Add up the pieces of calls by index and id, as ``AIMessageChunk`` does."""
+    return merge_lists([], pieces) or []
+
+
+def is_handlers(error: BaseException) -> bool:
+    """Return whether a callback handler with ``raise_error=True`` raised this; LangChain marks no such error."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(
+        frame.f_globals.get("__name__") == "langchain_core.callbacks.manager" and "handle_event" in frame.f_code.co_name
+        for frame in frames
+    )
+
+
+# langchain's init_chat_model
+
+
+def is_configurable_model(model: Runnable[Any, Any]) -> bool:
+    """Return whether ``init_chat_model`` left something to the config; by name, as langchain may not be installed."""
+    return type(model).__name__ == "_ConfigurableModel"
+
+
+def configured_model(model: Any, config: RunnableConfig) -> Runnable[Any, Any]:
+    """Return the chat model that such a model is under a config; it makes a new one for each call."""
+    chosen: Runnable[Any, Any] = model._model(config)
+    return chosen
+
+
+def configured_keys(model: Any) -> set[str] | None:
+    """Return the names in a config that such a model reads; None for any."""
+    fields: Any = model._configurable_fields
+    return None if fields == "any" else {f"{model._config_prefix}{name}" for name in fields}
+
+
+# pydantic
+
+
+def private_values(model: BaseModel) -> dict[str, Any]:
+    """Return the values of a model's private attributes, which ``model_copy`` shares with the copy."""
+    return model.__pydantic_private__ or {}
+
+
+def validates_by_functions(kind: type) -> bool:
+    """Return whether a class validates by functions of its author, by its core schema; nothing public tells."""
+    return "'function-" in str(getattr(kind, "__pydantic_core_schema__", ""))
