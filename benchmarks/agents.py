@@ -1,10 +1,13 @@
 """What ReASC costs in an agent: samples, tokens as they are counted, runs in a trace, and time.
 
-python -m benchmarks.agents             both tables
+python -m benchmarks.agents             all tables
 python -m benchmarks.agents --quick     one round: that everything runs
 
 The same agent four times: as it is, with a node that is a ReASCRunnable, with ChatReASC as its model, and with
 ReASCMiddleware. Its model calls a tool, and then says in a text what came of it. All responses agree.
+
+Last, runs of an agent whose model gives up in a text in one response of five, where it should call the tool: how many
+runs end so, and how many samples they take, by what is put to the vote. The model is seeded.
 """
 
 import argparse
@@ -13,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
+from random import Random
 from typing import Any, Final
 
 from langchain.agents import create_agent
@@ -35,6 +39,7 @@ from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
 ASKED: Final = {"messages": [("human", "How much is 6 times 7?")]}
 USAGE: Final = UsageMetadata(input_tokens=100, output_tokens=20, total_tokens=120)
 RESPONSE: Final = 0.1  # seconds, where latency is measured; shorter where nothing is
+GIVES_UP: Final = 0.2  # share of responses
 
 
 @tool
@@ -72,6 +77,23 @@ class Provider(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
+class Hesitant(Provider):
+    """A provider's model that gives up in a text, in one response of five, instead of calling the tool."""
+
+    seed: int = 0
+
+    def _generate(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
+        result = super()._generate(messages, stop, run_manager, **kwargs)
+        called = result.generations[0].message
+        if isinstance(called, AIMessage) and called.tool_calls and Random(kwargs["seed"]).random() < GIVES_UP:
+            result.generations[0] = ChatGeneration(
+                message=called.model_copy(update={"content": "I cannot tell.", "tool_calls": []})
+            )
+        return result
+
+
 def agents(model: Provider) -> dict[str, Runnable[Any, Any]]:
     """The agent in each of its forms."""
     return {
@@ -95,8 +117,32 @@ def counted(model: Provider, agent: Runnable[Any, Any]) -> list[int]:
     return [len(model.books), sum(model.books), told, kinds["model"], kinds["sample"]]
 
 
+def call_or_finish(request: Any, first: AIMessage) -> bool:
+    """Put a first response to the vote that calls a tool, or that comes before any tool has answered."""
+    return bool(first.tool_calls) or not any(message.type == "tool" for message in request.messages)
+
+
+VOTES: Final[dict[str, dict[str, Any]]] = {
+    "no text, as by default": {},
+    "texts before a tool has answered": {"when": call_or_finish},
+    "every text": {"when": lambda request, first: True},
+}
+
+
+def gave_up(runs: int) -> Iterator[tuple[str, float, float]]:
+    """Yield what is put to the vote, the share of the runs that end without a call of the tool, and samples a run."""
+    for name, options in VOTES.items():
+        ended, samples = 0, 0
+        for run in range(runs):
+            model = Hesitant(seed=1000 * run)
+            state = create_agent(model, [multiply], middleware=[ReASCMiddleware(**options)]).invoke(ASKED)
+            ended += not any(message.type == "tool" for message in state["messages"])
+            samples += len(model.books)
+        yield name, ended / runs, samples / runs
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print both tables; returns 1 where a handler counts other tokens than the provider."""
+    """Print all tables; returns 1 where a handler counts other tokens than the provider."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.agents", description="What ReASC costs in an agent.")
     parser.add_argument("--quick", action="store_true", help="one round: shows that everything runs")
     quick = parser.parse_args(arguments).quick
@@ -107,6 +153,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, row in figures.items():
         print(f"| {name} | {' | '.join(f'{figure:,}' for figure in row)} |")
     print(f"\n{render(_times(1, RESPONSE / 20) if quick else _times(15, RESPONSE))}")
+    print("\n| put to the vote | runs that end without the tool | samples a run |\n| --- | ---: | ---: |")
+    for name, ended, samples in gave_up(4 if quick else 200):
+        print(f"| {name} | {ended:.1%} | {samples:.1f} |")
     return int(any(row[1] != row[2] for row in figures.values()))
 
 

@@ -20,10 +20,11 @@ def test_the_page_says_what_is_counted() -> None:
     assert shown == [counted(model, agent) for agent in agents(model).values()]
 
 
-def test_both_tables_are_printed_and_every_token_is_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_tables_are_printed_and_every_token_is_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--quick"]) == 0
     told = capsys.readouterr().out
     assert told.count("| ReASCMiddleware") == 3 and "in responses" in told
+    assert len(re.findall(r"^\| .* \| [\d.]+% \| [\d.]+ \|$", told, re.MULTILINE)) == 3
 
 
 def test_the_picture_shows_the_bills_that_are_counted() -> None:
