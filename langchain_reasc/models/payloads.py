@@ -110,7 +110,7 @@ def read_tokens(metadata: Mapping[str, Any]) -> Sequence[Token]:
     shape = f"a dict of {', '.join(map(str, payload))}" if isinstance(payload, Mapping) else type(payload).__name__
     raise LogprobsUnavailable(
         f"the response's logprobs are in a shape that no reader knows ({shape:.200}); add one with "
-        "langchain_reasc.models.logprobs.register_reader"
+        "langchain_reasc.register_reader"
     )
 
 
