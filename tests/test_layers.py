@@ -16,7 +16,10 @@ ORDERS = {
     "lab/langchain_reasc_lab": LAB.split(),
     "backends/langchain_reasc_llama_cpp": LLAMA_CPP.split(),
 }
-FIRST = {"exceptions", "_lazy", "_version", "complaints", "database", "files", "langchain_internals", "notebooks", "threads"}
+FIRST = {
+    *("exceptions", "_lazy", "_version", "complaints", "database", "files"),
+    *("langchain_internals", "notebooks", "threads"),
+}
 """Modules beside the packages that any of them may import; the others stand above all packages."""
 
 
