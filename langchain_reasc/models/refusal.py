@@ -5,7 +5,7 @@ import logging
 import re
 import threading
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -15,7 +15,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models.contract import LOGPROBS_REFUSED
-from langchain_reasc.threads import blocking, blocking_items, each, result_of
+from langchain_reasc.threads import each, result_of
 
 __all__ = [
     "LOGPROBS_REQUEST",
@@ -84,7 +84,7 @@ class LogprobsMemory:
                 del self.shapes[next(iter(self.shapes))]
         return memory
 
-    def generate(self, request: Callable[[bool], T], *, required: bool = False) -> T:
+    async def agenerate(self, request: Callable[[bool], Awaitable[T] | T], *, required: bool = False) -> T:
         """Return a response in one piece, a ``ChatResult``; or what it will be read from.
 
         Args:
@@ -94,25 +94,17 @@ class LogprobsMemory:
         Raises:
             LogprobsUnavailable: the server refuses logprobs, and they are required.
         """
-        return blocking(self.agenerate(lambda with_logprobs: result_of(request(with_logprobs)), required=required))
-
-    async def agenerate(self, request: Callable[[bool], Awaitable[T]], *, required: bool = False) -> T:
-        """Return the same asynchronously."""
 
         async def once(with_logprobs: bool) -> AsyncGenerator[T]:
-            yield await request(with_logprobs)
+            yield await result_of(request(with_logprobs))
 
         async with aclosing(self.astream(once, required=required)) as results:
             return await anext(results)
 
-    def stream(self, request: Callable[[bool], Iterator[T]], *, required: bool = False) -> Generator[T]:
-        """Yield the chunks of a response, with the arguments and errors of :meth:`generate`."""
-        return blocking_items(self.astream(request, required=required))
-
     async def astream(
         self, request: Callable[[bool], Iterator[T] | AsyncIterator[T]], *, required: bool = False
     ) -> AsyncGenerator[T]:
-        """Yield the same asynchronously."""
+        """Yield the chunks of a response, with the arguments and errors of :meth:`agenerate`."""
         reason = None if self.accepted else self.refused
         if required and reason:
             raise _unavailable(reason)
@@ -205,6 +197,8 @@ class LogprobsRequest:
     ) -> Any:
         """Call a model's own ``_stream``, ``_generate`` or asynchronous twin, and again after a refusal.
 
+        The result is a coroutine or an asynchronous generator, which waits for an event loop only if the method does.
+
         Args:
             model: a copy that asks for logprobs.
             name: the name of the method.
@@ -223,9 +217,9 @@ class LogprobsRequest:
                 bare.__dict__.pop(method, None)  # back to those of its class
             return getattr(bare, name)(messages, *args, **kept)
 
-        memory = self.memory.of_shape(kwargs, streamed="stream" in name)
-        method: Any = getattr(memory, name.removeprefix("_"))
-        return method(request, required=self.required)
+        streamed = "stream" in name
+        memory = self.memory.of_shape(kwargs, streamed=streamed)
+        return (memory.astream if streamed else memory.agenerate)(request, required=self.required)
 
 
 _memories: dict[int, LogprobsMemory] = {}

@@ -95,7 +95,7 @@ def _generating(kind: type, name: str, workers: type[Workers | AsyncWorkers]) ->
     def generate(model: BaseChatModel, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Any:
         cutoff, respond = CUTOFF.get(), partial(_requesting(model, name, original), messages, *args, **kwargs)
         if cutoff is None:
-            return respond()
+            return result_of(respond()) if workers.is_async else blocking(result_of(respond()))
         ending = partial(_cut_result, model, partial(_prompt_tokens, cutoff, messages, kwargs))
         reading = read(_only(respond), cutoff, ending, workers(), whole=lambda: True)
         return _first(reading) if workers.is_async else blocking(_first(reading))
