@@ -7,7 +7,6 @@ class, or corrects what is known of one.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, TypeVar
 
 from langchain_core.language_models import BaseChatModel
@@ -159,17 +158,13 @@ def _unknown(model: BaseChatModel) -> Integration:
     return Integration(logprobs=None, n=None)
 
 
-_GROUP: Final = "langchain_reasc.integrations"
-# Read on import, since that opens files, and a model may be prepared on an event loop.
-_plugins: Final = {found.name: found for found in entry_points(group=_GROUP)}
-_integrations: Final[dict[str, Integration | Describe | EntryPoint]] = {**KNOWN, **_plugins}
+_integrations: Final[dict[str, Integration | Describe]] = {**KNOWN}
 
 
 def register_integration(*class_paths: str) -> Callable[[DescribeT], DescribeT]:
     """Say how the chat models of a class, and of those derived from it, are sampled and asked for logprobs.
 
-    It wins over what is known of the class. A package does the same for its users without being imported, by an entry
-    point of the group ``langchain_reasc.integrations`` whose name is the class path.
+    It wins over what is known of the class.
 
     Args:
         *class_paths: ``package.Class`` or ``package.module.Class``. The package need not be installed.
@@ -200,7 +195,7 @@ def integration_of(model: BaseChatModel) -> Integration:
     """Return how a chat model is sampled: by its class, by the nearest base class that is known, or as OpenAI's.
 
     Raises:
-        ConfigurationError: a registered function or an entry point failed, or returned something else.
+        ConfigurationError: a registered function failed, or returned something else.
     """
     path = _known_path(type(model))
     if path is None:
@@ -208,9 +203,8 @@ def integration_of(model: BaseChatModel) -> Integration:
     found = _integrations[path]
     if isinstance(found, Integration):
         return found
-    describe = _load(found) if isinstance(found, EntryPoint) else found
     try:
-        integration = describe(model)
+        integration = found(model)
     except Exception as error:
         raise ConfigurationError(f"what is registered for {path} failed: {error!r}") from error
     if not isinstance(integration, Integration):
@@ -249,14 +243,3 @@ def streams_another_schema(model: BaseChatModel, arguments: Mapping[str, Any]) -
     if uses_responses is None or not isinstance(arguments.get("response_format"), type):
         return False
     return bool(uses_responses({**getattr(model, "_default_params", {}), **arguments}))
-
-
-def _load(found: EntryPoint) -> Describe:
-    try:
-        describe: Describe = found.load()
-    except Exception as error:
-        raise ConfigurationError(
-            f"the entry point {found.name!r} = {found.value!r} of group {_GROUP} does not load: {error!r}; "
-            "reinstall or remove the package that brings it"
-        ) from error
-    return describe

@@ -1,11 +1,6 @@
-"""Which integration a class goes by: what is known, what users register, what packages bring."""
+"""Which integration a class goes by: what is known, and what users register."""
 
-import os
-import re
-import subprocess
-import sys
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,37 +105,6 @@ def test_only_class_paths_can_be_registered(path: Any) -> None:
 def test_a_registration_that_is_wrong_is_named(described: Any, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         reasc(registered(described)())
-
-
-PLUGIN = """
-from langchain_core.language_models import FakeListChatModel
-from langchain_reasc import Integration
-
-class Good(FakeListChatModel): ...
-class Bad(FakeListChatModel): ...
-
-def describe(model):
-    return Integration(max_top_logprobs=4)
-"""
-USING_IT = """
-from reasc_plugin import Bad, Good
-from langchain_reasc.models import integration_of
-
-print(integration_of(Good(responses=[])).max_top_logprobs)
-integration_of(Bad(responses=[]))
-"""
-
-
-def test_a_package_brings_entry_points(tmp_path: Path) -> None:
-    (tmp_path / "reasc_plugin.py").write_text(PLUGIN)
-    (found := tmp_path / "reasc_plugin-1.dist-info").mkdir()
-    (found / "METADATA").write_text("Metadata-Version: 2.1\nName: reasc-plugin\nVersion: 1\n")
-    points = "reasc_plugin.Good = reasc_plugin:describe\nreasc_plugin.Bad = not_there_at_all:describe\n"
-    (found / "entry_points.txt").write_text(f"[langchain_reasc.integrations]\n{points}")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    said = subprocess.run([sys.executable, "-c", USING_IT], env=environment, capture_output=True, text=True)
-    assert said.stdout == "4\n"
-    assert re.search(r"'not_there_at_all:describe' of group .* does not load: .*not_there", said.stderr)
 
 
 def test_unknown_classes_are_asked_by_openai_s_names_where_they_show_that_they_know_them(runner: Any) -> None:

@@ -40,4 +40,3 @@ def test_the_example_of_a_registration_works() -> None:
     exec(compile(code, "README.md", "exec"), {})
     mine = type("ChatMine", (FakeListChatModel,), {"__module__": "my_package"})
     assert integration_of(mine(responses=[])).max_top_logprobs == 10
-    assert '[project.entry-points."langchain_reasc.integrations"]' in own
