@@ -1,6 +1,6 @@
 """Tool calls as answers: canonical JSON, without ids and without arguments that hold reasoning."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from langchain_reasc.answers.json_values import (
     near,
     option_for,
 )
-from langchain_reasc.answers.schemas import ANY_TOOL, Schemas, names_in, received
+from langchain_reasc.answers.schemas import ANY_TOOL, Schemas, arguments_in, received
 from langchain_reasc.complaints import nearest
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.files import parse_json
@@ -68,20 +68,22 @@ class ToolVotes:
     def unknown_names(self, schemas: Schemas) -> list[str]:
         """Return what the options name that no tool has, each in a sentence with the argument that may be meant.
 
-        Where a tool takes arguments that its schema does not name, only what is spelled almost as one that it does.
+        Only the first part of a name is looked up, such as ``filter`` of ``filter.date``. Nothing is unknown if a tool
+        takes arguments that its schema does not name.
 
         Args:
             schemas: as in :meth:`received`.
         """
-        if not (given := list(self._named())):
-            return []
-        known, free = names_in(schemas)
-        tools = ", ".join(sorted(schemas))
+        known: list[str] = []
+        for tool, schema in schemas.items() if (given := list(self._named())) else ():
+            if (names := arguments_in(schema)) is None:
+                return []
+            known += [*names, *(f"{tool}.{name}" for name in names)]
         complaints = []
         for option, name in given:
-            meant, is_known = _suggestion(name, sorted(known), free)
-            if not is_known:
-                hint = f"; did you mean {meant!r}?" if meant else ""
+            if not any(name == one or name.startswith(f"{one}.") for one in known):
+                hint = f"; did you mean {meant!r}?" if (meant := nearest(name, known)) else ""
+                tools = ", ".join(sorted(schemas))
                 complaints.append(
                     f"tool_votes: {option} names {name!r}, an argument that no tool here has ({tools}){hint}"
                 )
@@ -193,14 +195,6 @@ def arguments_of(answer: str) -> Mapping[str, str] | None:
             if len(path) > 1:  # not that there are no arguments at all
                 found.setdefault(".".join(path), []).append(canonical(value))
     return {name: values[0] if len(values) == 1 else canonical(sorted(values)) for name, values in found.items()}
-
-
-def _suggestion(name: str, known: list[str], free: Collection[str]) -> tuple[str | None, bool]:
-    """Return the argument that a name may be a slip for, and whether the name is known or allowed."""
-    if name in known or any(inside and name.startswith(f"{inside}.") for inside in free):
-        return name, True
-    meant = next((one for one in known if one.endswith(f".{name}")), None) or nearest(name, known)
-    return meant, meant is None and "" in free
 
 
 def _kind(calls: Calls) -> str:

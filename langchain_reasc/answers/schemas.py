@@ -14,7 +14,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as time_of_day
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from inspect import isfunction
 from ipaddress import IPv6Address
@@ -29,7 +29,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
-from langchain_reasc.answers.json_values import Path, canonical, names_of, plain
+from langchain_reasc.answers.json_values import canonical, plain
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.langchain_internals import validates_by_functions
 
@@ -234,13 +234,14 @@ def adapter_of(schema: type) -> TypeAdapter[Any]:
         raise ConfigurationError(f"pydantic cannot validate by {schema!r}: {error}") from error
 
 
-@lru_cache(maxsize=64)
-def json_schema_of(schema: type) -> Mapping[str, Any]:
-    """Return the JSON schema of a class; empty if pydantic has none."""
+def arguments_in(schema: Schema) -> list[str] | None:
+    """Return the names of a tool's arguments; None if it may take others, or its schema does not tell."""
     try:
-        return adapter_of(schema).json_schema()
+        held = adapter_of(schema).json_schema() if isinstance(schema, type) else schema
     except Exception:  # it has a type of the user's own that JSON schema knows nothing of
-        return {}
+        return None
+    properties = held.get("properties")
+    return list(properties) if isinstance(properties, Mapping) and not held.get("additionalProperties") else None
 
 
 _SECONDS: Final = 0.1
@@ -414,53 +415,6 @@ def _matches(pattern: str, text: str) -> bool:
     if len(pattern) > _LONGEST_PATTERN:
         raise _TooSlowError
     return regex.search(pattern, text, timeout=_SECONDS) is not None
-
-
-# Fields
-
-
-def names_in(schemas: Schemas) -> tuple[set[str], set[str]]:
-    """Return the names of all arguments, and of those objects that take further fields ("" for all arguments)."""
-    known: set[str] = set()
-    free: set[str] = set()
-    for tool, held in schemas.items():
-        schema = json_schema_of(held) if isinstance(held, type) else held
-        take_any: list[tuple[Path, bool]] = [((), True)]
-        fields = _Checker().within_time(partial(list, _fields(schema, schema)), otherwise=take_any)
-        for path, is_free in fields:
-            (free if is_free else known).update(names_of(path, tool) if path else [""])
-    return known, free
-
-
-def _fields(
-    schema: Any, root: Mapping[str, Any], path: Path = (), around: tuple[int, ...] = ()
-) -> Iterator[tuple[Path, bool]]:
-    """Yield the path of each field with False, and of each object that takes further fields with True."""
-    _deadline.check()
-    schema = _resolved(schema, root)
-    if schema is False or id(schema) in around:
-        return
-    if not isinstance(schema, Mapping) or _takes_any_field(schema):
-        yield path, True
-    for keys, inner in _parts(schema) if isinstance(schema, Mapping) else ():
-        if keys:
-            yield (*path, *keys), False
-        yield from _fields(inner, root, (*path, *keys), (*around, id(schema)))
-
-
-def _takes_any_field(schema: Mapping[str, Any]) -> bool:
-    is_object = "object" in _types_of(schema) and not {"properties", "additionalProperties"} & schema.keys()
-    return not schema or is_object or bool(schema.get("additionalProperties"))
-
-
-def _parts(schema: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """Yield the subschemas, each with the key that leads to it; () where it describes the same value."""
-    if isinstance(properties := schema.get("properties"), Mapping):
-        yield from (((key,), inner) for key, inner in properties.items())
-    for word in ("allOf", "anyOf", "oneOf", "prefixItems"):
-        yield from (((), branch) for branch in schema.get(word) or ())
-    if "items" in schema:
-        yield (), schema["items"]
 
 
 # Reading values
