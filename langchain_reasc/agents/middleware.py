@@ -214,7 +214,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         max_run_seconds: float | None = None,
         **options: Unpack[VoteOptions],
     ) -> None:
-        """Set it up.
+        """Check the options.
 
         Args:
             when: given the request and the first response, says whether to put it to the vote. None for every response
@@ -281,7 +281,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         return id is not None and any(one.record_outcome(id, bool(correct)) for one in learning)
 
     async def arecord_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
-        """Do the same as :meth:`record_outcome`, in a thread."""
+        """The asynchronous :meth:`record_outcome`."""
         return await in_thread(self.record_outcome, answered, correct)
 
     def wrap_model_call(

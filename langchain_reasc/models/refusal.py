@@ -261,7 +261,7 @@ def _fields_on(what: re.Pattern[str], detail: list[Any]) -> str:
 
 
 def _sentence_on(what: re.Pattern[str], error: Exception, answer: Any) -> str:
-    """What an error says of it, be it in its body or in its text; empty if it is about something else."""
+    """What the body or the text of an error says of it; empty if the error is about something else."""
     param = answer.get("param") if isinstance(answer, dict) else None
     if isinstance(param, str) and param and not what.search(param):
         return ""

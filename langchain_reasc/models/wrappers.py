@@ -26,7 +26,7 @@ from langchain_reasc.models.integrations import Integration, integration_of
 __all__ = ["PASSED_THROUGH", "Leaf", "PerConfig", "is_configurable", "leaves", "rewrap", "streams", "wrapped_runnables"]
 
 PASSED_THROUGH: Final = ("model_kwargs", "extra_body")
-"""Fields and arguments whose dicts models send on unread; what stands in ``extra_body`` wins over all else."""
+"""Dicts that chat models pass to the provider unread. ``extra_body`` overrides everything else."""
 AnyRunnable = Runnable[Any, Any]
 T = TypeVar("T")
 _KEPT: Final = 4
@@ -126,15 +126,14 @@ def is_configurable(model: AnyRunnable) -> bool:
 
 
 class PerConfig(Generic[T]):
-    """What is made of a configurable model, for each config; the last few are kept. Safe to use from many threads."""
+    """What is made of a configurable model, for each config; the last few are kept. Safe to use from many threads.
+
+    Args:
+        model: the model as the user gave it.
+        make: makes what is wanted of the model as it is under a config.
+    """
 
     def __init__(self, model: AnyRunnable, make: Callable[[AnyRunnable], T]) -> None:
-        """Make nothing yet.
-
-        Args:
-            model: the model as the user gave it.
-            make: makes what is wanted of the model as it is under a config.
-        """
         self._model, self._make, self._keys = model, make, _keys(model)
         self._made: list[tuple[dict[str, Any], T]] = []
         self._lock = threading.Lock()

@@ -47,7 +47,7 @@ async def answer(question: Question) -> ReASCResult:
 
 
 async def answering(question: Question) -> AsyncGenerator[AIMessageChunk | ReASCResult]:
-    """Do the same; of a ``live`` question, yield the chunks of the first response as they come, and last the result.
+    """Like :func:`answer`, but stream the first response of a ``live`` question. The last item is the result.
 
     Raises:
         Exception: what the response failed with, once a chunk of it was passed on.
@@ -65,7 +65,7 @@ async def answering(question: Question) -> AsyncGenerator[AIMessageChunk | ReASC
 
 
 async def begin(question: Question, *learned: Any) -> None:
-    """Settle by what a question is decided: the calibration ``learned`` for it and its notices, or the one in use."""
+    """Choose the stopping rule: from ``learned``, a calibration and its notices, or from the calibration in use."""
     if question.deserves_vote and not question.is_async:
         _refuse_async(question.deserves_vote)
     if online := question.setup.online:

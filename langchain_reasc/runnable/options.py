@@ -76,7 +76,7 @@ class DecisionOptions(Checked):
     one model under the same number at the same time share it, and wait for each other."""
     confidence: float | None = Field(default=None, gt=0.5, lt=1)
     """C_threshold of the Beta rules, ReASC and ASC: the posterior at which the evidence is sufficient; None for 0.95.
-    Without a calibration, a given value, be it 0.95, asks for the Beta rule on counts, ``ASC(confidence)``. It has no
+    Without a calibration, setting any value, even 0.95, selects ``ASC(confidence)``, the Beta rule on counts. It has no
     effect with ``rule``."""
     on_missing_confidence: Literal["error", "count"] = "error"
     """What to do with a response without logprobs where a calibration needs them: raise, or count it as one vote."""
@@ -156,7 +156,7 @@ class DecisionOptions(Checked):
         return id is not None and self.calibrator.record_outcome(id, bool(correct))
 
     async def arecord_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
-        """Do the same as :meth:`record_outcome`, in a thread."""
+        """The asynchronous :meth:`record_outcome`, in a thread."""
         return await in_thread(self.record_outcome, answered, correct)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:

@@ -79,7 +79,7 @@ class Question:
         prompt_tokens: tokens of the prompt, once a response has reported them.
 
     Raises:
-        ConfigurationError: the input is nothing that a chat model takes.
+        ConfigurationError: a chat model does not accept this input.
         LogprobsUnavailable: the model that the config chooses is known to give no confidence where one is needed.
     """
 
@@ -236,7 +236,7 @@ class Question:
             self._ended_by = "budget"
 
     def report_spending(self) -> None:
-        """Tell the listener, once, what was spent, also on a question that failed."""
+        """Report the cost to the listener once, even if the question failed."""
         if self._on_spent:
             self._on_spent(self.tokens, self.launched)
         self._on_spent = None
@@ -464,7 +464,7 @@ class Question:
 
 
 def error_without_response(samples: Sequence[Sample]) -> Exception:
-    """Return the error of a question of which no sample gave a response."""
+    """Build the error for a question with no responses."""
     errors = [sample.error for sample in samples if sample.error is not None]
     if not errors:
         return SamplingError(f"all {len(samples)} samples were given up before they had ended")

@@ -83,7 +83,7 @@ class ReASCRunnable(PreparedOptions, RunnableSerializable[LanguageModelInput, AI
     async def astream(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[AIMessage]:
-        """Do the same as :meth:`stream`, asynchronously."""
+        """The asynchronous :meth:`stream`."""
         for chunk in chunks_of(await self.ainvoke(input, config, **kwargs)):
             yield chunk
 
@@ -95,7 +95,7 @@ class ReASCRunnable(PreparedOptions, RunnableSerializable[LanguageModelInput, AI
         on_response: ResponseListener | None = None,
         **kwargs: Any,
     ) -> ReASCResult:
-        """Do the same as :meth:`invoke`, and return everything behind the answer.
+        """Like :meth:`invoke`, but return everything behind the answer.
 
         Args:
             input: whatever the chat model takes.
@@ -117,7 +117,7 @@ class ReASCRunnable(PreparedOptions, RunnableSerializable[LanguageModelInput, AI
         on_response: ResponseListener | None = None,
         **kwargs: Any,
     ) -> ReASCResult:
-        """Do the same as :meth:`solve`, asynchronously."""
+        """The asynchronous :meth:`solve`."""
 
         async def answered(value: LanguageModelInput, config: RunnableConfig) -> Any:
             return await answer(Question(self._setup, value, config, kwargs, is_async=True, on_response=on_response))
@@ -165,7 +165,7 @@ class ReASCRunnable(PreparedOptions, RunnableSerializable[LanguageModelInput, AI
         return_exceptions: bool = False,
         **kwargs: Any,
     ) -> list[AIMessage]:
-        """Do the same as :meth:`batch`, with the same arguments, asynchronously."""
+        """The asynchronous :meth:`batch`."""
         completed = self.abatch_as_completed(inputs, config, return_exceptions=return_exceptions, **kwargs)
         outcomes = dict([outcome async for outcome in completed])
         return [cast(AIMessage, outcomes[index]) for index in range(len(inputs))]
@@ -190,7 +190,7 @@ class ReASCRunnable(PreparedOptions, RunnableSerializable[LanguageModelInput, AI
         return_exceptions: bool = False,
         **kwargs: Any,
     ) -> AsyncIterator[Outcome]:
-        """Do the same as :meth:`batch_as_completed`, asynchronously."""
+        """The asynchronous :meth:`batch_as_completed`."""
         batch = Batch(self._setup, self.get_name(), inputs, config, return_exceptions=return_exceptions, **kwargs)
         return batch.completed(EventLoop)
 

@@ -282,8 +282,8 @@ class PreparedOptions(Options):
         model = self.sampled
         if isinstance(model, Options) or any(isinstance(leaf.model, Options) for leaf in leaves(model, {})):
             raise ConfigurationError(
-                f"the model is ReASC already ({model.get_name()}): votes on votes would take up to "
-                f"{self.max_samples} times its samples; give the model inside it"
+                f"model= is already a ReASC model ({model.get_name()}). Pass the chat model it wraps; nesting would "
+                f"multiply the samples by {self.max_samples}"
             )
         self._setup = Setup.of(BaseModel.__copy__(self), model, quiet=self._quiet)
         # Not by assignment, which prepares anew; the constructor that LangChain calls again takes it from here.

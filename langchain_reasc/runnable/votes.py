@@ -108,7 +108,7 @@ class Votes:
         self.made_of = Provenance(top_k=None, vocabulary_size=None)
 
     def rule(self, rule: StoppingRule, budget: int) -> StoppingRule:
-        """Return the rule as it decides on such answers: by field or as a whole, and not on what can never agree."""
+        """Wrap the rule: vote field by field or on the whole, and stop early on fields that never agree."""
         rule = Hopeless(rule, self._parts_of, budget)
         return self.unless_unanswered(self._extract.objects.rule(rule) if self._extract.objects else rule)
 

@@ -25,7 +25,7 @@ class Cutoff:
     Attributes:
         stopped: whether streams are cut off, as they are too once given up; a response that comes whole is still
             waited for, since it is paid for whole.
-        given_up: whether nobody waits any more, not even for a whole response.
+        given_up: whether the caller has stopped waiting, even for whole responses.
         error: what samples fail with that are given up; None where they are cut off without a fault.
         prompt_tokens: tokens of the prompt, once a response has reported them; for estimates.
     """

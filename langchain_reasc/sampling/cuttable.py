@@ -162,7 +162,7 @@ def _prompt_tokens(cutoff: Cutoff, messages: list[BaseMessage], arguments: Mappi
 
 
 def _cut_result(model: BaseChatModel, prompt_tokens: Callable[[], int], before: object) -> ChatResult:
-    """Return what stands in place of a whole response of which nothing has come."""
+    """Build an empty result for a response that was cut before its first token."""
     chunk = _last_chunk(model, prompt_tokens, [])
     message = AIMessage(content="", usage_metadata=chunk.message.usage_metadata)  # type: ignore[attr-defined]
     return ChatResult(generations=[ChatGeneration(message=message, generation_info=chunk.generation_info)])

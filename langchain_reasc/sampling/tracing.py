@@ -36,17 +36,15 @@ class Run:
 
     ``Runnable._call_with_config`` does the same for a run of one step; in a batch that calibrates on all first
     responses, each input has two, and waits for the others between them.
+
+    Args:
+        name: the name of the run, if the config has none.
+        value: its input.
+        config: the config of the call.
+        is_async: whether callbacks are awaited. A run of a synchronous call never waits for an event loop.
     """
 
     def __init__(self, name: str, value: Any, config: RunnableConfig | None, *, is_async: bool) -> None:
-        """Begin nothing yet.
-
-        Args:
-            name: the name of the run, if the config has none.
-            value: its input.
-            config: the config of the call.
-            is_async: whether callbacks are awaited. A run of a synchronous call never waits for an event loop.
-        """
         self._name, self._value, self._config = name, value, ensure_config(config)
         self._manager: Any = None
         self._is_async, self._open = is_async, True

@@ -185,7 +185,7 @@ def test_nothing_but_a_chat_model_will_do() -> None:
 def test_reasc_inside_reasc_is_refused(face: Any) -> None:
     inside = ChatReASC(model=saying("1"))
     for model in (inside, inside.bind_tools([look]), inside.with_retry(), ReASCRunnable(model=saying("1"))):
-        with pytest.raises(ConfigurationError, match="is ReASC already"):
+        with pytest.raises(ConfigurationError, match="is already a ReASC model"):
             face(model=model)
 
 
