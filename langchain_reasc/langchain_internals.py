@@ -87,7 +87,7 @@ def describe_once(model: BaseChatModel) -> None:
     getattr(model, "_serialized", None)
 
 
-def langsmith_params(model: BaseChatModel, **arguments: Any) -> LangSmithParams:
+def langsmith_params(model: BaseChatModel, /, **arguments: Any) -> LangSmithParams:
     """Return the model's name, provider and limits, under the names of LangSmith: no public method has them."""
     return model._get_ls_params(**arguments)
 

@@ -34,7 +34,7 @@ class Threads:
     @staticmethod
     @asynccontextmanager
     async def workers(limit: int | None, cutoff: Cutoff) -> AsyncIterator[Each[Any, Any]]:
-        """Yield a function that runs up to ``limit`` jobs in parallel; the block abandons unfinished ones at its end."""
+        """Yield a function that runs up to ``limit`` jobs in parallel; unfinished ones are abandoned at its end."""
         threads = DaemonExecutor(limit)
 
         async def each(function: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T]) -> AsyncGenerator[R]:
@@ -62,7 +62,7 @@ class EventLoop:
     @staticmethod
     @asynccontextmanager
     async def workers(limit: int | None, cutoff: Cutoff) -> AsyncIterator[Each[Any, Any]]:
-        """Yield a function that runs up to ``limit`` jobs in parallel; the block cancels unfinished ones at its end."""
+        """Yield a function that runs up to ``limit`` jobs in parallel; unfinished ones are cancelled at its end."""
         gate = asyncio.Semaphore(limit or 2**31)
         tasks: list[asyncio.Task[Any]] = []
 

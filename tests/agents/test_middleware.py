@@ -197,7 +197,7 @@ def test_it_takes_every_option_of_the_chat_model() -> None:
 def test_without_langchain_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "langchain.agents.middleware.types", None)
     monkeypatch.delitem(sys.modules, "langchain_reasc.agents.middleware")
-    with pytest.raises(MissingExtraError, match=r"\.\[agents\]"):
+    with pytest.raises(MissingExtraError, match=r"langchain-reasc\[agents\]"):
         importlib.import_module("langchain_reasc.agents.middleware")
 
 
