@@ -76,7 +76,7 @@ def test_a_worker_that_died_is_replaced() -> None:
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "math_verify", None)
-    with pytest.raises(MissingExtraError, match=r"\.\[math\]"):
+    with pytest.raises(MissingExtraError, match=r"langchain-reasc\[math\]"):
         extractor("math")
     assert extractor("auto")("\\boxed{2}") == "2"
 

@@ -109,6 +109,6 @@ def test_nothing_to_draw(offline: Calibration, tmp_path: Path, monkeypatch: pyte
     path = save_calibration(offline, tmp_path / "c.json")
     assert ".svg" in reasc("inspect", path, "--plot", "c.foo", code=2).stderr
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
-    with pytest.raises(MissingExtraError, match=r"\.\[lab\]"):
+    with pytest.raises(MissingExtraError, match=r"langchain-reasc\[lab\]"):
         draw_learned(offline)
     assert "[lab]" in reasc("inspect", path, "--plot", tmp_path / "c.svg", code=1).stderr

@@ -76,5 +76,5 @@ def test_what_is_not_installed_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     source = name if ":" in name else tmp_path / name
-    with pytest.raises(ImportError, match=rf"{package} is not installed.*\.\[data\]"):
+    with pytest.raises(ImportError, match=rf"{package} is not installed.*langchain-reasc\[data\]"):
         read_questions(source)

@@ -92,7 +92,7 @@ def test_a_trigger_switches_it_on(native: NativeModel) -> None:
 
 def test_llguidance_is_named_where_it_is_missing(native: NativeModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "llguidance", None)
-    with pytest.raises(MissingExtraError, match=r"llguidance.*\.\[llama-cpp\]"):
+    with pytest.raises(MissingExtraError, match=r"llguidance.*langchain-reasc\[llama-cpp\]"):
         chain(native, Grammar(gbnf='root ::= "quite new"'))
 
 

@@ -103,7 +103,7 @@ def test_a_formula_that_would_take_for_ever_is_wrong_after_a_moment(monkeypatch:
 
 def test_math_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langchain_reasc.answers.mathematics.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"\.\[math\]"):
+    with pytest.raises(MissingExtraError, match=r"langchain-reasc\[math\]"):
         GRADERS["math"]()
 
 

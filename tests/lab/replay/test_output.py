@@ -119,7 +119,7 @@ def test_without_matplotlib_the_extra_is_named(
     rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
-    with pytest.raises(MissingExtraError, match=r"\.\[lab\]"):
+    with pytest.raises(MissingExtraError, match=r"langchain-reasc\[lab\]"):
         plot_tradeoff(rows, tmp_path / "a.png")
 
 

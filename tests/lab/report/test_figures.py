@@ -136,7 +136,7 @@ def test_what_cutting_saves_is_drawn_where_there_are_token_signals(two: tuple[St
 def test_without_matplotlib_the_extra_is_named(two: tuple[Study, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     studies = [weighed(two[0].pool.path)]
-    with pytest.raises(MissingExtraError, match=r"\.\[lab\]"):
+    with pytest.raises(MissingExtraError, match=r"langchain-reasc\[lab\]"):
         figures("tradeoff", *studies)
     made = make_report(studies, chosen_entries(["tradeoff"]))
     assert "matplotlib is not installed" in made.parts[0].problems[0]
