@@ -16,8 +16,9 @@ from langchain_reasc.calibration.auroc import (
     auroc_with_interval,
     mean_auroc,
 )
-from langchain_reasc.calibration.consensus import fit_prior
+from langchain_reasc.calibration.consensus import calibrate_consensus, fit_prior
 from langchain_reasc.calibration.correctness import with_p_correct
+from langchain_reasc.calibration.online_state import Observed
 from langchain_reasc.calibration.record import AUROC, Calibration, Fingerprint, Gate, RejectedMeasure
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method.confidence import Measure
@@ -109,9 +110,10 @@ def calibrate_offline(
 def calibrate_labelled(
     questions: Sequence[Sequence[tuple[Response, bool]]], measure: Measure, *, p_correct: bool = True, **options: Any
 ) -> Calibration:
-    """Run Algorithm 1 on the first response to each question; the others show what several responses can.
+    """Run Algorithm 1 on the first response to each question, and learn the agreement rule from all of them.
 
-    They show whether the score separates the responses to one question, and how likely an answer is right.
+    The agreement rule decides by default, Algorithm 1 with ``safeguard="paper"``. With one response to each question,
+    nothing shows how responses agree, and Algorithm 1 decides as far as its data support it.
 
     Args:
         questions: the responses to each question, scored by the measure, and whether each is right. A question whose
@@ -140,9 +142,27 @@ def calibrate_labelled(
         within=mean_auroc(auroc_per_question(judged)[0]),
         **options,
     )
+    if learned := _agreement_rule(questions, measure):
+        fields = ("rule_", "untrusted", "guarantee", "p_agree")
+        calibration = calibration.model_copy(update={name: getattr(learned, name) for name in fields})
     if not p_correct:
         return calibration
     return with_p_correct(calibration, questions, fit_prior([[one.answer for one, _ in some] for some in questions]))
+
+
+def _agreement_rule(questions: Sequence[Sequence[tuple[Response, bool]]], measure: Measure) -> Calibration | None:
+    """Return what the responses to the same questions tell by agreement; None where none has two of them."""
+    several = [some for some in questions if len(some) > 1 and any(one.answer is not None for one, _ in some)]
+    if len(several) < 2:
+        return None
+    return calibrate_consensus([_observed(some) for some in several], [measure])
+
+
+def _observed(responses: Sequence[tuple[Response, bool]]) -> Observed:
+    numbers: dict[str, int] = {}
+    answers = [None if one.answer is None else numbers.setdefault(one.answer, len(numbers)) for one, _ in responses]
+    scores = [np.nan if one.score is None else one.score for one, _ in responses]
+    return Observed(tuple(answers), np.array([scores]), right=tuple(right for _, right in responses))
 
 
 def _warn_of_order(right: Sequence[bool]) -> None:

@@ -567,7 +567,7 @@ class Calibration(Record):
             raise ConfigurationError(f"safeguard is 'default' or 'paper', got {safeguard!r}")
         if self.counts(safeguard):
             return ASC(confidence)
-        if self.rule_ is not None:
+        if self.rule_ is not None and self.by_agreement(safeguard):
             return self.rule_.rule(budget=budget, on_missing_confidence=on_missing_confidence, worth=worth)
         assert self.mean is not None and self.std is not None  # only a calibration by consensus has none
         return ReASC(
@@ -580,11 +580,18 @@ class Calibration(Record):
 
     def counts(self, safeguard: Safeguard = "default") -> bool:
         """Whether the safeguard makes the rule count votes (ASC), whatever the scores."""
-        unused = self.unweighed is not None and self.gate.under(safeguard)[0] is None
-        return safeguard == "default" and (self.fallback is not None or unused)
+        if safeguard == "paper" or self.by_agreement(safeguard):
+            return False
+        return self.fallback is not None or (self.unweighed is not None and self.gate.under(safeguard)[0] is None)
+
+    def by_agreement(self, safeguard: Safeguard = "default") -> bool:
+        """Whether the agreement rule decides, and not Algorithm 1 or 2."""
+        return self.rule_ is not None and (safeguard == "default" or self.method == "consensus")
 
     def notices(self, safeguard: Safeguard = "default") -> tuple[str, ...]:
         """Return what a person should know about decisions by this rule."""
+        if self.by_agreement(safeguard):
+            return (f"votes are counted, not weighed: {self.untrusted}",) if self.untrusted else ()
         guarded = safeguard == "default"
         if guarded and self.fallback is not None:
             return (f"counting votes (ASC): {self.fallback}",)
@@ -595,8 +602,8 @@ class Calibration(Record):
                 notices.append(f"the gate is closed: {closed_because}")
             elif one_group := self.mixture and self.mixture.one_group:
                 notices.append(f"the gate stands by the paper's rule, but {one_group}")
-        if why := self.untrusted or (guarded and self.unweighed):
-            notices.append(f"votes are counted, not weighed: {why}")
+        if guarded and self.unweighed:
+            notices.append(f"votes are counted, not weighed: {self.unweighed}")
         return tuple(notices)
 
     def gate_promise(self, safeguard: Safeguard = "default") -> str:
@@ -627,9 +634,11 @@ class Calibration(Record):
         else:
             head, of = f"consensus on {self.n} questions", _shown(self.within, "AUROC within a question")
             parts = [f"votes weigh by {self.measure}{of}" if self.measure else ""]
-        if self.fallback:
+        if self.by_agreement():
+            parts.append(f"votes are counted, not weighed: {self.untrusted}" if self.untrusted else "")
+        elif self.fallback:
             parts.append(f"votes are counted (ASC): {self.fallback}")
-        elif why := self.untrusted or self.unweighed:
+        elif why := self.unweighed:
             parts.append(f"votes are counted, not weighed: {why}")
         return f"{head}: {'; '.join(filter(None, parts)) or 'votes are counted'}"
 

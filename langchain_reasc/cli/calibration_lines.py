@@ -30,6 +30,11 @@ def calibration_lines(calibration: "Calibration") -> Iterator[str]:
         measure = Measure(other.signal, other.score, other.window)
         yield from folded("", f"rather than {measure}: AUROC {other.auroc:.2f} ({-other.behind:+.2f})")
     yield _scores(calibration)
+    if calibration.by_agreement():
+        if calibration.untrusted:
+            yield from folded("Votes", f"are counted, not weighed: {calibration.untrusted}")
+        yield from _agreement_lines(calibration)
+        return
     yield from _gate_lines(calibration.gate)
     if known := calibration.p_correct:
         yield from folded("P(correct)", f"{_support_range(known)}; by labels of {known.n} questions")
@@ -63,6 +68,11 @@ def consensus_lines(calibration: "Calibration", *, asked: int, known: int) -> It
                 "response that agrees with the others scores above one that does not",
             )
         yield _scores(calibration)
+    yield from _agreement_lines(calibration)
+
+
+def _agreement_lines(calibration: "Calibration") -> Iterator[str]:
+    """Yield what the agreement rule promises, and when it stops."""
     if calibration.guarantee:
         yield from folded("Promise", calibration.guarantee)
     if curve := calibration.p_correct:

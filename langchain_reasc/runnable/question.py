@@ -404,9 +404,10 @@ class Question:
                 source: Any = "labels" if name == "p_correct" else "consensus"
                 promises[name] = Likelihood(value=curve.probability(share), source=source)
         if self.setup.options.rule is None and not calibration.counts(safeguard):
-            gate = decision.reason == "gate"
-            if guarantee := calibration.gate_promise(safeguard) if gate else calibration.guarantee:
-                promises["guarantee"] = guarantee
+            if decision.reason == "gate":
+                promises["guarantee"] = calibration.gate_promise(safeguard)
+            elif calibration.guarantee and calibration.by_agreement(safeguard):
+                promises["guarantee"] = calibration.guarantee
         return promises
 
     def _winner(self, responses: Sequence[SampledResponse], decision: Decision) -> tuple[AIMessage, Decision]:

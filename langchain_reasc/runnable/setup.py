@@ -196,7 +196,7 @@ class Setup:
         if options.worth and options.max_samples > LARGEST_HORIZON:
             off = f"worth={options.worth:g} is off: max_samples={options.max_samples} is above {LARGEST_HORIZON}"
             notices = (*notices, off)
-        counted = calibration.measure is None or calibration.counts(safeguard)
+        counted = not rule.reads_scores
         return Terms(rule, notices, calibration.measure, counted)
 
     def require_fit(
@@ -360,7 +360,7 @@ def _prepared(
     else:
         reads = options.calibration in LEARNING or measure is not None
     asking: dict[str, Any] = {
-        "required": not (counted or bool(known and known.counts(options.safeguard))),
+        "required": not counted and (known is None or known.rule(safeguard=options.safeguard).reads_scores),
         "quiet": quiet,
         "ask_confidence": options.ask_confidence,
     }

@@ -100,9 +100,6 @@ def test_a_good_signal_is_trusted() -> None:
     again = calibrate_consensus(questions(), measures=MEASURES)
     assert made.model_dump(exclude={"created_at"}) == again.model_dump(exclude={"created_at"})
     assert (short.auroc, short.guarantee, short.p_agree, short.rule()) == (None, None, None, rule)
-    fallback: Calibration = made.model_copy(update={"fallback": "why"})
-    assert isinstance(fallback.rule(), ASC) and fallback.notices() == ("counting votes (ASC): why",)
-    assert fallback.summary().endswith("; votes are counted (ASC): why")
 
 
 @pytest.mark.parametrize("signal", ["noise", "between", "inverted"])

@@ -136,7 +136,7 @@ class ComparisonOptions:
             return []
         return [measure_spec(self.signal or ("auto" if names else "recorded"), self.score, self.window)]
 
-    def settings(self, pools: "Sequence[Pool]", *, calibration_responses: int = 1) -> "MethodSettings":
+    def settings(self, pools: "Sequence[Pool]", *, calibration_responses: int = 4) -> "MethodSettings":
         """Return the settings of all methods.
 
         Raises:

@@ -25,8 +25,8 @@ def replay(
     shuffles: Annotated[int, typer.Option(min=0, help="Rearrange the pool this often; 0: recorded order.")] = 0,
     options: ComparisonOptions,
     calibration_responses: Annotated[
-        int, typer.Option(min=1, help="Responses known of each: several show whether votes may be weighed.")
-    ] = 1,
+        int, typer.Option(min=1, help="Responses known of each calibration question: the default rule needs several.")
+    ] = 4,
     signals: AllSignals = None,
     controls: Annotated[
         bool,

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -94,15 +95,15 @@ class MethodSettings:
         seed: the seed of mixtures and folds within a calibration.
         worth: samples that a question may cost for one more point of agreement, where a rule is learned without labels;
             0 for any number, None for the default.
-        calibration_responses: how many responses to each calibration question are known. Beyond the first, they show
-            whether Stage 2 may weigh votes.
+        calibration_responses: how many responses to each calibration question are known. Algorithm 1 reads the first;
+            the rule that runs by default is learned from all of them.
     """
 
     max_samples: int = DEFAULT_BUDGET
     p_target: float = 0.9
     seed: int = 0
     worth: float | None = None
-    calibration_responses: int = 1
+    calibration_responses: int = 4
 
     @property
     def fixed_budget(self) -> str:
@@ -262,8 +263,9 @@ def weighing(
     """
     made = made or calibrated_on(pool, scores, split, spec, settings)
     yield method_by(made.offline, OFFLINE, spec, made.measure, settings)
+    by_default = partial(safeguarded_rule, budget=settings.max_samples)
     if isinstance(made.offline, Calibration) and made.offline.rule() != made.offline.rule(safeguard="paper"):
-        yield method_by(made.offline, SAFEGUARDED, spec, made.measure, settings, safeguarded_rule)
+        yield method_by(made.offline, SAFEGUARDED, spec, made.measure, settings, by_default)
     learns = scores.candidates() if spec == "auto" else [spec]
     yield Method(ONLINE, ASC() | Cap(settings.max_samples), spec, learns=learns, worth=settings.worth)
     # Without a mixture, the offline error says why no measure could be chosen.
@@ -284,9 +286,9 @@ def paper_rule(calibration: Calibration) -> StoppingRule:
     return calibration.rule(safeguard="paper", on_missing_confidence="count")
 
 
-def safeguarded_rule(calibration: Calibration) -> StoppingRule:
+def safeguarded_rule(calibration: Calibration, budget: int = DEFAULT_BUDGET) -> StoppingRule:
     """Return a calibration's rule as it runs by default."""
-    return calibration.rule(on_missing_confidence="count")
+    return calibration.rule(on_missing_confidence="count", budget=budget)
 
 
 def method_by(

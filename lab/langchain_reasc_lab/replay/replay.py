@@ -311,7 +311,7 @@ def live_rule(run: Replay, spec: MeasureSpec) -> tuple[str, str]:
     if held is None:
         return OFFLINE, "the safeguard leaves it as it is"
     changed, counted = len(held.calibrations), sum(calibration.counts() for calibration in held.calibrations)
-    why = "; ".join(held.calibrations[0].notices() or ("the gate is higher",))
+    why = "; ".join(held.calibrations[0].notices() or ("the agreement rule decides, or the gate is higher",))
     if run.arrangements == 1:
         return SAFEGUARDED, why
     return SAFEGUARDED, (

@@ -106,10 +106,10 @@ def test_where_the_signal_is_weak_the_paper_keeps_its_row_and_the_safeguard_gets
     run = replay(pool, [Measure()], calibration_size=60)
     rows = _rows(run)
 
-    assert run.outcomes[OFFLINE, Measure()].calibrations[0].fallback
+    made = run.outcomes[OFFLINE, Measure()].calibrations[0]
+    assert made.fallback and made.untrusted
     cells = {name: run.outcomes[name, spec].cells for name, spec in run.outcomes}
-    np.testing.assert_array_equal(cells[SAFEGUARDED][:, :, :4], cells["ASC"][:, :, :4])
-    assert rows[OFFLINE].tokens.value < rows[SAFEGUARDED].tokens.value
+    assert np.nanmean(cells[SAFEGUARDED][:, :, 0]) < np.nanmean(cells["ASC"][:, :, 0])
     name, why = live_rule(run, Measure())
     assert name == SAFEGUARDED
     assert "AUROC" in why
@@ -123,12 +123,10 @@ def test_what_runs_by_default_has_a_row_beside_the_papers(tmp_path: Path) -> Non
         runs[responses] = replay(pool, [Measure()], calibration_size=128, settings=settings)
     one, four = (run.outcomes[OFFLINE, Measure()].calibrations[0] for run in runs.values())
     assert one.within is None and one.rule().weight == "count"  # type: ignore[attr-defined]
-    assert four.within is not None and four.rule().weight == "reasc"  # type: ignore[attr-defined]
+    assert four.within is not None and four.by_agreement() and four.rule().reads_scores
     assert live_rule(runs[1], Measure())[0] == SAFEGUARDED
     assert _rows(runs[1])[OFFLINE].tokens.value < _rows(runs[1])[SAFEGUARDED].tokens.value
-    # So good a score passes every test: what runs by default is the paper's rule, and needs no row of its own.
-    assert four.rule() == four.rule(safeguard="paper")
-    assert live_rule(runs[4], Measure())[0] == OFFLINE and SAFEGUARDED not in _rows(runs[4])
+    assert live_rule(runs[4], Measure())[0] == SAFEGUARDED
     papers = [run.outcomes[OFFLINE, Measure()].cells for run in runs.values()]
     np.testing.assert_array_equal(*papers)
 
