@@ -46,7 +46,10 @@ async def _calibrate(  # noqa: D417
     config: RunnableConfig | None = None,
     progress: Progress = None,
 ) -> Calibration:
-    """Ask each question a few times, and calibrate on the responses (Algorithm 1). 128 questions are a good number.
+    """Ask each question a few times, and calibrate on the responses. 128 questions are a good number.
+
+    The rule that decides by default is learned from how the responses agree. The labels add how likely an answer is
+    right, and Algorithm 1 for ``safeguard="paper"``.
 
     A response that fails, because its question is too long, say, is left out with a warning. The first response is
     looked at before the others are asked for: a model that gives no confidence costs one response.
@@ -58,9 +61,8 @@ async def _calibrate(  # noqa: D417
         questions: pairs of an input, asked as it will be in use, and its right answer, or a list of those that are
             accepted; or inputs alone. Or a file: JSON, JSON Lines, CSV or Parquet with right answers, see
             :func:`langchain_reasc.data.read_questions`, or a text with a question a line.
-        samples: responses to each question. The first of each sets the gate. Several show whether the confidence
-            separates the responses to one question, so that votes may be weighed by it, and how likely an answer is
-            right (``p_correct``).
+        samples: responses to each question. With one, nothing shows how responses agree, and Algorithm 1 decides as far
+            as its data support it.
         pool: a file in which the responses are kept as they come, an SQLite database as ``reasc record`` writes it.
             Where it holds some already, from a call that was interrupted, only the others are asked for. It keeps
             responses as they are, and goes without ``ask_confidence``, ``tool_votes`` and ``free_text``.

@@ -202,9 +202,10 @@ class Options(DecisionOptions):
     its first messages, those messages themselves (``{question}`` stands for what changes), or the prompt template. A
     calibration measured with another such part is refused."""
     safeguard: Safeguard = "default"
-    """``"default"`` trusts a calibration on labels only as far as its data support it: a gate that holds with 95 %,
-    weights where the score separates the responses to one question, and votes counted where it does not separate right
-    from wrong. ``"paper"`` takes the paper's rule as it stands."""
+    """``"default"`` decides by the agreement rule that the calibration learned. A calibration on one response to each
+    labelled question has none; then Algorithm 1 decides, as far as its data support it: with a gate that holds with
+    95 %, and votes counted where the score does not separate right from wrong. ``"paper"`` takes Algorithm 1 as it
+    stands."""
     on_undecided: Literal["answer", "raise", "abstain"] = "answer"
     """What to do when the budget or the time is spent without sufficient evidence, or no answer has ``min_share``: give
     the best answer so far, raise :class:`~langchain_reasc.exceptions.Undecided`, or give an empty message with

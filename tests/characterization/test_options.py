@@ -78,7 +78,9 @@ def test_wrong_options(face: type[Any], golden: Golden) -> None:
 @pytest.mark.parametrize("face", [ReASCRunnable, ChatReASC, lr.ReASCDecisionModel])
 def test_options_and_defaults(face: type[Any], golden: Golden) -> None:
     """Those of LangChain's own classes are left out: they differ between its versions."""
-    ours = {name for kind in face.__mro__ if kind.__module__.startswith("langchain_reasc") for name in kind.__annotations__}
+    ours = {
+        name for kind in face.__mro__ if kind.__module__.startswith("langchain_reasc") for name in kind.__annotations__
+    }
     fields = sorted((name, field) for name, field in face.model_fields.items() if name in ours and not field.exclude)
     golden({name: repr(field.default) for name, field in fields})
 

@@ -311,7 +311,9 @@ def live_rule(run: Replay, spec: MeasureSpec) -> tuple[str, str]:
     if held is None:
         return OFFLINE, "the safeguard leaves it as it is"
     changed, counted = len(held.calibrations), sum(calibration.counts() for calibration in held.calibrations)
-    why = "; ".join(held.calibrations[0].notices() or ("the agreement rule decides, or the gate is higher",))
+    first = held.calibrations[0]
+    by_agreement = ("the agreement rule decides",) if first.by_agreement() else ()
+    why = "; ".join((*by_agreement, *first.notices())) or "the gate is higher"
     if run.arrangements == 1:
         return SAFEGUARDED, why
     return SAFEGUARDED, (

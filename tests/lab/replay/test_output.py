@@ -86,7 +86,7 @@ def test_controls_and_other_rules_fit_too(pool: Pool) -> None:
 
 
 def test_one_line_says_which_rule_runs_live(run: Replay, rows: list[Row]) -> None:
-    assert _printed(run, rows).count("is the row 'ReASC (offline, safeguarded)': the gate is closed") == 2
+    assert _printed(run, rows).count("is the row 'ReASC (offline, safeguarded)': the agreement rule") == 2
 
 
 def test_the_data_is_complete_and_plain_json(run: Replay, rows: list[Row]) -> None:
@@ -102,7 +102,7 @@ def test_the_data_is_complete_and_plain_json(run: Replay, rows: list[Row]) -> No
     assert {"value", "low", "high"} == set(paper["accuracy_vs_asc"])
     assert data["metadata"] == {"model": "m"}
     assert {entry["method"] for entry in data["live"]} == {"ReASC (offline, safeguarded)"}
-    assert all("the gate is closed" in entry["why"] for entry in data["live"])
+    assert all("the agreement rule decides" in entry["why"] for entry in data["live"])
 
 
 def test_pictures_are_written(pool: Pool, rows: list[Row], tmp_path: Path) -> None:
