@@ -19,7 +19,7 @@ from typing import Any, Final
 import httpx
 from langchain_core.language_models import FakeListChatModel
 from langchain_reasc_server.app import Gateway
-from langchain_reasc_server.calls import Votes
+from langchain_reasc_server.calls import VotePolicy
 from langchain_reasc_server.local import LangChainModel
 from langchain_reasc_server.solver import Solver
 
@@ -53,7 +53,7 @@ async def measure(rounds: int, requests: int = 50) -> dict[str, tuple[float, flo
 
 def _client(middleware: Sequence[Any]) -> httpx.AsyncClient:
     model = LangChainModel(FakeListChatModel(responses=["it is 42"]), "fake")
-    gateway = Gateway(model, Solver(model, Votes(calibration=None)), middleware=middleware)
+    gateway = Gateway(model, Solver(model, VotePolicy(calibration=None)), middleware=middleware)
     return httpx.AsyncClient(transport=httpx.ASGITransport(gateway.app), base_url="http://here")
 
 

@@ -5,7 +5,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 from urllib.parse import quote
@@ -77,6 +77,7 @@ class Gateway:
         metrics: what is counted.
         decided: the last votes.
         middleware: what stands around the routes.
+        lifetime: entered when the server starts, left when it has shut down.
         origins: whose pages may ask from a browser; ``*`` for all.
         paths: what clients may use below ``/v1`` besides models, chat completions and responses; ``*`` is everything.
     """
@@ -90,6 +91,7 @@ class Gateway:
     metrics: Metrics = field(default_factory=Metrics)
     decided: deque[Decided] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     middleware: Sequence[Middleware] = ()
+    lifetime: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     origins: Sequence[str] = ()
     paths: Sequence[str] = ()
     _readiness: asyncio.Task[bool] | None = None
@@ -120,8 +122,9 @@ class Gateway:
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        yield
-        await self.upstream.close()
+        async with self.lifetime():
+            yield
+            await self.upstream.close()
 
     async def _ready(self, request: Request) -> Response:
         if self._readiness is None or time.monotonic() > self._ask_again:

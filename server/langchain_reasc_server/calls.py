@@ -10,7 +10,7 @@ from langchain_reasc.agents.inner_model import asks_for_structure
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_server.wire import Json, replayed
 
-__all__ = ["COUNTED", "HEADER", "OPTIONS", "Call", "Hear", "Votes", "messages_of"]
+__all__ = ["COUNTED", "HEADER", "OPTIONS", "Call", "Hear", "VotePolicy", "messages_of"]
 
 Hear = Callable[[list[bytes]], None]
 """Called with the JSON of the events of a response so far, each time one has come."""
@@ -32,7 +32,7 @@ _LONGEST_WISH: Final = 1000  # characters; a pattern of a million takes seconds 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Votes:
+class VotePolicy:
     """How the operator has requests voted on.
 
     Attributes:
@@ -127,7 +127,7 @@ class Call:
         """The model that the client names, or else the one that is served."""
         return str(self.body.get("model") or self.served)
 
-    def why_not_voted(self, votes: Votes) -> str | None:
+    def why_not_voted(self, votes: VotePolicy) -> str | None:
         """Return why it is passed through as one request; None where it is voted on."""
         body = self.body
         tools = body.get("tools")
@@ -141,11 +141,11 @@ class Call:
         calls = bool(tools) and body.get("tool_choice") != "none"
         return None if calls or not self.votes_on_calls_alone(votes) else "nothing to vote on"
 
-    def most_samples(self, votes: Votes) -> int:
+    def most_samples(self, votes: VotePolicy) -> int:
         """Return how many samples a vote on it draws at most."""
         return min(votes.max_samples, int(self.asked.get("max_samples", votes.max_samples)))
 
-    def votes_on_calls_alone(self, votes: Votes) -> bool:
+    def votes_on_calls_alone(self, votes: VotePolicy) -> bool:
         """Return whether a response that calls no tool is the answer, without a vote."""
         structure = asks_for_structure(self.body) and self.body.get("response_format") != {"type": "text"}
         return not structure and self.asked.get("answer", votes.answer) == "message"

@@ -2,20 +2,22 @@
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from langchain_reasc.calibration import OnlineState
 from langchain_reasc.calibration.drift import ALARM
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.wire import Json
-from langchain_reasc_server.workers import METRICS
 
-__all__ = ["Metrics"]
+__all__ = ["METRICS", "Metrics", "forget_dead_workers"]
 
+METRICS: Final = "PROMETHEUS_MULTIPROC_DIR"
+"""The environment variable that names the folder in which workers count together."""
 _SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 _SHARES: Final = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0)
 
@@ -116,3 +118,13 @@ class Metrics:
         together = CollectorRegistry()
         MultiProcessCollector(together)  # type: ignore[no-untyped-call]
         return together
+
+
+def forget_dead_workers() -> None:
+    """Drop what workers that have ended were doing; what they have counted stays."""
+    for path in Path(os.environ[METRICS]).glob("gauge_live*.db"):
+        pid = int(path.stem.rpartition("_")[2])
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            mark_process_dead(pid)  # type: ignore[no-untyped-call]

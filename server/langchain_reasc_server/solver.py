@@ -17,7 +17,7 @@ from langchain_reasc.calibration import ConsensusCalibrator, Observed, OnlineSta
 from langchain_reasc.cli.ask import parse_rule
 from langchain_reasc.cli.inspect import calibration_knows, learning_knows
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
-from langchain_reasc_server.calls import COUNTED, OPTIONS, Call, Hear, Votes
+from langchain_reasc_server.calls import COUNTED, OPTIONS, Call, Hear, VotePolicy
 from langchain_reasc_server.chat import Won
 
 __all__ = ["Solver", "Upstream"]
@@ -68,7 +68,7 @@ class Solver:
         FingerprintMismatch: that is of another model.
     """
 
-    def __init__(self, upstream: Upstream, votes: Votes) -> None:
+    def __init__(self, upstream: Upstream, votes: VotePolicy) -> None:
         self.upstream, self.votes = upstream, votes
         self._own = ChatReASC(
             model=upstream.chat_model,

@@ -14,9 +14,9 @@ import httpx
 import uvicorn
 from langchain_reasc_openai import ChatOpenAICompatible, RetryPolicy
 from langchain_reasc_server.app import Gateway
-from langchain_reasc_server.calls import Votes
-from langchain_reasc_server.connections import Bounds, uvicorn_options
+from langchain_reasc_server.calls import VotePolicy
 from langchain_reasc_server.keys import Admission
+from langchain_reasc_server.processes import uvicorn_options
 from langchain_reasc_server.proxy import Servers
 from langchain_reasc_server.solver import Solver
 from servers.chat_wire import Calling, Request
@@ -117,7 +117,7 @@ def front(*answers: Any, served: Any = None, **options: Any) -> Iterator[Front]:
     admission = options.pop("admission", {})
     pass_keys = options.pop("pass_keys", False)
     retry = options.pop("retry", FAST)
-    bounds = options.pop("bounds", Bounds())
+    connections = options.pop("connections", 4096)
     with ExitStack() as stack:
         upstreams = [_gone() if one is None else stack.enter_context(serving(one, get=models)) for one in answers]
         if served is None:
@@ -127,9 +127,9 @@ def front(*answers: Any, served: Any = None, **options: Any) -> Iterator[Front]:
                 )
             )
             served = Servers(model, pass_keys=pass_keys)
-        solver = Solver(served, Votes(**{"calibration": None, **votes}))
+        solver = Solver(served, VotePolicy(**{"calibration": None, **votes}))
         gateway = Gateway(served, solver, Admission(**admission), **options)
-        url = stack.enter_context(listening(gateway.app, **uvicorn_options(bounds, gateway.metrics.record_error)))
+        url = stack.enter_context(listening(gateway.app, **uvicorn_options(connections)))
         made = Front(url, upstreams, gateway)
         made.http = stack.enter_context(httpx.Client(timeout=20))
         yield made

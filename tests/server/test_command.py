@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import select
 import shlex
 import signal
 import socket
@@ -13,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -154,16 +153,16 @@ def test_traces_need_their_extra(case: str, upstream: Served, monkeypatch: pytes
 
 
 @contextmanager
-def process(*arguments: str, before: str = "", **environment: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
-    """A process of the command, and its base URL; ``before`` is run before it."""
-    script = f"{before}\nimport typer; from langchain_reasc_server.command import *;"
+def process(*arguments: str, path: str = "", **environment: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """A process of the command, and its base URL; ``path`` is a folder of modules that come before all others."""
+    script = "import typer; from langchain_reasc_server.command import *;"
     script += "from langchain_reasc.cli.options import *;"
     script += "app = typer.Typer(); app.command()(with_groups(serve)); app()"
     started = subprocess.Popen(
         [sys.executable, "-c", script, "--port", "0", *arguments],
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **environment},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(one for one in [path, *sys.path] if one), **environment},
     )
     try:
         assert started.stderr is not None
@@ -274,34 +273,82 @@ def _counted(url: str, name: str) -> float:
 
 
 def _workers(of: int) -> set[int]:
-    return {int(pid) for pid in Path(f"/proc/{of}/task/{of}/children").read_text().split()}
+    """The processes that serve, without the one that tracks what they share."""
+    children = Path(f"/proc/{of}/task/{of}/children").read_text().split()
+    return {int(pid) for pid in children if b"spawn_main" in _command_line(pid)}
+
+
+def _command_line(pid: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+def _started(of: int, url: str) -> set[int]:
+    """Wait until both workers answer, and return them."""
+    assert eventually(lambda: len(_workers(of)) == 2 and _is_answered(url), 60)
+    return _workers(of)
+
+
+def _is_answered(url: str) -> bool:
+    with suppress(httpx.HTTPError):
+        return httpx.get(url.replace("/v1", "/health/live"), timeout=1).status_code == 200
+    return False
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
-def test_workers_count_and_learn_together_and_are_replaced(upstream: Served) -> None:
+def test_workers_count_and_learn_together_and_are_replaced(upstream: Served, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("sk-mine\n")
     body = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], "tools": [TOOL]}
-    options = ("--url", upstream.root, "--preset", "generic", "--workers", "2", "--connections", "8")
-    with process(*options) as (url, started):
-        assert eventually(lambda: len(_workers(started.pid)) == 2)
+    mine: Any = {"json": body, "headers": {"authorization": "Bearer sk-mine"}, "timeout": 30}
+    options = ("--url", upstream.root, "--preset", "generic", "--workers", "2", "--keys", str(keys))
+    secret = {"UPSTREAM_KEY": "sk-upstream-secret"}
+    with process(*options, "--key-variable", "UPSTREAM_KEY", **secret) as (url, started):
+        before = _started(started.pid, url)
         for _ in range(8):  # each on a connection of its own
-            assert httpx.post(f"{url}/chat/completions", json=body, timeout=30).status_code == 200
+            assert httpx.post(f"{url}/chat/completions", **mine).status_code == 200
         assert _counted(url, "reasc_requests_total") == _counted(url, "reasc_first_byte_seconds_count") == 8
         page = url.removesuffix("v1")
-        assert eventually(lambda: "8 questions" in httpx.get(page).text), "both keep what they learn in one store"
-        first = min(_workers(started.pid))
+        assert eventually(lambda: "8 questions" in httpx.get(page, auth=("", "sk-mine")).text), "one store for both"
+        assert not any(b"sk-" in _command_line(str(pid)) for pid in before)
+        first = min(before)
         os.kill(first, signal.SIGKILL)
-        assert eventually(lambda: first not in (now := _workers(started.pid)) and len(now) == 2)
-        assert httpx.post(f"{url}/chat/completions", json=body, timeout=30).status_code == 200
+        assert eventually(lambda: first not in (now := _workers(started.pid)) and len(now) == 2, 20)
+        assert httpx.post(f"{url}/chat/completions", **mine).status_code == 200
         assert _counted(url, "reasc_requests_total") == 9, "what the dead one counted stays"
-        with ExitStack() as stack:
-            where = httpx.URL(url)
-            many = [stack.enter_context(socket.create_connection((where.host, where.port))) for _ in range(20)]
-            refused, _, _ = select.select(many, [], [], 5)
-            assert refused and refused[0].recv(99).startswith(b"HTTP/1.1 503 ")
+        second = _workers(started.pid)
+        keys.write_text("sk-other\n")
+        started.send_signal(signal.SIGHUP)
+        assert eventually(lambda: not second & (now := _workers(started.pid)) and len(now) == 2, 90)
+        assert httpx.post(f"{url}/chat/completions", **mine).status_code == 401, "workers read the file of keys again"
         left = _workers(started.pid)
         started.send_signal(signal.SIGTERM)
         assert started.wait(20) == 0
         assert not any(Path(f"/proc/{pid}").exists() for pid in left)
+        assert started.stderr is not None and not started.stderr.read()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
+def test_workers_that_cannot_start_end_the_server(upstream: Served, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("sk-mine\n")
+    options = ("--url", upstream.root, "--preset", "generic", "--workers", "2", "--keys", str(keys))
+    with process(*options) as (url, started):
+        before = _started(started.pid, url)
+        keys.unlink()
+        os.kill(min(before), signal.SIGKILL)
+        assert started.wait(60) not in (0, None)
+        assert started.stderr is not None and f"the file of keys {keys} cannot be read" in started.stderr.read()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_port_in_use_is_an_error_of_one_line(workers: str, upstream: Served) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        port = str(used.getsockname()[1])
+        with pytest.raises(ReASCError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"):
+            run("--url", upstream.root, "--preset", "generic", "--workers", workers, "--port", port)
 
 
 HANGS = {
@@ -314,17 +361,18 @@ HANGS = {
 @pytest.mark.slow  # starts three processes
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
 @pytest.mark.parametrize("hangs", HANGS)
-def test_a_worker_whose_event_loop_hangs_is_replaced(upstream: Served, hangs: str) -> None:
+def test_a_worker_whose_event_loop_hangs_is_replaced(upstream: Served, hangs: str, tmp_path: Path) -> None:
     options = ("--url", upstream.root, "--preset", "generic", "--no-learning", "--workers", "2")
-    fault = "from langchain_reasc_server import app, command, workers\n"
-    fault += "command._STANDS_STILL, workers._AT_ONCE = 5, 0\n"
-    fault += f"async def hang(*_):\n {HANGS[hangs]}\napp.Gateway._status = hang"
-    with process(*options, before=fault) as (url, started):
-        assert eventually(lambda: len(_workers(started.pid)) == 2, 20)
-        before = _workers(started.pid)
+    fault = f"async def hang(*_):\n {HANGS[hangs]}\n"
+    fault += "from langchain_reasc_server import app, processes\n"
+    fault += "processes._STANDS_STILL = 5\napp.Gateway._status = hang"
+    (tmp_path / "fault.py").write_text(fault)
+    (tmp_path / "sitecustomize.py").write_text("import sys\nif 'spawn_main' in str(sys.orig_argv): import fault")
+    with process(*options, path=str(tmp_path)) as (url, started):
+        before = _started(started.pid, url)
         with pytest.raises(httpx.HTTPError):
             httpx.get(url.removesuffix("v1"), timeout=20)
-        assert eventually(lambda: len(before & (now := _workers(started.pid))) == 1 and len(now) == 2, 20)
+        assert eventually(lambda: len(before & (now := _workers(started.pid))) == 1 and len(now) == 2, 30)
         body = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], "tools": [TOOL]}
         for _ in range(4):
             assert httpx.post(f"{url}/chat/completions", json=body, timeout=30).status_code == 200

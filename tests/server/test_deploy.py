@@ -5,11 +5,13 @@ import shlex
 import shutil
 import subprocess
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from langchain_reasc_server.serve_options import LimitOptions
 
 from .test_command import run
 
@@ -91,6 +93,12 @@ def test_the_image_is_built_of_all_that_the_package_is_made_of() -> None:
     assert {line[1:] for line in lines if line.startswith("!")} == made_of
     [extras] = [re.findall(r"'/source\[([\w,]+)\]'", rest) for step, rest in STEPS if step == "RUN"]
     assert {"serve"} <= set(extras[0].split(",")) <= project["project"]["optional-dependencies"].keys()
+
+
+def test_nginx_takes_as_large_a_body_as_the_server() -> None:
+    conf = (ROOT / "server" / "deploy" / "nginx.conf").read_text(encoding="utf-8")
+    [default] = [field.default for field in fields(LimitOptions) if field.name == "max_body"]
+    assert f"client_max_body_size {default:.0f}m;" in conf and "proxy_buffering off;" in conf
 
 
 def test_commands_in_comments_name_files_that_exist() -> None:

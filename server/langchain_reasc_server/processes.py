@@ -1,0 +1,130 @@
+"""Run the server in this process, or in several workers that uvicorn's supervisor replaces when they end."""
+
+import asyncio
+import faulthandler
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import uvicorn
+from uvicorn.config import STARTUP_FAILURE as FAILED_TO_START
+from uvicorn.supervisors import Multiprocess
+
+from langchain_reasc_server.metrics import METRICS
+from langchain_reasc_server.reading import LARGEST_HEAD
+
+__all__ = ["FAILED_TO_START", "run_here", "run_workers", "shared_folder", "uvicorn_options", "watched_event_loop"]
+
+_KEPT_ALIVE: Final = 75  # seconds; longer than clients keep an idle connection, or they would send into a closed one
+_STANDS_STILL: Final = 30.0
+"""Seconds after which a process whose event loop does nothing at all is ended."""
+_STARTED_WITHIN: Final = 60
+"""Seconds for which the supervisor waits for a worker that starts, or hangs so that no thread of it runs."""
+
+
+def uvicorn_options(connections: int) -> dict[str, Any]:
+    """Return uvicorn's options for the limits that it has. Slow clients are for a proxy in front of this server.
+
+    Args:
+        connections: open at once; a request on a further one is refused with 503.
+    """
+    return {
+        "http": "h11",
+        "ws": "none",
+        "lifespan": "on",
+        "limit_concurrency": _possible_connections(connections),
+        "h11_max_incomplete_event_size": 2 * LARGEST_HEAD,  # check_head refuses a head that is a little too large
+        "timeout_keep_alive": _KEPT_ALIVE,
+        "access_log": False,
+        "server_header": False,
+        "log_level": "error",  # uvicorn warns of each malformed request
+    }
+
+
+def _possible_connections(wanted: int) -> int:
+    """Raise this process's limit on open files; return how many connections that allows, each with one upstream."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return wanted
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if files == resource.RLIM_INFINITY else min(wanted, files // 2)
+
+
+def run_here(app: Any, listening: socket.socket, options: Mapping[str, Any]) -> None:
+    """Serve an application on a socket until SIGTERM or Ctrl-C.
+
+    Args:
+        app: the ASGI application.
+        listening: the socket.
+        options: further ones of uvicorn's.
+    """
+    server = uvicorn.Server(uvicorn.Config(app, **options))
+    server.run(sockets=[listening])
+    if not server.started:
+        sys.exit(FAILED_TO_START)
+
+
+def run_workers(make_app: Callable[[], Any], count: int, listening: socket.socket, options: Mapping[str, Any]) -> None:
+    """Serve on one socket by several new processes until SIGTERM or Ctrl-C.
+
+    uvicorn's supervisor replaces a worker that ends, and on SIGHUP one worker after another.
+
+    Args:
+        make_app: returns the ASGI application of a worker; is sent to each worker through a pipe.
+        count: how many.
+        listening: the socket.
+        options: further ones of uvicorn's.
+
+    Raises:
+        SystemExit: a worker failed before it served.
+    """
+    config = uvicorn.Config(
+        make_app, factory=True, workers=count, timeout_worker_healthcheck=_STARTED_WITHIN, **options
+    )
+    supervisor = Multiprocess(config, sockets=[listening])
+    supervisor.run()
+    if any(worker.exitcode == FAILED_TO_START for worker in supervisor.processes):
+        sys.exit(FAILED_TO_START)
+
+
+@contextmanager
+def shared_folder() -> Iterator[Path]:
+    """Make a folder in which workers count together, and which is deleted at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="reasc-serve-"))
+    os.environ[METRICS] = str(folder)
+    try:
+        yield folder
+    finally:
+        del os.environ[METRICS]
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@asynccontextmanager
+async def watched_event_loop() -> AsyncIterator[None]:
+    """End this process, and print where it hangs, if the event loop stands still for too long.
+
+    A thread in C does that, so it works while Python itself hangs. Whoever started the process starts another:
+    uvicorn's supervisor, systemd or Docker.
+    """
+    watching = asyncio.create_task(_put_off_the_end())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        faulthandler.cancel_dump_traceback_later()
+
+
+async def _put_off_the_end() -> None:
+    while True:
+        faulthandler.dump_traceback_later(_STANDS_STILL, exit=True)
+        await asyncio.sleep(1)

@@ -1,0 +1,209 @@
+"""The options of ``reasc serve``, as dataclasses, and the TOML file that may set them."""
+
+import os
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from langchain_reasc.cli.console import secret_in
+from langchain_reasc.cli.models import ModelOptions
+from langchain_reasc.cli.options import Worth
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.files import parse_toml, read_text
+
+if TYPE_CHECKING:
+    from langchain_reasc_server.app import Serving
+    from langchain_reasc_server.calls import VotePolicy
+    from langchain_reasc_server.keys import Admission
+
+__all__ = ["LimitOptions", "ServeVoteOptions", "UpstreamOptions", "read_config"]
+
+_KEYS: Final = "REASC_KEYS"
+_LONGEST_RETRY_AFTER: Final = 5.0
+"""Seconds to wait for a busy upstream. If it asks for more, the client gets the error and decides."""
+
+
+def read_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Take the options of a TOML file for defaults; those of the command line come first."""
+    if path is None:
+        return None
+    try:
+        given = parse_toml(read_text(path))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from None
+    names = {option.lstrip("-"): parameter for parameter in context.command.params for option in parameter.opts}
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        parameter = names.get(name.replace("_", "-"))
+        if parameter is None or parameter.name in ("config", "check", "help"):
+            raise ConfigurationError(f"{path} sets {name!r}, which is no option of reasc serve; see reasc serve --help")
+        many = getattr(parameter, "multiple", False)
+        values[str(parameter.name)] = [value] if many and not isinstance(value, list) else value
+    context.default_map = {**(context.default_map or {}), **values}
+    return path
+
+
+@dataclass
+class UpstreamOptions:
+    """What stands behind the server."""
+
+    gguf: Annotated[Path | None, typer.Option(metavar="FILE", help="The same as --model FILE.")] = None
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What kind of server --url is: vllm, sglang, llama-server, ollama, lm-studio, openai, generic. "
+            r"\[default: it is asked, with some short requests]",
+        ),
+    ] = None
+    pass_keys: Annotated[
+        bool, typer.Option("--pass-keys", help="Send each client's own key on to --url, which then decides.")
+    ] = False
+
+    timeout: Annotated[
+        float,
+        typer.Option(min=0.1, help="Seconds that --url may be silent, before its answer and in a stream of it."),
+    ] = 300.0
+
+    def open(self, source: ModelOptions) -> AbstractContextManager[Any]:
+        """Open the model; of a server that has only one, that one needs no name."""
+        if self.gguf is not None:
+            if source.model is not None or source.url or source.model_class:
+                raise ConfigurationError("--gguf names the model already; leave out --model, --url and --model-class")
+            source.model = str(self.gguf)
+        if not source.url:
+            for name in ("preset", "pass_keys"):
+                if getattr(self, name):
+                    raise ConfigurationError(f"--{name.replace('_', '-')} goes with --url")
+            return source.open()
+        if source.model is None:
+            from langchain_reasc_server.proxy import only_model
+
+            key = None if source.key_variable is None else secret_in(source.key_variable)
+            source.model = only_model(source.url[0], key)
+        from langchain_reasc_openai import RetryPolicy
+
+        # A server that knows clients' keys alone does not answer when it is asked what it supports.
+        preset = self.preset or ("generic" if self.pass_keys else None)
+        attempts = max(2, len(source.url))  # each server once; the client has patience of its own
+        retry = RetryPolicy(attempts=attempts, longest_retry_after=_LONGEST_RETRY_AFTER)
+        return source.open(preset=preset, retry=retry, stream_chunk_timeout=self.timeout)
+
+    def serving(self, source: ModelOptions, model: Any) -> "Serving":
+        """Return what the server asks of an open model."""
+        from langchain_reasc_server.local import LangChainModel
+        from langchain_reasc_server.proxy import Servers
+
+        if source.url:
+            return Servers(model, pass_keys=self.pass_keys, timeout=self.timeout)
+        names = (getattr(model, name, None) for name in ("model_name", "model", "model_id"))
+        return LangChainModel(model, next((str(name) for name in names if name), source.model or model.get_name()))
+
+
+@dataclass
+class ServeVoteOptions:
+    """How requests are voted on."""
+
+    answer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC",
+            help="Where the answer is in a text: auto, boxed, number, choice, math, regex:..., json, json:FIELD. "
+            "message: only calls of tools and structured output are voted on. "
+            r"\[default: message; number for the shipped model]",
+        ),
+    ] = None
+    max_samples: Annotated[int, typer.Option(min=1, help="Samples of a request at most, whatever it asks for.")] = 16
+    rule: Annotated[str | None, typer.Option(metavar="NAME", help="When to stop, as for reasc ask.")] = None
+    worth: Worth = None
+    concurrency: Annotated[int, typer.Option(min=1, help="Samples of a request drawn at once.")] = 4
+    in_flight: Annotated[
+        int | None, typer.Option(min=1, help=r"Samples in flight at once, of all requests. \[default: any number]")
+    ] = None
+    calibration: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help=r"From reasc calibrate. \[default: learns without labels]"),
+    ] = None
+    offer: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help="A calibration that a request may choose by this name; repeatable."),
+    ] = None
+    state: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where what is learned is kept; read at the start.")
+    ] = None
+    no_learning: Annotated[bool, typer.Option("--no-learning", help="Count votes, and learn nothing.")] = False
+
+    def votes(self, *, shipped: bool) -> "VotePolicy":
+        """Return them as the server takes them.
+
+        Args:
+            shipped: whether it is the shipped model, whose answers are numbers.
+        """
+        from langchain_reasc_server.calls import VotePolicy
+
+        if self.no_learning and (self.calibration or self.state):
+            raise ConfigurationError("--no-learning excludes --calibration and --state")
+        if self.state and (self.calibration or self.rule):
+            raise ConfigurationError("--state keeps what is learned, and with --calibration or --rule nothing is")
+        default = "number" if shipped else "message"
+        names = ("max_samples", "rule", "worth", "concurrency", "in_flight")
+        return VotePolicy(
+            **{name: getattr(self, name) for name in names},
+            answer=default if self.answer is None else self.answer,
+            calibration=self.calibration or (None if self.no_learning or self.rule else "online"),
+            offered=self._offered(),
+            state=None if self.state is None else str(self.state),
+        )
+
+    def _offered(self) -> dict[str, str]:
+        """Return name -> file of the calibrations that requests may choose, each of which can be read."""
+        offered = dict(one.partition("=")[::2] for one in self.offer or ())
+        for name, file in offered.items():
+            from langchain_reasc.calibration import load_calibration
+
+            if not (name and file):
+                raise ConfigurationError(f"--offer takes NAME=FILE, got {name or file!r}")
+            load_calibration(file)
+        return offered
+
+
+@dataclass
+class LimitOptions:
+    """Who may ask, and how much."""
+
+    keys: Annotated[
+        Path | None, typer.Option(metavar="FILE", help=f"Keys of clients, one a line; {_KEYS} holds further ones.")
+    ] = None
+    requests: Annotated[int, typer.Option(min=1, help="Requests answered at once.")] = 128
+    queue: Annotated[int, typer.Option(min=0, help="Requests that may wait beside them.")] = 512
+    connections: Annotated[int, typer.Option(min=1, help="Connections of clients at once.")] = 4096
+    key_requests: Annotated[int | None, typer.Option(min=1, help="Requests at once of one key.")] = None
+    key_samples: Annotated[int | None, typer.Option(min=1, help="Samples a minute of one key.")] = None
+    key_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens a minute of one key, of prompts and generated.")
+    ] = None
+    max_body: Annotated[float, typer.Option(min=0.001, help="Megabytes of a request at most.")] = 20.0
+    allow_path: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH",
+            help="What clients may use below /v1 besides models, chat/completions and responses, with the upstream's "
+            "key: embeddings, say, and all below it; * for everything; repeatable.",
+        ),
+    ] = None
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN", help="Whose pages may ask from a browser, such as https://chat.example.org; * for all."
+        ),
+    ] = None
+
+    def admission(self) -> "Admission":
+        """Return what lets requests in."""
+        from langchain_reasc_server.keys import Admission, read_keys
+
+        known = read_keys(self.keys, os.environ.get(_KEYS))
+        return Admission(known, self.requests, self.queue, self.key_requests, self.key_samples, self.key_tokens)
