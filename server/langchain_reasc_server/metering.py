@@ -1,92 +1,94 @@
-"""What a request has used: tokens that a reply tells of, or else an estimate of them."""
+"""What a request has used: the tokens that its reply reports, or else an estimate of them."""
 
 import json
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
-
-from langchain_reasc_openai.events import events_in
 
 from langchain_reasc.models.usage import estimated_tokens
 from langchain_reasc_server.calls import Hear
 from langchain_reasc_server.events import Send
-from langchain_reasc_server.wire import Json
 
 __all__ = ["Drawn", "Meter"]
 
-_USAGE: Final = re.compile(rb'"usage"\s*:\s*(?=\{)')
-_PIECE: Final = re.compile(rb'"(?:delta|text)"\s*:')
-"""What an event has that says something; in a string the quotes would be escaped."""
-_LONGEST: Final = 4096  # bytes of a usage
+_TAIL: Final = 16_384
+"""Bytes that are kept of a reply: the usage stands near its end."""
 _SUMMANDS: Final = ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")
+_DECODER: Final = json.JSONDecoder()
 
 
 class Meter:
-    """Counts the tokens of a request that passes through, by the reply, which it leaves as it is.
+    """Passes a reply on unchanged, and counts the tokens of its request.
 
-    Where the reply has no ``usage`` (or its client has left before it came), the request is estimated, and so is a
-    reply in one piece; of a stream, each event that says something is a token. An error costs nothing.
+    If the end of the reply reports no ``usage`` (or the client left before the end), the prompt is estimated, and so is
+    a reply in one piece; each event of a stream counts as a token. A stream is never charged less than its events. An
+    error is free.
     """
 
     def __init__(self, send: Send, asked: bytes, pay: Callable[[int], None]) -> None:
-        """Count from nothing.
+        """Count from zero.
 
         Args:
-            send: what the reply goes to.
+            send: where the reply goes.
             asked: the body of the request.
-            pay: called once with the tokens, before the end of the reply goes out.
+            pay: called once with the tokens, before the end of the reply is sent.
         """
         self._send, self._asked, self._pay = send, asked, pay
-        self._told = self._written = 0
-        self._rest = b""
+        self._written = 0
+        self._tail = b"\n"
         self._kind = ""
         self._begun = self._paid = False
 
     def end(self, *, left: bool = False) -> None:
-        """Have it paid for, unless it is.
+        """Charge the client once.
 
         Args:
-            left: whether the client has left, so that the upstream may have begun, though nothing of it came.
+            left: whether the client has left, so that the upstream may have begun without a reply yet.
         """
         if not self._paid:
             self._paid = True
-            tokens = self._told or estimated_tokens(self._asked) + self._written
+            reported = _reported_in(self._tail)
+            events = self._written if self._is_stream else 0
+            tokens = max(reported, events) if reported else estimated_tokens(self._asked) + self._written
             self._pay(tokens if self._begun or left else 0)
 
     async def __call__(self, message: Any) -> None:
-        """Send a message of ASGI's on, once it is counted."""
+        """Count a message of ASGI's, and send it on."""
         if message["type"] == "http.response.start":
             self._begun = message["status"] < 400
             headers = {name.lower(): value for name, value in message["headers"]}
             self._kind = headers.get(b"content-type", b"").decode("latin-1")
         else:
             if self._kind.startswith(("text/", "application/json")):
-                self._read(message.get("body", b""))
+                self._count(message.get("body", b""))
             if not message.get("more_body"):
                 self.end()
         await self._send(message)
 
-    def _read(self, part: bytes) -> None:
-        """Take a part of a reply; what is after its last line's end may go on in the next one."""
-        text, earlier = self._rest + part, len(self._rest)
-        self._told = max(self._told, *(_tokens_at(text, found.end()) for found in _USAGE.finditer(text)), 0)
-        if self._kind.startswith("text/event-stream"):
-            self._written += sum(found.end() > earlier for found in _PIECE.finditer(text))
-        elif not self._told:
+    @property
+    def _is_stream(self) -> bool:
+        return self._kind.startswith("text/event-stream")
+
+    def _count(self, part: bytes) -> None:
+        begin = b"\ndata:"
+        if self._is_stream:
+            self._written += (self._tail[1 - len(begin) :] + part).count(begin)
+        else:
             self._written += estimated_tokens(part)
-        self._rest = text[max(text.rfind(b"\n") + 1, len(text) - _LONGEST) :]
+        self._tail = (self._tail + part)[-_TAIL:]
 
 
-def _tokens_at(text: bytes, place: int) -> int:
-    """Return the tokens of the usage that is written there; 0 where it is cut off."""
+def _reported_in(text: bytes) -> int:
+    """Return the most tokens that any usage in a text reports; 0 if there is none."""
+    _, *found = text.split(b'"usage"')  # in a string the quotes would be escaped
+    return max((_usage_at(rest) for rest in found), default=0)
+
+
+def _usage_at(text: bytes) -> int:
     try:
-        usage, _ = _DECODER.raw_decode(text[place : place + _LONGEST].decode(errors="replace"))
+        usage, _ = _DECODER.raw_decode(text.decode(errors="replace").lstrip(": "))
     except (ValueError, RecursionError):
         return 0
-    return _total(usage)
-
-
-_DECODER: Final = json.JSONDecoder()
+    return _total(usage) if isinstance(usage, dict) else 0
 
 
 def _total(usage: Mapping[str, Any]) -> int:
@@ -95,29 +97,25 @@ def _total(usage: Mapping[str, Any]) -> int:
 
 
 class Drawn:
-    """What has come of a vote's samples so far, for a vote that comes to no end."""
+    """The events of a vote's samples so far, to charge a vote that fails or whose client leaves."""
 
     def __init__(self, hear: Hear) -> None:
-        """Listen beside another listener."""
+        """Listen, and tell another listener too."""
         self._beside = hear
         self._responses: dict[int, list[bytes]] = {}
 
     def hear(self, events: list[bytes]) -> None:
-        """Take the events of a response so far, from any thread."""
+        """Keep the events of a response so far, from any thread."""
         if events:
             self._responses[id(events)] = events
         self._beside(events)
 
     @property
     def samples(self) -> int:
-        """Samples of which something has come."""
+        """How many samples have begun."""
         return len(self._responses)
 
     def tokens(self, prompt: int) -> int:
-        """Return the tokens of these samples: those that they tell of, or else one an event beside the prompt's."""
-        return sum(_told_by(events_in(events)) or prompt + len(events) for events in [*self._responses.values()])
-
-
-def _told_by(events: Sequence[Json]) -> int:
-    usages = (event["usage"] for event in reversed(events) if isinstance(event.get("usage"), dict))
-    return next((_total(usage) for usage in usages), 0)
+        """Return the tokens of these samples: what each reports, or else its prompt and one token for each event."""
+        responses = [*self._responses.values()]
+        return sum(_reported_in(b"".join(events)) or prompt + len(events) for events in responses)

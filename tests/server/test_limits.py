@@ -59,11 +59,17 @@ def replies(body: Any, **options: Any) -> Answer:
 
 STREAM = {**ASKED, "stream": True}
 STATEFUL = {"model": "tiny", "input": "hi", "previous_response_id": "r"}
-SPOOF = {"choices": [{"message": {"content": '"usage": {"total_tokens": 9}'}}], "usage": {"total_tokens": 8}}
+SPOOF = {
+    "choices": [{"message": {"content": '"usage": {"total_tokens": 9}'}}],
+    "usage": {"total_tokens": 8},
+    "metadata": {"usage": {"total_tokens": 1}},
+}
+TOO_LITTLE = [{"choices": [{"delta": {"content": "so"}}]}] * 50 + [{"choices": [], "usage": {"total_tokens": 1}}]
 CHARGED: dict[str, tuple[Answer, str, dict[str, Any], int]] = {
     "a reply tells": (Said(), "/chat/completions", ASKED, TOLD),
     "a stream tells": (Said(), "/chat/completions", {**ASKED, **USAGE}, TOLD),
-    "a stream tells nothing: an event is a token": (Said(), "/chat/completions", STREAM, estimated(STREAM) + 3 + 1),
+    "a stream tells nothing: an event is a token": (Said(), "/chat/completions", STREAM, estimated(STREAM) + 5),
+    "a stream tells too little": (lambda exchange: exchange.stream(TOO_LITTLE), "/chat/completions", STREAM, 51),
     "a reply tells nothing": (replies("x" * 400), "/chat/completions", ASKED, estimated(ASKED) + 100),
     "the words of a reply are no usage": (replies(SPOOF), "/chat/completions", ASKED, 8),
     "an error costs nothing": (refuses(500), "/chat/completions", ASKED, 0),
@@ -161,7 +167,7 @@ WHOLE = b"".join(
 
 
 @pytest.mark.parametrize("size", [1, 7, 100, 10_000])
-@pytest.mark.parametrize(("sent", "expected"), [(WHOLE, TOLD), (WHOLE[: WHOLE.index(b'"usage"')], 2 + 4)])
+@pytest.mark.parametrize(("sent", "expected"), [(WHOLE, TOLD), (WHOLE[: WHOLE.index(b'"usage"')], 2 + 5)])
 def test_wherever_a_stream_is_cut_the_count_is_the_same_and_not_a_byte_changes(
     size: int, sent: bytes, expected: int
 ) -> None:
