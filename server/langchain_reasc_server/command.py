@@ -89,6 +89,7 @@ def serve(
         empty_deltas=empty_deltas,
         traces=_wants_traces(traces),
         access_log=access_log,
+        workers=workers,
     )
     with ExitStack() as stack:
         if check:
@@ -127,6 +128,7 @@ class Service:
         empty_deltas: whether these are events with an empty delta.
         traces: whether spans are exported.
         access_log: whether each request is logged.
+        workers: how many processes serve.
     """
 
     source: ModelOptions
@@ -137,6 +139,7 @@ class Service:
     empty_deltas: bool
     traces: bool
     access_log: bool
+    workers: int
 
     def __call__(self) -> "Starlette":
         """Build the application of a worker; on wrong options end the worker, as uvicorn does."""
@@ -161,7 +164,7 @@ class Service:
         return Gateway(
             upstream,
             Solver(upstream, self.votes),
-            self.limits.admission(),
+            self.limits.admission(self.workers),
             ping=self.ping,
             empty_deltas=self.empty_deltas,
             bodies=Bodies(round(self.limits.max_body * _MEGABYTE)),

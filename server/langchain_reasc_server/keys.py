@@ -1,11 +1,10 @@
-"""Who may ask, and how much: keys of clients, limits for each, and the queue."""
+"""Who may ask, and how much: keys of clients, limits of each key, and the queue."""
 
 import asyncio
 import base64
 import binascii
 import hmac
 import math
-import mmap
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -40,40 +39,32 @@ def read_keys(path: Path | None, variable: str | None) -> tuple[str, ...]:
 
 
 class Allowance:
-    """What a client may use of something in a minute, refilled bit by bit.
+    """How much of something a client may use in a minute. The allowance refills continuously.
 
-    What is left lies in memory that this process shares with those that it forks, so that they keep one account. Should
-    two of them charge within the same microsecond, one charge may be lost. What requests hold until they end counts in
-    this process alone.
+    Attributes:
+        left: how much may still be used, as of the last request; below 0 after a request that used more.
     """
 
-    def __init__(self, what: str, per_minute: int | None, clock: Callable[[], float]) -> None:
-        """Begin with all of it.
+    def __init__(self, what: str, per_minute: float | None, clock: Callable[[], float]) -> None:
+        """Start full.
 
         Args:
-            what: samples, say.
+            what: "samples" or "tokens".
             per_minute: how many; None for any number.
             clock: returns seconds that never go back.
         """
-        self._what, self._per_minute, self._clock = what, per_minute, clock
+        self._what, self._clock = what, clock
+        self._per_minute = math.inf if per_minute is None else per_minute
+        self.left, self._since = self._per_minute, clock()
         self._held = 0.0
-        if per_minute is not None:
-            self._left_since = memoryview(mmap.mmap(-1, 16)).cast("d")
-            self._left_since[0], self._left_since[1] = per_minute, clock()
-
-    @property
-    def left(self) -> float:
-        """How much may still be used, as of the last request; below 0 where one has used more."""
-        return math.inf if self._per_minute is None else self._left_since[0]
 
     def use(self, count: float) -> None:
-        """Take what a request has used, which may be more than was left."""
-        if self._per_minute is not None:
-            self._left_since[0] -= count
+        """Subtract what a request has used, which may be more than was left."""
+        self.left -= count
 
     @contextmanager
     def hold(self, most: float) -> Iterator[None]:
-        """Count what a running request may still use as used, so that others cannot use it at the same time."""
+        """Reserve what a running request may still use, so that other requests cannot use it at the same time."""
         self._held += most
         try:
             yield
@@ -81,20 +72,19 @@ class Allowance:
             self._held -= most
 
     def check(self) -> None:
-        """Go on only while a whole one is left, beside what running requests hold.
+        """Require that at least one is left, beside what running requests have reserved.
 
         Raises:
-            Refused: less is left. The error says when to ask again: a second later where only held ones are missing.
+            Refused: less is left. The error says when to ask again: in a second if only reserved ones are missing.
         """
-        if self._per_minute is None:
+        if math.isinf(self._per_minute):
             return
         now, rate = self._clock(), self._per_minute / _MINUTE
-        left, since = self._left_since
-        left = min(self._per_minute, left + (now - since) * rate)
-        self._left_since[0], self._left_since[1] = left, now
-        if left - self._held < 1:
-            said = f"{self._per_minute} {self._what} a minute are allowed for a key"
-            raise _too_many(said, max(1.0, (1 - left) / rate), f"too_many_{self._what}")
+        self.left = min(self._per_minute, self.left + (now - self._since) * rate)
+        self._since = now
+        if self.left - self._held < 1:
+            said = f"{self._per_minute:g} {self._what} a minute are allowed for a key"
+            raise _too_many(said, max(1.0, (1 - self.left) / rate), f"too_many_{self._what}")
 
 
 @dataclass(eq=False)
@@ -102,9 +92,9 @@ class Client:
     """One key's use of the server.
 
     Attributes:
-        samples: those that it may draw.
-        tokens: those that it may use, of prompts and generated.
-        running: its requests that are answered, or wait.
+        samples: how many samples the key may draw.
+        tokens: how many tokens the key may use, of prompts and generated.
+        running: requests that are answered or wait now.
     """
 
     samples: Allowance
@@ -117,12 +107,12 @@ class Admission:
     """Lets requests in.
 
     Attributes:
-        keys: those of clients; where there are none, everybody may ask, as one client.
-        requests: answered at once.
-        queue: that wait beside them; further ones are refused.
-        each: requests at once of one client; None for any number.
-        samples_per_minute: of one client; None for any number.
-        tokens_per_minute: of one client, of prompts and generated; None for any number.
+        keys: those of clients; without keys everybody may ask, as one client.
+        requests: how many are answered at once.
+        queue: how many may wait; further ones are refused.
+        each: requests of one client at once; None for any number.
+        samples_per_minute: of one client in this process; None for any number.
+        tokens_per_minute: of one client in this process, of prompts and generated; None for any number.
         clock: returns seconds that never go back.
     """
 
@@ -130,8 +120,8 @@ class Admission:
     requests: int = 128
     queue: int = 512
     each: int | None = None
-    samples_per_minute: int | None = None
-    tokens_per_minute: int | None = None
+    samples_per_minute: float | None = None
+    tokens_per_minute: float | None = None
     clock: Callable[[], float] = time.monotonic
     _inside: int = 0
 

@@ -24,8 +24,8 @@ __all__ = ["FAILED_TO_START", "run_here", "run_workers", "shared_folder", "uvico
 _KEPT_ALIVE: Final = 75  # seconds; longer than clients keep an idle connection, or they would send into a closed one
 _STANDS_STILL: Final = 30.0
 """Seconds after which a process whose event loop does nothing at all is ended."""
-_STARTED_WITHIN: Final = 60
-"""Seconds for which the supervisor waits for a worker that starts, or hangs so that no thread of it runs."""
+_STARTED_WITHIN: Final = 30
+"""Seconds for which the supervisor waits for a new worker, or for one of which no thread answers any more."""
 
 
 def uvicorn_options(connections: int) -> dict[str, Any]:

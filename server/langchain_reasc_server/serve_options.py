@@ -201,9 +201,15 @@ class LimitOptions:
         ),
     ] = None
 
-    def admission(self) -> "Admission":
-        """Return what lets requests in."""
+    def admission(self, workers: int) -> "Admission":
+        """Return what lets requests into one of so many workers: each has its share of what a key may use a minute."""
         from langchain_reasc_server.keys import Admission, read_keys
 
+        shares = {name: getattr(self, name) for name in ("key_samples", "key_tokens")}
+        for name, limit in shares.items():
+            if limit is not None and limit < workers:
+                option = f"--{name.replace('_', '-')}"
+                raise ConfigurationError(f"{option} is {limit}, less than one for each of {workers} --workers")
+        samples, tokens = (None if limit is None else limit / workers for limit in shares.values())
         known = read_keys(self.keys, os.environ.get(_KEYS))
-        return Admission(known, self.requests, self.queue, self.key_requests, self.key_samples, self.key_tokens)
+        return Admission(known, self.requests, self.queue, self.key_requests, samples, tokens)

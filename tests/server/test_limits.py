@@ -3,7 +3,6 @@
 import asyncio
 import json
 import math
-import os
 import socket
 import time
 from collections.abc import Iterator
@@ -13,11 +12,12 @@ from typing import Any
 
 import httpx
 import pytest
-from langchain_reasc_server.keys import Admission
 from langchain_reasc_server.metering import Meter
+from langchain_reasc_server.serve_options import LimitOptions
 from servers.chat_wire import PROMPT_TOKENS, Chat
 from servers.exchange import Answer, Exchange, refuses
 
+from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.usage import estimated_tokens
 
 from .serving import HELLO, TOOL, Front, Said, eventually, front
@@ -149,14 +149,11 @@ def test_each_key_has_its_own() -> None:
         assert statuses == [200, 429, 200, 429]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
-def test_workers_keep_one_account() -> None:
-    admission = Admission(tokens_per_minute=100, clock=lambda: 0.0)
-    if (worker := os.fork()) == 0:
-        admission.charge(admission.client({}), tokens=60)
-        os._exit(0)
-    os.waitpid(worker, 0)
-    assert admission.client({}).tokens.left == 40
+def test_each_of_several_workers_has_its_share_of_a_key_s_limits() -> None:
+    client = LimitOptions(key_samples=10, key_tokens=100).admission(workers=4).client({})
+    assert (client.samples.left, client.tokens.left) == (2.5, 25)
+    with pytest.raises(ConfigurationError, match="--key-samples is 3, less than one for each of 4 --workers"):
+        LimitOptions(key_samples=3).admission(workers=4)
 
 
 PIECES = Chat(counts=True)
