@@ -25,10 +25,10 @@ OPTIONS: Final[Mapping[str, Callable[[str], Any]]] = {
     "usage": str,
 }
 """What a request may ask of the vote, and of its account -> how a header spells it."""
-_USAGES: Final = ("all", "winner")
 COUNTED: Final = "none"
 """The calibration that counts votes."""
-_LONGEST_WISH: Final = 1000  # characters; a pattern of a million takes seconds to compile
+_LONGEST_WISH: Final = 1000  # characters
+_SHOWN: Final = 100  # characters of a wrong value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,16 +193,24 @@ def _converted(name: str, text: str, convert: Callable[[str], Any]) -> Any:
 
 def _checked(name: str, value: Any) -> Any:
     kind: Any = (int, float) if name == "abstain_below" else OPTIONS[name]
-    known = value in _USAGES if name == "usage" else not (name == "rule" and ":" in str(value))
-    if isinstance(value, bool) or not isinstance(value, kind) or not known or (name == "max_samples" and value < 1):
-        raise ConfigurationError(f"reasc.{name} is {value!r}; it takes {_TAKES[name]}")
-    if isinstance(value, str) and len(value) > _LONGEST_WISH:
-        raise ConfigurationError(f"reasc.{name} has {len(value):,} characters; it takes {_LONGEST_WISH:,} at most")
+    is_allowed = _ALLOWED.get(name, lambda value: True)
+    is_kind = isinstance(value, kind) and not isinstance(value, bool) and len(str(value)) <= _LONGEST_WISH
+    if not (is_kind and is_allowed(value)):
+        raise ConfigurationError(f"reasc.{name} is {str(value)[:_SHOWN]!r}; it takes {_TAKES[name]}")
     return value
 
 
+_ALLOWED: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "answer": lambda value: not value.startswith("regex"),
+    "max_samples": lambda value: value >= 1,
+    "rule": lambda value: ":" not in value,
+    "usage": lambda value: value in ("all", "winner"),
+}
+"""Options -> which values clients may give. A pattern of theirs could take a second of each sample."""
+
+
 _TAKES: Final = {
-    "answer": "a text such as 'number' or 'message'",
+    "answer": "'number', 'message', 'json:FIELD' or another format by its name; a pattern only the operator gives",
     "max_samples": "a whole number from 1",
     "rule": "the name of a rule, such as 'asc', without parameters",
     "abstain_below": "a probability between 0 and 1",

@@ -101,15 +101,21 @@ class Servers:
         )
 
     def forwarded(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Return the headers of a client's request that the upstream sees, the key among them."""
+        """Return the headers of a client's request that the upstream sees, the key among them.
+
+        Raises:
+            Refused: clients' own keys are passed on, and the request has none.
+        """
         named = {name.strip().lower() for name in headers.get("connection", "").split(",")}
         kept = {
             name: value if value.isascii() else _unicode(value)
             for name, value in headers.items()
             if name not in _NOT_SENT and name not in named and not name.startswith("x-reasc-")
         }
-        own = headers.get("authorization") if self._pass_keys else None
-        return {**kept, "authorization": own or f"Bearer {self._key}", "accept-encoding": "identity"}
+        key = headers.get("authorization", "") if self._pass_keys else f"Bearer {self._key}"
+        if not key:
+            raise Refused(401, "an API key is needed: Authorization: Bearer KEY", code="invalid_api_key")
+        return {**kept, "authorization": key, "accept-encoding": "identity"}
 
     def is_own(self, model: str) -> bool:
         """Return whether it is the model that was named; servers may have others."""

@@ -5,6 +5,7 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -160,14 +161,20 @@ def test_ten_megabytes_pass_as_they_are(server: Front) -> None:
     assert server.upstream.requests[-1]["messages"] == said
 
 
-def test_the_length_of_a_pattern_is_bounded(server: Front) -> None:
-    for options in (
-        {"reasc": {"answer": "regex:" + "a" * 1000}},
-        {"headers": {"x-reasc-answer": "regex:" + "a" * 1000}},
-    ):
-        headers = options.pop("headers", {})
-        reply = server.post({"model": "tiny", "messages": HELLO, **options}, headers=headers)
-        assert reply.status_code == 400 and "1,000 at most" in reply.json()["error"]["message"]
+@pytest.mark.parametrize("answer", ["regex:(a|a)*$", "regex", "json:" + "a" * 1000])
+@pytest.mark.parametrize("by_header", [False, True])
+def test_clients_give_no_patterns(server: Front, answer: str, by_header: bool) -> None:
+    before = len(server.upstream.exchanges)
+    options: dict[str, Any] = {"headers": {"x-reasc-answer": answer}} if by_header else {}
+    fields = {} if by_header else {"reasc": {"answer": answer}}
+    reply = server.post({"model": "tiny", "messages": HELLO, **fields}, **options)
+    assert reply.status_code == 400 and "a pattern only the operator gives" in reply.json()["error"]["message"]
+    assert len(server.upstream.exchanges) == before
+
+
+def test_the_operator_gives_a_pattern() -> None:
+    with front(Said(), votes={"answer": "regex:is (.*)"}) as server:
+        assert server.chat().json()["reasc"]["votes"].keys() == {"42"}
 
 
 def test_thousands_of_messages_are_voted_on_as_they_are(server: Front) -> None:

@@ -165,9 +165,17 @@ def test_the_upstreams_key_goes_to_it_and_to_nobody_else() -> None:
 
 
 def test_a_clients_own_key_is_passed_on_where_the_operator_says_so() -> None:
+    asked = {"model": "tiny", "messages": HELLO}
+    ways = [("/chat/completions", {**asked, **body}) for body in ({}, {"stream": True}, {"tools": [TOOL]})]
     with front(Said(), pass_keys=True) as server:
-        for body in ({}, {"tools": [TOOL]}):
-            server.post({"model": "tiny", "messages": HELLO, **body}, headers={"authorization": "Bearer mine"})
+        for path, body in ways:
+            server.post(body, path, headers={"authorization": "Bearer mine"})
+        before = len(server.upstream.exchanges)
+        for path, body in (*ways, ("/responses", {"input": "hi"})):
+            reply = server.post(body, path)
+            assert reply.status_code == 401 and reply.json()["error"]["code"] == "invalid_api_key"
+        assert server.http.get(f"{server.url}/models").status_code == 401
+        assert len(server.upstream.exchanges) == before and not server.upstream.gets, "the operator's key is not theirs"
         assert {sent["authorization"] for sent in server.upstream.headers} == {"Bearer mine"}
 
 
