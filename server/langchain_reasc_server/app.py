@@ -268,17 +268,17 @@ class Gateway:
         call = Call.of(
             read_object(body), request.headers, self.upstream.forwarded(request.headers), self.upstream.model
         )
-        request.state.call = call  # for what stands around the routes
+        request.state.call = call  # for the middleware, as are account and refused
         return encoded(call.body) if call.changed else body, call
 
     async def _vote(self, call: Call, request: Request, client: Client, send: Send) -> None:
         request.state.way = "vote"
         if call.streamed:
-            await self._stream(call, client, send)
+            await self._stream(call, request, client, send)
             return
         begun = time.monotonic()
         won = await self._solve(call, client)
-        self._record(won, client, begun)
+        self._record(won, request, client, begun)
         response = Response(encoded(won.whole), headers=won.headers, media_type="application/json")
         await response(request.scope, request.receive, send)
 
@@ -293,7 +293,7 @@ class Gateway:
             raise Refused(404, f"no answer of id {id!r} is among the last that were learned from")
         await JSONResponse({"recorded": True})(request.scope, request.receive, send)
 
-    async def _stream(self, call: Call, client: Client, send: Send) -> None:
+    async def _stream(self, call: Call, request: Request, client: Client, send: Send) -> None:
         """Vote while the client gets signs of life, then stream the winner."""
         begun, events = time.monotonic(), EventStream(send)
         first = FirstResponse(live=call.votes_on_calls_alone(self.solver.votes))
@@ -316,11 +316,11 @@ class Gateway:
                 won = voting.result()
                 last = [*won.events(head, first.passed)]
             except Exception as error:
-                refused = refusal_of(error)
+                request.state.refused = refused = refusal_of(error)
                 self.metrics.record_error(refused)
                 await events.write(refused.body)
             else:
-                self._record(won, client, begun)
+                self._record(won, request, client, begun)
                 await events.write(*last, DONE)
             await events.end()
         finally:
@@ -341,8 +341,8 @@ class Gateway:
         self.admission.charge(client, account["samples"], account["tokens"]["spent"])
         return won
 
-    def _record(self, won: Won, client: Client, begun: float) -> None:
-        account = won.account
+    def _record(self, won: Won, request: Request, client: Client, begun: float) -> None:
+        request.state.account = account = won.account
         self.metrics.record_vote(account)
         self.decided.append(Decided(time.time(), time.monotonic() - begun, won.call.model, account, client))
 
@@ -425,7 +425,7 @@ class _Guarded:
                 stopped = Refused(503, "the server was stopped", code="stopped", headers={"retry-after": "1"})
                 await stopped.response(scope, receive, sending)
         except Exception as error:
-            refused = refusal_of(error)
+            request.state.refused = refused = refusal_of(error)
             metrics.record_error(refused)
             if status is None:
                 await refused.response(scope, receive, sending)

@@ -181,7 +181,7 @@ class Service:
             from langchain_reasc_server.tracing import exported_traces
 
             known = {} if self.source.url else model._get_ls_params()  # servers are known by their API: OpenAI's
-            gateway.middleware = [stack.enter_context(exported_traces(known.get("ls_provider", "openai")))]
+            gateway.middleware = stack.enter_context(exported_traces(known.get("ls_provider", "openai")))
         if self.access_log:
             _log_access()
         logging.getLogger("langchain_reasc").setLevel(logging.ERROR)  # what it says of a vote is in each reply
@@ -199,11 +199,11 @@ class Service:
 
 
 def _wants_traces(asked: bool) -> bool:
-    """Return whether spans are exported: because the operator asks for it, or OpenTelemetry's variables do.
+    """Return whether spans are exported: if the operator asks for it, or OpenTelemetry's variables do.
 
     Raises:
-        MissingExtraError: the operator asks for it, and the extra ``otel`` is not installed. Where it is the variables,
-            which may stand there for other programs, that is a remark.
+        MissingExtraError: the operator asks for it, and the extra ``otel`` is not installed. The variables may be meant
+            for other programs, so with them alone this is a remark.
     """
     named = next((name for name in _COLLECTORS if os.environ.get(name)), None)
     disabled = (
@@ -212,9 +212,9 @@ def _wants_traces(asked: bool) -> bool:
     if disabled or not (asked or named):
         return False
     with suppress(ModuleNotFoundError):
-        if find_spec("opentelemetry.exporter.otlp.proto.http"):
+        if all(find_spec(f"opentelemetry.{name}") for name in ("exporter.otlp.proto.http", "instrumentation.asgi")):
             return True
-    missing = missing_extra("otel", "opentelemetry-exporter-otlp-proto-http")
+    missing = missing_extra("otel", "opentelemetry-instrumentation-asgi")
     if asked:
         raise missing
     remark(f"note: no spans are exported, though {named} is set: {missing}")

@@ -158,7 +158,7 @@ class Servers:
                 async for part in response.content.iter_any():
                     await send({"type": "http.response.body", "body": part, "more_body": True})
             except aiohttp.ClientError as error:
-                broken = _broken(error, "the upstream broke the stream off")
+                request.state.refused = broken = _broken(error, "the upstream broke the stream off")
                 if _is_stream(response):
                     await send({"type": "http.response.body", "body": sse(broken.body), "more_body": False})
                 raise broken from None

@@ -1,9 +1,7 @@
-"""OpenTelemetry spans, by its semantic conventions for HTTP servers and for generative AI.
+"""OpenTelemetry spans: one for a request, by its own ASGI instrumentation, and one for each sample of a vote.
 
-A request has one of kind SERVER, below the span that its client names in ``traceparent``; each sample of a vote has one
-of kind CLIENT below that, which the upstream is told in turn. A token is counted by one span of this server: that of
-its sample, or of a request that was passed through. Prompts and answers are in none of them unless
-``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` asks for that.
+The names are those of OpenTelemetry's conventions for HTTP and for generative AI. Prompts, answers and the words of
+errors are in no span.
 """
 
 import logging
@@ -12,54 +10,50 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cached_property
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 from langchain_core.tracers.context import register_configure_hook
-from opentelemetry.context import Context
+from langchain_reasc_openai.client import EVENTS
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.propagate import extract, inject
+from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
+from opentelemetry.propagate import inject
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, get_current_span, set_span_in_context
 from starlette.middleware import Middleware
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from langchain_reasc._version import __version__
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models.contract import CANCELLED
+from langchain_reasc.models.contract import CANCELLED, FAILED_ATTEMPTS, FINISH_REASON
+from langchain_reasc_server.calls import Call
 from langchain_reasc_server.proxy import SAMPLE_HEADERS
-from langchain_reasc_server.span_attributes import (
-    ObservedResponse,
-    messages_asked,
-    messages_said,
-    of_request,
-    of_sample,
-)
-from langchain_reasc_server.wire import reply_of
+from langchain_reasc_server.wire import Json
 
-__all__ = ["TracedRequests", "exported_traces"]
+__all__ = ["exported_traces", "traced_requests"]
 
-_log = logging.getLogger(__name__)
-_CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _FLUSHED_WITHIN: Final = 3.0
-"""Seconds that the last spans have at the end, be the collector dead."""
+"""Seconds to wait for the last spans on shutdown."""
+_NOT_OF_API: Final = r"^[a-z]+://[^/]+/(?!v1/)"
+"""URLs of requests without a span: health, metrics, the status page."""
 _SAMPLE: Final = "reasc:sample:"
 """Begins the tag of a sample's run; its index follows."""
+_ASKED: Final = ("temperature", "top_p", "max_tokens", "seed")
+_ACCOUNT: Final = ("id", "samples", "stop", "p_correct", "p_agree")
 
 
 @contextmanager
-def exported_traces(model_provider: str) -> Iterator[Middleware]:
-    """Give the middleware that exports spans by OTLP over HTTP, as OpenTelemetry's variables say.
+def exported_traces(model_provider: str) -> Iterator[list[Middleware]]:
+    """Yield the middleware that exports spans by OTLP over HTTP, as OpenTelemetry's variables say.
 
-    A thread exports them in batches, and drops what the collector does not take in time. To be called in the process
-    that serves: threads do not outlive a fork.
+    A thread exports them in batches, and drops what the collector does not take in time.
 
     Args:
-        model_provider: whose API or model is sampled, by OpenTelemetry's names of providers where it has one.
+        model_provider: whose API or model is sampled, by OpenTelemetry's name of the provider if there is one.
 
     Raises:
         ConfigurationError: a variable cannot be read.
@@ -74,121 +68,107 @@ def exported_traces(model_provider: str) -> Iterator[Middleware]:
         raise ConfigurationError(f"one of OpenTelemetry's variables cannot be read: {error}") from None
     logging.getLogger("opentelemetry").setLevel(logging.ERROR)  # else each of its tries is reported
     try:
-        yield Middleware(TracedRequests, provider=provider, model_provider=model_provider)
+        yield traced_requests(provider, model_provider)
     finally:
         flushing = threading.Thread(target=provider.shutdown, name="reasc-flush", daemon=True)
         flushing.start()
         flushing.join(_FLUSHED_WITHIN)
 
 
-class TracedRequests:
-    """ASGI middleware that makes the spans of requests below ``/v1``, and of their samples."""
+def traced_requests(provider: TracerProvider, model_provider: str = "openai") -> list[Middleware]:
+    """Return the middleware that makes the spans of requests below ``/v1``, and of their samples."""
+    os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "http")  # the stable names of HTTP's attributes
+    options: Any = {"excluded_urls": _NOT_OF_API, "exclude_spans": ["receive", "send"], "tracer_provider": provider}
+    tracer = provider.get_tracer("langchain_reasc_server", __version__)
+    return [
+        Middleware(OpenTelemetryMiddleware, **options),
+        Middleware(_TracedVotes, tracer=tracer, model_provider=model_provider),
+    ]
 
-    def __init__(self, app: ASGIApp, provider: TracerProvider, model_provider: str = "openai") -> None:
-        self._app, self._model_provider = app, model_provider
-        self._tracer = provider.get_tracer("langchain_reasc_server", __version__)
-        self._records_text = os.environ.get(_CAPTURE, "").lower() in ("true", "span_only", "span_and_event")
+
+class _TracedVotes:
+    """Says in the span of a request how its vote ended, and makes the spans of its samples."""
+
+    def __init__(self, app: ASGIApp, tracer: Tracer, model_provider: str) -> None:
+        self._app, self._tracer, self._model_provider = app, tracer, model_provider
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not scope["path"].startswith("/v1/"):
+        span = get_current_span()
+        if not span.get_span_context().is_valid:
             await self._app(scope, receive, send)
             return
-        traced = _TracedRequest(self._tracer, scope, self._model_provider, records_text=self._records_text)
-        before = _REQUEST.set(traced), SAMPLE_HEADERS.set(traced.headers_of)
-        error: BaseException | None = None
+        told = _headers(span)
+        kept = [(name, value) for name, value in scope["headers"] if name.decode("latin-1") not in told]
+        named = [(name.encode(), value.encode()) for name, value in told.items()]
+        scope = {**scope, "headers": [*kept, *named], "state": {**scope.get("state", {})}}
+        samples = _SampleSpans(self._tracer, span, scope["state"], self._model_provider)
+        answered = False
+
+        async def sending(message: Message) -> None:
+            nonlocal answered
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                answered = True
+                samples.describe_request()  # OpenTelemetry's middleware ends the span with the response
+            await send(message)
+
+        before = _REQUEST.set(samples), SAMPLE_HEADERS.set(samples.headers_of)
         try:
-            await self._app(traced.scope, receive, traced.response.watching(send))
-        except BaseException as raised:
-            error = raised
-            raise
+            await self._app(scope, receive, sending)
         finally:
             _REQUEST.reset(before[0])
             SAMPLE_HEADERS.reset(before[1])
-            traced.end(error)
+            if not answered:
+                samples.describe_request(error="disconnected")
 
 
-class _TracedRequest(BaseCallbackHandler):
-    """The span of a request, and as LangChain's handler the spans of its samples.
+class _SampleSpans(BaseCallbackHandler):
+    """LangChain's handler of one request, which makes a span of each sample."""
 
-    Attributes:
-        scope: of the request; its headers name this span, and not the client's, to the upstream.
-        response: what was sent.
-    """
+    run_inline = True  # in the event loop: nothing here waits
 
-    run_inline = True  # in the event loop: it waits for nothing
-
-    def __init__(self, tracer: Tracer, scope: Scope, model_provider: str, *, records_text: bool) -> None:
-        self._tracer, self._model_provider, self._records_text = tracer, model_provider, records_text
-        parent = extract({name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]})
-        name = f"{scope['method']} /v1/{scope['path'].split('/')[2]}"
-        known = {
-            "http.request.method": scope["method"],
-            "url.path": scope["path"],
-            "url.scheme": scope.get("scheme", "http"),
-        }
-        self._span = tracer.start_span(name, parent, SpanKind.SERVER, known)
-        self._context = set_span_in_context(self._span, parent)
-        told = {name.encode("latin-1"): value.encode("latin-1") for name, value in _headers(self._context).items()}
-        headers = [(name, value) for name, value in scope["headers"] if name not in told]
-        self.scope: Scope = {**scope, "headers": [*headers, *told.items()], "state": {**scope.get("state", {})}}
-        self.response = ObservedResponse(self.scope["state"], keeps_text=records_text)
+    def __init__(self, tracer: Tracer, request: Span, state: Mapping[str, Any], model_provider: str) -> None:
+        self._tracer, self._request, self._state, self._model_provider = tracer, request, state, model_provider
         self._running, self._sampled = dict[Any, Span](), dict[int, Mapping[str, str]]()
 
-    def end(self, error: BaseException | None) -> None:
-        """End the span with what is known of the response; the error is one that breaks it off."""
-        try:
-            if self._span.is_recording():
-                self._describe(error)
-        except Exception:  # a span is not worth a request
-            _log.warning("a span says less than it could", exc_info=True)
-        self._span.end()
-
-    def _describe(self, error: BaseException | None) -> None:
-        self.response.read()
-        if (kind := self.response.error if error is None else type(error).__qualname__) is not None:
-            self._span.set_attribute("error.type", kind)
-            if not self.response.is_clients_fault:
-                self._span.set_status(StatusCode.ERROR)
-        if (call := self.scope["state"].get("call")) is not None:
-            self._span.update_name(f"chat {call.model}")
-            self._span.set_attributes(self._asked)
-        self._span.set_attributes(self.response.attributes(voted=bool(self._sampled)))
-        if call is not None and self._records_text:
-            self._span.set_attribute("gen_ai.input.messages", messages_asked(call))
-            self._span.set_attribute("gen_ai.output.messages", messages_said(self.response.said))
-
-    @cached_property
-    def _asked(self) -> dict[str, Any]:
-        return of_request(self.scope["state"]["call"], self._model_provider)
+    def describe_request(self, error: str | None = None) -> None:
+        """Set what is known of the request; ``error`` is the kind of one that the request's state does not name."""
+        if (call := self._state.get("call")) is not None:
+            self._request.update_name(f"chat {call.model}")
+            self._request.set_attributes(_of_call(call, self._model_provider))
+        self._request.set_attributes(_of_account(self._state.get("account") or {}))
+        if (refused := self._state.get("refused")) is not None:
+            error = str(refused.error["code"] or refused.error["type"])[:64]
+        if error is not None:
+            self._request.set_attribute("error.type", error)
+            if refused is None or refused.status >= 500:
+                self._request.set_status(StatusCode.ERROR)
 
     def headers_of(self, index: int) -> Mapping[str, str]:
         """Return the headers that name the span of a sample to the upstream."""
         return self._sampled.get(index, {})
 
     def on_chat_model_start(self, serialized: Any, messages: Any, **kwargs: Any) -> None:
-        """Leave the call of the model alone: its request has a span, and its samples have theirs."""
+        """Ignore the call of the model: its request has a span, and so have its samples."""
 
     def on_chain_start(self, serialized: Any, inputs: Any, *, run_id: Any, tags: Any = None, **kwargs: Any) -> None:
-        """Begin the span of a sample, which is a step below the call of the model."""
+        """Start the span of a sample, which is a step below the call of the model."""
         for tag in tags or ():
             if tag.startswith(_SAMPLE):
-                index = int(tag.removeprefix(_SAMPLE))
-                known = {**self._asked, "reasc.sample.index": index}
-                name = f"chat {known['gen_ai.request.model']}"
-                span = self._running[run_id] = self._tracer.start_span(name, self._context, SpanKind.CLIENT, known)
-                self._sampled[index] = _headers(set_span_in_context(span, self._context))
+                index, call = int(tag.removeprefix(_SAMPLE)), self._state["call"]
+                known = {**_of_call(call, self._model_provider), "reasc.sample.index": index}
+                above = set_span_in_context(self._request)
+                span = self._tracer.start_span(f"chat {call.model}", above, SpanKind.CLIENT, known)
+                self._running[run_id], self._sampled[index] = span, _headers(span)
 
     def on_chain_end(self, outputs: Any, *, run_id: Any, **kwargs: Any) -> None:
-        """End the span of a sample, be it one that was cut off."""
+        """End the span of a sample, also of one that was cut off."""
         if (span := self._running.pop(run_id, None)) is not None:
             message = outputs if isinstance(outputs, AIMessage) else AIMessage("", response_metadata=outputs)
-            span.set_attributes(of_sample(message))
-            if self._records_text:
-                span.set_attribute("gen_ai.output.messages", messages_said(reply_of(message, "")["choices"]))
+            span.set_attributes(_of_sample(message))
             span.end()
 
     def on_chain_error(self, error: BaseException, *, run_id: Any, **kwargs: Any) -> None:
-        """End the span of a sample that has failed, or was given up with its request."""
+        """End the span of a sample that has failed, or was abandoned with its request."""
         if (span := self._running.pop(run_id, None)) is not None:
             if isinstance(error, Exception):
                 span.set_attribute("error.type", str(getattr(error, "status_code", None) or type(error).__qualname__))
@@ -198,12 +178,44 @@ class _TracedRequest(BaseCallbackHandler):
             span.end()
 
 
-_REQUEST: Final[ContextVar[_TracedRequest | None]] = ContextVar("reasc_traced_request", default=None)
-register_configure_hook(_REQUEST, inheritable=True)  # by which LangChain tells it of the runs of its context
+_REQUEST: Final[ContextVar[_SampleSpans | None]] = ContextVar("reasc_traced_request", default=None)
+register_configure_hook(_REQUEST, inheritable=True)  # LangChain tells this handler of the runs of its context
 
 
-def _headers(context: Context) -> dict[str, str]:
-    """Return the headers by which another server continues a trace."""
+def _headers(span: Span) -> dict[str, str]:
+    """Return the headers by which another server continues the trace of a span."""
     headers: dict[str, str] = {}
-    inject(headers, context)
+    inject(headers, set_span_in_context(span))
     return headers
+
+
+def _of_call(call: Call, provider: str) -> dict[str, Any]:
+    asked = {f"gen_ai.request.{name}": call.body.get(name) for name in _ASKED}
+    return {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": provider,
+        "gen_ai.request.model": call.model,
+        "gen_ai.request.stream": call.streamed,
+        **{name: value for name, value in asked.items() if isinstance(value, int | float)},
+    }
+
+
+def _of_sample(message: AIMessage) -> dict[str, Any]:
+    told, usage = message.response_metadata, message.usage_metadata
+    events, address = told.get(EVENTS) or [{}], urlsplit(told.get("server") or "")
+    known = {
+        "gen_ai.response.id": events[0].get("id"),
+        "gen_ai.response.model": told.get("model_name"),
+        "gen_ai.response.finish_reasons": [str(told[FINISH_REASON])] if told.get(FINISH_REASON) else None,
+        "gen_ai.usage.input_tokens": usage and usage["input_tokens"],
+        "gen_ai.usage.output_tokens": usage and usage["output_tokens"],
+        "server.address": address.hostname,
+        "server.port": address.port,
+        "reasc.failed_attempts": len(told.get(FAILED_ATTEMPTS) or ()) or None,
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _of_account(account: Json) -> dict[str, Any]:
+    known = {f"reasc.{name}": account[name] for name in _ACCOUNT if name in account}
+    return known | {f"reasc.tokens.{name}": tokens for name, tokens in account.get("tokens", {}).items()}

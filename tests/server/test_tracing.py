@@ -15,7 +15,6 @@ import httpx
 import pytest
 from servers.exchange import Exchange, refuses
 from servers.fake_server import serving
-from starlette.middleware import Middleware
 
 from langchain_reasc.exceptions import ConfigurationError
 
@@ -24,8 +23,9 @@ from .test_command import process
 
 trace = pytest.importorskip("opentelemetry.sdk.trace")
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+pytest.importorskip("opentelemetry.instrumentation.asgi")
 
-from langchain_reasc_server.tracing import TracedRequests, exported_traces  # noqa: E402
+from langchain_reasc_server.tracing import exported_traces, traced_requests  # noqa: E402
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest  # noqa: E402
 from opentelemetry.proto.trace.v1.trace_pb2 import Span  # noqa: E402
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: E402
@@ -61,7 +61,7 @@ class Traced(Front):
 def traced(*answers: Any, **options: Any) -> Iterator[Traced]:
     provider, kept = trace.TracerProvider(), InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(kept))
-    with front(*answers, middleware=[Middleware(TracedRequests, provider=provider)], **options) as server:
+    with front(*answers, middleware=traced_requests(provider), **options) as server:
         server.__class__, server.kept = Traced, kept  # type: ignore[assignment, attr-defined]
         yield server  # type: ignore[misc]
 
@@ -96,7 +96,7 @@ def test_a_vote_has_a_span_and_each_sample_one_below_it(way: str, streamed: bool
         told = request.attributes
         assert (told["reasc.samples"], told["reasc.stop"]) == (account["samples"], "agreement")
         assert told["reasc.tokens.saved"] == account["tokens"]["saved"] > 0
-        assert told["http.response.status_code"] == 200 and told["gen_ai.response.id"] == reply["id"]
+        assert told["http.response.status_code"] == 200
         assert request.status.is_unset and "gen_ai.usage.input_tokens" not in told
         assert len(samples) == account["samples"] == len(server.upstream.requests)
         for at, sample in enumerate(samples):
@@ -123,19 +123,13 @@ def test_a_vote_has_a_span_and_each_sample_one_below_it(way: str, streamed: bool
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_what_passes_through_has_one_span_with_its_tokens(streamed: bool) -> None:
+def test_what_passes_through_has_one_span_which_the_upstream_continues(streamed: bool) -> None:
     with traced(Said()) as server:
-        options = {"stream": True, "stream_options": {"include_usage": True}} if streamed else {}
-        assert server.post({"model": "tiny", "messages": HELLO, "n": 2, **options}, headers=TRACED).status_code == 200
+        asked = {"model": "tiny", "messages": HELLO, "n": 2, "stream": streamed}
+        assert server.post(asked, headers=TRACED).status_code == 200
         request, samples = server.spans()
         assert not samples and above(request) == ABOVE and request.status.is_unset and request.name == "chat tiny"
-        expected = {
-            "reasc.passed_through": "n",
-            "gen_ai.request.choice.count": 2,
-            "gen_ai.response.finish_reasons": ("stop", "stop"),
-            "gen_ai.usage.input_tokens": 7,
-            "gen_ai.usage.output_tokens": 6,
-        }
+        expected = {"http.response.status_code": 200, "gen_ai.request.model": "tiny", "gen_ai.request.stream": streamed}
         assert expected.items() <= request.attributes.items()
         [sent] = server.upstream.headers
         assert sent["traceparent"].startswith(f"00-{TRACE}-{id_of(request)}-")
@@ -170,7 +164,7 @@ FAILURES: dict[str, tuple[Any, Any, str, bool]] = {
     "refused upstream, voted on": (refuses(400), VOTED, "test", False),
     "failed upstream, voted on": (refuses(500), VOTED, "test", True),
     "failed upstream, a vote that is streamed": (refuses(500), {**VOTED, "stream": True}, "test", True),
-    "failed upstream, passed through": (refuses(500), {}, "test", True),
+    "failed upstream, passed through": (refuses(500), {}, "500", True),
     "nobody there, voted on": (None, VOTED, "unreachable", True),
     "nobody there, passed through": (None, {}, "unreachable", True),
     "broken off, passed through": (breaks_off, {"stream": True}, "upstream_error", True),
@@ -252,12 +246,7 @@ def test_a_sample_that_was_tried_again_says_so() -> None:
         assert [sample.attributes[FAILED] for sample in samples if FAILED in sample.attributes] == [1]
 
 
-RECORDED = {"": False, "EVENT_ONLY": False, "true": True, "SPAN_ONLY": True}
-
-
-@pytest.mark.parametrize("mode", RECORDED)
-def test_what_was_said_is_in_no_span_unless_that_is_asked_for(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", mode)
+def test_what_was_said_and_keys_are_in_no_span() -> None:
     asked: Any = {"model": "tiny", "messages": [{"role": "tool", "tool_call_id": "1", "content": "rainy"}, *HELLO]}
     asked["reasc"] = {"max_samples": 2}
     headers = {"authorization": "Bearer sk-of-client"}
@@ -265,27 +254,8 @@ def test_what_was_said_is_in_no_span_unless_that_is_asked_for(mode: str, monkeyp
         for fields in ({"tools": [TOOL]}, {"tools": [TOOL], "stream": True}, {}, {"stream": True}):
             assert server.post({**asked, **fields}, headers=headers).status_code == 200
         assert eventually(lambda: len(server.kept.get_finished_spans()) == 8)
-        spans = server.kept.get_finished_spans()
-        said = [json.loads(str(span.to_json()))["attributes"] for span in spans]
-        everything = json.dumps(said)
-        assert KEY not in everything and "sk-of-client" not in everything
-        if not RECORDED[mode]:
-            assert not any(word in everything for word in ("40 + 2", "rainy", "Paris", "it is 42", "messages"))
-            return
-        call = {"type": "tool_call", "id": "call_0", "name": "weather", "arguments": '{"city": "Paris"}'}
-        for span, told in zip(spans, said, strict=True):
-            [answer] = json.loads(told["gen_ai.output.messages"])
-            assert answer["role"] == "assistant"
-            if "reasc.passed_through" in told:
-                assert answer["parts"] == [{"type": "text", "content": "it is 42 "}]
-            else:
-                [part] = answer["parts"]
-                assert {**part, "id": call["id"]} == call and answer["finish_reason"] == "tool_calls"
-            if span.kind is SpanKind.SERVER:
-                assert json.loads(told["gen_ai.input.messages"]) == [
-                    {"role": "tool", "parts": [{"type": "tool_call_response", "id": "1", "response": "rainy"}]},
-                    {"role": "user", "parts": [{"type": "text", "content": "How much is 40 + 2?"}]},
-                ]
+        everything = "".join(str(span.to_json()) for span in server.kept.get_finished_spans())
+        assert not any(word in everything for word in (KEY, "sk-of-client", "40 + 2", "rainy", "Paris", "it is 42"))
 
 
 class Collector:
@@ -327,7 +297,7 @@ class Collector:
 def test_a_collector_gets_the_spans_by_otlp_and_the_last_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     with Collector() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
-        with exported_traces("vllm") as middleware, front(Said(), middleware=[middleware]) as server:
+        with exported_traces("vllm") as middleware, front(Said(), middleware=middleware) as server:
             drawn = server.chat(tools=[TOOL]).json()["reasc"]["samples"]
         request, *_ = [span for span in collector.spans() if not span.parent_span_id]
         samples = [span for span in collector.spans() if span.parent_span_id == request.span_id]
