@@ -40,7 +40,7 @@ async def measure(rounds: int, requests: int = 50) -> dict[str, tuple[float, flo
 
     os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://127.0.0.1:9"
     with exported_traces("fake") as middleware:
-        plain, traced = (_client([]), _client([middleware]))
+        plain, traced = (_client([]), _client(middleware))
         found: dict[str, tuple[float, float]] = {}
         for kind, body in _KINDS.items():
             times = [
