@@ -1,8 +1,6 @@
 """``reasc ask``: answer a question, and print what was spent and why sampling stopped."""
 
-import json
 import os
-import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
@@ -10,14 +8,14 @@ import typer
 from langchain_reasc.cli.console import ending, in_options, print_json, remark, stderr, stdout
 from langchain_reasc.cli.models import ModelOptions, embedded
 from langchain_reasc.cli.options import AsJson, PromptOptions, Worth, one_of
-from langchain_reasc.exceptions import ConfigurationError, SamplingError
+from langchain_reasc.exceptions import SamplingError
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration
-    from langchain_reasc.method.stopping import Decision, StoppingRule
+    from langchain_reasc.method.stopping import Decision
     from langchain_reasc.runnable.result import ReASCResult, SampledResponse
 
-__all__ = ["ask", "parse_rule"]
+__all__ = ["ask"]
 
 _UNDECIDED = 3  # exit code
 _OF_RESPONSE = ("answer", "score", "weight", "status", "used", "output_tokens")
@@ -74,10 +72,11 @@ def ask(
 
     reasc ask - --model hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF/qwen2.5-0.5b-instruct-q4_k_m.gguf --json < question.txt
     """
+    from langchain_reasc.method.registry import rule_from_text
     from langchain_reasc.runnable.runnable import ReASCRunnable
 
     text = _question(question)
-    stopping = None if rule is None else parse_rule(rule, budget=max_samples)
+    stopping = None if rule is None else rule_from_text(rule, budget=max_samples)
     how = asking.prompting(source.model)
     known = _calibration(calibration, shipped=source.is_shipped)
     with source.open(**how.sampling, seed=seed) as model:
@@ -149,42 +148,6 @@ def _calibration(chosen: str | None, *, shipped: bool) -> "Calibration | None":
         return load_calibration(chosen)
     own = embedded("calibration.json")
     return load_calibration(own) if shipped and own.exists() else None
-
-
-def parse_rule(given: str, *, budget: int) -> "StoppingRule":
-    """Return the rule of that name and parameters; one that looks ahead does so to this budget.
-
-    Raises:
-        ConfigurationError: there is no such rule, it needs parameters, or refuses one.
-    """
-    from langchain_reasc.method.registry import rule_named, rules
-
-    name, _, listed = given.partition(":")
-    known = rules()
-    parameters: dict[str, object] = {"budget": budget} if hasattr(known.get(name), "budget") else {}
-    try:
-        for one in re.split(r",(?=\s*\w+\s*=)", listed) if listed else ():
-            parameter, equals, value = one.partition("=")
-            if not equals:
-                raise ConfigurationError(f"{one!r} is no parameter of a rule, which is given as name=value")
-            parameters[parameter.strip()] = _value(value)
-        return rule_named(name, parameters)
-    except ConfigurationError as error:
-        if name not in known:
-            raise
-        raise ConfigurationError(f"{error}; parameters follow the name, as in --rule esc:window=3") from None
-
-
-def _value(text: str) -> object:
-    """Parse a value, which is JSON or else a text; lists become tuples, as rules are hashable."""
-
-    def hashable(value: Any) -> object:
-        return tuple(map(hashable, value)) if isinstance(value, list) else value
-
-    try:
-        return hashable(json.loads(text))
-    except ValueError:
-        return text.strip()
 
 
 def _show_sample(response: "SampledResponse", decision: "Decision") -> None:

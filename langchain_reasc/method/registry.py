@@ -1,5 +1,7 @@
 """Stopping rules by name, as calibration files spell them with their parameters."""
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from importlib.metadata import entry_points
@@ -11,7 +13,7 @@ from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.horizon import CannotCatchUp, FiniteHorizon
 from langchain_reasc.method.stopping import ASC, ESC, Cap, ReASC, StoppingRule
 
-__all__ = ["rule_named", "rules"]
+__all__ = ["rule_from_text", "rule_named", "rules"]
 
 _OWN: Final[dict[str, type[StoppingRule]]] = {
     rule.name: rule for rule in (Cap, ASC, ESC, ReASC, FiniteHorizon, CannotCatchUp, BayesianVote)
@@ -52,6 +54,44 @@ def rule_named(name: str, parameters: Mapping[str, object] | None = None) -> Sto
     except TypeError as error:  # a value that cannot be compared with a number
         values = ", ".join(f"{parameter}={value!r}" for parameter, value in given.items())
         raise ConfigurationError(f"the rule {name} cannot have {values}: {error}") from error
+
+
+def rule_from_text(text: str, *, budget: int) -> StoppingRule:
+    """Return the rule that a text names, such as ``"asc"`` or ``"esc:window=3"``.
+
+    Args:
+        text: the name, and after a colon parameters as ``name=value``, separated by commas; a value is JSON or a text.
+        budget: the budget of a rule that has one, unless the text gives it.
+
+    Raises:
+        ConfigurationError: there is no such rule, or it needs other parameters.
+    """
+    name, _, listed = text.partition(":")
+    known = rules()
+    parameters: dict[str, object] = {"budget": budget} if hasattr(known.get(name), "budget") else {}
+    try:
+        for one in re.split(r",(?=\s*\w+\s*=)", listed) if listed else ():
+            parameter, equals, value = one.partition("=")
+            if not equals:
+                raise ConfigurationError(f"{one!r} is not name=value")
+            parameters[parameter.strip()] = _value_in(value)
+        return rule_named(name, parameters)
+    except ConfigurationError as error:
+        if name not in known:
+            raise
+        raise ConfigurationError(f"{error}; parameters follow the name, as in esc:window=3") from None
+
+
+def _value_in(text: str) -> object:
+    """Parse JSON, or else return the text; lists become tuples, since rules are hashable."""
+
+    def hashable(value: Any) -> object:
+        return tuple(map(hashable, value)) if isinstance(value, list) else value
+
+    try:
+        return hashable(json.loads(text))
+    except ValueError:
+        return text.strip()
 
 
 def _parameters(rule: type[Any]) -> dict[str, bool]:

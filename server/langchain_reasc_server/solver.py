@@ -14,9 +14,9 @@ from langchain_core.messages import AIMessage
 
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.calibration import ConsensusCalibrator, Observed, OnlineState
-from langchain_reasc.cli.ask import parse_rule
 from langchain_reasc.cli.inspect import calibration_knows, learning_knows
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
+from langchain_reasc.method.registry import rule_from_text
 from langchain_reasc_server.calls import COUNTED, OPTIONS, Call, Hear, VotePolicy
 from langchain_reasc_server.chat import Won
 
@@ -74,7 +74,7 @@ class Solver:
             model=upstream.chat_model,
             answer=votes.answer,
             max_samples=votes.max_samples,
-            rule=None if votes.rule is None else parse_rule(votes.rule, budget=votes.max_samples),
+            rule=None if votes.rule is None else rule_from_text(votes.rule, budget=votes.max_samples),
             calibration=votes.calibration,
             online_state=votes.state,
             worth=votes.worth,
@@ -168,7 +168,7 @@ class Solver:
             if "rule" in asked:
                 name, own = asked["rule"], self.votes.rule or ""
                 rule = own if own.partition(":")[0] == name else name  # by its name, the operator's own
-                update["rule"] = parse_rule(rule, budget=update["max_samples"])
+                update["rule"] = rule_from_text(rule, budget=update["max_samples"])
             known = base.model_copy(update=update)
         self._others[key] = known
         if len(self._others) > _MOST_WISHES:

@@ -92,8 +92,8 @@ def test_wrong_usage_is_code_2_before_anything_is_read(command: str) -> None:
         (("calibrate", "q.jsonl", "--template", "nope.txt"), "no template at 'nope.txt'"),
         (("ask", "?", "--template", str(Path(__file__).with_name("__init__.py"))), "no {question} in it"),
         (("ask", "?", "--rule", "vibes"), "no stopping rule is called 'vibes'; there are"),
-        (("ask", "?", "--rule", "reasc"), "parameters follow the name, as in --rule esc:window=3"),
-        (("ask", "?", "--rule", "reasc:mean"), "'mean' is no parameter of a rule, which is given as name=value"),
+        (("ask", "?", "--rule", "reasc"), "parameters follow the name, as in esc:window=3"),
+        (("ask", "?", "--rule", "reasc:mean"), "'mean' is not name=value"),
         (("ask", "?", "--rule", "l_aggregated:priors=[2, 3]"), "priors"),
     ],
 )
