@@ -152,9 +152,8 @@ class Gateway:
         return HTMLResponse(page, headers={"cache-control": "no-store", "content-security-policy": POLICY})
 
     def _page(self, own: Sequence[Decided]) -> str:
-        knows, learning = self.solver.knows(), self.solver.learning()
         shown = bool(self.admission.keys)
-        return status_page(self.upstream.model, self.metrics, own, learning, knows=knows, answers=shown)
+        return status_page(self.upstream.model, self.metrics, own, knows=self.solver.knows(), answers=shown)
 
     async def _other(self, request: Request, client: Client, send: Send) -> None:
         """Pass through what is not a chat completion, as far as the operator's key may be used for it.

@@ -1,4 +1,4 @@
-"""The status page: what votes cost and save, how their answers hold up, what was learned, and the last decisions."""
+"""The status page: what votes cost and save, what was learned, and the last decisions."""
 
 import math
 import statistics
@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Final
 
-from langchain_reasc.calibration import ALARM, Observed, OnlineState, Reliability, Share, reliability_of
-from langchain_reasc.cli.inspect import WATCHED
 from langchain_reasc_server.keys import Client
 from langchain_reasc_server.metrics import Metrics
 from langchain_reasc_server.wire import Json
@@ -19,7 +17,7 @@ __all__ = ["POLICY", "REMEMBERED", "Decided", "status_page"]
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 REMEMBERED: Final = 512
-"""Votes that times are taken of."""
+"""Votes that are kept, for their times."""
 _SHOWN: Final = 20
 _LONGEST: Final = 60  # characters of an answer
 _REFRESH: Final = 10  # seconds
@@ -48,7 +46,6 @@ def status_page(
     model: str,
     metrics: Metrics,
     decided: Sequence[Decided],
-    learning: tuple[OnlineState, Sequence[Observed]] | None = None,
     *,
     knows: Sequence[str],
     answers: bool,
@@ -57,24 +54,19 @@ def status_page(
 
     Args:
         model: the upstream's.
-        metrics: what was counted since the server began.
-        decided: the last votes of who looks at it, the newest last.
-        learning: what is learned without labels, and the questions that it is learned from; None where nothing is.
+        metrics: counters since the server began.
+        decided: the last votes of the client that asks for the page, the newest last.
         knows: lines that say what was learned.
-        answers: whether the answers of the last votes are shown. Without keys they are not: a proxy on this machine
-            looks like a browser on it.
+        answers: whether to show the answers of the last votes. Without keys this must be False: a proxy on this
+            machine looks like a browser on it.
     """
-    audited, watched = "", ""
-    if learning is not None:
-        state, questions = learning
-        audited, watched = "".join(_audits(state, questions)), _drift(state) + _reliability(reliability_of(questions))
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>reasc serve: {escape(model)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="refresh" content="{_REFRESH}"><style>{_STYLE}</style>'
         f"<main><h1>reasc serve <small>{escape(model)}</small></h1>"
-        f"<dl>{''.join(_tiles(metrics, decided))}{audited}</dl>"
-        f"<h2>Why your votes ended</h2>{_stops(decided)}{watched}{_votes(decided) if answers else ''}"
+        f"<dl>{''.join(_tiles(metrics, decided))}</dl>"
+        f"<h2>Why your votes ended</h2>{_stops(decided)}{_votes(decided) if answers else ''}"
         f"<h2>What was learned</h2><pre>{escape(chr(10).join(knows))}</pre>"
         f"<footer>{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; counted since the server began</footer></main></html>"
     )
@@ -97,21 +89,6 @@ def _tiles(metrics: Metrics, decided: Sequence[Decided]) -> Iterator[str]:
     yield _tile("your votes take", f"{statistics.median(times):.2f} s" if times else "–", slow)
 
 
-def _audits(state: OnlineState, questions: Sequence[Observed]) -> Iterator[str]:
-    """Yield how often one more response, and those who know, have borne answers out."""
-    seen, agreed, expected = state.audits
-    yield _share("audits that agree", Share(agreed, seen), f"; {expected / max(1, seen):.0%} was expected")
-    told = [one.correct for one in questions if one.correct is not None]
-    yield _share("accuracy where told", Share(sum(told), len(told)), " told; others may differ")
-
-
-def _share(name: str, share: Share, more: str) -> str:
-    if not share.of:
-        return _tile(name, "–", "none yet")
-    low, high = share.interval
-    return _tile(name, f"{share.value:.0%}", f"[{low:.0%}, {high:.0%}], of {share.of:,}{more}")
-
-
 def _tile(name: str, value: str, beside: str) -> str:
     return f"<div><dt>{name}</dt><dd>{value}</dd><small>{beside}</small></div>"
 
@@ -125,52 +102,6 @@ def _stops(decided: Sequence[Decided]) -> str:
         for reason, count in reasons.most_common()
     )
     return f"<table>{''.join(rows)}</table><p>of the last {len(decided):,}</p>"
-
-
-def _drift(state: OnlineState) -> str:
-    """Return how near each monitor is to an alarm, by the logarithm of its evidence."""
-    rows = (
-        f'<tr><td>{WATCHED[what]}<td class="n">{evidence:,.0f}'
-        f'<td><meter max="{math.log(ALARM):.3f}" value="{math.log(max(1.0, evidence)):.3f}"></meter>'
-        for what, evidence in state.evidence.items()
-    )
-    times = "once" if state.alarms == 1 else f"{state.alarms:,} times"
-    alarms = f"happened {times}, last because of {state.drifted}" if state.alarms else "has not happened"
-    return (
-        f'<h2>Drift</h2><div class="wide"><table>{"".join(rows)}</table></div>'
-        f"<p>Evidence that they are no longer as was learned, with bars on a logarithmic scale. At {ALARM:,} all is "
-        f"forgotten and learned anew, which {alarms}.</p>"
-    )
-
-
-def _reliability(found: Reliability | None) -> str:
-    """Return what was said of answers before their outcome was told, beside the outcomes."""
-    if found is None:
-        return ""
-    rows = "".join(
-        f'<tr><td class="n">{said:.0%}<td class="n">{share}<td class="n">{share.hits:,} of {share.of:,}'
-        for said, share in found.bins
-    )
-    heads = "".join(f'<th class="n">{head}' for head in ("p_correct said", "were right", "answers"))
-    return (
-        f'<h2>Reliability of p_correct</h2><div class="side">{_diagram(found)}<table><tr>{heads}{rows}</table></div>'
-        f"<p>Said of {found.n:,} answers before their outcome was told. On average it is off by {found.error:.2f}, and "
-        f"by {found.by_chance:.2f} by chance alone. Brier score {found.brier:.3f}; {found.brier_of_mean:.3f} if the "
-        "average was said of each. It holds of answers that somebody told about; others may differ.</p>"
-    )
-
-
-def _diagram(found: Reliability) -> str:
-    """Return a picture of the table: said to the right, right answers upwards, in percent."""
-    marks = ""
-    for said, share in found.bins:
-        x, (low, high) = 100 * said, share.interval
-        marks += f'<path d="M{x:.1f} {100 - 100 * low:.1f}V{100 - 100 * high:.1f}"/>'
-        marks += f'<circle cx="{x:.1f}" cy="{100 - 100 * share.value:.1f}" r="2"/>'
-    return (
-        '<svg viewBox="-1 -1 102 102" role="img" aria-label="said to the right, right answers upwards">'
-        f'<path class="faint" d="M0 0V100H100M0 100L100 0"/>{marks}</svg>'
-    )
 
 
 def _votes(decided: Sequence[Decided]) -> str:
@@ -214,7 +145,5 @@ dd { font-size: 1.5rem; margin: 0 }
 .wide, pre { overflow-x: auto }
 pre { border: 1px solid var(--line); border-radius: .5rem; padding: .6rem .8rem }
 table { border-collapse: collapse } td, th { text-align: left; padding: .15rem .9rem .15rem 0; white-space: nowrap }
-.side { display: flex; flex-wrap: wrap; gap: 1rem 2rem; align-items: center }
-svg { width: 11rem; fill: currentColor; stroke: currentColor } .faint { fill: none; opacity: .4 }
 .n { text-align: right; font-variant-numeric: tabular-nums }
 """
