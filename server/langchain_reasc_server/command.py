@@ -1,15 +1,14 @@
 """``reasc serve``: check the options, build the server, and run it in one process or several."""
 
+import importlib
 import logging
-import os
 import signal
 import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
-_COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _MEGABYTE: Final = 1_000_000
 
 
@@ -56,7 +54,7 @@ def serve(
     workers: Annotated[int, typer.Option(min=1, help="Processes that serve; with --url.")] = 1,
     shutdown: Annotated[int, typer.Option(min=0, help="Seconds that requests have to end when it is stopped.")] = 30,
     traces: Annotated[
-        bool, typer.Option("--traces", help="Export OpenTelemetry spans, as its variables (OTEL_...) say.")
+        bool, typer.Option("--traces", help="Export OpenTelemetry spans as its variables (OTEL_...) say.")
     ] = False,
     access_log: Annotated[
         bool, typer.Option("--access-log", help="Write a line to stderr for each request, without prompts and keys.")
@@ -78,6 +76,11 @@ def serve(
     """
     if workers > 1 and not source.url:
         raise ConfigurationError("--workers goes with --url: each would load a model of its own")
+    if traces:
+        try:
+            importlib.import_module("langchain_reasc_server.tracing")
+        except ModuleNotFoundError as error:
+            raise missing_extra("otel", str(error.name)) from None
     from langchain_reasc_server import processes
 
     service = Service(
@@ -87,7 +90,7 @@ def serve(
         limits=limits,
         ping=ping,
         empty_deltas=empty_deltas,
-        traces=_wants_traces(traces),
+        traces=traces,
         access_log=access_log,
         workers=workers,
     )
@@ -196,29 +199,6 @@ class Service:
 
         gateway.lifetime = lifetime
         return gateway.app
-
-
-def _wants_traces(asked: bool) -> bool:
-    """Return whether spans are exported: if the operator asks for it, or OpenTelemetry's variables do.
-
-    Raises:
-        MissingExtraError: the operator asks for it, and the extra ``otel`` is not installed. The variables may be meant
-            for other programs, so with them alone this is a remark.
-    """
-    named = next((name for name in _COLLECTORS if os.environ.get(name)), None)
-    disabled = (
-        os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or os.environ.get("OTEL_TRACES_EXPORTER") == "none"
-    )
-    if disabled or not (asked or named):
-        return False
-    with suppress(ModuleNotFoundError):
-        if all(find_spec(f"opentelemetry.{name}") for name in ("exporter.otlp.proto.http", "instrumentation.asgi")):
-            return True
-    missing = missing_extra("otel", "opentelemetry-instrumentation-asgi")
-    if asked:
-        raise missing
-    remark(f"note: no spans are exported, though {named} is set: {missing}")
-    return False
 
 
 def _log_access() -> None:

@@ -1,6 +1,5 @@
-"""Read what clients send, within bounds on its size, its time and its shape."""
+"""Read what clients send, with limits on its size and its shape."""
 
-import asyncio
 import math
 import re
 from collections.abc import Sequence
@@ -25,10 +24,10 @@ _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\(?:.|\Z)[^"\\]*+)*+(?:"|\Z)', re.DO
 
 
 def check_head(headers: Sequence[tuple[bytes, bytes]]) -> None:
-    """Refuse a head that is too large, holds control characters, or says in two ways where the body ends.
+    """Check the head of a request.
 
     Raises:
-        Refused: it does.
+        Refused: the head is too large, holds control characters, or says in two ways where the body ends.
     """
     head = b"\n".join(part for header in headers for part in header)
     if len(head) > LARGEST_HEAD:
@@ -47,19 +46,17 @@ class Bodies:
 
     Attributes:
         largest: bytes of one at most.
-        within: seconds in which one must come to its end.
         held: bytes of all.
     """
 
     largest: int = 20_000_000
-    within: float = 120.0
     held: int = 0
 
     async def read(self, request: Request) -> bytes:
-        """Read a body, whose bytes count until it is released.
+        """Read a body. Its bytes count until :meth:`release`.
 
         Raises:
-            Refused: it is too large, compressed, or does not come to its end; or there are too many.
+            Refused: the body is too large or compressed, or all bodies together are too large.
         """
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("", "identity"):
@@ -68,19 +65,15 @@ class Bodies:
         if int(request.headers.get("content-length") or 0) > self.largest:
             raise too_large
         body = bytearray()
-        try:
-            async with asyncio.timeout(self.within):
-                async for part in request.stream():
-                    body += part
-                    self._hold(request, len(part))
-                    if len(body) > self.largest:
-                        raise too_large
-        except TimeoutError:
-            raise Refused(408, "the request did not come to its end in time", code="request_timeout") from None
+        async for part in request.stream():
+            body += part
+            self._hold(request, len(part))
+            if len(body) > self.largest:
+                raise too_large
         return bytes(body)
 
     def release(self, request: Request) -> None:
-        """Count the body of a request no more."""
+        """Stop counting the body of a request."""
         self.held -= getattr(request.state, "held", 0)
 
     def _hold(self, request: Request, size: int) -> None:
@@ -95,14 +88,14 @@ def read_object(body: bytes) -> Json:
     """Parse a body.
 
     Raises:
-        Refused: it is no JSON, no object, or has too many values.
+        Refused: the body is not JSON or not an object, or has too many values.
     """
     if _has_many_values(body):
         raise Refused(400, f"the body has more than {_MOST_VALUES:,} values", code="too_many_values")
     try:
         value = parse_json(body, parse_constant=_finite, parse_float=_finite)
     except ValueError as error:
-        raise Refused(400, f"the body is no JSON: {error}", code="invalid_json") from None
+        raise Refused(400, f"the body is not JSON: {error}", code="invalid_json") from None
     if not isinstance(value, dict):
         raise Refused(400, f"the body must be a JSON object, not a {type(value).__name__}", code="invalid_json")
     return value
@@ -124,5 +117,5 @@ def _signs(text: bytes) -> int:
 def _finite(text: str) -> float:
     """Return a number that JSON can write again."""
     if not math.isfinite(value := float(text)):
-        raise Refused(400, f"the body holds {text[:40]}, which is no finite number", code="invalid_json")
+        raise Refused(400, f"the body holds {text[:40]}, which is not a finite number", code="invalid_json")
     return value

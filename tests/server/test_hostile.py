@@ -97,13 +97,6 @@ def test_a_request_that_follows_in_the_same_packet_is_answered_in_its_turn(serve
         assert read_to_end(client).count(b"HTTP/1.1 200 ") == 2
 
 
-def test_a_body_that_does_not_come_to_its_end_is_an_error() -> None:
-    with front(Said(), bodies=Bodies(within=0.2)) as server:
-        with connected(server, POST + b"content-length: 99\r\n\r\n{") as client:
-            assert b"HTTP/1.1 408 " in client.recv(99)
-        assert eventually(lambda: server.gateway.bodies.held == 0)
-
-
 def test_further_connections_get_an_error_while_too_many_are_open(server: Front) -> None:
     assert server.chat().status_code == 200  # on a connection that is kept open
     with ExitStack() as stack:

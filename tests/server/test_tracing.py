@@ -317,7 +317,7 @@ def test_a_variable_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPa
 def test_each_worker_exports_its_spans_and_flushes_them_when_it_is_stopped() -> None:
     body = {"model": "tiny", "messages": HELLO, "tools": [TOOL], "reasc": {"max_samples": 2}}
     with serving(Said(), get=models) as upstream, Collector() as collector:
-        options = ("--url", upstream.root, "--preset", "generic", "--no-learning", "--workers", "2")
+        options = ("--url", upstream.root, "--preset", "generic", "--no-learning", "--traces", "--workers", "2")
         with process(*options, OTEL_EXPORTER_OTLP_ENDPOINT=collector.url) as (url, started):
             for _ in range(8):  # each on a connection of its own
                 assert httpx.post(f"{url}/chat/completions", json=body, timeout=30).status_code == 200
