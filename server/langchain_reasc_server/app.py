@@ -37,9 +37,9 @@ __all__ = ["Gateway", "Serving"]
 _HELD: Final = 0.5
 """Seconds for which the head of a stream waits for the upstream, so that a refusal keeps its status."""
 _HELD_IF_REFUSED: Final = 6.0
-"""Seconds for which it waits on, where the upstream has refused it and is asked again."""
+"""Seconds for which the head waits if the upstream has refused the request and is asked again."""
 _READY_FOR: Final = 1.0
-"""Seconds for which an answer of the upstream's holds, since whoever asks for it needs no key."""
+"""Seconds for which an answer of the upstream is reused, since asking needs no key."""
 _METHODS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
 _PING: Final = b": ping\n\n"
 _CHAT: Final = "/v1/chat/completions"
@@ -71,8 +71,8 @@ class Gateway:
         upstream: where responses come from.
         solver: what votes.
         admission: who may ask, and how much.
-        ping: seconds between the signs of life in a stream while it is voted on.
-        empty_deltas: whether these are events with an empty delta, and not comments.
+        ping: seconds between signs of life in a stream during a vote.
+        empty_deltas: whether these are events with an empty delta instead of comments.
         bodies: reads the bodies of requests.
         metrics: what is counted.
         decided: the last votes.
@@ -156,7 +156,7 @@ class Gateway:
         return status_page(self.upstream.model, self.metrics, own, knows=self.solver.knows(), answers=shown)
 
     async def _other(self, request: Request, client: Client, send: Send) -> None:
-        """Pass through what is not a chat completion, as far as the operator's key may be used for it.
+        """Pass through a request that is not a chat completion, if the operator has opened its path.
 
         Raises:
             Refused: the path is not open to clients.
@@ -169,7 +169,7 @@ class Gateway:
         body = await self.bodies.read(request)
         async with self._until_gone(request, client, samples := int(request.method == "POST")):
             self.admission.charge(client, samples=samples)
-            await self._forward(request, client, body, None, "no chat completion", send)
+            await self._forward(request, client, body, None, "not a chat completion", send)
 
     async def _chat(self, request: Request, client: Client, send: Send) -> None:
         """Vote on a chat completion, or pass it through."""
@@ -239,8 +239,8 @@ class Gateway:
             body: what is sent of it.
             why: it is passed through.
             send: gets the response, unless there is no such path.
-            other_way: whether it can be answered otherwise; else a 404, which may be about what it refers to, is given
-                back.
+            other_way: whether the request can be answered otherwise. If not, a 404 is given back, since it may be about
+                something that the request refers to.
         """
         missing = False
 
@@ -264,7 +264,7 @@ class Gateway:
         if kind != "application/json" and not kind.endswith("+json"):
             raise Refused(415, f"a request is written in application/json, not {kind}", code="no_json")
         body = await self.bodies.read(request)
-        call = Call.of(
+        call = Call.from_request(
             read_object(body), request.headers, self.upstream.forwarded(request.headers), self.upstream.model
         )
         request.state.call = call  # for the middleware, as are account and refused
@@ -282,7 +282,7 @@ class Gateway:
         await response(request.scope, request.receive, send)
 
     async def _outcome(self, request: Request, client: Client, send: Send) -> None:
-        """Learn whether an answer was right, which its client has found out since."""
+        """Record whether an answer was right, as its client tells."""
         request.state.way = "outcome"
         told = read_object(await self.bodies.read(request))
         id, correct = told.get("id"), told.get("correct")
@@ -327,7 +327,7 @@ class Gateway:
             await asyncio.gather(voting, return_exceptions=True)
 
     async def _solve(self, call: Call, client: Client, hear: Hear = lambda events: None) -> Won:
-        """Vote, and charge the client; also what was drawn until a vote came to no end."""
+        """Vote, and charge the client, also for the samples of a vote that fails."""
         drawn = Drawn(hear)
         try:
             won = await self.solver.solve(call, drawn.hear)
@@ -349,16 +349,16 @@ class Gateway:
     async def _until_gone(
         self, request: Request, client: Client, samples: int = 0, body: bytes = b""
     ) -> AsyncIterator[None]:
-        """Admit a request, and cancel what is done for it once its client has gone.
+        """Admit a request, and cancel its work once the client has gone.
 
         Args:
             request: the request.
             client: whose it is.
-            samples: those that it may draw, which no other request may draw meanwhile.
-            body: the prompt of each of them.
+            samples: how many the request may draw; they are reserved until its end.
+            body: the prompt of each sample.
 
         Raises:
-            ClientDisconnect: it has.
+            ClientDisconnect: the client has gone.
         """
         task = asyncio.current_task()
         assert task is not None

@@ -1,4 +1,4 @@
-"""What a request for a chat completion asks for, of the model and of the vote, and whether it is voted on."""
+"""A request for a chat completion: what it asks of the model and of the vote, and whether it is voted on."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,12 +33,12 @@ _SHOWN: Final = 100  # characters of a wrong value
 
 @dataclass(frozen=True, kw_only=True)
 class VotePolicy:
-    """How the operator has requests voted on.
+    """How requests are voted on, as the operator says.
 
     Attributes:
         answer: where the answer is in a text; ``"message"`` votes on calls of tools and structured output alone.
-        max_samples: samples of a request at most, whatever it asks for.
-        rule: when to stop, as ``reasc ask --rule`` takes it; None leaves that to the calibration.
+        max_samples: the most samples of a request, whatever the request asks for.
+        rule: when to stop, as ``reasc ask --rule`` takes it; with None the calibration decides.
         calibration: ``"online"``, a file, or None to count votes.
         offered: name -> file of calibrations that a request may choose.
         state: the file in which ``"online"`` keeps what it has learned.
@@ -64,11 +64,11 @@ class Call:
 
     Attributes:
         body: as the client wrote it, without what it asks of the vote.
-        asked: what it asks of the vote: name of an option -> value.
-        changed: whether ``body`` is not the client's own, byte for byte.
-        headers: those of the client's that its upstream should see.
+        asked: what the client asks of the vote: name of an option -> value.
+        changed: whether ``body`` differs from what the client sent.
+        headers: the client's headers that the upstream should see.
         served: the model that is served, for a client that names none.
-        usage: whose tokens its usage is: of ``"all"`` samples, or of the ``"winner"``.
+        usage: whose tokens are reported as usage: of ``"all"`` samples, or of the ``"winner"``.
     """
 
     body: Json
@@ -79,11 +79,13 @@ class Call:
     usage: str = "all"
 
     @classmethod
-    def of(cls, body: Json, headers: Mapping[str, str], forwarded: Mapping[str, str], served: str = "") -> "Call":
-        """Read a request: its field ``reasc``, or else its headers, or else the end of its model's name.
+    def from_request(
+        cls, body: Json, headers: Mapping[str, str], forwarded: Mapping[str, str], served: str = ""
+    ) -> "Call":
+        """Read what a request asks of the vote: in its field ``reasc``, in headers, or at the end of its model's name.
 
         Raises:
-            ConfigurationError: what it asks of the vote is wrong.
+            ConfigurationError: the request asks for something wrong.
         """
         kept = {name: value for name, value in body.items() if name != "reasc"}
         asked: dict[str, Any] = {}
@@ -128,12 +130,12 @@ class Call:
         return str(self.body.get("model") or self.served)
 
     def why_not_voted(self, votes: VotePolicy) -> str | None:
-        """Return why it is passed through as one request; None where it is voted on."""
+        """Return why the request is passed through, or None if it is voted on."""
         body = self.body
         tools = body.get("tools")
         if not _is_list_of_objects(body.get("messages")) or not (tools is None or _is_list_of_objects(tools)):
             return "not understood"
-        for name, is_one_response in _ALONE.items():
+        for name, is_one_response in _NOT_VOTED.items():
             if (value := body.get(name)) is not None and is_one_response(value):
                 return name
         if self.most_samples(votes) == 1:
@@ -142,16 +144,16 @@ class Call:
         return None if calls or not self.votes_on_calls_alone(votes) else "nothing to vote on"
 
     def most_samples(self, votes: VotePolicy) -> int:
-        """Return how many samples a vote on it draws at most."""
+        """Return the most samples that a vote on the request draws."""
         return min(votes.max_samples, int(self.asked.get("max_samples", votes.max_samples)))
 
     def votes_on_calls_alone(self, votes: VotePolicy) -> bool:
-        """Return whether a response that calls no tool is the answer, without a vote."""
+        """Return whether a response without a call of a tool is the answer, without a vote."""
         structure = asks_for_structure(self.body) and self.body.get("response_format") != {"type": "text"}
         return not structure and self.asked.get("answer", votes.answer) == "message"
 
     def shown(self, events: Iterable[Json], head: Mapping[str, Any]) -> Iterator[Json]:
-        """Yield events of a response as the client sees them, in a stream that has begun with the id of ``head``."""
+        """Yield events of a response as the client sees them, with the id and time of ``head``."""
         own = {"id": head["id"], "created": head["created"], **({"usage": None} if self.wants_usage else {})}
         for event in replayed(events):
             yield {**event, **own, "choices": self.trimmed(event["choices"])}
@@ -165,7 +167,7 @@ class Call:
         ]
 
 
-_ALONE: Final[Mapping[str, Callable[[Any], bool]]] = {
+_NOT_VOTED: Final[Mapping[str, Callable[[Any], bool]]] = {
     "n": lambda value: value != 1,
     "temperature": lambda value: value == 0,
     "top_p": lambda value: value == 0,
@@ -175,7 +177,7 @@ _ALONE: Final[Mapping[str, Callable[[Any], bool]]] = {
     "audio": lambda value: True,
     "functions": lambda value: True,
 }
-"""Fields of a request -> whether such a value leaves nothing to vote on, or more than one answer."""
+"""Fields of a request -> whether this value makes all samples equal, or asks for several answers."""
 
 
 def _is_list_of_objects(value: Any) -> bool:
@@ -188,7 +190,7 @@ def _converted(name: str, text: str, convert: Callable[[str], Any]) -> Any:
     except ValueError as error:
         if isinstance(error, ConfigurationError):
             raise
-        raise ConfigurationError(f"{name} is {text!r}, which is no {convert.__name__}") from None
+        raise ConfigurationError(f"{name} is {text!r}, not of type {convert.__name__}") from None
 
 
 def _checked(name: str, value: Any) -> Any:
@@ -214,17 +216,17 @@ _TAKES: Final = {
     "max_samples": "a whole number from 1",
     "rule": "the name of a rule, such as 'asc', without parameters",
     "abstain_below": "a probability between 0 and 1",
-    "calibration": "the name of one that the operator offers, or 'none'",
+    "calibration": "the name of a calibration that the operator offers, or 'none'",
     "usage": "'all' or 'winner'",
 }
 
 
 _MOST_MESSAGES: Final = 4096
-"""Of a longer conversation LangChain sees one text: checking each message would hold up everybody for a second."""
+"""LangChain gets a longer conversation as one text: checking each message would hold up everybody for a second."""
 
 
 def messages_of(body: Mapping[str, Any]) -> list[BaseMessage]:
-    """Return the messages of a request, which serve its trace and what is learned; never fail."""
+    """Return the messages of a request, for traces and for learning. Never raises."""
     if len(body["messages"]) > _MOST_MESSAGES:
         return [HumanMessage(str(body["messages"]))]
     try:

@@ -34,13 +34,13 @@ _TYPES: Final = {
 
 
 class Refused(Exception):
-    """A request that gets an error for an answer.
+    """A request is answered with an error.
 
     Attributes:
         status: of the HTTP response.
         error: what stands under ``error`` in its body.
         headers: of the response.
-        from_upstream: whether it was the upstream that failed or refused it.
+        from_upstream: whether the upstream failed or refused the request.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Refused(Exception):
 
 
 def refusal_of(error: Exception) -> Refused:
-    """Return what the client is told of an error; what it must not see (addresses, say) is logged instead."""
+    """Return the error that the client sees. What it must not see, such as addresses, is logged instead."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, SamplingError) and error.failures and isinstance(first := error.failures[0], Exception):
@@ -108,7 +108,7 @@ _OURS: Final[tuple[tuple[Any, int, str, str | None], ...]] = (
 
 
 def _status_of(error: Exception) -> int | None:
-    """Return the status that the upstream refused a request with, be it in the middle of a stream."""
+    """Return the status of the upstream's refusal, also of one in the middle of a stream."""
     if isinstance(error, openai.APIStatusError):
         return error.status_code if 400 <= error.status_code < 600 else 502
     if isinstance(error, openai.APIError):

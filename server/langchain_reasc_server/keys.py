@@ -25,7 +25,7 @@ def read_keys(path: Path | None, variable: str | None) -> tuple[str, ...]:
     """Return the keys of a file and of an environment variable's value, one a line; lines with ``#`` are comments.
 
     Raises:
-        ConfigurationError: the file holds none, or cannot be read.
+        ConfigurationError: the file holds no keys, or cannot be read.
     """
     try:
         texts = [variable or "", "" if path is None else read_text(path)]
@@ -137,7 +137,7 @@ class Admission:
         """Return the client that the headers of a request name.
 
         Raises:
-            Refused: its key is none of ours. All are compared, and in constant time.
+            Refused: the key is unknown. All keys are compared, in constant time.
         """
         given = _key_in(headers)
         found = [key for key in self.keys if hmac.compare_digest(key.encode(), given.encode())]
@@ -148,12 +148,12 @@ class Admission:
 
     @asynccontextmanager
     async def admit(self, client: Client, samples: int = 0, tokens: int = 0) -> AsyncIterator[None]:
-        """Hold a place for a request, and wait for it.
+        """Wait for a place for a request, and keep the place until the end.
 
         Args:
             client: whose request it is.
-            samples: what it may draw at most, which is held until it ends.
-            tokens: likewise what it may use.
+            samples: the most samples that the request may draw; they are reserved until its end.
+            tokens: the most tokens, likewise.
 
         Raises:
             Refused: the client, or all together, ask for too much.
@@ -168,7 +168,7 @@ class Admission:
             client.running, self._inside = client.running - 1, self._inside - 1
 
     def charge(self, client: Client, samples: int = 0, tokens: int = 0) -> None:
-        """Take what a request has used from what its client may use."""
+        """Subtract what a request has used from what its client may use."""
         client.samples.use(samples)
         client.tokens.use(tokens)
 

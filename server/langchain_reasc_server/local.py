@@ -51,11 +51,11 @@ class LangChainModel:
         self._since = int(time.time())
 
     def forwarded(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Return the headers of a client's request that the upstream sees: none."""
+        """Return no headers: there is no upstream that could see them."""
         return {}
 
     def is_own(self, model: str) -> bool:
-        """Return True: there is no other."""
+        """Return True: there is only one model."""
         return True
 
     async def solve(self, solver: ChatReASC, call: Call, hear: Hear, limit: int | None) -> AIMessage:
@@ -160,15 +160,15 @@ class LangChainModel:
         return "max_tokens"
 
     async def ready(self) -> bool:
-        """Return whether it answers: it is in this process."""
+        """Return True: the model is in this process."""
         return True
 
     def health(self) -> dict[str, bool]:
-        """Return no server: the model is in this process."""
+        """Return nothing: there are no servers."""
         return {}
 
     async def close(self) -> None:
-        """Do nothing; the chat model is its owner's."""
+        """No-op: the caller owns the chat model."""
 
 
 def _prompt(body: Json) -> list[BaseMessage]:

@@ -23,7 +23,7 @@ _SHARES: Final = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0)
 
 
 class Metrics:
-    """Counters of one server. No label has a value that a client chooses."""
+    """Counters of one process. No label has a value that a client chooses."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -106,13 +106,13 @@ class Metrics:
         return round(sum(values))
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
-        """Return all of it and its content type: Prometheus's text format, or OpenMetrics where that is accepted."""
+        """Return all metrics and their content type: Prometheus's text format, or OpenMetrics if that is accepted."""
         encode, content_type = choose_encoder(accept)
         return encode(self._all), content_type
 
     @property
     def _all(self) -> CollectorRegistry:
-        """What all workers have counted, where there are several."""
+        """What all workers have counted, if there are several."""
         if METRICS not in os.environ:
             return self._registry
         together = CollectorRegistry()

@@ -1,4 +1,4 @@
-"""What stands between HTTP and the routes: paths as clients write them, the ids of requests, and browsers' clients."""
+"""ASGI middleware: tidy paths, give request ids back, and refuse pages of other origins."""
 
 import re
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ _REQUEST_ID: Final = b"x-request-id"
 
 
 class Tidied:
-    """Reads a path as its client means it, and gives the client's own id of a request back, unless there is another.
+    """Tidies the path of a request, and gives the client's request id back if the response has none.
 
-    A slash at the end, or two of them where a base URL and a path were put together, say nothing; and a model that is
-    looked up by a name with a wish for its votes (``MODEL:reasc-8``) is that model.
+    A slash at the end, or two slashes between a base URL and a path, mean nothing. ``MODEL:reasc-8`` is looked up as
+    ``MODEL``.
     """
 
     def __init__(self, app: Any) -> None:
@@ -64,7 +64,7 @@ def _is_own_page(origin: str, host: str) -> bool:
 
 
 class _BrowserAccess(CORSMiddleware):
-    """Lets pages of some origins use the API, not the status page, and refuses what all others send.
+    """Lets pages of some origins use the API, but not the status page, and refuses requests of all other pages.
 
     CORS alone lets a page of any site send a request, and only keeps the reply from it.
     """
@@ -85,7 +85,7 @@ def browser_access(origins: Sequence[str] = ()) -> Middleware:
     """Return the middleware that lets the pages of these origins use the API, and no others.
 
     Raises:
-        ConfigurationError: one is no origin.
+        ConfigurationError: one is not an origin.
     """
     for origin in origins:
         if not _ORIGIN.fullmatch(origin):

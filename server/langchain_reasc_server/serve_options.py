@@ -27,7 +27,7 @@ _LONGEST_RETRY_AFTER: Final = 5.0
 
 
 def read_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Take the options of a TOML file for defaults; those of the command line come first."""
+    """Take options from a TOML file; those of the command line come first."""
     if path is None:
         return None
     try:
@@ -39,7 +39,7 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
     for name, value in given.items():
         parameter = names.get(name.replace("_", "-"))
         if parameter is None or parameter.name in ("config", "check", "help"):
-            raise ConfigurationError(f"{path} sets {name!r}, which is no option of reasc serve; see reasc serve --help")
+            raise ConfigurationError(f"{path} sets {name!r}, not an option of reasc serve; see reasc serve --help")
         many = getattr(parameter, "multiple", False)
         values[str(parameter.name)] = [value] if many and not isinstance(value, list) else value
     context.default_map = {**(context.default_map or {}), **values}
@@ -69,7 +69,7 @@ class UpstreamOptions:
     ] = 300.0
 
     def open(self, source: ModelOptions) -> AbstractContextManager[Any]:
-        """Open the model; of a server that has only one, that one needs no name."""
+        """Open the model. If a server has only one model, the model needs no name."""
         if self.gguf is not None:
             if source.model is not None or source.url or source.model_class:
                 raise ConfigurationError("--gguf names the model already; leave out --model, --url and --model-class")
@@ -86,14 +86,14 @@ class UpstreamOptions:
             source.model = only_model(source.url[0], key)
         from langchain_reasc_openai import RetryPolicy
 
-        # A server that knows clients' keys alone does not answer when it is asked what it supports.
+        # With --pass-keys there is no key with which to ask the server what it supports.
         preset = self.preset or ("generic" if self.pass_keys else None)
-        attempts = max(2, len(source.url))  # each server once; the client has patience of its own
+        attempts = max(2, len(source.url))  # each server once; clients retry on their own
         retry = RetryPolicy(attempts=attempts, longest_retry_after=_LONGEST_RETRY_AFTER)
         return source.open(preset=preset, retry=retry, stream_chunk_timeout=self.timeout)
 
     def serving(self, source: ModelOptions, model: Any) -> "Serving":
-        """Return what the server asks of an open model."""
+        """Return an open model as an upstream of the server."""
         from langchain_reasc_server.local import LangChainModel
         from langchain_reasc_server.proxy import Servers
 
@@ -105,7 +105,7 @@ class UpstreamOptions:
 
 @dataclass
 class ServeVoteOptions:
-    """How requests are voted on."""
+    """How requests are voted on, as options of the command."""
 
     answer: Annotated[
         str | None,
@@ -137,10 +137,10 @@ class ServeVoteOptions:
     no_learning: Annotated[bool, typer.Option("--no-learning", help="Count votes, and learn nothing.")] = False
 
     def votes(self, *, shipped: bool) -> "VotePolicy":
-        """Return them as the server takes them.
+        """Return the policy of the server.
 
         Args:
-            shipped: whether it is the shipped model, whose answers are numbers.
+            shipped: whether the model is the shipped one, whose answers are numbers.
         """
         from langchain_reasc_server.calls import VotePolicy
 
@@ -159,7 +159,7 @@ class ServeVoteOptions:
         )
 
     def _offered(self) -> dict[str, str]:
-        """Return name -> file of the calibrations that requests may choose, each of which can be read."""
+        """Return name -> file of the calibrations that requests may choose. Each file is read once, as a check."""
         offered = dict(one.partition("=")[::2] for one in self.offer or ())
         for name, file in offered.items():
             from langchain_reasc.calibration import load_calibration

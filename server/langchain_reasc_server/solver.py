@@ -1,4 +1,4 @@
-"""Who votes on a request: a solver with what was learned of its model, or one that counts votes."""
+"""Vote on a request with what was learned of its model, or else by counting votes."""
 
 import asyncio
 import hashlib
@@ -23,7 +23,7 @@ from langchain_reasc_server.chat import Won
 __all__ = ["Solver", "Upstream"]
 
 _MOST_WISHES: Final = 64
-"""Sets of what requests ask of the vote, for which a solver is kept."""
+"""How many combinations of what requests ask of the vote have a solver that is kept."""
 _MOST_MODELS: Final = 8
 """Models besides the operator's that something is learned of."""
 
@@ -57,10 +57,10 @@ class Upstream(Protocol):
 
 
 class Solver:
-    """Solves requests, with what it learns of each model and of the operator's answers, and else by counting votes.
+    """Votes on requests with what it learns of each model, or else by counting votes.
 
-    Of a model other than the operator's something is learned once it has given an answer, in a file of its own beside
-    the operator's: of eight such models at most, as clients name them.
+    It learns of up to eight models besides the operator's, as clients name them, from their second answer on. What it
+    learns of each lies in a file of its own beside the operator's.
 
     Raises:
         ConfigurationError: the operator's options are wrong.
@@ -86,11 +86,11 @@ class Solver:
     async def solve(self, call: Call, hear: Hear = lambda events: None) -> Won:
         """Return the winner of a request; ``hear`` as for :meth:`Upstream.solve`.
 
-        A calibration that was measured on something else (another prompt, say) is left aside, and votes are counted.
+        If the calibration was measured on something else (another prompt, say), votes are counted.
 
         Raises:
-            ConfigurationError: the request asks for a vote that cannot be.
-            Exception: what the upstream refused it with, where no sample succeeded.
+            ConfigurationError: the request asks for an impossible vote.
+            Exception: the upstream's refusal, if no sample succeeded.
         """
         asked, own, notice = call.asked, self.votes.answer, None
         if (chosen := asked.get("calibration", COUNTED)) != COUNTED:
@@ -114,7 +114,7 @@ class Solver:
         self._models[model] = self._own.model_copy(update={"model": chat_model, "online_state": state})
 
     def knows(self) -> list[str]:
-        """Return what was learned, or is known of the calibration, in lines of 80 columns."""
+        """Return what was learned, or what the calibration knows, in lines of 80 columns."""
         learning, calibration = self.learning(), self._own.learned
         if learning is not None:
             state, questions = learning
@@ -127,11 +127,11 @@ class Solver:
         return ["votes are counted"] if calibration is None else [*calibration_knows(calibration)]
 
     def learning(self) -> tuple[OnlineState, Sequence[Observed]] | None:
-        """Return what was learned so far, and the questions it was learned from; None where nothing is learned."""
+        """Return what was learned so far and from which questions, or None if nothing is learned."""
         return None if self.votes.calibration != "online" else _learning(self._own)
 
     async def record_outcome(self, id: str, correct: bool) -> bool:
-        """Learn whether an answer was right, see :meth:`ChatReASC.record_outcome`. Return whether it is known."""
+        """Record whether an answer was right, see :meth:`ChatReASC.record_outcome`; return whether its id is known."""
         for one in (self._own, *self._models.values()):
             if await one.arecord_outcome(id, correct):
                 return True

@@ -103,7 +103,7 @@ def test_the_readme_s_request_gets_the_readme_s_answer() -> None:
 
 
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
-    "an unknown name in the file": (("--config", "FILE"), "'vibes', which is no option"),
+    "an unknown name in the file": (("--config", "FILE"), "'vibes', not an option"),
     "no such file": (("--config", "nowhere.toml"), "nowhere.toml cannot be read"),
     "two models": (("--gguf", "a.gguf", "--model", "b"), "--gguf names the model already"),
     "learning and not": (("--no-learning", "--state", "s.json"), "--no-learning excludes"),

@@ -80,7 +80,7 @@ def test_other_paths_that_are_open_go_through_with_their_query() -> None:
     with front(echo, paths=["*"]) as server:
         embedded = server.post({"input": "x"}, "/embeddings?dimensions=8")
         assert embedded.json() == {"asked": {"input": "x"}, "path": "/v1/embeddings?dimensions=8"}
-        assert embedded.headers["x-reasc-passed-through"] == "no chat completion"
+        assert embedded.headers["x-reasc-passed-through"] == "not a chat completion"
         assert server.http.get(f"{server.url}/models").json()["data"][0]["id"] == "tiny"
         for path in ("/%2e%2e/slots", "/a/%2E%2E/%2e%2e/slots", "/%252e%252e/slots", "/..%2fslots", "/..;/slots"):
             target = httpx.Request("POST", server.url + "/x", content=b"{}")
