@@ -2,6 +2,7 @@
 
 import importlib
 import logging
+import os
 import signal
 import socket
 import sys
@@ -76,6 +77,8 @@ def serve(
     """
     if workers > 1 and not source.url:
         raise ConfigurationError("--workers goes with --url: each would load a model of its own")
+    if workers > 1 and os.name == "nt":
+        raise ConfigurationError("--workers does not work on Windows; leave it out")
     if traces:
         try:
             importlib.import_module("langchain_reasc_server.tracing")
