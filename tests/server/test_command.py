@@ -153,8 +153,12 @@ def process(*arguments: str, path: str = "", **environment: str) -> Iterator[tup
         line = started.stderr.readline()
         yield line.split(" ")[0], started
     finally:
-        started.kill()
-        started.wait()
+        started.terminate()  # workers would outlive a parent that is killed
+        try:
+            started.wait(30)
+        except subprocess.TimeoutExpired:
+            started.kill()
+            started.wait()
 
 
 def test_a_process_answers_with_the_shipped_model_and_ends_when_told(tmp_path: Path) -> None:
