@@ -267,7 +267,7 @@ class Gateway:
         call = Call.from_request(
             read_object(body), request.headers, self.upstream.forwarded(request.headers), self.upstream.model
         )
-        request.state.call = call  # for the middleware, as are account and refused
+        request.state.call = call  # for the middleware, as are account, bill and refused
         return encoded(call.body) if call.changed else body, call
 
     async def _vote(self, call: Call, request: Request, client: Client, send: Send) -> None:
@@ -342,6 +342,7 @@ class Gateway:
 
     def _record(self, won: Won, request: Request, client: Client, begun: float) -> None:
         request.state.account = account = won.account
+        request.state.bill = won.message.usage_metadata
         self.metrics.record_vote(account)
         self.decided.append(Decided(time.time(), time.monotonic() - begun, won.call.model, account, client))
 

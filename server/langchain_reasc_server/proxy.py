@@ -3,9 +3,8 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, Final
 from urllib.parse import unquote
@@ -25,10 +24,7 @@ from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.events import Send, start_response
 from langchain_reasc_server.wire import sse
 
-__all__ = ["SAMPLE_HEADERS", "Servers"]
-
-SAMPLE_HEADERS: Final[ContextVar[Callable[[int], Mapping[str, str]]]] = ContextVar("reasc_sample_headers")
-"""Returns the headers of a sample by its index; set for a request whose samples have some of their own."""
+__all__ = ["Servers"]
 
 _HOP_BY_HOP: Final = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection"}
@@ -133,7 +129,7 @@ class Servers:
         if call.body.get("logprobs"):
             k = call.body.get("top_logprobs") if solver.calibration is None else _ALTERNATIVES
             told |= {"logprobs": True} if k is None else {"logprobs": True, "top_logprobs": k}
-        raw = RawRequest(body, headers, hear, SAMPLE_HEADERS.get(None))
+        raw = RawRequest(body, headers, hear)
         return await solver.ainvoke(messages_of(call.body), {"max_concurrency": limit}, **{RAW: raw}, **told)
 
     async def forward(self, request: Request, body: bytes, call: Call | None, why: str, send: Send) -> None:

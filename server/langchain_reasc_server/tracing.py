@@ -1,4 +1,4 @@
-"""OpenTelemetry spans: one for a request, by its own ASGI instrumentation, and one for each sample of a vote.
+"""OpenTelemetry spans of requests, by OpenTelemetry's own ASGI instrumentation, with what a vote has cost and decided.
 
 The names are those of OpenTelemetry's conventions for HTTP and for generative AI. Prompts, answers and the words of
 errors are in no span.
@@ -7,32 +7,21 @@ errors are in no span.
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, Final
-from urllib.parse import urlsplit
 
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage
-from langchain_core.tracers.context import register_configure_hook
-from langchain_reasc_openai.client import EVENTS
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
 from opentelemetry.propagate import inject
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, get_current_span, set_span_in_context
+from opentelemetry.trace import Span, StatusCode, get_current_span
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from langchain_reasc._version import __version__
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models.contract import CANCELLED, FAILED_ATTEMPTS, FINISH_REASON
-from langchain_reasc_server.calls import Call
-from langchain_reasc_server.proxy import SAMPLE_HEADERS
-from langchain_reasc_server.wire import Json
 
 __all__ = ["exported_traces", "traced_requests"]
 
@@ -40,8 +29,6 @@ _FLUSHED_WITHIN: Final = 3.0
 """Seconds to wait for the last spans on shutdown."""
 _NOT_OF_API: Final = r"^[a-z]+://[^/]+/(?!v1/)"
 """URLs of requests without a span: health, metrics, the status page."""
-_SAMPLE: Final = "reasc:sample:"
-"""Begins the tag of a sample's run; its index follows."""
 _ASKED: Final = ("temperature", "top_p", "max_tokens", "seed")
 _ACCOUNT: Final = ("id", "samples", "stop", "p_correct", "p_agree")
 
@@ -76,146 +63,62 @@ def exported_traces(model_provider: str) -> Iterator[list[Middleware]]:
 
 
 def traced_requests(provider: TracerProvider, model_provider: str = "openai") -> list[Middleware]:
-    """Return the middleware that makes the spans of requests below ``/v1``, and of their samples."""
+    """Return the middleware that makes the spans of requests below ``/v1``."""
     os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "http")  # the stable names of HTTP's attributes
     options: Any = {"excluded_urls": _NOT_OF_API, "exclude_spans": ["receive", "send"], "tracer_provider": provider}
-    tracer = provider.get_tracer("langchain_reasc_server", __version__)
-    return [
-        Middleware(OpenTelemetryMiddleware, **options),
-        Middleware(_TracedVotes, tracer=tracer, model_provider=model_provider),
-    ]
+    return [Middleware(OpenTelemetryMiddleware, **options), Middleware(_DescribedVotes, model_provider=model_provider)]
 
 
-class _TracedVotes:
-    """Says in the span of a request how its vote ended, and makes the spans of its samples."""
+class _DescribedVotes:
+    """Says in the span of a request what was asked and how the vote ended, and names the span to the upstream."""
 
-    def __init__(self, app: ASGIApp, tracer: Tracer, model_provider: str) -> None:
-        self._app, self._tracer, self._model_provider = app, tracer, model_provider
+    def __init__(self, app: ASGIApp, model_provider: str) -> None:
+        self._app, self._model_provider = app, model_provider
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         span = get_current_span()
         if not span.get_span_context().is_valid:
             await self._app(scope, receive, send)
             return
-        told = _headers(span)
+        told: dict[str, str] = {}
+        inject(told)
         kept = [(name, value) for name, value in scope["headers"] if name.decode("latin-1") not in told]
         named = [(name.encode(), value.encode()) for name, value in told.items()]
         scope = {**scope, "headers": [*kept, *named], "state": {**scope.get("state", {})}}
-        samples = _SampleSpans(self._tracer, span, scope["state"], self._model_provider)
         answered = False
 
         async def sending(message: Message) -> None:
             nonlocal answered
             if message["type"] == "http.response.body" and not message.get("more_body"):
                 answered = True
-                samples.describe_request()  # OpenTelemetry's middleware ends the span with the response
+                self._describe(span, scope["state"])  # OpenTelemetry's middleware ends the span with the response
             await send(message)
 
-        before = _REQUEST.set(samples), SAMPLE_HEADERS.set(samples.headers_of)
         try:
             await self._app(scope, receive, sending)
         finally:
-            _REQUEST.reset(before[0])
-            SAMPLE_HEADERS.reset(before[1])
             if not answered:
-                samples.describe_request(error="disconnected")
+                self._describe(span, scope["state"], error="disconnected")
 
-
-class _SampleSpans(BaseCallbackHandler):
-    """LangChain's handler of one request, which makes a span of each sample."""
-
-    run_inline = True  # in the event loop: nothing here waits
-
-    def __init__(self, tracer: Tracer, request: Span, state: Mapping[str, Any], model_provider: str) -> None:
-        self._tracer, self._request, self._state, self._model_provider = tracer, request, state, model_provider
-        self._running, self._sampled = dict[Any, Span](), dict[int, Mapping[str, str]]()
-
-    def describe_request(self, error: str | None = None) -> None:
-        """Set what is known of the request; ``error`` is the kind of one that the request's state does not name."""
-        if (call := self._state.get("call")) is not None:
-            self._request.update_name(f"chat {call.model}")
-            self._request.set_attributes(_of_call(call, self._model_provider))
-        self._request.set_attributes(_of_account(self._state.get("account") or {}))
-        if (refused := self._state.get("refused")) is not None:
+    def _describe(self, span: Span, state: dict[str, Any], error: str | None = None) -> None:
+        """Set what is known of a request; ``error`` is the kind of error unless the state names one."""
+        if (call := state.get("call")) is not None:
+            asked = {f"gen_ai.request.{name}": call.body.get(name) for name in _ASKED}
+            span.update_name(f"chat {call.model}")
+            span.set_attribute("gen_ai.operation.name", "chat")
+            span.set_attribute("gen_ai.provider.name", self._model_provider)
+            span.set_attribute("gen_ai.request.model", call.model)
+            span.set_attribute("gen_ai.request.stream", call.streamed)
+            span.set_attributes({name: value for name, value in asked.items() if isinstance(value, int | float)})
+        if (account := state.get("account")) is not None:
+            span.set_attributes({f"reasc.{name}": account[name] for name in _ACCOUNT if name in account})
+            span.set_attributes({f"reasc.tokens.{name}": tokens for name, tokens in account["tokens"].items()})
+        if (bill := state.get("bill")) is not None:
+            span.set_attribute("gen_ai.usage.input_tokens", bill["input_tokens"])
+            span.set_attribute("gen_ai.usage.output_tokens", bill["output_tokens"])
+        if (refused := state.get("refused")) is not None:
             error = str(refused.error["code"] or refused.error["type"])[:64]
         if error is not None:
-            self._request.set_attribute("error.type", error)
+            span.set_attribute("error.type", error)
             if refused is None or refused.status >= 500:
-                self._request.set_status(StatusCode.ERROR)
-
-    def headers_of(self, index: int) -> Mapping[str, str]:
-        """Return the headers that name the span of a sample to the upstream."""
-        return self._sampled.get(index, {})
-
-    def on_chat_model_start(self, serialized: Any, messages: Any, **kwargs: Any) -> None:
-        """Ignore the call of the model: its request has a span, and so have its samples."""
-
-    def on_chain_start(self, serialized: Any, inputs: Any, *, run_id: Any, tags: Any = None, **kwargs: Any) -> None:
-        """Start the span of a sample, which is a step below the call of the model."""
-        for tag in tags or ():
-            if tag.startswith(_SAMPLE):
-                index, call = int(tag.removeprefix(_SAMPLE)), self._state["call"]
-                known = {**_of_call(call, self._model_provider), "reasc.sample.index": index}
-                above = set_span_in_context(self._request)
-                span = self._tracer.start_span(f"chat {call.model}", above, SpanKind.CLIENT, known)
-                self._running[run_id], self._sampled[index] = span, _headers(span)
-
-    def on_chain_end(self, outputs: Any, *, run_id: Any, **kwargs: Any) -> None:
-        """End the span of a sample, also of one that was cut off."""
-        if (span := self._running.pop(run_id, None)) is not None:
-            message = outputs if isinstance(outputs, AIMessage) else AIMessage("", response_metadata=outputs)
-            span.set_attributes(_of_sample(message))
-            span.end()
-
-    def on_chain_error(self, error: BaseException, *, run_id: Any, **kwargs: Any) -> None:
-        """End the span of a sample that has failed, or was abandoned with its request."""
-        if (span := self._running.pop(run_id, None)) is not None:
-            if isinstance(error, Exception):
-                span.set_attribute("error.type", str(getattr(error, "status_code", None) or type(error).__qualname__))
                 span.set_status(StatusCode.ERROR)
-            else:
-                span.set_attribute("gen_ai.response.finish_reasons", [CANCELLED])
-            span.end()
-
-
-_REQUEST: Final[ContextVar[_SampleSpans | None]] = ContextVar("reasc_traced_request", default=None)
-register_configure_hook(_REQUEST, inheritable=True)  # LangChain tells this handler of the runs of its context
-
-
-def _headers(span: Span) -> dict[str, str]:
-    """Return the headers by which another server continues the trace of a span."""
-    headers: dict[str, str] = {}
-    inject(headers, set_span_in_context(span))
-    return headers
-
-
-def _of_call(call: Call, provider: str) -> dict[str, Any]:
-    asked = {f"gen_ai.request.{name}": call.body.get(name) for name in _ASKED}
-    return {
-        "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": provider,
-        "gen_ai.request.model": call.model,
-        "gen_ai.request.stream": call.streamed,
-        **{name: value for name, value in asked.items() if isinstance(value, int | float)},
-    }
-
-
-def _of_sample(message: AIMessage) -> dict[str, Any]:
-    told, usage = message.response_metadata, message.usage_metadata
-    events, address = told.get(EVENTS) or [{}], urlsplit(told.get("server") or "")
-    known = {
-        "gen_ai.response.id": events[0].get("id"),
-        "gen_ai.response.model": told.get("model_name"),
-        "gen_ai.response.finish_reasons": [str(told[FINISH_REASON])] if told.get(FINISH_REASON) else None,
-        "gen_ai.usage.input_tokens": usage and usage["input_tokens"],
-        "gen_ai.usage.output_tokens": usage and usage["output_tokens"],
-        "server.address": address.hostname,
-        "server.port": address.port,
-        "reasc.failed_attempts": len(told.get(FAILED_ATTEMPTS) or ()) or None,
-    }
-    return {name: value for name, value in known.items() if value is not None}
-
-
-def _of_account(account: Json) -> dict[str, Any]:
-    known = {f"reasc.{name}": account[name] for name in _ACCOUNT if name in account}
-    return known | {f"reasc.tokens.{name}": tokens for name, tokens in account.get("tokens", {}).items()}
