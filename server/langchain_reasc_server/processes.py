@@ -24,7 +24,7 @@ __all__ = ["FAILED_TO_START", "run_here", "run_workers", "shared_folder", "uvico
 _KEPT_ALIVE: Final = 75  # seconds; longer than clients keep an idle connection, or they would send into a closed one
 _STANDS_STILL: Final = 30.0
 """Seconds after which a process whose event loop does nothing at all is ended."""
-_STARTED_WITHIN: Final = 15
+_STARTED_WITHIN: Final = 30
 """Seconds for which the supervisor waits for a new worker, or for one of which no thread answers any more."""
 
 

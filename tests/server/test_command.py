@@ -275,7 +275,7 @@ def _command_line(pid: str) -> bytes:
 
 def _started(of: int, url: str) -> set[int]:
     """Wait until both workers answer, and return them."""
-    assert eventually(lambda: len(_workers(of)) == 2 and _is_answered(url), 60)
+    assert eventually(lambda: len(_workers(of)) == 2 and _is_answered(url), 90)
     return _workers(of)
 
 
@@ -303,7 +303,7 @@ def test_workers_count_and_learn_together_and_are_replaced(upstream: Served, tmp
         assert not any(b"sk-" in _command_line(str(pid)) for pid in before)
         first = min(before)
         os.kill(first, signal.SIGKILL)
-        assert eventually(lambda: first not in (now := _workers(started.pid)) and len(now) == 2, 60)
+        assert eventually(lambda: first not in (now := _workers(started.pid)) and len(now) == 2, 90)
         assert httpx.post(f"{url}/chat/completions", **mine).status_code == 200
         assert _counted(url, "reasc_requests_total") == 9, "what the dead one counted stays"
         second = _workers(started.pid)
@@ -360,7 +360,7 @@ def test_a_worker_whose_event_loop_hangs_is_replaced(upstream: Served, hangs: st
         before = _started(started.pid, url)
         with pytest.raises(httpx.HTTPError):
             httpx.get(url.removesuffix("v1"), timeout=20)
-        assert eventually(lambda: len(before & (now := _workers(started.pid))) == 1 and len(now) == 2, 60)
+        assert eventually(lambda: len(before & (now := _workers(started.pid))) == 1 and len(now) == 2, 90)
         body = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], "tools": [TOOL]}
         for _ in range(4):
             assert httpx.post(f"{url}/chat/completions", json=body, timeout=30).status_code == 200
