@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -42,18 +42,11 @@ class RawRequest:
         headers: sent beside it, in place of the model's own of the same name.
         on_event: called with the JSON of the events of a response so far, each time one has come, in the thread that
             reads them; a response that is begun anew has a list of its own, and a request that failed an empty one.
-        headers_of: returns further headers by the index of the sample that is drawn.
     """
 
     body: Mapping[str, Any] = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     on_event: Callable[[list[bytes]], None] = field(default=lambda events: None, repr=False)
-    headers_of: Callable[[int], Mapping[str, str]] | None = field(default=None, repr=False)
-
-    def of_sample(self, index: int) -> "RawRequest":
-        """Return the request for one sample."""
-        own = self.headers_of(index) if self.headers_of else {}
-        return replace(self, headers={**self.headers, **own}) if own else self
 
 
 class ServerClient(AdaptedChatOpenAI):

@@ -283,15 +283,13 @@ class Draw:
 
         index = group[0].index
         own: dict[str, Any] = {} if self.seed is None else {"seed": self.seed + index}
-        if RAW in self.kwargs:
-            own[RAW] = self.kwargs[RAW].of_sample(index)
         try:
             await read(attempt, self.messages, {**self.kwargs, **own}, take, bill, beside, n=len(asked))
         except Exception as error:
             for sample in asked:
                 sample.error = None if sample.handed_over else error
-            if RAW in own:
-                own[RAW].on_event([])
+            if RAW in self.kwargs:
+                self.kwargs[RAW].on_event([])
             raise
 
 
