@@ -268,7 +268,8 @@ class Draw:
             asked[index].take(event, choice)
             if self.cancelled:  # a client may have swallowed the cancellation
                 raise asyncio.CancelledError
-            if any(sample.response and not sample.ended for sample in asked):  # the last to end waits for the bill
+            # The last to end waits for the bill.
+            if len(asked) > 1 and any(sample.response and not sample.ended for sample in asked):
                 for sample in asked:
                     if sample.ended and not sample.handed_over:
                         sample.shares_prompt = True

@@ -188,16 +188,14 @@ def _function_of(call: Json) -> Json:
 
 def text_in(delta: Json) -> str:
     """Return all that the model wrote in a delta: text, reasoning, a refusal, or arguments of calls."""
-    if len(delta) == 1 and isinstance(content := delta.get("content"), str):
-        return content
-    functions = [call.get("function") or {} for call in delta.get("tool_calls") or ()]
-    blocks = delta["content"] if isinstance(delta.get("content"), list) else ()
-    said = [
-        *(value for name, value in delta.items() if name not in _STATED),
-        *(one.get(name) for one in functions for name in ("name", "arguments")),
-    ]
-    said += [one.get("text") if isinstance(one, dict) else one for one in blocks]
-    return "".join(text for text in said if isinstance(text, str))
+    said = [value for name, value in delta.items() if isinstance(value, str) and name not in _STATED]
+    for call in delta.get("tool_calls") or ():
+        function = call.get("function") or {}
+        said += [text for name in ("name", "arguments") if isinstance(text := function.get(name), str)]
+    if isinstance(blocks := delta.get("content"), list):
+        texts = (one.get("text") if isinstance(one, dict) else one for one in blocks)
+        said += [text for text in texts if isinstance(text, str)]
+    return said[0] if len(said) == 1 else "".join(said)
 
 
 def tokens_in(choice: Json) -> int:

@@ -247,6 +247,7 @@ async def read(
                     last = event
                 for choice in event.get("choices") or ():
                     responses[choice.get("index") or 0].receive(event, choice)
+            events.clear()  # else all wait here for the next, where the garbage collector looks at each again and again
             if any(response.passed for response in responses) and all(response.over for response in responses):
                 break
     if last is not None:

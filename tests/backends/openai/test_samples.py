@@ -374,3 +374,22 @@ def test_structured_output_shares_a_request_like_other_samples(face: Face) -> No
     body = script.requests[0]
     assert (body["n"], body["response_format"]) == (2, schema)
     assert all(isinstance(message, AIMessage) and message.text == "forty two" for _, message in ended)
+
+
+def test_alternatives_keep_their_text_and_log_probability_and_no_lists_of_bytes(face: Face) -> None:
+    """A sample is kept until the vote is over, and bytes of alternatives are most of what it would hold."""
+
+    async def answer(exchange: Exchange) -> None:
+        events = [*Chat(("so", " it", " is")).events(exchange.body)]
+        for choice in (choice for event in events for choice in event["choices"]):
+            for token in (choice.get("logprobs") or {}).get("content") or ():
+                for one in (token, *token["top_logprobs"]):
+                    one["bytes"] = [*one["token"].encode()]
+        await exchange.stream([*events, DONE])
+
+    with serving(answer) as url, pool_of(url) as model:
+        [(_, message)] = face.sample(model, n=1)
+    assert isinstance(message, AIMessage), message
+    tokens = message.response_metadata["logprobs"]["content"]
+    assert [bytes(token["bytes"]).decode() for token in tokens] == ["so", " it", " is"]
+    assert {frozenset(one) for token in tokens for one in token["top_logprobs"]} == {frozenset({"token", "logprob"})}
