@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("langchain_reasc_server")
 from benchmarks.open_loop import upstream
-from benchmarks.serve_latency import BARE, Side, added, measure, reasc
+from benchmarks.serve_latency import BARE, Side, added, measure, measure_votes, reasc
 from benchmarks.serve_load import run
 
 
@@ -12,6 +12,8 @@ from benchmarks.serve_load import run
 def test_what_the_server_adds_is_told_for_each_kind_of_request() -> None:
     with upstream() as bare, reasc(bare) as ours:
         found = measure({BARE: Side(bare), "ours": ours}, seconds=0.5, rounds=2, seed=0)
+        votes = measure_votes({BARE: Side(bare), "ours": ours}, seconds=2)
+    assert [name for _, name in votes] == ["ours", "ours"] and all(min(one) > 0 for one in votes.values())
     assert list(found) == ["one response, whole", "one response, streamed", "a vote of 2, whole"]
     for measured in found.values():
         (bare_key, bare_times), (our_key, our_times) = measured.items()
