@@ -18,6 +18,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span, StatusCode, get_current_span
+from opentelemetry.util.http import parse_excluded_urls
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -65,7 +66,11 @@ def exported_traces(model_provider: str) -> Iterator[list[Middleware]]:
 def traced_requests(provider: TracerProvider, model_provider: str = "openai") -> list[Middleware]:
     """Return the middleware that makes the spans of requests below ``/v1``."""
     os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "http")  # the stable names of HTTP's attributes
-    options: Any = {"excluded_urls": _NOT_OF_API, "exclude_spans": ["receive", "send"], "tracer_provider": provider}
+    options: Any = {
+        "excluded_urls": parse_excluded_urls(_NOT_OF_API),
+        "exclude_spans": ["receive", "send"],
+        "tracer_provider": provider,
+    }
     return [Middleware(OpenTelemetryMiddleware, **options), Middleware(_DescribedVotes, model_provider=model_provider)]
 
 
