@@ -66,7 +66,7 @@ class ServerClient(AdaptedChatOpenAI):
         """
         return await self._agenerate(messages, **kwargs)
 
-    async def events(
+    def events(
         self, messages: list[BaseMessage], kwargs: Mapping[str, Any], beside: dict[str, Any], n: int = 1
     ) -> AsyncGenerator[list[Json | None]]:
         """Yield the events of n responses to one request, in lists as they come together, and None for their end.
@@ -84,9 +84,7 @@ class ServerClient(AdaptedChatOpenAI):
             whole = {**kwargs, WHOLE: True}
             return self._events(messages, kwargs, beside, n) if streamed else self._events(messages, whole, beside, 1)
 
-        async with aclosing(self._logprobs.streamed(request, kwargs.get("model"))) as lists:
-            async for events in lists:
-                yield events
+        return self._logprobs.streamed(request, kwargs.get("model"))
 
     async def _events(
         self, messages: list[BaseMessage], kwargs: Mapping[str, Any], beside: dict[str, Any], n: int

@@ -73,7 +73,7 @@ class LoopThread:
         with self._lock:
             if self._closed:
                 raise ModelClosedError("this chat model was closed; make a new one")
-            if self._loop is None or not (self._thread and self._thread.is_alive()):  # it is not in a forked process
+            if self._loop is None:
                 begun: Future[tuple[asyncio.AbstractEventLoop, Callable[[], None]]] = Future()
                 run = _serve(begun, self._at_end)
                 self._thread = threading.Thread(target=asyncio.run, args=(run,), name=self._name, daemon=True)
