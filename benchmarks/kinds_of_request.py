@@ -99,7 +99,8 @@ def outcomes(given: Mixed, measures: int) -> list[Outcome]:
     asc_tokens, asc_right = spent[rows, samples - 1], answers == responses.right
     for way in WAYS:
         run = streamed(given, way, measures)
-        drawn = np.minimum(run.launched + run.audited, spent.shape[1])
+        samples = np.array([one.samples for one in run.decisions])
+        drawn = np.minimum(samples + run.audited, spent.shape[1])
         tokens = spent[rows, drawn - 1]
         right = np.array([-1 if one.answer is None else int(one.answer) for one in run.decisions]) == responses.right
         for kind in np.unique(kinds):

@@ -30,7 +30,6 @@ from langchain_reasc.exceptions import (
     PoolError,
 )
 from langchain_reasc.method.confidence import SCORES, Measure
-from langchain_reasc.method.cutting import ConfidenceCut, running_minima
 from langchain_reasc.method.stopping import Response
 from langchain_reasc.pools import Pool
 
@@ -63,7 +62,6 @@ class PoolScores:
         self._flat: dict[Measure | str, Floats] = {}  # of all responses, one question after the other
         self._scores: dict[Measure | str, list[list[float | None]]] = {}
         self._candidates: list[Measure] = []
-        self._minima: dict[tuple[str, int], tuple[npt.NDArray[np.int32], Floats, npt.NDArray[np.int64]]] = {}
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -113,28 +111,6 @@ class PoolScores:
         longest = max((one.signal_tokens for one in self._responses), default=0)
         self._candidates = candidate_measures(self.signals, longest=longest)
         return list(self._candidates)
-
-    def cut_after(self, cut: ConfidenceCut) -> npt.NDArray[np.int64]:
-        """After how many tokens each response is cut, shape (questions, responses); 0 where it is not, or is none.
-
-        Raises:
-            PoolError: the pool does not carry the signal.
-        """
-        if (key := (cut.signal, cut.window)) not in self._minima:
-            all_ends, all_minima = list[npt.NDArray[np.int32]](), list[Floats]()
-            for values, lengths in self._parts(cut.signal):
-                for tokens in np.split(values, lengths.cumsum()[:-1]):
-                    ends, minima = running_minima(tokens, cut.window)
-                    all_ends.append(ends[ends < tokens.size].astype(np.int32))
-                    all_minima.append(minima[ends < tokens.size])
-            behind = np.cumsum([len(ends) for ends in all_ends])
-            self._minima = {key: (np.concatenate(all_ends), np.concatenate(all_minima), behind)}  # of the last alone
-        known, lowest, behind = self._minima[key]
-        below = np.flatnonzero(lowest < cut.threshold)
-        response, at = np.unique(np.searchsorted(behind, below, side="right"), return_index=True)
-        after = np.zeros(len(self._responses), dtype=np.int64)
-        after[response] = known[below][at]
-        return self._shaped(after, 0)
 
     def select(self, firsts: Pairs, *, seed: int) -> Selection:
         """Choose a measure on the given (question, response) pairs alone.

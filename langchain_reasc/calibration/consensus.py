@@ -24,19 +24,17 @@ from langchain_reasc.calibration.auroc import (
 )
 from langchain_reasc.calibration.correctness import agreement_with_rest, fit_support_curve
 from langchain_reasc.calibration.online_state import Observed, agrees_with_majority
-from langchain_reasc.calibration.record import AUROC, Calibration, Cutting, Fingerprint, Gate, RuleBlock, SupportCurve
+from langchain_reasc.calibration.record import AUROC, Calibration, Fingerprint, Gate, RuleBlock, SupportCurve
 from langchain_reasc.calibration.selection import rejected_measures
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.agreement import Agreement, Prior, default_components, likelihoods
 from langchain_reasc.method.bayesian_vote import PointOdds
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.cutting import ConfidenceCut, as_cut
 from langchain_reasc.method.decision import Decision, Response, support
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, Cap, StoppingRule, decide
 
 __all__ = [
     "DEFAULT_AGREEMENT",
-    "DEFAULT_CUT_QUANTILE",
     "agreement_by_support",
     "calibrate_consensus",
     "correctness_by_support",
@@ -46,7 +44,6 @@ __all__ = [
 _Statistic = Callable[[Decision], float | None]
 
 DEFAULT_AGREEMENT: Final = 0.975  # θ: the lowest that costs 0.3 points at most on any kind of simulated pools
-DEFAULT_CUT_QUANTILE: Final = 0.2
 _WORTH: Final = 10.0  # samples for a point of agreement: at 7, some simulated pools lose over a point
 _VOTE_THRESHOLD: Final = 0.993  # of weighted votes; at .99 scores that follow agreement cost over 0.3 points
 _LONG_ENOUGH: Final = 4  # responses, so that each half of them has a vote to agree with
@@ -64,10 +61,6 @@ _FEWEST: Final = 6  # questions with agreeing and other responses that an AUROC 
 _FEWEST_LABELLED: Final = 5  # questions with right and wrong responses by their labels, which then may refuse a measure
 _FEWEST_KNOWN: Final = 10  # labelled questions that were answered rightly, and wrongly, to tell what a share is worth
 _KNOTS: Final = 33
-_AS_GOOD: Final = 0.03  # of an AUROC within questions: windows that are no further behind the best separate as well
-_CUT_TRUSTED: Final = 0.60  # the same bound for the lowest group mean, from which on weak samples are cut
-_FEWEST_TO_CUT: Final = 64  # questions; what is learned from fewer of weak responses costs accuracy
-_SAVED: Final = 0.5  # of a sample's tokens, about, where it is cut
 
 
 def calibrate_consensus(
@@ -81,7 +74,6 @@ def calibrate_consensus(
     fingerprint: Fingerprint | None = None,
     seed: int = 0,
     explained: bool = True,
-    cut_quantile: float = DEFAULT_CUT_QUANTILE,
     whole: Calibration | None = None,
 ) -> Calibration:
     """Learn the agreement rule from how the responses to each question agree.
@@ -101,30 +93,23 @@ def calibrate_consensus(
         fingerprint: what was measured.
         seed: the seed of the resampled bounds.
         explained: whether to also compute the AUROC's interval, the promise, and P(agree); no decision needs them.
-        cut_quantile: q, the share of first responses whose lowest group mean lies below the threshold at which a sample
-            is cut in the middle, where a measure is trusted; 0 to cut none.
         whole: what was learned of all kinds of request, where these questions are of one. How their answers agree is
             then sought near to how all do, and fewer than 64 questions take all else from there.
 
     Raises:
         CalibrationDataError: fewer than 2 questions with an answer, or scores of another number of measures.
     """
-    given, every = measures, _with_votes(questions, len(measures))
-    if whole and len(every) < _FEWEST_OF_KIND:
-        return _with_own_prior(whole, every)
-    measures, voted = _with_distinct_scores(given, every)
+    voted = _with_votes(questions, len(measures))
+    if whole and len(voted) < _FEWEST_OF_KIND:
+        return _with_own_prior(whole, voted)
+    measures, voted = _with_distinct_scores(measures, voted)
     trusted = _trusted_measure(voted, measures, seed, explained=explained)
     prior = _fitted_prior(voted, whole)
     parameters = {"threshold": threshold, "worth": _WORTH if worth is None else worth}
     fields = trusted.fields
     if trusted.odds is not None and trusted.measure is not None:
-        signal, alternatives = trusted.measure.signal, _alternatives(voted)
-        parameters |= {"vote_threshold": _VOTE_THRESHOLD, "alternatives": alternatives}
-        fields = {**fields, **(made_of or {}).get(signal, {})}
-        if cut_quantile:
-            evidence = [_expected_evidence(one, trusted.odds, alternatives, trusted.row) for one in voted]
-            cutting = _cutting(every, given, signal, cut_quantile, evidence, seed)
-            fields["uncut" if isinstance(cutting, str) else "cutting"] = cutting
+        parameters |= {"vote_threshold": _VOTE_THRESHOLD, "alternatives": _alternatives(voted)}
+        fields = {**fields, **(made_of or {}).get(trusted.measure.signal, {})}
     calibration = Calibration.now(
         trusted.measure,
         trusted.scores,
@@ -137,10 +122,8 @@ def calibrate_consensus(
     )
     if not explained:
         return calibration
-    # Questions that a learned rule cut short are left out: they ended where responses agreed.
-    weak = _weak(calibration.cut, given, [one for one in every if one.counted])
     counts = Agreement(prior, budget=budget)
-    return calibration.model_copy(update=_explanation(calibration, counts, voted, trusted.row, weak))
+    return calibration.model_copy(update=_explanation(calibration, counts, voted, trusted.row))
 
 
 def _explanation(
@@ -148,7 +131,6 @@ def _explanation(
     counts: Agreement,
     questions: Sequence[Observed],
     row: int | None,
-    weak: Sequence[Sequence[bool]],
 ) -> dict[str, Any]:
     """Return what a calibration says of its rule: what is promised, and how likely an answer is agreed with, or right.
 
@@ -157,13 +139,13 @@ def _explanation(
         counts: the same rule where votes are counted.
         questions: what it was learned from.
         row: the row of scores that votes are weighed by.
-        weak: of each question on which votes were counted, which responses would be cut.
     """
     rule = calibration.rule(budget=counts.budget, on_missing_confidence="count")
+    # Questions that a learned rule cut short are left out: they ended where responses agreed.
     counted = [one.responses(row) for one in questions if one.counted]
     prior = counts.prior if row is None else None  # which knows of counts alone
     return {
-        "guarantee": _promise(rule, counts, counted, weak, len(questions)),
+        "guarantee": _promise(rule, counts, counted, len(questions)),
         "p_agree": _p_agree(rule, questions, row, prior),
         "p_correct": _p_correct(rule, questions, row, prior),
     }
@@ -313,107 +295,6 @@ def _trusted_measure(
     return _Trusted(fields, measure, known[best], scores, _odds(scores, judged.right))
 
 
-def _cutting(
-    questions: Sequence[Observed],
-    measures: Sequence[Measure],
-    signal: str,
-    quantile: float,
-    evidence: Sequence[Floats],
-    seed: int,
-) -> Cutting | str:
-    """Choose below which confidence a sample is cut, or return why none is.
-
-    The threshold is taken from first responses, which are never cut. Sampling stops at the same evidence whether others
-    are cut or not, which takes tokens in proportion to those of a sample over the evidence that it gives (Wald 1945).
-    So it pays to cut where a larger share of the tokens is saved than of the evidence is lost: where weak responses
-    have less than :data:`_SAVED` of the evidence that all have.
-    """
-    if len(questions) < _FEWEST_TO_CUT:
-        return f"{_FEWEST_TO_CUT} questions tell which confidence is low, and {len(questions)} were seen"
-    watched = _watched(questions, measures, signal, seed)
-    if isinstance(watched, str):
-        return watched
-    measure, within = watched
-    lowest = [one.scores[measures.index(measure)] for one in questions]
-    threshold = float(f"{np.nanquantile([own[0] for own in lowest], quantile):.6g}")
-    share, high = _share_of_weak(evidence, [own < threshold for own in lowest], seed)
-    if not high < _SAVED:
-        return (
-            f"a weak response has {share:.0%} of the evidence of an average one, and may have {high:.0%} (90 %), while "
-            f"cutting it saves about {_SAVED:.0%} of its tokens"
-        )
-    return Cutting(window=measure.window, quantile=quantile, threshold=threshold, within=within, evidence=share)
-
-
-def _watched(
-    questions: Sequence[Observed], measures: Sequence[Measure], signal: str, seed: int
-) -> tuple[Measure, AUROC] | str:
-    """Choose the lowest group mean by which samples are cut, with its AUROC within questions; or return why none is.
-
-    Its window is the smallest, and so the soonest to tell, of those that separate about best within questions; most
-    first responses are longer.
-    """
-    plain = Measure(signal, "mean")
-    lowest = [one for one in measures if (one.signal, one.score) == (signal, "lowest_group")]
-    if not lowest or plain not in measures:
-        return f"the lowest averages of {signal} are not among the measures"
-    rows = [measures.index(one) for one in (plain, *lowest)]
-    firsts = np.array([one.scores[rows, 0] for one in questions]).T
-    shares = (firsts < firsts[0]).mean(axis=1).tolist()  # of responses longer than the window; else they are equal
-    longer = [at for at, share in enumerate(shares) if share > 0.5]
-    of_signal = [replace(one, scores=one.scores[rows][longer]) for one in questions]
-    known, judged = _judged(of_signal, len(longer), [agrees_with_majority(one.answers) for one in of_signal])
-    if not known or (each := auroc_per_question(judged)).shape[1] < _FEWEST:
-        return (
-            f"most responses are shorter than {lowest[0].window} tokens, or too few questions have answers that differ"
-        )
-    means = each.mean(axis=1)
-    best = int(np.argmax(means >= means.max() - _AS_GOOD))  # the first of these
-    within, chosen = _resampled_mean(each[best], seed), lowest[longer[known[best]] - 1]
-    if within.low < _CUT_TRUSTED:
-        return (
-            f"the lowest average of {chosen.window} tokens tells agreeing responses from others within a question with "
-            f"an AUROC of {within.value:.2f}, and of {within.low:.2f} at least (90 %), where {_CUT_TRUSTED:.2f} is "
-            "needed"
-        )
-    return chosen, within
-
-
-def _expected_evidence(question: Observed, odds: PointOdds, alternatives: float, row: int | None) -> Floats:
-    """Return how far each response is expected to favour the right answer over a wrong one, in log-odds.
-
-    A response that is right with probability p, and else names each of K wrong answers equally often, weighs
-    ℓ = log(K p / (1 − p)), so that is (p − (1 − p) / K) · ℓ, 0 where it is no better than a guess or has no answer.
-
-    Args:
-        question: the responses.
-        odds: logit p, from a score.
-        alternatives: K.
-        row: of the scores.
-
-    Returns:
-        Shape (responses,); NaN where there is no score.
-    """
-    from scipy.special import expit
-
-    logits = np.interp(question.scores[row], *np.array(odds.points).T)
-    p = expit(logits)
-    evidence = (p - (1 - p) / alternatives) * (logits + np.log(alternatives))
-    return np.where([answer is None for answer in question.answers], 0.0, evidence)
-
-
-def _share_of_weak(evidence: Sequence[Floats], weak: Sequence[Booleans], seed: int) -> tuple[float, float]:
-    """Return a weak response's mean evidence over that of all, and its upper bound of 90 % by resampling questions."""
-    sums = [
-        (np.nansum(own[low]), np.isfinite(own[low]).sum(), np.nansum(own), np.isfinite(own).sum())
-        for own, low in zip(evidence, weak, strict=True)
-    ]
-    times = np.random.default_rng(seed).multinomial(len(sums), [1 / len(sums)] * len(sums), _RESAMPLES)
-    of_weak, weak_ones, of_all, every = (np.vstack((np.ones(len(sums)), times)) @ sums).T
-    shares = of_weak * every / np.maximum(weak_ones * of_all, 1e-12)
-    return float(shares[0]), float(np.quantile(shares[1:], 1 - _LEVEL))
-
-
 def _resampled_mean(each: Floats, seed: int) -> AUROC:
     """Return the mean of the AUROCs of several questions, with bounds of 90 % either way by resampling questions."""
     rng = np.random.default_rng(seed)
@@ -477,24 +358,13 @@ def _normal(values: Floats, reference: Floats) -> Floats:
     return np.asarray(norm.ppf(np.clip((rank + 0.5) / (reference.size + 1), 0.002, 0.998)))
 
 
-def _weak(cut: ConfidenceCut | None, measures: Sequence[Measure], questions: Sequence[Observed]) -> list[list[bool]]:
-    """Return which responses to each question fall below the threshold."""
-    if cut is None:
-        return [[False] * len(one.answers) for one in questions]
-    row = measures.index(Measure(cut.signal, "lowest_group", cut.window))
-    return [(one.scores[row] < cut.threshold).tolist() for one in questions]
-
-
 def _promise(
     rule: StoppingRule,
     counts: Agreement,
     questions: Sequence[Sequence[Response]],
-    weak: Sequence[Sequence[bool]],
     n: int,
 ) -> str:
     """Say how often the rule answers otherwise than counting votes did, on the questions it was learned from.
-
-    ``weak`` says which responses are cut, as far as that is allowed: the rule does not know their answers.
 
     Where the rule asks for more responses than counting did, its answer is not known. Such a question counts as much as
     the leader is likely to change by the end of the budget, as far as was learned of answers. Else the promise would
@@ -507,8 +377,8 @@ def _promise(
 
     differs: dict[bool, list[bool]] = {True: [], False: []}  # by whether counted votes were sufficient
     going_on: list[float] = []  # P(the answer changes) where the rule goes on, though counted votes are sufficient
-    for responses, low in zip(questions, weak, strict=True):
-        counted, decision = decide(ASC() | Cap(len(responses)), responses), decide(rule, as_cut(responses, low)[0])
+    for responses in questions:
+        counted, decision = decide(ASC() | Cap(len(responses)), responses), decide(rule, responses)
         sufficient, otherwise = counted.reason == "evidence", decision.answer != counted.answer
         differs[sufficient].append(otherwise)
         if sufficient and not (otherwise or decision.stop) and len(responses) < counts.budget:

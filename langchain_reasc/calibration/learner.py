@@ -106,8 +106,6 @@ class ConsensusLearner:
         fingerprint: what is measured.
         seed: the seed of everything random in a calibration.
         explained: whether calibrations also say what they promise; no decision needs it.
-        cut_quantile: the share of first responses that are weak, see
-            :func:`~langchain_reasc.calibration.calibrate_consensus`; 0 to learn nothing of them.
     """
 
     def __init__(
@@ -119,10 +117,9 @@ class ConsensusLearner:
         fingerprint: Fingerprint | None = None,
         seed: int = 0,
         explained: bool = True,
-        cut_quantile: float = consensus.DEFAULT_CUT_QUANTILE,
     ) -> None:
         self.measures, self.minimum, self.fingerprint = tuple(measures), minimum, fingerprint or Fingerprint()
-        self._budget, self._seed, self._explained, self._cut_quantile = budget, seed, explained, cut_quantile
+        self._budget, self._seed, self._explained = budget, seed, explained
         self.alarms = 0
         self.drifted: Drift | None = None
         self._begin()
@@ -227,7 +224,6 @@ class ConsensusLearner:
                 fingerprint=self.fingerprint,
                 seed=self._seed,
                 explained=self._explained,
-                cut_quantile=self._cut_quantile,
                 whole=whole,
             )
         except CalibrationDataError:

@@ -25,7 +25,6 @@ from langchain_reasc.files import read_text, write_atomically
 from langchain_reasc.method.agreement import LARGEST_HORIZON, Agreement, Component, Prior
 from langchain_reasc.method.bayesian_vote import BayesianVote, PointOdds
 from langchain_reasc.method.confidence import SCORES, SPAN_SCORES, Measure
-from langchain_reasc.method.cutting import ConfidenceCut
 from langchain_reasc.method.decision import Decision, support
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer, check_weight
 from langchain_reasc.method.registry import rule_named
@@ -36,7 +35,6 @@ from langchain_reasc.method.value import ValueStop, check_worth
 __all__ = [
     "AUROC",
     "Calibration",
-    "Cutting",
     "Fingerprint",
     "Gate",
     "HashedPart",
@@ -358,24 +356,6 @@ def _log_odds(p: float) -> float:
     return math.log(p / (1 - p))
 
 
-class Cutting(Record):
-    """When a sample is cut in the middle: see :class:`~langchain_reasc.method.cutting.ConfidenceCut`.
-
-    Attributes:
-        window: W, tokens of the signal per group.
-        quantile: the share of the first responses whose lowest group mean is below the threshold.
-        threshold: the group mean below which a sample is cut.
-        within: how well the lowest group mean separates agreeing responses from others within a question.
-        evidence: what a vote below the threshold is expected to tell, over what an average one does.
-    """
-
-    window: int = Field(ge=1)
-    quantile: Annotated[FiniteFloat, Field(gt=0, lt=1)]
-    threshold: FiniteFloat
-    within: AUROC
-    evidence: Annotated[FiniteFloat, Field(ge=0)]
-
-
 class SupportCurve(Record):
     """The probability that an answer is right, or agrees with further responses, by the support of its decision.
 
@@ -448,8 +428,6 @@ class Calibration(Record):
         mixture: Algorithm 2 only.
         rejected: the measures that ``measure="auto"`` did not choose.
         rule_: the stopping rule, if it is not ReASC; ``rule`` in the file.
-        cutting: by consensus: when a weak sample is cut in the middle; null: never.
-        uncut: by consensus: why no sample is cut, although a measure is trusted; null where none was to be cut.
         untrusted: by consensus: why no measure of confidence is used; null where one is.
         guarantee: by consensus: what is promised, in words.
         p_correct: how likely an answer is right; null without labels, or with one response to each.
@@ -482,8 +460,6 @@ class Calibration(Record):
     mixture: Mixture | None = None
     rejected: tuple[RejectedMeasure, ...] = ()
     rule_: RuleBlock | None = Field(default=None, alias="rule")
-    cutting: Cutting | None = None
-    uncut: str | None = None
     untrusted: str | None = None
     guarantee: str | None = None
     p_correct: SupportCurve | None = None
@@ -513,6 +489,14 @@ class Calibration(Record):
             **fields,
         )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_cutting(cls, given: Any) -> Any:
+        """Drop what earlier versions learned about cutting weak samples in the middle; nothing else depends on it."""
+        if isinstance(given, dict):
+            return {name: value for name, value in given.items() if name not in ("cutting", "uncut")}
+        return given
+
     @model_validator(mode="after")
     def _measured_or_counted(self) -> Self:
         given = {value is None for value in (self.signal, self.score, self.window, self.mean, self.std)}
@@ -520,8 +504,6 @@ class Calibration(Record):
             raise ValueError("signal, score, window, mean and std are null together, and only by consensus")
         if self.mean is not None:
             check_weight(self.weight, self.mean)
-        if self.cutting is not None and self.signal not in SIGNALS:
-            raise ValueError("cutting needs the signal of each token")
         return self
 
     @property
@@ -530,13 +512,6 @@ class Calibration(Record):
         if self.signal is None or self.score is None or self.window is None:
             return None
         return Measure(self.signal, self.score, self.window)
-
-    @property
-    def cut(self) -> ConfidenceCut | None:
-        """When a sample is cut in the middle; None where none is."""
-        if self.cutting is None or self.signal is None:
-            return None
-        return ConfidenceCut(self.signal, self.cutting.window, self.cutting.threshold, self.top_k)
 
     def rule(
         self,

@@ -85,11 +85,6 @@ def _agreement_lines(calibration: "Calibration") -> Iterator[str]:
     if worth := parameters.get("worth"):
         stops += f"; or where {worth:g} more samples would raise its share of the responses by less than a point"
     yield from folded("In use", stops)
-    if cutting := calibration.cutting:
-        low = f"{calibration.signal} falls below {cutting.threshold:.4g} in the mean of {cutting.window} tokens"
-        yield from folded("Cut", f"are samples whose {low}, as in {cutting.quantile:.0%} of first ones")
-    elif calibration.uncut:
-        yield from folded("Cut", f"is no sample: {calibration.uncut}")
 
 
 def _gate_lines(gate: "Gate") -> Iterator[str]:

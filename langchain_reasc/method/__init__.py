@@ -2,14 +2,12 @@
 
 ``token_signals`` → ``confidence`` (one score per response) → ``evidence`` (how much a response counts) → ``stopping``
 (go on or stop). ``horizon``, ``bayesian_vote``, ``agreement`` and ``value`` are further rules, ``registry`` has them by
-name; ``fields`` and ``hopeless`` decide on answers in parts; ``cutting`` ends a weak sample in the middle. All their
-public names can be imported from here.
+name; ``fields`` and ``hopeless`` decide on answers in parts. All their public names can be imported from here.
 """
 
 from langchain_reasc.method.agreement import *  # noqa: F403
 from langchain_reasc.method.bayesian_vote import *  # noqa: F403
 from langchain_reasc.method.confidence import *  # noqa: F403
-from langchain_reasc.method.cutting import *  # noqa: F403
 from langchain_reasc.method.decision import *  # noqa: F403
 from langchain_reasc.method.evidence import *  # noqa: F403
 from langchain_reasc.method.fields import *  # noqa: F403

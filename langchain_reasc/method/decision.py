@@ -9,7 +9,6 @@ from langchain_reasc.exceptions import ConfidenceError
 
 __all__ = [
     "ANSWER",
-    "WEAK",
     "Decision",
     "Reason",
     "Response",
@@ -65,10 +64,6 @@ class Response:
         if answer == self.answer and self.fields is None:
             return self
         return Response(answer, self.score, self.cut_off, self.kind, alone=self.alone)
-
-
-WEAK: Final = Response(None)
-"""What a rule reads of a sample that was cut in the middle: no answer, and one sample fewer that may be launched."""
 
 
 @dataclass(frozen=True, slots=True)

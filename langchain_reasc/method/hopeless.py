@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.method.agreement import default_components, likelihoods
-from langchain_reasc.method.decision import WEAK, Decision, Response
+from langchain_reasc.method.decision import Decision, Response
 from langchain_reasc.method.stopping import StoppingRule
 
 __all__ = ["UNANSWERED", "Hopeless", "Unanswered", "chance_of_agreement"]
@@ -88,7 +88,7 @@ class Unanswered(StoppingRule):
     That is after eight without one, whatever the reason: cut off, empty, filtered, malformed, refused. A model that
     answers with probability p is stopped so with (1 − p)⁸: .004 at p = .5, .058 at .3. Three that are refused alike are
     enough (the same calls, or calls of the same unknown tools), as the model alone would be refused so, too, and an
-    agent tells it why. A sample that was cut in the middle does not count. The reason is ``unanswered``.
+    agent tells it why. The reason is ``unanswered``.
 
     Attributes:
         rule: decides where a response has an answer.
@@ -102,8 +102,7 @@ class Unanswered(StoppingRule):
         if decision.stop or any(one.answer is not None for one in responses):
             return decision
         alike = Counter(one.instead for one in responses if one.instead)
-        without = sum(one is not WEAK for one in responses)
-        stop = without >= UNANSWERED or max(alike.values(), default=0) >= _REFUSED_ALIKE
+        stop = len(responses) >= UNANSWERED or max(alike.values(), default=0) >= _REFUSED_ALIKE
         return replace(decision, stop=True, reason="unanswered") if stop else decision
 
     @property

@@ -14,7 +14,7 @@ from numbers import Integral
 from typing import ClassVar, Literal
 
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
-from langchain_reasc.method.decision import WEAK, Decision, Reason, Response, decide_by_kind
+from langchain_reasc.method.decision import Decision, Reason, Response, decide_by_kind
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer, evidence_by_answer, leader, posterior
 
 __all__ = [
@@ -283,8 +283,8 @@ class Supported(StoppingRule):
     A rule that looks ahead stops on 4 votes of 15 if no other answer can overtake them: the vote would not change, but
     most responses say something else. Here sampling then goes on while the samples left, if all of them give the
     leader, can lift it above the share. Once they cannot, sampling stops: the reason is ``plurality``, and the answer
-    counts as undecided. A response without an answer counts as one vote against the leader, a sample that was cut in
-    the middle does not count, and a sample to come counts as much as the votes so far do on average.
+    counts as undecided. A response without an answer counts as one vote against the leader, and a sample to come counts
+    as much as the votes so far do on average.
 
     Attributes:
         rule: what decides.
@@ -301,7 +301,7 @@ class Supported(StoppingRule):
         decision = self.rule(responses)
         if decision.answer is None or decision.undecided:
             return decision
-        unanswered = sum(one.answer is None and one is not WEAK for one in responses)
+        unanswered = sum(one.answer is None for one in responses)
         given = sum(decision.evidence.values())
         lead, total = decision.evidence.get(decision.answer, 0.0), given + unanswered
         if decision.stop and lead > self.share * total:

@@ -1,4 +1,4 @@
-"""The studies of trust: scores that turn in a stream, samples that are cut, and promises beside the truth."""
+"""The studies of trust: scores that turn in a stream, and promises beside the truth."""
 
 import re
 
@@ -7,7 +7,7 @@ import pytest
 from langchain_reasc_lab.simulation.pools import kind_of, simulated_pool
 from scipy.stats import spearmanr
 
-from benchmarks import cut_samples, promise, turned_signal
+from benchmarks import promise, turned_signal
 from benchmarks.turned_signal import INVERTED, KEPT, NOISE, turned
 
 
@@ -38,13 +38,3 @@ def test_a_promise_is_compared_with_other_questions(capsys: pytest.CaptureFixtur
     assert all(0 <= one.truth <= one.bound <= 100 for one in found)
     assert promise.main(["--pools", "1", "--sizes", "32", "--fresh", "50"]) == 0
     assert re.search(r"\d of \d promises are true", capsys.readouterr().out)
-
-
-@pytest.mark.slow
-def test_what_cutting_saves_is_compared_with_the_same_stream_without(capsys: pytest.CaptureFixture[str]) -> None:
-    [kept] = cut_samples.outcomes(34, questions=240, turn=100, seed=0, quantile=0.2, ways=(KEPT,))
-    assert 0.05 < kept.cut < 0.5 and kept.tokens[0] < kept.tokens[1] and kept.gained > -2
-    assert not list(cut_samples.outcomes(34, questions=120, turn=100, seed=0, quantile=0.0, ways=(KEPT,)))
-    assert cut_samples.main(["--pools", "1", "--questions", "60", "--turn", "40"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "samples are cut below the 0.2 quantile" in said and f"{kind_of(0).signal} 0 of 1." in said

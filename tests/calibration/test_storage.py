@@ -43,6 +43,32 @@ def test_a_saved_file_is_readable_valid_and_loads_as_it_was(which: str, request:
     assert not validator.is_valid({**record, "extra": 1}) and not validator.is_valid({**record, "std": 0})
 
 
+@pytest.mark.parametrize(
+    "cutting",
+    [
+        {"cutting": None, "uncut": None},
+        {"cutting": None, "uncut": "a weak response has 60% of the evidence of an average one"},
+        {
+            "cutting": {
+                "window": 8,
+                "quantile": 0.2,
+                "threshold": -1.2,
+                "within": {"value": 0.7, "low": 0.6, "high": 0.8},
+                "evidence": 0.3,
+            },
+            "uncut": None,
+        },
+    ],
+    ids=["null", "why not", "how"],
+)
+def test_a_file_that_says_when_weak_samples_are_cut_still_loads(
+    offline: Calibration, saved: Path, cutting: dict[str, Any]
+) -> None:
+    saved.write_text(json.dumps(json.loads(saved.read_text()) | cutting))
+    assert load_calibration(saved) == offline
+    assert not {"cutting", "uncut"} & json.loads(save_calibration(load_calibration(saved), saved).read_text()).keys()
+
+
 def test_the_record_says_how_it_was_made(offline: Calibration, online: Calibration) -> None:
     assert (offline.measure, offline.top_k, offline.vocabulary_size) == (Measure("top_k", "tail_group", 16), 20, 599)
     assert offline.auroc is not None and offline.auroc.cross_validated == 0.8

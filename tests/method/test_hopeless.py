@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.hopeless_calls import cost, samples
 from langchain_reasc import ASC, ESC, Cap, FiniteHorizon, Response, decide
-from langchain_reasc.method import WEAK, Hopeless, Unanswered, chance_of_agreement, fewest_further
+from langchain_reasc.method import Hopeless, Unanswered, chance_of_agreement, fewest_further
 
 RULE = FiniteHorizon() | Cap(16)
 DRAFT = (
@@ -101,8 +101,6 @@ EMPTY, YES = Response(None, instead=""), Response("yes")
         ([A, A, B, B, NONE], (None, None, 5)),
         ([A, A, B, B, *[NONE, EMPTY] * 2], ("unanswered", None, 8)),
         ([EMPTY] * 8, ("unanswered", None, 8)),
-        ([WEAK] * 3 + [NONE] * 7, (None, None, 10)),
-        ([WEAK] * 3 + [NONE] * 8, ("unanswered", None, 11)),
         ([A, A, YES, A, *[NONE] * 6], (None, "yes", 10)),
         ([A, A, YES, YES, YES, YES], ("agreement", "yes", 6)),
         ([EMPTY, EMPTY, Response(None, alone=True)], ("alone", None, 3)),

@@ -63,34 +63,30 @@ class Arrangement:
         if not self._questions.size:
             return np.full((self._recorded.lengths.size, len(COLUMNS)), np.nan)
         if method.learns is not None:
-            streamed = self.stream(method.learns, worth=method.worth, cut_quantile=method.cut_quantile).run()
-            return self.cells(streamed.decisions, streamed.launched + streamed.audited, streamed.cut)
+            streamed = self.stream(method.learns, worth=method.worth).run()
+            samples = np.array([decision.samples for decision in streamed.decisions])
+            return self.cells(streamed.decisions, samples + streamed.audited)
         decisions = self.decisions(method)
         waves = [-(-decision.samples // method.at_once) for decision in decisions]
         return self.cells(decisions, np.array(waves) * method.at_once)
 
-    def cells(self, decisions: Sequence[Decision], drawn: Integers, cut: Integers | None = None) -> Cells:
+    def cells(self, decisions: Sequence[Decision], drawn: Integers) -> Cells:
         """Return what decisions come to; shape as of :meth:`outcome`.
 
         Args:
             decisions: the decision on each question.
             drawn: shape (T,), how many responses were drawn.
-            cut: shape (T, n), after how many tokens each was cut, 0 for never; None where none was.
         """
         paid = np.minimum(drawn, self._lengths)
         each = np.arange(self._questions.size)
         right = (self._recorded.right[question] for question in self._questions.tolist())
         supports = [support(decision) for decision in decisions]
-        tokens = self._tokens
-        if cut is not None:
-            whole = np.diff(tokens, axis=1, prepend=0.0)
-            tokens = np.where(cut > 0, cut, whole).cumsum(axis=1)
         cells = np.full((self._recorded.lengths.size, len(COLUMNS)), np.nan)
         cells[self._questions] = np.column_stack(
             (
                 [known.get(decision.answer, False) for known, decision in zip(right, decisions, strict=True)],
                 paid,
-                tokens[each, paid - 1],
+                self._tokens[each, paid - 1],
                 self._prompts[each, paid - 1],
                 [decision.reason == "gate" for decision in decisions],
                 [np.nan if value is None else value for value in supports],
@@ -102,16 +98,13 @@ class Arrangement:
         """Return the decision of its rule on each of the questions."""
         return [decide(method.rule, responses) for responses in self._responses(method.measure)]
 
-    def stream(
-        self, measures: Sequence[Measure | str], *, worth: float | None = None, cut_quantile: float = 0.0
-    ) -> Stream:
+    def stream(self, measures: Sequence[Measure | str], *, worth: float | None = None) -> Stream:
         """Return the questions one after another, to be learned from without labels.
 
         Args:
             measures: the candidates; one that is called ``recorded`` stands for the pool's own scores.
             worth: samples that a question may cost for one more point of agreement; 0 for any number, None for the
                 default.
-            cut_quantile: the share of first responses that are weak, so that such samples are cut; 0 to cut none.
         """
         named = {measure if isinstance(measure, Measure) else Measure(): measure for measure in measures}
         held = self._recorded.scores
@@ -121,8 +114,6 @@ class Arrangement:
             measures=list(named),
             budget=self._budget,
             worth=worth,
-            cut_after=(lambda cut: self.arranged(held.cut_after(cut), 0)) if cut_quantile else None,
-            cut_quantile=cut_quantile,
         )
 
     def asc_confidence(self, tokens: float) -> float:

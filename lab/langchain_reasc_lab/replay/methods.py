@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from langchain_reasc.calibrating import MeasureSpec, PoolScores, calibrate_mixture_on, calibrate_offline_on
-from langchain_reasc.calibration import DEFAULT_AGREEMENT, DEFAULT_CUT_QUANTILE, Calibration
+from langchain_reasc.calibration import DEFAULT_AGREEMENT, Calibration
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method import (
     ASC,
@@ -42,7 +42,6 @@ __all__ = [
     "AGREEMENT",
     "ASC_AT_ONCE",
     "ASC_ROW",
-    "CUTTING",
     "EQUAL_COST",
     "HORIZON",
     "MIXTURE",
@@ -57,7 +56,6 @@ __all__ = [
     "asc_at_once",
     "calibrated_on",
     "counting",
-    "cutting",
     "other_counting",
     "other_weighing",
     "weighing",
@@ -66,7 +64,6 @@ __all__ = [
 ASC_ROW = "ASC"
 OFFLINE, SAFEGUARDED, MIXTURE = "ReASC (offline)", "ReASC (offline, safeguarded)", "ReASC (mixture)"
 ONLINE, AGREEMENT, HORIZON = "ReASC (online)", f"Agreement ({DEFAULT_AGREEMENT:g})", "Finite horizon (0.97)"
-CUTTING = "ReASC (online, cut)"
 EQUAL_COST: Final = {row: row.replace("ReASC", "ASC at equal cost") for row in (OFFLINE, ONLINE, MIXTURE)}
 """A row -> the row of ASC at the confidence that makes it cost the same."""
 _AT_ONCE = 4  # samples, as in ReASCRunnable's default
@@ -152,8 +149,6 @@ class Method:
         learns: the measures among which it chooses while it answers one question after another, without labels; None
             where the rule stays as it is. Until something is learned, ``rule`` decides.
         worth: where it learns, samples that a question may cost for one more point of agreement.
-        cut_quantile: where it learns, the share of first responses that are weak: later samples as weak are cut in the
-            middle; 0 to cut none.
     """
 
     name: str
@@ -166,7 +161,6 @@ class Method:
     confidence: float | None = None
     learns: Sequence[Measure | str] | None = None
     worth: float | None = None
-    cut_quantile: float = 0.0
 
 
 def counting(settings: MethodSettings) -> list[Method]:
@@ -270,15 +264,6 @@ def weighing(
     yield Method(ONLINE, ASC() | Cap(settings.max_samples), spec, learns=learns, worth=settings.worth)
     # Without a mixture, the offline error says why no measure could be chosen.
     yield method_by(made.mixture or made.offline, MIXTURE, spec, made.measure, settings)
-
-
-def cutting(
-    scores: PoolScores, spec: MeasureSpec, settings: MethodSettings, quantile: float = DEFAULT_CUT_QUANTILE
-) -> Iterator[Method]:
-    """Yield ReASC (online) that cuts weak samples in the middle, where the pool has token signals to choose among."""
-    if spec == "auto" and scores.signals:
-        rule = ASC() | Cap(settings.max_samples)
-        yield Method(CUTTING, rule, spec, learns=scores.candidates(), worth=settings.worth, cut_quantile=quantile)
 
 
 def paper_rule(calibration: Calibration) -> StoppingRule:

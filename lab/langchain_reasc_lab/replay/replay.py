@@ -28,7 +28,6 @@ from langchain_reasc_lab.replay.methods import (
     asc_at_once,
     calibrated_on,
     counting,
-    cutting,
     other_counting,
     other_weighing,
     weighing,
@@ -191,7 +190,6 @@ def replay(
         for spec in measures:
             made = calibrated(split, spec) if calibrated else calibrated_on(pool, scores, split, spec, settings)
             yield from weighing(pool, scores, split, spec, settings, made)
-            yield from cutting(scores, spec, settings)
             if rules == "all":
                 yield from other_weighing(pool, scores, split, spec, made.measure, settings)
 

@@ -11,17 +11,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibration import DEFAULT_CUT_QUANTILE, MINIMUM, Calibration, ConsensusLearner, Drift, Observed
-from langchain_reasc.method import (
-    ASC,
-    Cap,
-    ConfidenceCut,
-    Decision,
-    Measure,
-    Response,
-    StoppingRule,
-    decide_with_cuts,
-)
+from langchain_reasc.calibration import MINIMUM, Calibration, ConsensusLearner, Drift, Observed
+from langchain_reasc.method import ASC, Cap, Decision, Measure, Response, StoppingRule, decide
 
 __all__ = ["AUDITED", "Stream", "Streamed"]
 
@@ -35,8 +26,6 @@ class Streamed:
 
     Attributes:
         decisions: the decision on each.
-        launched: shape (Q,), the samples launched until then, those that were cut among them.
-        cut: shape (Q, n), after how many tokens each of these was cut; 0 for never.
         audited: shape (Q,), whether one more response was drawn.
         alone: shape (Q,), whether the first response was launched alone, because a gate might have accepted it.
         calibration: the last one that was learned; None where there was none.
@@ -45,8 +34,6 @@ class Streamed:
     """
 
     decisions: list[Decision]
-    launched: npt.NDArray[np.int64]
-    cut: npt.NDArray[np.int64]
     audited: npt.NDArray[np.bool_]
     alone: npt.NDArray[np.bool_]
     calibration: Calibration | None
@@ -65,8 +52,6 @@ class Stream:
         budget: responses to each at most.
         worth: samples that a question may cost for one more point of agreement; 0 for any number, None for the default.
         minimum: questions before the first calibration.
-        cut_after: after how many tokens a weak sample is cut, shape (Q, n), 0 for never; None to cut none.
-        cut_quantile: the share of first responses that are weak.
         kinds: the kind of request that each question is; None: all are of one kind.
     """
 
@@ -76,44 +61,35 @@ class Stream:
     budget: int
     worth: float | None = None
     minimum: int = MINIMUM
-    cut_after: Callable[[ConfidenceCut], npt.NDArray[np.int64]] | None = None
-    cut_quantile: float = DEFAULT_CUT_QUANTILE
     kinds: Sequence[str] | None = None
 
     def run(self) -> Streamed:
         """Answer and learn, to the end."""
         unscored = self.responses(None)
-        quantile = self.cut_quantile if self.cut_after else 0.0
-        learner = ConsensusLearner(
-            self.measures, budget=self.budget, minimum=self.minimum, explained=False, cut_quantile=quantile
-        )
+        learner = ConsensusLearner(self.measures, budget=self.budget, minimum=self.minimum, explained=False)
         decisions: list[Decision] = []
         audited, alone = np.zeros((2, len(unscored)), dtype=bool)
         measures: list[Measure | None] = []
         alarms: dict[int, Drift] = {}
-        after = self._cut_after(None)
-        launched, cut = np.zeros(len(unscored), dtype=np.int64), np.zeros_like(after)
-        in_use = dict[str, tuple[Calibration | None, tuple[StoppingRule, Any], npt.NDArray[np.int64]]]()
+        in_use = dict[str, tuple[Calibration | None, tuple[StoppingRule, Any]]]()
         for row, responses in enumerate(unscored):
             kind = self.kinds[row] if self.kinds else ""
             calibration = learner.calibration_of(kind) or learner.calibration
             if kind not in in_use or in_use[kind][0] is not calibration:
-                in_use[kind] = (calibration, self._decided_by(calibration), self._cut_after(calibration))
-            _, (rule, scored), after = in_use[kind]
-            decided = decide_with_cuts(rule, scored[row], (after[row] > 0).tolist(), self.budget)
-            decisions.append(decided.decision)
+                in_use[kind] = (calibration, self._decided_by(calibration))
+            _, (rule, scored) = in_use[kind]
+            decision = decide(rule, scored[row][: self.budget])
+            decisions.append(decision)
             measures.append(calibration.measure if calibration else None)
-            launched[row], alone[row] = decided.launched, rule.may_accept_first
-            cut[row, list(decided.cut)] = after[row, list(decided.cut)]
+            alone[row] = rule.may_accept_first
             audited[row] = calibration is not None and row % AUDITED == 0
-            drawn = [at for at in range(min(launched[row] + audited[row], len(responses))) if not cut[row, at]]
-            given = [responses[at].answer for at in drawn]
-            observed = self._observed(row, drawn, given, decided.decision, counted=calibration is None)
+            given = [one.answer for one in responses[: decision.samples + audited[row]]]
+            observed = self._observed(row, given, decision, counted=calibration is None)
             if learner.observe(replace(observed, kind=kind)):
                 alarms[row] = learner.drifted or "agreement"
             if learner.due:
                 learner.adopt(learner.fit())
-        return Streamed(decisions, launched, cut, audited, alone, learner.calibration, measures, alarms)
+        return Streamed(decisions, audited, alone, learner.calibration, measures, alarms)
 
     def _decided_by(self, calibration: Calibration | None) -> tuple[StoppingRule, Sequence[Sequence[Response]]]:
         """Return the rule, and all responses as it reads them."""
@@ -122,19 +98,10 @@ class Stream:
             rule = calibration.rule(on_missing_confidence="count", budget=self.budget, worth=self.worth)
         return rule | Cap(self.budget), self.responses(calibration.measure if calibration else None)
 
-    def _cut_after(self, calibration: Calibration | None) -> npt.NDArray[np.int64]:
-        """Return after how many tokens each sample falls below the threshold under this calibration; 0: never."""
-        if self.cut_after is None or calibration is None or calibration.cut is None:
-            held = self.responses(None)
-            return np.zeros((len(held), max(map(len, held), default=0)), dtype=np.int64)
-        return self.cut_after(calibration.cut)
-
-    def _observed(
-        self, row: int, places: Sequence[int], given: Sequence[str | None], decision: Decision, *, counted: bool
-    ) -> Observed:
-        """Return a question as sampling left it: with the responses in these places, which gave these answers."""
+    def _observed(self, row: int, given: Sequence[str | None], decision: Decision, *, counted: bool) -> Observed:
+        """Return a question as sampling left it: with its first responses, which gave these answers."""
         numbers: dict[str, int] = {}
         answers = tuple(None if answer is None else numbers.setdefault(answer, len(numbers)) for answer in given)
-        scores = np.array([one[row, places] for one in self.scores]).reshape(len(self.scores), len(given))
+        scores = np.array([one[row, : len(given)] for one in self.scores]).reshape(len(self.scores), len(given))
         answer = None if decision.answer is None else numbers[decision.answer]
         return Observed(answers, scores, counted=counted, decided=decision.samples, answer=answer)

@@ -102,7 +102,7 @@ def _methods_explained(budget: int) -> str:
         "when more samples would hardly help, as ReASC (online) does too. ReASC weighs votes by confidence, and may "
         "stop after one: offline is calibrated on labelled questions, and safeguarded is what runs by default; mixture "
         "is fitted to the first responses to all tested questions, and online learns from one tested question after "
-        "the other, both without labels; cut also ends weak samples in the middle, as a live run does by default."
+        "the other, both without labels."
     )
 
 

@@ -67,8 +67,6 @@ _ENTRIES: Final = (
         "Figure 7",
     ),
     _figure("scale_plot", "Accuracy and cost against λ", figures.scale_plot, "Figure 8"),
-    _table("cut_quantile", "Weak samples cut in the middle", sensitivity.cut_quantile),
-    _figure("cut_quantile_plot", "Accuracy and cost against the share that is weak", figures.cut_quantile_plot),
     _table("components", "How many Gaussian components first-response scores have", signals.components, "Table 5"),
     _table("separation", "Which score tells right responses from wrong ones", signals.separation, "Table 8"),
     _table("window", "The window of the bottom 10 % group score", signals.window, "Table 9"),

@@ -21,7 +21,7 @@ from langchain_reasc_lab.replay.plots import (
 from langchain_reasc_lab.replay.worked import pick_worked
 from langchain_reasc_lab.report.comparisons import methods_shown
 from langchain_reasc_lab.report.results import ACCURACY, Cost, Results
-from langchain_reasc_lab.report.sensitivity import calibration_size, cut_quantile, scale
+from langchain_reasc_lab.report.sensitivity import calibration_size, scale
 from langchain_reasc_lab.report.study import Study, parameters_of
 from langchain_reasc_lab.report.svg import for_each_pool, svg
 from langchain_reasc_lab.report.tables import Cell, Figure, Table, number_of, show
@@ -197,11 +197,6 @@ def calibration_size_plot(studies: Sequence[Study]) -> list[Figure]:
 def scale_plot(studies: Sequence[Study]) -> list[Figure]:
     """Return the table ``scale``, drawn."""
     return _swept("scale", "λ, how strongly confidence counts", scale(tuple(studies)))
-
-
-def cut_quantile_plot(studies: Sequence[Study]) -> list[Figure]:
-    """Return the table ``cut_quantile``, drawn."""
-    return _swept("cut_quantile", "Samples cut in the middle", cut_quantile(tuple(studies)))
 
 
 def _swept(name: str, title: str, table: Table) -> list[Figure]:

@@ -5,21 +5,17 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Final
 
-from langchain_reasc.calibration import DEFAULT_CUT_QUANTILE
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.evidence import WEIGHTS, check_weight
 from langchain_reasc.method.stopping import ReASC, StoppingRule
 from langchain_reasc_lab.replay.methods import (
     ASC_ROW,
-    CUTTING,
     OFFLINE,
-    ONLINE,
     Calibrated,
     Method,
     Split,
     calibrated_on,
     counting,
-    cutting,
     method_by,
 )
 from langchain_reasc_lab.replay.replay import Outcomes, RowKey
@@ -31,8 +27,6 @@ from langchain_reasc_lab.report.tables import Cell, Column, Table
 P_TARGETS: Final = (0.9, 0.95, 0.99)
 SCALES: Final = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.2)
 SIZES: Final = (16, 32, 64, 128, 256)
-QUANTILES: Final = (0.1, 0.3)
-"""Beside none, and the usual one."""
 _ASC: Final[RowKey] = (ASC_ROW, None)
 _CHOICE: Final = (
     "All rows are of the tested questions: to take the best of them would be a choice made on those, which promises "
@@ -138,32 +132,6 @@ def calibration_size(studies: tuple[Study, ...]) -> Table:
         Column("Calibration tokens", ",.0f", "What those responses cost, once for all; no other column holds it."),
     ]
     return table_of(studies, columns, block)
-
-
-@lru_cache(maxsize=1)
-def cut_quantile(studies: tuple[Study, ...]) -> Table:
-    """Return online ReASC that cuts fewer or more samples in the middle; kept, as a figure draws the same."""
-    cost = Cost.of(studies)
-
-    def block(study: Study) -> Block:
-        settings = study.settings.methods
-        if study.spec != "auto" or (CUTTING, study.spec) not in study.run.outcomes:
-            raise PoolError(f"{study.name}: samples are cut by a token signal, which has to be chosen (--signal auto)")
-
-        def methods_of(_: Split) -> Iterator[Method]:
-            for quantile in QUANTILES:
-                for method in cutting(study.scores, study.spec, settings, quantile):
-                    yield replace(method, name=f"{CUTTING}: {quantile:g}")
-
-        outcomes = study.run.outcomes | study.compare(methods_of)
-        results = Results(study, outcomes, cost)
-        keys = {0.0: (ONLINE, study.spec), DEFAULT_CUT_QUANTILE: (CUTTING, study.spec)}
-        keys |= {one: (f"{CUTTING}: {one:g}", study.spec) for one in QUANTILES}
-        return [(one, *_cells(results, outcomes, keys[one])) for one in sorted(keys)], how_compared(study, cost)
-
-    share = "The share of first responses that fall as low as the samples that are cut; 0 cuts none, "
-    quantile = Column("q", ".2f", f"{share}{DEFAULT_CUT_QUANTILE:g} is the default.")
-    return table_of(studies, [quantile, *_columns(cost)], block, notes=(_CHOICE, INTERVALS))
 
 
 def _columns(cost: Cost) -> list[Column]:

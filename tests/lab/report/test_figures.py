@@ -9,10 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from langchain_reasc_lab.pools.json_lines import signals_path
-from langchain_reasc_lab.replay import CUTTING, ONLINE
 from langchain_reasc_lab.report import (
     Figure,
     Study,
@@ -119,18 +117,6 @@ def test_sweeps_are_drawn_from_their_tables(two: tuple[Study, ...]) -> None:
     assert "a, offline, Accuracy % (Tokens) by λ: 0: " in made.text and "b &lt;&amp;&gt; c" in made.html
     row = next(row for row in table.rows if row[:3] == ("a", "mixture", 0.7))
     assert f"0.7: {row[3].value:.1f} [{row[3].low:.1f}, {row[3].high:.1f}] ({row[4]:,.0f})" in made.text
-
-
-def test_what_cutting_saves_is_drawn_where_there_are_token_signals(two: tuple[Study, ...]) -> None:
-    chosen = replace(two[0], measure="auto")
-    table, run = contents()["cut_quantile"].make((chosen,)), chosen.run
-    assert [float(row[0]) for row in table.rows] == [0.0, 0.1, 0.2, 0.3]
-    for name, row in ((ONLINE, table.rows[0]), (CUTTING, table.rows[2])):
-        assert row[2] == pytest.approx(np.nanmean(run.outcomes[name, "auto"].column("tokens")))
-    [made] = figures("cut_quantile_plot", chosen)
-    assert "by q: 0: " in made.text
-    with pytest.raises(ReASCError, match="a: samples are cut by a token signal"):
-        figures("cut_quantile_plot", two[0])
 
 
 def test_without_matplotlib_the_extra_is_named(two: tuple[Study, ...], monkeypatch: pytest.MonkeyPatch) -> None:
