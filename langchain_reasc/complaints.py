@@ -108,12 +108,12 @@ def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
 
 
 @lru_cache(maxsize=1024)
-def warn_once(text: str, of: int) -> None:
+def warn_once(text: str, of: int = 0) -> None:
     """Log a warning, unless the same was logged of the same object.
 
     Args:
         text: what to log.
-        of: the object's ``id()``.
+        of: the object's ``id()``; 0 for all of the process.
     """
     logger.warning("%s", text)
 

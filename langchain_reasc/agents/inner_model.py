@@ -75,7 +75,7 @@ class ChatModelAround(PreparedOptions, BaseChatModel):
     @property
     def _identifying_params(self) -> dict[str, Any]:
         names = {*Options.model_fields, *ChatModelAround.__annotations__, "when"}
-        names -= {"model", "calibrator", "advised", "streaming"}
+        names -= {"model", "calibrator", "streaming"}
         options = {name: value for name in sorted(names) if (value := getattr(self, name, None)) is not None}
         shown = {name: getattr(value, "__qualname__", None) or str(value) for name, value in options.items()}
         shown["tool_votes"] = str(_plain_votes(self.tool_votes))

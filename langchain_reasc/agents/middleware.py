@@ -252,7 +252,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         self._learns = self._options.get("calibration") in LEARNING
         given = options.get("calibrator")
         self._calibrators: list[MixtureCalibrator | ConsensusCalibrator] = [given] if given else []
-        self._ledger, self._lock, self._advised = Ledger(), threading.Lock(), set[str]()
+        self._ledger, self._lock = Ledger(), threading.Lock()
 
     @property
     def learned(self) -> Calibration | None:
@@ -323,7 +323,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
     def _voting_request(self, request: ModelRequest[Any], spent: Spent) -> ModelRequest[Any]:
         """Return the request with a model that votes, within what is left of the budget."""
         self._check_read_only(request.tools)
-        options = {**self._options, "advised": self._advised}
+        options = {**self._options}
         if self._budget.limits:
             options = self._budget.bounded(options, added(_spent_before(request), spent))
             options["on_spent"] = partial(self._ledger.add, spent)

@@ -26,8 +26,7 @@ from langchain_reasc.answers.json_values import (
 )
 from langchain_reasc.answers.schemas import Schema, adapter_of, comparable, name_of_schema, read, refuses, unwrapped
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.fields import ByField, field_name
-from langchain_reasc.method.stopping import StoppingRule
+from langchain_reasc.method.fields import field_name
 
 REFUSED_OBJECT = "an object that its schema or check refuses"
 
@@ -95,10 +94,6 @@ class ObjectVotes:
     def name(self) -> str | None:
         """The name of the schema, and so of the tool that asks for it; None where it has none."""
         return name_of_schema(self.schema)
-
-    def rule(self, rule: StoppingRule) -> StoppingRule:
-        """Return the rule as it decides on such objects: by field, or as it is."""
-        return ByField(rule, self.tolerance, tuple(self.voted), self.accepts) if self.by_field else rule
 
     def same(self, one: str, other: str) -> bool:
         """Return whether two answers are the same but for numbers within their tolerance. It is not transitive."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict
 
 from langchain_core.messages import AIMessage
-from pydantic import ConfigDict, Field, PrivateAttr, SkipValidation
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
 from langchain_reasc.calibration import Calibration, ConsensusCalibrator, FixedPrompt, MixtureCalibrator, Safeguard
@@ -103,8 +103,6 @@ class DecisionOptions(Checked):
     calibrator: MixtureCalibrator | ConsensusCalibrator | None = Field(default=None, repr=False, exclude=True)
     """What ``calibration="online"`` or ``"mixture"`` learns with; made if None. Runnables that share one learn
     together."""
-    advised: SkipValidation[set[str]] = Field(default_factory=set, repr=False, exclude=True)
-    """The arguments and fields for which the advice to leave them out of the vote was given; copies share it."""
 
     _learns_of: ClassVar[frozenset[str]] = frozenset({"model", "calibration", "measure", "online_state"})
     """The options that what was learned depends on."""
@@ -123,7 +121,7 @@ class DecisionOptions(Checked):
     @classmethod
     def listed_options(cls, names: Iterable[str] | None = None) -> str:
         """Return the options with default and meaning, those that must be given first; without LangChain's own."""
-        described = {name: field for name, field in cls.model_fields.items() if field.description and name != "advised"}
+        described = {name: field for name, field in cls.model_fields.items() if field.description}
         listed = ["Options:"]
         for name in sorted(names or described, key=lambda name: not described[name].is_required()):
             field = described[name]
@@ -162,7 +160,7 @@ class DecisionOptions(Checked):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with other options, checked like a new one. It shares the model and what has been learned."""
         changed = dict(update or {})
-        kept = self.model_fields_set | {"calibrator", "advised"}
+        kept = self.model_fields_set | {"calibrator"}
         if changed.keys() & self._learns_of:
             kept -= {"calibrator"}  # which learned of something else
         return self._recreate({name: getattr(self, name) for name in kept} | changed)
@@ -179,7 +177,7 @@ class DecisionOptions(Checked):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the options only; save :attr:`learned`, or give ``online_state``, to keep what was learned."""
-        kept = self.model_fields_set - {"calibrator", "advised"}
+        kept = self.model_fields_set - {"calibrator"}
         return _unpickle, (type(self), {name: getattr(self, name) for name in kept})
 
 

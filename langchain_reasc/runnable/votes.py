@@ -25,6 +25,7 @@ from langchain_reasc.answers import (
     with_answer,
 )
 from langchain_reasc.calibration import Calibration, check_made_of
+from langchain_reasc.complaints import warn_once
 from langchain_reasc.exceptions import (
     ConfidenceError,
     FingerprintMismatch,
@@ -33,6 +34,7 @@ from langchain_reasc.exceptions import (
     is_control_flow,
 )
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.fields import ByField
 from langchain_reasc.method.hopeless import Hopeless, Unanswered
 from langchain_reasc.method.stopping import Cap, Decision, Response, StoppingRule
 from langchain_reasc.models.contract import LOGPROBS_REFUSED
@@ -89,7 +91,7 @@ class Votes:
         self.meanings: Meanings | None = None
         if equivalence := setup.extract.equivalence:
             self.meanings = Meanings(equivalence, question.messages, question.config, clock=clock, cutoff=cutoff)
-        self._tools, self._schemas, self._advised = options.tool_votes, model.schemas, options.advised
+        self._tools, self._schemas = options.tool_votes, model.schemas
         self._text_schema = model.text_schema
         self._measure, self._learning = terms.measure, learning
         self._fixed = terms.rule.name == Cap.name
@@ -110,7 +112,10 @@ class Votes:
     def rule(self, rule: StoppingRule, budget: int) -> StoppingRule:
         """Wrap the rule: vote field by field or on the whole, and stop early on fields that never agree."""
         rule = Hopeless(rule, self._parts_of, budget)
-        return self.unless_unanswered(self._extract.objects.rule(rule) if self._extract.objects else rule)
+        objects = self._extract.objects
+        if objects and objects.by_field:
+            rule = ByField(rule, objects.tolerance, tuple(objects.voted), objects.accepts)
+        return self.unless_unanswered(rule)
 
     def unless_unanswered(self, rule: StoppingRule) -> StoppingRule:
         """Return the rule that stops too where no response has an answer; a fixed budget is spent whatever comes."""
@@ -174,15 +179,13 @@ class Votes:
         return notices
 
     def hopeless_notices(self, decision: Decision) -> list[str]:
-        """Say what never agrees, and the first time how to leave it out of the vote."""
+        """Say what never agrees, and how to leave it out of the vote; log it once a process."""
         names = decision.hopeless
         notice = (
-            f"{HOPELESS}: {' and '.join(names)} {'differs' if len(names) == 1 else 'differ'} from response to response"
+            f"{HOPELESS}: {' and '.join(names)} {'differs' if len(names) == 1 else 'differ'} from response to "
+            f"response; to leave that out of the vote: {self._advice(decision)}"
         )
-        if not self._advised.issuperset(names):
-            self._advised.update(names)
-            notice = f"{notice}; to leave that out of the vote: {self._advice(decision)}"
-            logger.warning("%s", notice)
+        warn_once(notice)
         return [notice]
 
     def _vote(self, message: AIMessage) -> Vote:

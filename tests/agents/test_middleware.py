@@ -190,7 +190,7 @@ def test_what_cannot_be_is_refused_when_the_middleware_is_made(options: Any, sai
 
 def test_it_takes_every_option_of_the_chat_model() -> None:
     [options] = get_args(get_type_hints(ReASCMiddleware.__init__, include_extras=True)["options"])
-    assert options.__annotations__.keys() == ReASCRunnable.model_fields.keys() - {"model", "advised", "name"}
+    assert options.__annotations__.keys() == ReASCRunnable.model_fields.keys() - {"model", "name"}
     assert not options.__required_keys__
 
 

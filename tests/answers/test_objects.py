@@ -15,6 +15,7 @@ from answers.messages import LENGTH, REFUSED_CALLS, REFUSED_OBJECT, TRIP, UNKNOW
 from langchain_reasc import ASC, Cap, Decision, Response, decide
 from langchain_reasc.answers import ObjectVotes, ToolVotes, Vote, extractor, json_object, vote_of, with_answer
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method.fields import ByField
 
 
 class Stay(BaseModel):
@@ -33,7 +34,10 @@ def decided(messages: list[AIMessage], **options: Any) -> Decision:
     assert extract.objects is not None
     votes = [vote_of(message, extract) for message in messages]
     responses = [Response(vote.answer, kind=vote.kind, fields=vote.fields) for vote in votes]
-    return decide(extract.objects.rule(ASC()) | Cap(len(messages)), responses)
+    objects = extract.objects
+    by_field = objects.by_field
+    rule = ByField(ASC(), objects.tolerance, tuple(objects.voted), objects.accepts) if by_field else ASC()
+    return decide(rule | Cap(len(messages)), responses)
 
 
 @pytest.mark.parametrize("make", [text, called])

@@ -9,8 +9,6 @@ from langchain_core.language_models import BaseChatModel
 
 from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
 
-INTERNAL = {"advised"}
-
 
 def shown(cls: type) -> str:
     """The docstring of a class, which ``help()`` shows first."""
@@ -21,8 +19,8 @@ def shown(cls: type) -> str:
 @pytest.mark.parametrize("cls", [ReASCRunnable, ChatReASC])
 def test_help_names_every_option_with_default_and_meaning(cls: type[ReASCRunnable] | type[ChatReASC]) -> None:
     text = shown(cls)
-    own = {name: field for name, field in cls.model_fields.items() if field.description and name not in INTERNAL}
-    assert cls.model_fields.keys() - own.keys() - INTERNAL <= BaseChatModel.model_fields.keys()
+    own = {name: field for name, field in cls.model_fields.items() if field.description}
+    assert cls.model_fields.keys() - own.keys() <= BaseChatModel.model_fields.keys()
     for name, field in own.items():
         if field.is_required():
             default = "required"
@@ -35,7 +33,7 @@ def test_help_names_every_option_with_default_and_meaning(cls: type[ReASCRunnabl
 def test_help_of_the_middleware_names_its_own_options_and_those_of_each_call() -> None:
     text = shown(ReASCMiddleware)
     own = set(inspect.signature(ReASCMiddleware).parameters) - {"options"}
-    calls = ReASCRunnable.model_fields.keys() - {"model", "name"} - INTERNAL
+    calls = ReASCRunnable.model_fields.keys() - {"model", "name"}
     assert len(own) == 5 and not {name for name in own if f" {name}: " not in text}
     assert not {name for name in calls if f" {name} (default " not in text}
 
