@@ -25,7 +25,7 @@ METHODS: Final = {
     "ReASC, nothing learned": "Finite horizon (0.97)",
     "ReASC, no labels, no logprobs": "Agreement (0.975)",
     "ReASC, labels and logprobs": "ReASC (offline, safeguarded)",
-    "ReASC, no labels, logprobs": "ReASC (online, cut)",
+    "ReASC, no labels, logprobs": "ReASC (online)",
 }
 """How the picture names a method -> its first row in ``docs/measured.md``."""
 
