@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from langchain_reasc.method.agreement import default_components, likelihoods
 from langchain_reasc.method.decision import Decision, Response
-from langchain_reasc.method.stopping import StoppingRule
+from langchain_reasc.method.stopping import Cap, StoppingRule, Supported
 
-__all__ = ["UNANSWERED", "Hopeless", "Unanswered", "chance_of_agreement"]
+__all__ = ["UNANSWERED", "Hopeless", "Unanswered", "chance_of_agreement", "rule_in_use"]
 
 UNANSWERED: Final = 8
 """Responses without an answer, and none with one, after which sampling stops."""
@@ -83,35 +83,51 @@ class Hopeless(StoppingRule):
 
 @dataclass(frozen=True)
 class Unanswered(StoppingRule):
-    """Apply a rule, and stop too where no response has an answer and further ones would hardly have one.
+    """Stop where no response has an answer and further ones would hardly have one: ``rule | Unanswered()``.
 
     That is after eight without one, whatever the reason: cut off, empty, filtered, malformed, refused. A model that
     answers with probability p is stopped so with (1 − p)⁸: .004 at p = .5, .058 at .3. Three that are refused alike are
     enough (the same calls, or calls of the same unknown tools), as the model alone would be refused so, too, and an
     agent tells it why. The reason is ``unanswered``.
-
-    Attributes:
-        rule: decides where a response has an answer.
     """
 
     name: ClassVar[str] = "unanswered"
-    rule: StoppingRule
-
-    def __call__(self, responses: Sequence[Response]) -> Decision:
-        decision = self.rule(responses)
-        if decision.stop or any(one.answer is not None for one in responses):
-            return decision
-        alike = Counter(one.instead for one in responses if one.instead)
-        stop = len(responses) >= UNANSWERED or max(alike.values(), default=0) >= _REFUSED_ALIKE
-        return replace(decision, stop=True, reason="unanswered") if stop else decision
 
     @property
-    def reads_scores(self) -> bool:
-        return self.rule.reads_scores
+    def earliest(self) -> int:
+        return _REFUSED_ALIKE
 
-    def weights(self, responses: Sequence[Response]) -> list[float]:
-        """Return those of the rule."""
-        return self.rule.weights(responses)
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        if any(one.answer is not None for one in responses):
+            return self.tally(responses)
+        alike = Counter(one.instead for one in responses if one.instead)
+        stop = len(responses) >= UNANSWERED or max(alike.values(), default=0) >= _REFUSED_ALIKE
+        return self.tally(responses, "unanswered" if stop else None)
+
+
+def rule_in_use(
+    rule: StoppingRule,
+    budget: int,
+    *,
+    min_share: float | None = None,
+    over_parts: Callable[[StoppingRule], StoppingRule] | None = None,
+) -> StoppingRule:
+    """Return a rule as questions are decided by it, live or replayed: within a budget, and not where none is answered.
+
+    A fixed budget is spent whatever comes.
+
+    Args:
+        rule: what was asked for, or calibrated.
+        budget: responses in all.
+        min_share: the share of the votes that an answer needs, see :class:`~.stopping.Supported`; None for any.
+        over_parts: makes of it the rule that decides on answers with parts, such as calls.
+    """
+    capped: StoppingRule = rule | Cap(budget)
+    if min_share is not None:
+        capped = Supported(capped, min_share, budget)
+    if over_parts is not None:
+        capped = over_parts(capped)
+    return capped if rule.name == Cap.name else capped | Unanswered()
 
 
 def chance_of_agreement(values: Sequence[str], left: int, *, enough: float = 1.0) -> float:

@@ -26,7 +26,8 @@ from langchain_reasc.exceptions import (
     will_recur,
 )
 from langchain_reasc.method.decision import share_of_answer
-from langchain_reasc.method.stopping import Cap, Decision, Response, StoppingRule, Supported, decide, fewest_further
+from langchain_reasc.method.hopeless import rule_in_use
+from langchain_reasc.method.stopping import Decision, Response, decide, fewest_further
 from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.models.usage import output_tokens
 from langchain_reasc.runnable.account import add_account, failure_notices
@@ -160,10 +161,13 @@ class Question:
         if setup.online and self._on_finished is None:
             self._on_finished = partial(setup.online.observe, learned=calibration is not None)
         self._votes = Votes(self, calibration, terms, learning=self._on_finished is not None)
-        capped: StoppingRule = self._rule | Cap(self._max_samples)
-        if options.on_undecided != "answer" or options.abstain_below is not None:
-            capped = Supported(capped, options.min_share, self._max_samples)
-        self._capped_rule = self._votes.rule(capped, self._max_samples)
+        protected = options.on_undecided != "answer" or options.abstain_below is not None
+        self._rule_in_use = rule_in_use(
+            self._rule,
+            self._max_samples,
+            min_share=options.min_share if protected else None,
+            over_parts=partial(self._votes.rule, budget=self._max_samples),
+        )
         self._to_audit = bool(setup.online and calibration and setup.online.audits(options.audit))
         self.clock.resume()
         self.begun = True
@@ -356,7 +360,7 @@ class Question:
 
     def _decided(self) -> Decision:
         """Return the decision on the responses so far."""
-        return decide(self._capped_rule, self._given)
+        return decide(self._rule_in_use, self._given)
 
     @property
     def _given(self) -> list[Response]:
@@ -368,9 +372,9 @@ class Question:
         if most == 1 or not self.setup.prepared.is_set():  # to look ahead may take long before that
             return min(most, self._rule.earliest) if self._rule.earliest > 1 else most
         if any(one.answer is not None for one in self._responses.values()):
-            return fewest_further(self._capped_rule, self._given, most)
+            return fewest_further(self._rule_in_use, self._given, most)
         try:
-            return fewest_further(self._votes.unless_unanswered(self._rule), self._given, most)
+            return fewest_further(rule_in_use(self._rule, self._max_samples), self._given, most)
         except Exception:  # of a user's rule that reads answers, and cannot read one that is made up
             return most
 

@@ -35,8 +35,8 @@ from langchain_reasc.exceptions import (
 )
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.fields import ByField
-from langchain_reasc.method.hopeless import Hopeless, Unanswered
-from langchain_reasc.method.stopping import Cap, Decision, Response, StoppingRule
+from langchain_reasc.method.hopeless import Hopeless
+from langchain_reasc.method.stopping import Decision, Response, StoppingRule
 from langchain_reasc.models.contract import LOGPROBS_REFUSED
 from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
 from langchain_reasc.models.prepared import PreparedModel
@@ -94,7 +94,6 @@ class Votes:
         self._tools, self._schemas = options.tool_votes, model.schemas
         self._text_schema = model.text_schema
         self._measure, self._learning = terms.measure, learning
-        self._fixed = terms.rule.name == Cap.name
         self._calibration = None if options.allow_fingerprint_mismatch or terms.counted else calibration
         self._required = setup.on_missing_confidence == "error" and not terms.counted
         self._clock, self._cutoff = clock, cutoff
@@ -115,11 +114,7 @@ class Votes:
         objects = self._extract.objects
         if objects and objects.by_field:
             rule = ByField(rule, objects.tolerance, tuple(objects.voted), objects.accepts)
-        return self.unless_unanswered(rule)
-
-    def unless_unanswered(self, rule: StoppingRule) -> StoppingRule:
-        """Return the rule that stops too where no response has an answer; a fixed budget is spent whatever comes."""
-        return rule if self._fixed else Unanswered(rule)
+        return rule
 
     def read(self, message: AIMessage) -> Response:
         """Read a response.

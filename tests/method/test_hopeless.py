@@ -109,7 +109,7 @@ EMPTY, YES = Response(None, instead=""), Response("yes")
     ids=str,
 )
 def test_sampling_ends_where_no_response_has_an_answer(responses: list[Response], expected: Any) -> None:
-    rule = Unanswered(RULE)
+    rule = RULE | Unanswered()
     decision = decide(rule, responses)
     assert (decision.reason, decision.answer, decision.samples) == expected
     assert decision.undecided == (decision.reason == "unanswered")
@@ -119,7 +119,7 @@ def test_sampling_ends_where_no_response_has_an_answer(responses: list[Response]
 @pytest.mark.parametrize(("p", "bound"), [(0.3, 0.058), (0.5, 0.004), (0.8, 0.0)])
 def test_a_model_that_answers_now_and_then_is_seldom_stopped(p: float, bound: float) -> None:
     drawn = np.random.default_rng(1).random((4000, 8)) < p
-    stopped = [decide(Unanswered(RULE), [YES if one else NONE for one in row]).reason for row in drawn.tolist()]
+    stopped = [decide(RULE | Unanswered(), [YES if one else NONE for one in row]).reason for row in drawn.tolist()]
     assert abs(stopped.count("unanswered") / 4000 - bound) < 0.02
 
 
@@ -127,4 +127,4 @@ def test_a_model_that_answers_now_and_then_is_seldom_stopped(p: float, bound: fl
     ("responses", "further"), [([], 4), ([A], 2), ([A, A], 1), ([NONE], 4), ([NONE] * 5, 3), ([EMPTY] * 7, 1)], ids=str
 )
 def test_no_more_samples_are_launched_than_could_end_it(responses: list[Response], further: int) -> None:
-    assert fewest_further(Unanswered(ASC()), responses, 8) == further
+    assert fewest_further(ASC() | Unanswered(), responses, 8) == further

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.calibrating import PoolScores
-from langchain_reasc.method import Decision, Measure, Response, decide, posterior, support
+from langchain_reasc.method import Decision, Measure, Response, decide, posterior, rule_in_use, support
 from langchain_reasc.pools import Pool, PoolQuestion
 from langchain_reasc_lab.replay.methods import Method, Split
 from langchain_reasc_lab.replay.stream import Stream
@@ -96,7 +96,8 @@ class Arrangement:
 
     def decisions(self, method: Method) -> list[Decision]:
         """Return the decision of its rule on each of the questions."""
-        return [decide(method.rule, responses) for responses in self._responses(method.measure)]
+        rule = rule_in_use(method.rule, self._budget) if method.in_use else method.rule
+        return [decide(rule, responses) for responses in self._responses(method.measure)]
 
     def stream(self, measures: Sequence[Measure | str], *, worth: float | None = None) -> Stream:
         """Return the questions one after another, to be learned from without labels.

@@ -1,4 +1,4 @@
-"""The compared methods, each as the stopping rule of a live run."""
+"""The compared methods, each as a stopping rule: those of papers as published, ours as a live run uses them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -87,7 +87,7 @@ class MethodSettings:
     """What all methods share.
 
     Attributes:
-        max_samples: the budget; every method is ``| Cap(max_samples)``.
+        max_samples: the budget of every method.
         p_target: accuracy asked of what ReASC's gate accepts.
         seed: the seed of mixtures and folds within a calibration.
         worth: samples that a question may cost for one more point of agreement, where a rule is learned without labels;
@@ -149,6 +149,7 @@ class Method:
         learns: the measures among which it chooses while it answers one question after another, without labels; None
             where the rule stays as it is. Until something is learned, ``rule`` decides.
         worth: where it learns, samples that a question may cost for one more point of agreement.
+        in_use: whether it decides as a live run does, and so stops where no response has an answer.
     """
 
     name: str
@@ -161,6 +162,7 @@ class Method:
     confidence: float | None = None
     learns: Sequence[Measure | str] | None = None
     worth: float | None = None
+    in_use: bool = False
 
 
 def counting(settings: MethodSettings) -> list[Method]:
@@ -171,7 +173,7 @@ def counting(settings: MethodSettings) -> list[Method]:
         Method(settings.fixed_budget, FixedBudget(settings.max_samples)),
         Method("ESC (w=4)", ESC(4) | cap),
         Method(ASC_ROW, ASC() | cap),
-        Method(HORIZON, FiniteHorizon(0.97, settings.max_samples) | cap),
+        Method(HORIZON, FiniteHorizon(0.97, settings.max_samples) | cap, in_use=True),
         Method(AGREEMENT, ASC() | cap, learns=(), worth=settings.worth),
     ]
 
@@ -243,7 +245,7 @@ def weighing(
     settings: MethodSettings,
     made: Calibrated | None = None,
 ) -> Iterator[Method]:
-    """Yield ReASC as the paper has it, and as it runs by default where the safeguard changes it.
+    """Yield ReASC as the paper has it, and as it runs by default.
 
     Online calibration learns from the tested questions themselves, one after another and without labels.
 
@@ -258,8 +260,7 @@ def weighing(
     made = made or calibrated_on(pool, scores, split, spec, settings)
     yield method_by(made.offline, OFFLINE, spec, made.measure, settings)
     by_default = partial(safeguarded_rule, budget=settings.max_samples)
-    if isinstance(made.offline, Calibration) and made.offline.rule() != made.offline.rule(safeguard="paper"):
-        yield method_by(made.offline, SAFEGUARDED, spec, made.measure, settings, by_default)
+    yield method_by(made.offline, SAFEGUARDED, spec, made.measure, settings, by_default)
     learns = scores.candidates() if spec == "auto" else [spec]
     yield Method(ONLINE, ASC() | Cap(settings.max_samples), spec, learns=learns, worth=settings.worth)
     # Without a mixture, the offline error says why no measure could be chosen.
@@ -289,7 +290,7 @@ def method_by(
     try:
         if isinstance(calibration, Exception):
             raise calibration
-        return Method(name, rule_of(calibration) | cap, spec, measure, calibration)
+        return Method(name, rule_of(calibration) | cap, spec, measure, calibration, in_use=name == SAFEGUARDED)
     except (CalibrationDataError, ConfigurationError) as error:
         return Method(name, ASC() | cap, spec, problem=str(error))
 

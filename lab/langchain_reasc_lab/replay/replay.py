@@ -71,6 +71,11 @@ class Outcomes:
         return Counter(str(calibration.measure) for calibration in self.calibrations)
 
     @property
+    def safeguarded(self) -> list[Calibration]:
+        """The calibrations of which the safeguard changes the rule."""
+        return [one for one in self.calibrations if one.rule() != one.rule(safeguard="paper")]
+
+    @property
     def impossible(self) -> bool:
         """Whether the method could be had in no arrangement, and counted votes instead."""
         return len(self.problems) == len(self.cells)
@@ -207,8 +212,10 @@ def replay(
         *pool.notes,
         *_notes(pool, scores, measures, settings, tested_from=apart if shuffles else max(size, apart)),
     )
-    for key in [key for key, held in outcomes.items() if key[0] == SAFEGUARDED and not held.calibrations]:
-        del outcomes[key]  # the safeguard changed nothing
+    for name, spec in [key for key in outcomes if key[0] == SAFEGUARDED]:
+        held, papers = outcomes[name, spec], outcomes[OFFLINE, spec]
+        if not held.safeguarded and np.array_equal(held.cells, papers.cells, equal_nan=True):
+            del outcomes[name, spec]  # it is the paper's
     run = Replay(pool, settings, shuffles, size, len(pool.questions) - max(size, apart), seed, outcomes, notes)
     return _without_refused(run)
 
@@ -308,15 +315,16 @@ def live_rule(run: Replay, spec: MeasureSpec) -> tuple[str, str]:
     held = run.outcomes.get((SAFEGUARDED, spec))
     if held is None:
         return OFFLINE, "the safeguard leaves it as it is"
-    changed, counted = len(held.calibrations), sum(calibration.counts() for calibration in held.calibrations)
-    first = held.calibrations[0]
+    if not (changed := held.safeguarded):
+        return SAFEGUARDED, "the safeguard leaves the rule as it is, and it stops where no response has an answer"
+    counted, first = sum(calibration.counts() for calibration in changed), changed[0]
     by_agreement = ("the agreement rule decides",) if first.by_agreement() else ()
     why = "; ".join((*by_agreement, *first.notices())) or "the gate is higher"
     if run.arrangements == 1:
         return SAFEGUARDED, why
     return SAFEGUARDED, (
-        f"the safeguard changes the rule in {changed} of {run.arrangements} shuffles, and counts all votes (ASC) in "
-        f"{counted}; the first: {why}"
+        f"the safeguard changes the rule in {len(changed)} of {run.arrangements} shuffles, and counts all votes (ASC) "
+        f"in {counted}; the first: {why}"
     )
 
 
@@ -371,17 +379,14 @@ def _likely(calibrating: Cells, tested: Cells) -> Cells:
 def _enter(
     found: dict[RowKey, Outcomes], arrangements: int, at: int, method: Method, cells: Cells, p_correct: Cells
 ) -> None:
-    # Where the safeguard does not bite, its row repeats the paper's; where it does, its own outcome comes next.
-    names = (OFFLINE, SAFEGUARDED) if method.name == OFFLINE else (method.name,)
-    for name in names:
-        key = (name, method.spec)
-        if key not in found:
-            empty = np.full((arrangements, *cells.shape), np.nan)
-            found[key] = Outcomes(empty, empty[:, :, 0].copy(), weighs=bool(method.learns))
-        held = found[key]
-        held.cells[at], held.p_correct[at] = cells, p_correct
-        if method.learns is None:
-            held.rules[at] = method.rule
-        held.confidences += [method.confidence] if method.confidence is not None else []
-        held.problems += [method.problem] if method.problem else []
-        held.calibrations += [method.calibration] if method.calibration and name == method.name else []
+    key = (method.name, method.spec)
+    if key not in found:
+        empty = np.full((arrangements, *cells.shape), np.nan)
+        found[key] = Outcomes(empty, empty[:, :, 0].copy(), weighs=bool(method.learns))
+    held = found[key]
+    held.cells[at], held.p_correct[at] = cells, p_correct
+    if method.learns is None:
+        held.rules[at] = method.rule
+    held.confidences += [method.confidence] if method.confidence is not None else []
+    held.problems += [method.problem] if method.problem else []
+    held.calibrations += [method.calibration] if method.calibration else []

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.calibration import MINIMUM, Calibration, ConsensusLearner, Drift, Observed
-from langchain_reasc.method import ASC, Cap, Decision, Measure, Response, StoppingRule, decide
+from langchain_reasc.method import ASC, Decision, Measure, Response, StoppingRule, decide, rule_in_use
 
 __all__ = ["AUDITED", "Stream", "Streamed"]
 
@@ -96,7 +96,7 @@ class Stream:
         rule: StoppingRule = ASC()
         if calibration is not None:
             rule = calibration.rule(on_missing_confidence="count", budget=self.budget, worth=self.worth)
-        return rule | Cap(self.budget), self.responses(calibration.measure if calibration else None)
+        return rule_in_use(rule, self.budget), self.responses(calibration.measure if calibration else None)
 
     def _observed(self, row: int, given: Sequence[str | None], decision: Decision, *, counted: bool) -> Observed:
         """Return a question as sampling left it: with its first responses, which gave these answers."""

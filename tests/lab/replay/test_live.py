@@ -1,0 +1,102 @@
+"""A replay decides as the runnable does by default, on the same responses."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_reasc_lab.replay import (
+    AGREEMENT,
+    HORIZON,
+    SAFEGUARDED,
+    Arrangement,
+    MethodSettings,
+    RecordedPool,
+    read_pool,
+    replay,
+    splits,
+)
+from langchain_reasc_lab.replay.methods import counting, method_by
+from pools.synthetic import question, response, write_lines
+from runnable.conftest import AsyncRunner, Runner
+from runnable.fakes import Reply, Scripted, calibration
+
+from langchain_reasc import ReASCRunnable
+from langchain_reasc.calibrating import PoolScores
+
+NO_ANSWER = "-"
+PLURALITY = "aabcdaefgahiajkl"  # four or five of sixteen
+ASKED = {
+    "a plurality": [PLURALITY, "abcdefghijklmnop", "aabbccddeeffgghh", "abcabdabeabfabga"],
+    "none answers": [NO_ANSWER * 16],
+    "one answers late": [NO_ANSWER * 7 + "a" * 9, NO_ANSWER * 8 + "a" * 8, "--a-------------"],
+    "mostly alike": ["aaaaaaaaaaaaaaaa", "aabaaaaaaaaaaaaa", "-a-aaaaaaaaaaaaa"],
+}
+
+
+@pytest.fixture(params=[Runner, AsyncRunner], ids=["sync", "async"])
+def runner(request: pytest.FixtureRequest) -> Any:
+    return request.param()
+
+
+class Recorded:
+    """The same responses, for a replay and for a model that gives them live; none has a score."""
+
+    def __init__(self, path: Path, questions: list[str]) -> None:
+        named = {f"q{at}": letters for at, letters in enumerate(questions)}
+        lines = [
+            question(name, *(response(None if one == NO_ANSWER else one) for one in letters), reference="a")
+            for name, letters in named.items()
+        ]
+        self.pool = read_pool(write_lines(path / "p.sqlite", *lines))
+        self.names = list(named)
+
+        def says(name: str, index: int) -> Reply:
+            letter = named[name][index]
+            return Reply("I cannot say" if letter == NO_ANSWER else f"\\boxed{{{letter}}}")
+
+        self.model = Scripted(script=says)
+
+    @property
+    def arrangement(self) -> Arrangement:
+        [split] = splits(self.pool, 0, shuffles=0, seed=0)
+        return Arrangement(RecordedPool(self.pool, PoolScores(self.pool)), split, split.tested, 16)
+
+    def live(self, runner: Any, **options: Any) -> list[Any]:
+        asked = ReASCRunnable(model=self.model, answer="boxed", concurrency=1, **options)
+        decisions = []
+        for name in self.names:
+            decisions.append(runner.solve(asked, name).decision)
+            if asked.calibrator:
+                assert asked.calibrator.wait(20)  # for what is learned
+        return decisions
+
+
+def of(decisions: list[Any]) -> list[Any]:
+    return [(one.answer, one.reason, one.samples, one.evidence) for one in decisions]
+
+
+@pytest.mark.parametrize("row", [HORIZON, SAFEGUARDED])
+@pytest.mark.parametrize("questions", ASKED.values(), ids=ASKED)
+def test_live_decisions_are_the_replayed_ones(runner: Any, tmp_path: Path, row: str, questions: list[str]) -> None:
+    recorded, known = Recorded(tmp_path, questions), None
+    methods = {one.name: one for one in counting(MethodSettings())}
+    if row == SAFEGUARDED:
+        known = calibration(fallback="the signal is weak")
+        methods[row] = method_by(known, row, None, None, MethodSettings())
+    replayed = recorded.arrangement.decisions(methods[row])
+    options = {"calibration": known, "on_missing_confidence": "count"} if known else {}
+    assert of(replayed) == of(recorded.live(runner, **options))
+
+
+def test_what_learns_decides_as_live_where_nothing_answers(runner: Any, tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path, [line for line in [*ASKED["mostly alike"], NO_ANSWER * 16, PLURALITY] * 5])
+    streamed = recorded.arrangement.stream(()).run()
+    assert streamed.calibration is not None
+    live = recorded.live(runner, calibration="online", on_missing_confidence="count")
+    assert of(streamed.decisions) == of(live)
+
+
+def test_the_rows_of_papers_spend_their_budget_where_nothing_answers(tmp_path: Path) -> None:
+    run = replay(Recorded(tmp_path, ASKED["none answers"] * 3).pool)
+    samples = {name: float(held.column("samples").mean()) for (name, _), held in run.outcomes.items()}
+    assert samples == {"pass@1": 1, "SC@16": 16, "ESC (w=4)": 16, "ASC": 16, HORIZON: 8, AGREEMENT: 8}
