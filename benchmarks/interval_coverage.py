@@ -4,8 +4,9 @@ Recordings are simulated: other questions of one pool, and so another calibratio
 is replayed. Over several shuffles, an interval is for the mean of its row over all recordings. In one arrangement
 (``--shuffles 0``) it is for what the row's own rule, calibrated as it is, does on 8,000 other questions; rows that
 learn while they are tested have none there. Printed for each row and statistic: the mean, how many recordings show an
-interval, the share of these intervals that hold their value with the exact interval of that share, and their mean
-width. Ten shuffles of a recording take about 15 seconds of one processor.
+interval, the share of these intervals that hold their value with the exact interval of that share, their mean width,
+and the spread: the width that would do, 2 × 1.96 standard deviations of the value between recordings. Ten shuffles of a
+recording take about 15 seconds of one processor.
 """
 
 import math
@@ -79,8 +80,8 @@ def _on_others(rows: Sequence[Row], others: Responses) -> dict[tuple[str, str], 
     }
 
 
-def covered(found: Sequence[Intervals], row: tuple[str, str]) -> tuple[float, int, Estimate, float] | None:
-    """Return the mean value of a row, how many intervals it has, which share holds its value, and their mean width.
+def covered(found: Sequence[Intervals], row: tuple[str, str]) -> tuple[float, int, Estimate, float, float] | None:
+    """Return the mean value of a row, how many intervals it has, which share holds its value, their width, the spread.
 
     None where the row varies nowhere, or is missing in some of the recordings: the safeguard's, where it changes
     nothing; and where no recording shows an interval.
@@ -91,7 +92,8 @@ def covered(found: Sequence[Intervals], row: tuple[str, str]) -> tuple[float, in
     if len(held) < len(found) or all(one.low == one.high for one, _ in shown):
         return None
     inside = sum(one.low <= value <= one.high for one, value in shown)
-    return mean, len(shown), exact(inside, len(shown)), float(np.mean([one.high - one.low for one, _ in shown]))
+    width, spread = np.mean([one.high - one.low for one, _ in shown]), 3.92 * np.std([one.value for one, _ in held])
+    return mean, len(shown), exact(inside, len(shown)), float(width), float(spread)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -127,13 +129,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _table(found: Sequence[Intervals]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("row")
-    for heading in ("statistic", "mean %", "shown", "covered %", "width"):
+    for heading in ("statistic", "mean %", "shown", "covered %", "width", "spread"):
         table.add_column(heading, justify="right" if heading != "statistic" else "left")
     for method, name in dict.fromkeys(key for one in found for key in one):
         if (result := covered(found, (method, name))) is not None:
-            mean, shown, share, width = result
+            mean, shown, share, *widths = result
             holds = f"{share.percent.value:.0f} {share.percent.interval('.0f')}".replace("[", r"\[")
-            table.add_row(method, STATISTICS[name], f"{100 * mean:.2f}", str(shown), holds, f"{100 * width:.2f}")
+            ends = (f"{100 * width:.2f}" for width in widths)
+            table.add_row(method, STATISTICS[name], f"{100 * mean:.2f}", str(shown), holds, *ends)
     return table
 
 

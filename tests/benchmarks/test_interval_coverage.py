@@ -23,8 +23,9 @@ def test_a_recording_holds_what_was_simulated() -> None:
 def test_intervals_are_held_against_the_mean_of_all_recordings() -> None:
     ends = ((1, 0, 2), (2, 1, 4), (6, 4, 7), (3, 2, 5), (3, NAN, NAN))
     found = [{ROW: (Estimate(value, low, high), NAN)} for value, low, high in ends]
-    mean, shown, share, width = covered(found, ROW) or pytest.fail("it varies")
+    mean, shown, share, width, spread = covered(found, ROW) or pytest.fail("it varies")
     assert (mean, shown, share.value, width) == (3, 4, 0.5, 2.75)
+    assert spread == pytest.approx(3.92 * np.std([1, 2, 6, 3, 3]))
     assert covered([*found, {}], ROW) is None and covered([{ROW: (Estimate(1, 1, 1), NAN)}] * 2, ROW) is None
     assert covered([{ROW: (Estimate(1, NAN, NAN), NAN)}] * 2, ROW) is None
 

@@ -18,6 +18,7 @@ __all__ = ["RESAMPLES", "Bootstrap", "Estimate", "exact", "exact_of_alike", "rat
 
 RESAMPLES: Final = 2000
 _FEW: Final = 10
+_STEP: Final = 1e-6  # of a numerical derivative, as a share of the way to one answer
 _BATCH: Final = 100  # resamples at a time, so that memory stays small on large pools
 
 Array = npt.NDArray[np.float64]
@@ -71,10 +72,12 @@ class Bootstrap:
     shuffles in which it was tested: a question that was tested twice counts twice in the value, and so it does in the
     interval. All columns share the resamples, so that differences and ratios are paired.
 
-    Where a method learned something else in each shuffle, that varies beside the questions. Shuffles of one recording
-    vary less than recordings do, as what they learn is correlated, by ρ. The variance s² between J shuffles is
-    therefore added as (1/J + ρ/(1 - ρ)) s² (Nadeau and Bengio 2003, Machine Learning 52, 239-281), with Student's t at
-    J - 1 degrees of freedom. One arrangement does not show this variance, so that there is no interval.
+    Where a method learned something else in each shuffle, that varies beside the questions. The resamples hold already
+    that each of the J shuffles tests other questions, in another order of responses. So an analysis of variance leaves
+    what was learned: the variance between shuffles once each question's mean is taken off, less that of the residuals,
+    each as the square of its half interval (Student's t at J - 1 degrees of freedom; normal). What is learned in
+    shuffles of one recording is correlated, by ρ: 1/J + ρ/(1 - ρ) of it is added (Nadeau and Bengio 2003, Machine
+    Learning 52, 239-281). One arrangement does not show this variance: there is no interval then.
 
     Args:
         columns: name -> shape (shuffles, questions); a name is any key of a dictionary.
@@ -93,7 +96,7 @@ class Bootstrap:
         cells = np.where(tested[:, :, None], np.stack(list(columns.values()), axis=-1), 0.0)
         times, self._sums = tested.sum(axis=0), cells.sum(axis=0)
         self._value = np.asarray(self._sums.sum(axis=0) / times.sum())[None]
-        self._by_shuffle = cells.sum(axis=1) / tested.sum(axis=1)[:, None]
+        self._cells, self._tested = cells, tested
         self.questions, self._times = int((times > 0).sum()), times
         drawn = resampled_sums(np.column_stack([self._sums, times])[times > 0], resamples, seed=seed)
         self._resampled = drawn[:, :-1] / drawn[:, -1:]
@@ -186,15 +189,31 @@ class Bootstrap:
 
     def _with_learned(self, alone: Estimate, of: Callable[[Means], Array], correlation: float) -> Estimate:
         """Return the interval widened by the variance of what was learned, of this correlation between shuffles."""
-        each = of(lambda name: self._by_shuffle[:, self._at[name]])
-        each = each[np.isfinite(each)]
-        if each.size < 2:
+        shuffles = len(self._cells)
+        if shuffles < 2:
             return alone.without_interval
-        from scipy.special import stdtrit
+        from scipy.special import ndtri, stdtrit
 
-        learned = each.var(ddof=1) * (1 / each.size + correlation / (1 - correlation))
-        half = float(stdtrit(each.size - 1, 0.975) * np.sqrt(learned))
+        between, residual = self._variances(of)
+        learned = max(0.0, stdtrit(shuffles - 1, 0.975) ** 2 * between - ndtri(0.975) ** 2 * residual)
+        half = math.sqrt(learned * (1 / shuffles + correlation / (1 - correlation)))
         return alone.plus(Estimate(0.0, -half, half))
+
+    def _variances(self, of: Callable[[Means], Array]) -> tuple[float, float]:
+        """Return the variance between shuffles without that of questions, and how much of it is residual."""
+
+        def towards_each(name: Any) -> Array:
+            mean = self._value[:, self._at[name]]
+            return np.asarray(mean + _STEP * (self._cells[:, :, self._at[name]] - mean))
+
+        value = of(lambda name: self._value[:, self._at[name]])
+        moved = (of(towards_each) - value) / _STEP  # the influence of each answer, shape (shuffles, questions)
+        by_question = np.where(self._tested, moved, 0.0).sum(axis=0) / np.maximum(self._times, 1)
+        apart = np.where(self._tested, moved - by_question, 0.0)
+        tested = self._times.sum()
+        each = tested / len(apart)
+        between = ((apart.sum(axis=1) / each) ** 2).sum() / (len(apart) - 1)
+        return float(between), float((apart**2).sum() / max(tested - self.questions, 1) / each)
 
 
 @lru_cache(maxsize=1024)

@@ -143,3 +143,15 @@ def test_one_arrangement_does_not_show_what_learning_varies() -> None:
     assert alone.low < alone.value == learned.value
     assert np.isnan(learned.low) and np.isnan(learned.high) and learned.interval(".1f") == ""
     assert np.isnan(_columns(right=[[1.0] * 30]).share("right", learned=0.2).low)  # nor an exact one
+
+
+@pytest.mark.parametrize(("shuffles", "wider"), [(10, 1.4), (30, 1.25)])
+def test_questions_and_the_order_of_responses_are_not_counted_twice(shuffles: int, wider: float) -> None:
+    rng, widths = np.random.default_rng(4), []
+    for _ in range(60):
+        cells = (rng.random((shuffles, 300)) < rng.beta(0.5, 0.5, 300)) - (rng.random((shuffles, 300)) < 0.5) * 1.0
+        tested = rng.permuted(np.tile(np.arange(300) < 240, (shuffles, 1)), axis=1)
+        run = Bootstrap({"x": np.where(tested, cells, np.nan)}, tested, seed=0, resamples=200)
+        widths.append([(one := run.resampled("x", learned=rho)).high - one.low for rho in (0.0, 1 / 3)])
+    narrow, wide = np.mean(widths, axis=0)
+    assert narrow <= wide < wider * narrow  # nothing was learned

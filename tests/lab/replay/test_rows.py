@@ -68,9 +68,9 @@ def test_controls_are_asc_at_the_cost_of_each_row_and_four_at_once(tmp_path: Pat
     pool = read_pool(write_pool(tmp_path / "p.sqlite", questions=90))
     run = replay(pool, [Measure()], shuffles=2, calibration_size=40, controls=True)
     rows = _rows(run)
-    names = ["pass@1", "SC@16", "ESC (w=4)", "ASC", HORIZON, AGREEMENT, ASC_AT_ONCE, OFFLINE, SAFEGUARDED]
+    names = ["pass@1", "SC@16", "ESC (w=4)", "ASC", HORIZON, AGREEMENT, ASC_AT_ONCE, OFFLINE]
     beside = [name for one in (ONLINE, MIXTURE) for name in (one, EQUAL_COST[one])]
-    assert list(rows) == [*names, EQUAL_COST[OFFLINE], *beside]
+    assert list(rows) == [*names, EQUAL_COST[OFFLINE], SAFEGUARDED, *beside]
     for name, control in EQUAL_COST.items():
         assert rows[control].tokens.value == pytest.approx(rows[name].tokens.value, rel=0.1)
         assert len(rows[control].outcomes.confidences) == 2
@@ -143,11 +143,12 @@ def test_a_row_that_learns_has_the_spread_between_shuffles_in_its_interval(tmp_p
     rows = _rows(run)
     learned = {name for name, row in rows.items() if row.outcomes.learned}
     assert learned == {AGREEMENT, OFFLINE, SAFEGUARDED, ONLINE, MIXTURE}
-    alone = side_by_side(run.outcomes, seed=0, resamples=200)
+    alone, wider = side_by_side(run.outcomes, seed=0, resamples=200), set()
     for name, row in rows.items():
         narrow = alone.resampled(((name, row.spec), "tokens"))
-        assert (row.tokens.high - row.tokens.low > narrow.high - narrow.low) == (name in learned), name
+        wider |= {name} if row.tokens.high - row.tokens.low > narrow.high - narrow.low else set()
         assert row.tokens.value == narrow.value
+    assert {OFFLINE, ONLINE} <= wider <= learned  # a row may vary no more than questions and responses do
 
 
 def test_it_is_said_why_the_gate_of_a_mixture_was_closed(tmp_path: Path) -> None:
