@@ -14,7 +14,7 @@ from langchain_reasc_lab.simulation.pools import Responses
 
 from langchain_reasc.calibration import (
     Calibration,
-    Observed,
+    Observation,
     Safeguard,
     calibrate_consensus,
     calibrate_mixture,
@@ -89,7 +89,7 @@ def _consensus(measures: Sequence[Measure]) -> Configuration:
     """The rule learned by consensus from what ASC left, with these measures as candidates."""
 
     def learned(warm_up: Responses) -> tuple[StoppingRule, int]:
-        observed = [Observed(answers, scores[: len(measures)]) for answers, scores in as_asc_left_it(warm_up)]
+        observed = [Observation(answers, scores[: len(measures)]) for answers, scores in as_asc_left_it(warm_up)]
         try:
             made = calibrate_consensus(observed, measures=measures, budget=warm_up.answers.shape[1], explained=False)
         except CalibrationDataError:

@@ -19,7 +19,7 @@ from scipy.stats import binomtest
 
 from benchmarks.command import parser_of
 from benchmarks.configurations import NAMED, as_asc_left_it, decisions
-from langchain_reasc.calibration import Observed, calibrate_consensus
+from langchain_reasc.calibration import Observation, calibrate_consensus
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method import ASC, Cap, Measure, decide
 
@@ -53,7 +53,7 @@ def promises(index: int, *, sizes: Sequence[int], fresh: int, seed: int) -> Iter
     sufficient = np.flatnonzero(_sufficient(others))
     for size in sizes if sufficient.size else ():
         for measures in ((), NAMED):
-            seen = [Observed(answers, scores[: len(measures)]) for answers, scores in learned[:size]]
+            seen = [Observation(answers, scores[: len(measures)]) for answers, scores in learned[:size]]
             try:
                 made = calibrate_consensus(seen, measures, budget=others.answers.shape[1])
             except CalibrationDataError:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.command import parser_of
-from langchain_reasc.calibration import ConsensusCalibrator, Finished, OnlineStore
+from langchain_reasc.calibration import ConsensusCalibrator, Finished, Learner, ObservationStore
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.threads import import_deferred
 
@@ -38,7 +38,7 @@ class Outcome:
         lost: acknowledged questions that are not among those; None where more came than are kept, as then only their
             count tells, which a question in doubt may hide.
         doubled: questions that are there twice.
-        calibrated: questions that the calibration in the store was made of.
+        calibrated: questions that a calibration on the store is made of.
         seconds: of it all.
     """
 
@@ -136,17 +136,17 @@ def trial(path: Path, *, processes: int, questions: int, kills: int, seed: int =
         if killed < kills:
             rng.choice(running).kill()
             killed += 1
-            OnlineStore.open(path).close() if path.exists() else None  # which refuses a file that is torn
+            ObservationStore.open(path).close() if path.exists() else None  # which refuses a file that is torn
         for worker in workers:
             worker.read()
     names = [name for worker in workers for name in worker.names]
-    store = OnlineStore.open(path)
-    kept, state, made = store.questions([MEASURE]), store.learned("state"), store.learned("calibration")
-    ids = [one.id for one in kept]
-    lost = len(set(names) - set(ids)) if state.seen == len(ids) else None
+    store = ObservationStore.open(path)
+    seconds, learner = time.monotonic() - begun, Learner.of_store(store)
+    known, made = learner.observations, learner.calibration
+    ids = [one.id for one in known]
+    lost = len(set(names) - set(ids)) if known.seen == len(ids) else None
     doubled = len(ids) - len(set(ids))
-    seconds = time.monotonic() - begun
-    return Outcome(len(names), killed, state.seen, len(kept), lost, doubled, made.n if made else 0, seconds)
+    return Outcome(len(names), killed, known.seen, len(known), lost, doubled, made.n if made else 0, seconds)
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.command import parser_of
 from langchain_reasc.calibrating import PoolScores
-from langchain_reasc.calibration import Observed, calibrate_consensus, reliability_of
+from langchain_reasc.calibration import Observation, calibrate_consensus, reliability_of
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, Cap, Response, decide
 from langchain_reasc.pools import Pool, read_pool
@@ -31,7 +31,7 @@ Row = tuple[Sequence[Response], frozenset[str]]
 """The responses to a question, and its right answers."""
 
 
-def learned_from(row: Row, told: tuple[float, float], rng: np.random.Generator, *, scored: bool) -> Observed:
+def learned_from(row: Row, told: tuple[float, float], rng: np.random.Generator, *, scored: bool) -> Observation:
     """Return what counting votes leaves of a question, with its outcome where that is told."""
     responses, right = row
     decision = decide(ASC() | Cap(_BUDGET), responses)
@@ -41,7 +41,7 @@ def learned_from(row: Row, told: tuple[float, float], rng: np.random.Generator, 
     is_right = decision.answer in right
     tell = decision.answer is not None and rng.random() < told[0 if is_right else 1]
     answer = None if decision.answer is None else numbers[decision.answer]
-    return Observed(
+    return Observation(
         answers,
         scores if scored else np.empty((0, len(used))),
         decided=decision.samples,
@@ -62,7 +62,7 @@ def figures(rows: Sequence[Row], measure: Measure | None, told: tuple[float, flo
     questions = [learned_from(rows[at], told, rng, scored=measure is not None) for at in order[:256]]
     calibration = calibrate_consensus(questions, [measure] if measure else [], budget=_BUDGET)
     rule = calibration.rule(budget=_BUDGET, on_missing_confidence="count") | Cap(_BUDGET)
-    samples, right, said = list[int](), list[bool](), list[Observed]()
+    samples, right, said = list[int](), list[bool](), list[Observation]()
     for at in order[256:]:
         responses, accepted = rows[at]
         decision = decide(rule, responses)
@@ -70,7 +70,7 @@ def figures(rows: Sequence[Row], measure: Measure | None, told: tuple[float, flo
         right.append(decision.answer in accepted)
         if calibration.p_correct and (share := calibration.p_correct.support(decision)) is not None:
             likely = calibration.p_correct.probability(share)
-            said.append(Observed((0,), np.empty((0, 1)), p_correct=likely, correct=right[-1]))
+            said.append(Observation((0,), np.empty((0, 1)), p_correct=likely, correct=right[-1]))
     known = sum(one.correct is not None for one in questions)
     found = reliability_of(said)
     mean = float(np.mean([one.p_correct for one in said if one.p_correct is not None])) if said else np.nan

@@ -23,7 +23,7 @@ from langchain_reasc.calibration import (
     Calibration,
     Finished,
     MadeOf,
-    Observed,
+    Observation,
     ObservedQuestion,
     Record,
     candidate_measures,
@@ -177,7 +177,7 @@ class Unlabelled:
 
     def _observed(
         self, answered: Mapping[int, Drawn], right: Mapping[tuple[int, int | None], bool | None], made_of: MadeOf
-    ) -> list[Observed]:
+    ) -> list[Observation]:
         """Return what was sampled of each question, with its labels where it was graded."""
         graded, questions = {at for at, _ in right}, []
         for at, (finished, _) in answered.items():
@@ -253,7 +253,7 @@ class _Checkpoint:
         """Whether a question was asked."""
         return self._key(prompt) in self._lines
 
-    def observed(self, prompt: Sequence[BaseMessage], made_of: MadeOf) -> Observed:
+    def observed(self, prompt: Sequence[BaseMessage], made_of: MadeOf) -> Observation:
         """Return what sampling left of a question; scores made of another k or V than others' are left out."""
         line = self._lines[self._key(prompt)]
         fits = {signal: made_of.setdefault(signal, made) == made for signal, made in line.made_of.items()}

@@ -23,7 +23,7 @@ from langchain_reasc.calibration.auroc import (
     auroc_with_interval,
 )
 from langchain_reasc.calibration.correctness import agreement_with_rest, fit_support_curve
-from langchain_reasc.calibration.online_state import Observed, agrees_with_majority
+from langchain_reasc.calibration.observations import Observation, agrees_with_majority
 from langchain_reasc.calibration.record import AUROC, Calibration, Fingerprint, Gate, RuleBlock, SupportCurve
 from langchain_reasc.calibration.selection import rejected_measures
 from langchain_reasc.exceptions import CalibrationDataError
@@ -36,6 +36,7 @@ from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, Cap, StoppingRu
 __all__ = [
     "DEFAULT_AGREEMENT",
     "agreement_by_support",
+    "agreement_curve",
     "calibrate_consensus",
     "correctness_by_support",
     "fit_prior",
@@ -64,7 +65,7 @@ _KNOTS: Final = 33
 
 
 def calibrate_consensus(
-    questions: Sequence[Observed],
+    questions: Sequence[Observation],
     measures: Sequence[Measure] = (),
     *,
     budget: int = DEFAULT_BUDGET,
@@ -129,7 +130,7 @@ def calibrate_consensus(
 def _explanation(
     calibration: Calibration,
     counts: Agreement,
-    questions: Sequence[Observed],
+    questions: Sequence[Observation],
     row: int | None,
 ) -> dict[str, Any]:
     """Return what a calibration says of its rule: what is promised, and how likely an answer is agreed with, or right.
@@ -151,7 +152,7 @@ def _explanation(
     }
 
 
-def _with_votes(questions: Sequence[Observed], measures: int) -> list[Observed]:
+def _with_votes(questions: Sequence[Observation], measures: int) -> list[Observation]:
     """Return the questions that have an answer."""
     for one in questions:
         if one.scores.shape != (measures, len(one.answers)):
@@ -165,8 +166,8 @@ def _with_votes(questions: Sequence[Observed], measures: int) -> list[Observed]:
 
 
 def _with_distinct_scores(
-    measures: Sequence[Measure], questions: Sequence[Observed]
-) -> tuple[list[Measure], list[Observed]]:
+    measures: Sequence[Measure], questions: Sequence[Observation]
+) -> tuple[list[Measure], list[Observation]]:
     """Leave out measures without any score, and those whose scores equal those of another.
 
     Windows longer than every response, say, are all the plain mean; the first stands for all.
@@ -177,7 +178,7 @@ def _with_distinct_scores(
     return [measures[at] for at in rows], [replace(one, scores=one.scores[rows]) for one in questions]
 
 
-def _with_own_prior(whole: Calibration, questions: Sequence[Observed]) -> Calibration:
+def _with_own_prior(whole: Calibration, questions: Sequence[Observation]) -> Calibration:
     """Return what was learned of all kinds of request, with how the answers to these questions agree.
 
     What is promised of all, by another prior, is not promised of these.
@@ -188,7 +189,7 @@ def _with_own_prior(whole: Calibration, questions: Sequence[Observed]) -> Calibr
     return whole.model_copy(update=own)
 
 
-def _fitted_prior(questions: Sequence[Observed], whole: Calibration | None) -> Prior:
+def _fitted_prior(questions: Sequence[Observation], whole: Calibration | None) -> Prior:
     towards = whole.rule_.agreement_prior if whole and whole.rule_ else None
     return fit_prior([one.answers for one in questions], towards)
 
@@ -222,7 +223,7 @@ def fit_prior(answers: Sequence[Iterable[int | str | None]], towards: Prior | No
     return Prior(grid, tuple((weights / weights.sum()).tolist()))
 
 
-def _alternatives(questions: Sequence[Observed]) -> float:
+def _alternatives(questions: Sequence[Observation]) -> float:
     """K, how many wrong answers a wrong response chooses from: one over how often two to a question agree, 5 at most.
 
     Wrong are those that do not give the leading answer. Where hardly any are seen, all are taken to agree: a larger K
@@ -256,7 +257,7 @@ class _Trusted(NamedTuple):
 
 
 def _trusted_measure(
-    questions: Sequence[Observed], measures: Sequence[Measure], seed: int, *, explained: bool
+    questions: Sequence[Observation], measures: Sequence[Measure], seed: int, *, explained: bool
 ) -> _Trusted:
     """Choose the measure that separates agreeing responses from others best, if it does within questions, too.
 
@@ -306,7 +307,7 @@ def _resampled_mean(each: Floats, seed: int) -> AUROC:
 
 
 def _judged(
-    questions: Sequence[Observed], measures: int, labels: Sequence[Sequence[bool | None]]
+    questions: Sequence[Observation], measures: int, labels: Sequence[Sequence[bool | None]]
 ) -> tuple[list[int], Judged]:
     """Return the measures that score every response with a label, but not all alike, and these responses.
 
@@ -326,7 +327,7 @@ def _judged(
     return known, Judged(question, right, scores[known])
 
 
-def _not_refuted(questions: Sequence[Observed], measures: int, known: Sequence[int]) -> Booleans:
+def _not_refuted(questions: Sequence[Observation], measures: int, known: Sequence[int]) -> Booleans:
     """Which of the known measures separate right from wrong within labelled questions, where there are enough."""
     having, labelled = _judged(questions, measures, [one.known for one in questions])
     each = auroc_per_question(labelled) if having else np.empty((0, 0))
@@ -400,7 +401,7 @@ def _promise(
 
 
 def agreement_by_support(
-    rule: StoppingRule, questions: Iterable[Observed], row: int | None, statistic: _Statistic = support
+    rule: StoppingRule, questions: Iterable[Observation], row: int | None, statistic: _Statistic = support
 ) -> list[tuple[float, bool]]:
     """Return the support of what one half of the responses to a question decide, and whether the other half agree.
 
@@ -415,7 +416,7 @@ def agreement_by_support(
 
 
 def _p_agree(
-    rule: StoppingRule, questions: Sequence[Observed], row: int | None, prior: Prior | None
+    rule: StoppingRule, questions: Sequence[Observation], row: int | None, prior: Prior | None
 ) -> SupportCurve | None:
     """Return how likely further responses agree; None where too few questions have enough responses."""
     pairs = agreement_by_support(rule, questions, row, _statistic(prior))
@@ -424,8 +425,21 @@ def _p_agree(
     return fit_support_curve(*zip(*pairs, strict=True), rule=rule.name, prior=prior)
 
 
+def agreement_curve(
+    calibration: Calibration, measures: Sequence[Measure], questions: Sequence[Observation], *, budget: int
+) -> SupportCurve | None:
+    """Return how likely further responses agree with what a calibration decides, by the questions with counted votes.
+
+    None where too few of them have enough responses.
+    """
+    rule = calibration.rule(budget=budget, on_missing_confidence="count")
+    row = measures.index(calibration.measure) if calibration.measure in measures else None
+    block = calibration.rule_
+    return _p_agree(rule, questions, row, block.agreement_prior if block and row is None else None)
+
+
 def correctness_by_support(
-    rule: StoppingRule, questions: Iterable[Observed], row: int | None, statistic: _Statistic = support
+    rule: StoppingRule, questions: Iterable[Observation], row: int | None, statistic: _Statistic = support
 ) -> list[tuple[float, bool]]:
     """Return the support of each decision of which it is known whether its answer is right, and whether it is.
 
@@ -447,7 +461,7 @@ def correctness_by_support(
 
 
 def _p_correct(
-    rule: StoppingRule, questions: Sequence[Observed], row: int | None, prior: Prior | None
+    rule: StoppingRule, questions: Sequence[Observation], row: int | None, prior: Prior | None
 ) -> SupportCurve | None:
     """Return how likely an answer is right, by the labels that are known; None where too few are, of either kind."""
     pairs = correctness_by_support(rule, questions, row, _statistic(prior))

@@ -1,13 +1,14 @@
 """Drift tests: whether what was learned without labels still holds of the questions that come.
 
 Two things are compared with what was expected of them: how often the next response to a question agrees with those
-before it, and how well the trusted measure tells the responses that agree from the others.
+before it, and how well the trusted measure tells the responses that agree from the others. What was expected of a
+question is kept in its row (:class:`Prediction`), so :class:`DriftWatch` needs only the rows, in order.
 """
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +17,12 @@ __all__ = [
     "ALARM",
     "MONITORED",
     "AgreementRates",
+    "Drift",
     "DriftMonitor",
+    "DriftWatch",
     "Expected",
     "NextResponse",
+    "Prediction",
     "mean_separation",
     "next_responses",
     "separation",
@@ -28,6 +32,9 @@ ALARM: Final = 5_000
 """The evidence R at which a monitor raises an alarm: observations between false alarms, on average and at least."""
 MONITORED: Final = ("going on", "audits", "separation")
 """What is watched: the second vote where sampling goes on, audits, and what scores tell."""
+Drift = Literal["agreement", "confidence"]
+"""What is no longer as was learned: how responses agree, or what their scores tell."""
+_SHOWS: Final[dict[str, Drift]] = {"going on": "agreement", "audits": "agreement", "separation": "confidence"}
 _SHIFTS: Final = (0.06, 0.15, 0.35, 0.6)
 _ERRORS: Final = 1.5  # standard errors that a prediction may be off
 _LEAST_MARGIN: Final = 0.02
@@ -49,18 +56,15 @@ class DriftMonitor:
     Ramdas & Rinaldo, arXiv 2203.03532). An alarm at R ≥ 5,000 comes, while nothing has changed, after 5,000
     observations or more on average, and within the first t with a probability of t / 5,000 at most; also where every
     prediction is wrong by the whole margin.
-
-    Args:
-        state: the :attr:`state` of a monitor to go on from.
     """
 
-    def __init__(self, *, state: Sequence[float] = ()) -> None:
-        self._detectors = list(state) if len(state) == 2 * len(_SHIFTS) else [0.0] * 2 * len(_SHIFTS)
+    def __init__(self) -> None:
+        self._detectors = [0.0] * 2 * len(_SHIFTS)  # R of each bet: lower by each shift, then higher
 
     @property
-    def state(self) -> tuple[float, ...]:
-        """R of each bet: lower by each shift, then higher."""
-        return tuple(self._detectors)
+    def evidence(self) -> float:
+        """R, averaged over the bets."""
+        return sum(self._detectors) / len(self._detectors)
 
     def observe(self, predicted: float, outcome: float, *, margin: float = 0.05, lower_only: bool = False) -> bool:
         """Compare a prediction with its outcome. Return True for an alarm, after which the monitor begins anew.
@@ -76,7 +80,7 @@ class DriftMonitor:
         if not lower_only:
             higher = _after_bet(higher, 1 - predicted - margin, 1 - outcome)
         self._detectors = [*lower, *higher]
-        if sum(self._detectors) / len(self._detectors) < ALARM:
+        if self.evidence < ALARM:
             return False
         self._detectors = [0.0] * len(self._detectors)
         return True
@@ -91,6 +95,45 @@ def _after_bet(detectors: list[float], expected: float, outcome: float) -> list[
         (one + 1) * (outcome * (1 - shift) + (1 - outcome) * (1 - expected * (1 - shift)) / (1 - expected))
         for one, shift in zip(detectors, _SHIFTS, strict=True)
     ]
+
+
+class Prediction(NamedTuple):
+    """What was expected of a question before it was asked, and what came.
+
+    Attributes:
+        monitor: what it belongs to, one of :data:`MONITORED`.
+        expected: the mean of what was expected to come, from 0 to 1.
+        margin: how far that may be from the truth.
+        came: from 0 to 1; whether a response agreed, say.
+    """
+
+    monitor: str
+    expected: float
+    margin: float
+    came: float
+
+
+class DriftWatch:
+    """All monitors, fed with the predictions of one row after another."""
+
+    def __init__(self) -> None:
+        self._monitors = {what: DriftMonitor() for what in MONITORED}
+
+    @property
+    def evidence(self) -> dict[str, float]:
+        """How strongly each monitor speaks for drift, by its name."""
+        return {what: monitor.evidence for what, monitor in self._monitors.items()}
+
+    def observe(self, predictions: Iterable[Prediction]) -> Drift | None:
+        """Return what the predictions of a row, after those of the rows before it, show to have changed."""
+        alarms = [
+            _SHOWS[one.monitor]
+            for one in predictions
+            if self._monitors[one.monitor].observe(
+                one.expected, one.came, margin=one.margin, lower_only=one.monitor == "separation"
+            )
+        ]
+        return alarms[0] if alarms else None
 
 
 class NextResponse(NamedTuple):
@@ -188,6 +231,24 @@ class Expected(NamedTuple):
     row: int | None
     rates: AgreementRates
     separation: tuple[float, float] | None
+
+    def predictions(
+        self, answers: Sequence[int | None], scores: npt.NDArray[np.float64], decided: int, answer: int | None
+    ) -> Iterator[Prediction]:
+        """Yield what was expected of a question, beside what came.
+
+        Args:
+            answers: in launch order; equal numbers for equal answers, None for no vote.
+            scores: shape (measures, responses).
+            decided: responses that the decision rests on.
+            answer: the one that was decided on.
+        """
+        for response in next_responses(answers, decided, answer):
+            if (predicted := self.rates.predict(response)) is not None:
+                yield Prediction("audits" if response.decided else "going on", *predicted, float(response.agreed))
+        if self.separation is not None and self.row is not None:
+            for came in separation(answers[:decided], scores[self.row]):
+                yield Prediction("separation", *self.separation, came)
 
 
 def mean_separation(each: Sequence[float]) -> tuple[float, float] | None:

@@ -18,7 +18,7 @@ from langchain_reasc.calibration.auroc import (
 )
 from langchain_reasc.calibration.consensus import calibrate_consensus, fit_prior
 from langchain_reasc.calibration.correctness import with_p_correct
-from langchain_reasc.calibration.online_state import Observed
+from langchain_reasc.calibration.observations import Observation
 from langchain_reasc.calibration.record import AUROC, Calibration, Fingerprint, Gate, RejectedMeasure
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method.confidence import Measure
@@ -158,11 +158,11 @@ def _agreement_rule(questions: Sequence[Sequence[tuple[Response, bool]]], measur
     return calibrate_consensus([_observed(some) for some in several], [measure])
 
 
-def _observed(responses: Sequence[tuple[Response, bool]]) -> Observed:
+def _observed(responses: Sequence[tuple[Response, bool]]) -> Observation:
     numbers: dict[str, int] = {}
     answers = [None if one.answer is None else numbers.setdefault(one.answer, len(numbers)) for one, _ in responses]
     scores = [np.nan if one.score is None else one.score for one, _ in responses]
-    return Observed(tuple(answers), np.array([scores]), right=tuple(right for _, right in responses))
+    return Observation(tuple(answers), np.array([scores]), right=tuple(right for _, right in responses))
 
 
 def _warn_of_order(right: Sequence[bool]) -> None:

@@ -17,11 +17,12 @@ from weakref import WeakSet
 
 import numpy as np
 
-from langchain_reasc.calibration.learner import MINIMUM, ConsensusLearner
-from langchain_reasc.calibration.online_state import Drift, MadeOf, Observed, OnlineState
+from langchain_reasc.calibration.drift import Drift
+from langchain_reasc.calibration.learner import MINIMUM, Learner
+from langchain_reasc.calibration.observation_log import ObservationLog
+from langchain_reasc.calibration.observations import MadeOf, Observation, Observations
 from langchain_reasc.calibration.record import Calibration, Fingerprint
 from langchain_reasc.calibration.selection import candidate_measures
-from langchain_reasc.calibration.sharing import SharedLearner
 from langchain_reasc.exceptions import ConfidenceError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.decision import Decision
@@ -95,7 +96,7 @@ class Finished:
 FinishedListener = Callable[[Finished], None]
 
 
-def observed(question: Finished, measures: Sequence[Measure], made_of: MadeOf, *, counted: bool = True) -> Observed:
+def observed(question: Finished, measures: Sequence[Measure], made_of: MadeOf, *, counted: bool = True) -> Observation:
     """Score the responses to a question by each measure.
 
     Args:
@@ -109,7 +110,7 @@ def observed(question: Finished, measures: Sequence[Measure], made_of: MadeOf, *
     for at, reading in enumerate(question.readings):
         if reading is not None:
             scores[:, at] = [_score(reading, measure, made_of) for measure in measures]
-    return Observed(
+    return Observation(
         question.answers,
         scores,
         counted=counted,
@@ -135,31 +136,30 @@ def _score(reading: Reading, measure: Measure, made_of: MadeOf) -> float:
 class ConsensusCalibrator:
     """Learns without labels, from how far the responses to each question agree. Safe to call from several threads.
 
-    Until ``minimum`` questions have been answered there is no calibration, and the caller counts votes (ASC). One is
-    then made each time their number has grown by a quarter. The last 512 are kept: their answers as numbers, and scores
-    of their responses. A thread of its own scores, calibrates and writes; it lives while there is something to do.
+    Each answered question becomes a row. Until there are ``minimum`` rows there is no calibration, and the caller
+    counts votes (ASC). One is then made each time their number has grown by a quarter, by a thread that also scores and
+    appends; it lives while there is something to do.
 
     Where requests are of several kinds (other tools, another schema or system prompt), each kind gets a calibration of
-    its own, too, once ``minimum`` of it were answered, which borrows from that of all while it is of few questions. The
-    64 kinds that were seen most are told apart.
+    its own, too, once there are ``minimum`` rows of it, which borrows from that of all while they are few.
 
-    Where responses agree less, or more, than was learned, or confident ones no longer agree more than others, all of it
-    is forgotten, and it begins anew: see :class:`~langchain_reasc.calibration.drift.DriftMonitor`.
+    Where responses agree less, or more, than was learned, or confident ones no longer agree more than others, all rows
+    are dropped, and learning begins anew: see :class:`~langchain_reasc.calibration.drift.DriftMonitor`.
 
     Args:
         measure: how responses are scored; None to choose among all that can be had.
         budget: responses to a question at most.
         minimum: questions before the first calibration.
         fingerprint: what is measured.
-        path: the store to go on from, if it is there, and to keep. Each question is written once it is learned from.
-            Processes that share one learn together. Where it cannot be written, learning goes on in memory, and what is
-            not written yet is written once it can be, of the last 512 questions.
-        any_model: whether a store is taken that was learned of another model, prompt or sampling.
+        path: the SQLite file to which rows are appended, and from whose rows the first calibration is made. Processes
+            that share the file learn from the rows of all; each calibrates for itself. While the file cannot be
+            written, rows are kept in memory, and the last 512 of them are appended later.
+        any_model: whether to accept a file whose rows were measured on another model, prompt or sampling.
         seed: the seed of everything random: which questions are audited, and in a calibration.
 
     Raises:
-        CalibrationFileError: the file is there, and nothing that this has written; or its folder is not.
-        FingerprintMismatch: it was learned of something else.
+        CalibrationFileError: the file is not a store of online learning, or its folder does not exist.
+        FingerprintMismatch: its rows were measured on something else.
     """
 
     def __init__(
@@ -175,11 +175,12 @@ class ConsensusCalibrator:
     ) -> None:
         self.measure, self._fingerprint, self._seed = measure, fingerprint or Fingerprint(), seed
         measures = [measure] if measure else candidate_measures([*SIGNALS, VERBALIZED])
-        learner = ConsensusLearner(measures, budget=budget, minimum=minimum, fingerprint=self._fingerprint, seed=seed)
-        self._shared = SharedLearner(learner, path, any_model=any_model)
-        self.path = self._shared.path
+        self._learner = Learner(measures, budget=budget, minimum=minimum, fingerprint=self._fingerprint, seed=seed)
+        self._log = ObservationLog(measures, self._fingerprint, path, any_model=any_model)
+        self.path = self._log.path
         self._waiting: deque[tuple[Finished, bool]] = deque()  # with whether what was learned decided it
         self._numbers = count()
+        self._restarts = 0  # that are known here
         self._begin_threads()
         self._restored = self.path is None
         if not in_event_loop():
@@ -187,7 +188,7 @@ class ConsensusCalibrator:
         _calibrators.add(self)
 
     def restore(self) -> None:
-        """Go on from the store, once: when this is made, or in an event loop by the first call.
+        """Read the file and calibrate on its rows, once: when this is made, or in an event loop by the first call.
 
         Raises:
             CalibrationFileError: as when it is made.
@@ -197,39 +198,36 @@ class ConsensusCalibrator:
             return
         with self._lock:
             if not self._restored:
-                self._shared.restore()
+                self._log.restore()
+                self._follow_log()
+                if self._learner.due:
+                    self._calibrate_on(self._learner)
                 self._restored = True
 
     def _begin_threads(self) -> None:
         """Set locks and flags as they are while nothing goes on."""
         self._turn = threading.Condition()  # around what waits
-        self._lock = threading.Lock()  # around the learner, which only one thread at a time changes; before _turn
+        self._lock = threading.Lock()  # around rows and learner, which only one thread at a time changes; before _turn
         self._working = self._busy = self._closing = False  # whether there is a thread, and whether it is at work
-        self._to_fit = False  # whether it is time to calibrate, and this process is to do it
-
-    def state(self) -> OnlineState:
-        """Return what it has learned, beside the questions."""
-        self.restore()
-        with self._lock:
-            return self._shared.learner.state()
+        self._to_fit = False  # whether it is time to calibrate
 
     @property
-    def questions(self) -> tuple[Observed, ...]:
-        """The last 512 questions."""
+    def observations(self) -> Observations:
+        """A copy of the rows that count."""
         self.restore()
         with self._lock:
-            return self._shared.learner.questions
+            return self._log.known.copy()
 
     @property
     def unsaved(self) -> int:
-        """How many questions were learned from that the store does not have yet."""
-        return self._shared.unsaved
+        """How many rows the file does not have yet."""
+        return self._log.unsaved
 
     @property
     def calibration(self) -> Calibration | None:
         """The latest calibration, of all kinds of request, or None while too little has been seen."""
         self.restore()
-        return self._shared.learner.calibration
+        return self._learner.calibration
 
     def calibration_for(self, kind: str) -> Calibration | None:
         """Return the calibration by which a kind of request is decided: its own, or else that of all, if there is one.
@@ -238,8 +236,7 @@ class ConsensusCalibrator:
             kind: see :attr:`~langchain_reasc.calibration.Fingerprint.kind`.
         """
         self.restore()
-        learner = self._shared.learner
-        return learner.calibration_of(kind) or learner.calibration
+        return self._learner.calibration_of(kind) or self._learner.calibration
 
     def notice(self, calibration: Calibration | None, kind: str = "") -> str:
         """Return what callers should know of decisions under this calibration of its own, or under none yet.
@@ -248,7 +245,7 @@ class ConsensusCalibrator:
             calibration: what decides.
             kind: the kind of request that it decides.
         """
-        learner = self._shared.learner
+        learner, known = self._learner, self._learner.observations
         if calibration is not None:
             of = "answers alone" if calibration.measure is None else f"answers and {calibration.measure}"
             why = f" ({calibration.untrusted})" if calibration.untrusted else ""
@@ -256,12 +253,12 @@ class ConsensusCalibrator:
             labels = f"{curve.n} of them with a known outcome" if curve else "without labels"
             of_kind = " of this kind" if calibration is learner.calibration_of(kind) else ""
             return f"learned from {calibration.n} questions{of_kind}{',' * bool(curve)} {labels}, of {of}{why}"
-        so_far = f"{learner.seen} of {learner.minimum} questions seen"
-        if learner.alarms:
-            why = _DRIFTED[learner.drifted or "agreement"]
+        so_far = f"{known.seen} of {learner.minimum} questions seen"
+        if known.drifted:
+            why = _DRIFTED[known.drifted]
             return f"{why}, so that was forgotten: counting votes (ASC) and learning again ({so_far})"
-        if learner.seen >= learner.minimum:
-            return f"nothing could be learned from {learner.seen} questions yet: counting votes (ASC)"
+        if known.seen >= learner.minimum:
+            return f"nothing could be learned from {known.seen} questions yet: counting votes (ASC)"
         return f"learning without labels ({so_far}): counting votes (ASC)"
 
     @property
@@ -319,7 +316,8 @@ class ConsensusCalibrator:
         while self._learn_next():
             pass
         with self._lock:
-            known = self._shared.record_outcome(id, correct)
+            known = self._log.record_outcome(id, correct)
+            self._follow_log()
         with self._turn:
             if self._to_fit:
                 self._wake()
@@ -327,9 +325,10 @@ class ConsensusCalibrator:
         return known
 
     def save(self) -> None:
-        """Write to the store what could not be written before. A failure is logged: it must not cost an answer."""
+        """Append to the file what could not be written before. A failure is logged: it must not cost an answer."""
         with self._lock:
-            self._shared.save()
+            self._log.save()
+            self._follow_log()
 
     def close(self, timeout: float | None = None) -> None:
         """Learn from the questions still queued, without calibrating anew, keep them, and close the store.
@@ -340,12 +339,11 @@ class ConsensusCalibrator:
         ends = math.inf if timeout is None else time.monotonic() + timeout
         with self._turn:
             self._closing = True
-            self._shared.end()
             self._turn.notify_all()
         while time.monotonic() < ends and self._learn_next():
             pass
         with self._lock:
-            self._shared.close()
+            self._log.close()
 
     def _work(self) -> None:
         """Learn from the queued questions until there is nothing to do."""
@@ -370,41 +368,51 @@ class ConsensusCalibrator:
                 if not self._waiting:
                     return False
                 question, learned = self._waiting.popleft()
-            learner = self._shared.learner
-            alarms = learner.alarms
+            learner = self._learner
             try:
-                scored = observed(question, learner.measures, learner.made_of, counted=not learned)
-                self._to_fit = self._shared.learn(scored) or self._to_fit
-                if self._shared.learner.alarms > alarms:
-                    logger.warning("%s", self.notice(None))
+                scored = observed(question, learner.measures, learner.observations.made_of, counted=not learned)
+                self._log.append(learner.with_predictions(scored))
+                self._follow_log()
+                self._to_fit = self._to_fit or (learner.due and not self._closing)
             except Exception:
                 logger.exception("a question could not be learned from")
             return True
 
+    def _follow_log(self) -> None:
+        """Let the learner go on with the rows that are known now."""
+        self._learner.observations = self._log.known
+        before, self._restarts = self._restarts, len(self._log.known.restarts)
+        if self._restored and self._restarts > before:
+            logger.warning("%s", self.notice(None))
+
     def _fit(self) -> None:
         """Calibrate, which may take seconds; others may go on learning meanwhile."""
-        fit = None
         with self._lock:
             self._to_fit = False
-            self._shared.read_whole()
-            learner = self._shared.learner
-        first = learner.calibration is None
+            self._log.sync()  # for outcomes that other processes were told
+            self._follow_log()
+            learner = self._learner.frozen()
+        first = self._learner.calibration is None
+        self._calibrate_on(learner)
+        if first and (calibration := self._learner.calibration) is not None:
+            logger.info("%s; from now on that decides", self.notice(calibration))
+
+    def _calibrate_on(self, learner: Learner) -> None:
+        """Calibrate on the rows of this learner, and use the result."""
         try:
-            fit = learner.fit()
+            learner.calibrate()
         except Exception:
-            if self._closing:  # the interpreter has ended around it; what it was made from is saved
+            if self._closing:  # the interpreter has ended around it; the rows are saved
                 return
             logger.exception("a question could not be learned from")
-        with self._lock:
-            self._shared.adopt(fit, learner)
-        if first and (calibration := self._shared.learner.calibration) is not None:
-            logger.info("%s; from now on that decides", self.notice(calibration))
+            learner.postpone()
+        self._learner.adopt(learner)
 
     def _in_child(self) -> None:
         """Forget, after a fork, what waits and what is not saved: that is the parent's, and its thread is not here."""
         self._begin_threads()
         self._waiting.clear()
-        self._shared.forget_unsaved()
+        self._log.forget_unsaved()
 
 
 _calibrators: WeakSet[ConsensusCalibrator] = WeakSet()

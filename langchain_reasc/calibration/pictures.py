@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from langchain_reasc.calibration.consensus import agreement_by_support, correctness_by_support
-from langchain_reasc.calibration.online_state import Observed
+from langchain_reasc.calibration.observations import Observation
 from langchain_reasc.calibration.record import Calibration
 from langchain_reasc.calibration.reliability import Reliability, Share, binned, reliability_of
 from langchain_reasc.exceptions import CalibrationDataError, missing_extra
@@ -47,7 +47,7 @@ def empty_figure(width: float, height: float) -> "Figure":
     return figure
 
 
-def draw_learned(calibration: Calibration | None, questions: Sequence[Observed] = ()) -> "Figure":
+def draw_learned(calibration: Calibration | None, questions: Sequence[Observation] = ()) -> "Figure":
     """Draw what a calibration says, beside what was seen in the questions, with exact intervals of 95 %.
 
     Args:
@@ -78,7 +78,7 @@ def draw_learned(calibration: Calibration | None, questions: Sequence[Observed] 
     return figure
 
 
-def _panels(calibration: Calibration | None, questions: Sequence[Observed]) -> Iterator[Panel]:
+def _panels(calibration: Calibration | None, questions: Sequence[Observation]) -> Iterator[Panel]:
     if questions:
         yield partial(_draw_responses, questions)
     if calibration is not None:
@@ -87,7 +87,7 @@ def _panels(calibration: Calibration | None, questions: Sequence[Observed]) -> I
         yield partial(_draw_reliability, found)
 
 
-def _panels_of(calibration: Calibration, questions: Sequence[Observed]) -> Iterator[Panel]:
+def _panels_of(calibration: Calibration, questions: Sequence[Observation]) -> Iterator[Panel]:
     if calibration.rule_ and calibration.rule_.prior:
         # Where votes are weighed by confidence, sampling goes on where that is low, and there responses agree less.
         unweighed = [one for one in questions if one.counted or calibration.measure is None]
@@ -98,7 +98,7 @@ def _panels_of(calibration: Calibration, questions: Sequence[Observed]) -> Itera
         yield partial(_draw_support, calibration, questions)
 
 
-def _draw_agreement(prior: Prior, questions: Sequence[Observed], axes: "Axes") -> None:
+def _draw_agreement(prior: Prior, questions: Sequence[Observation], axes: "Axes") -> None:
     """Draw how likely one more response agrees, while all votes so far do."""
     seen, agreed = Counter[int](), Counter[int]()
     for question in questions:
@@ -116,7 +116,7 @@ def _draw_agreement(prior: Prior, questions: Sequence[Observed], axes: "Axes") -
     axes.set(ylabel="probability", ylim=(0, 1.03))
 
 
-def _draw_responses(questions: Sequence[Observed], axes: "Axes") -> None:
+def _draw_responses(questions: Sequence[Observation], axes: "Axes") -> None:
     """Draw how many questions took how many responses."""
     counts = Counter(len(one.answers) for one in questions)
     axes.bar([*counts], [*counts.values()], color=_BLUE)
@@ -125,7 +125,7 @@ def _draw_responses(questions: Sequence[Observed], axes: "Axes") -> None:
     axes.locator_params(axis="x", integer=True)
 
 
-def _draw_support(calibration: Calibration, questions: Sequence[Observed], axes: "Axes") -> None:
+def _draw_support(calibration: Calibration, questions: Sequence[Observation], axes: "Axes") -> None:
     """Draw how likely an answer is right, or agreed with, by its support."""
     budget = max((len(one.answers) for one in questions), default=1)
     rule, row = calibration.rule(on_missing_confidence="count", budget=budget), None if calibration.mean is None else 0

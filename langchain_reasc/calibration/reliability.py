@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.calibration.auroc import Booleans, Floats
-from langchain_reasc.calibration.online_state import Observed
+from langchain_reasc.calibration.observations import Observation
 
 __all__ = ["Reliability", "Share", "binned", "reliability_of"]
 
@@ -73,7 +73,7 @@ class Reliability:
         return sum(share.of for _, share in self.bins)
 
 
-def reliability_of(questions: Iterable[Observed]) -> Reliability | None:
+def reliability_of(questions: Iterable[Observation]) -> Reliability | None:
     """Compare ``p_correct`` as it was said with the outcomes told since; None for fewer than 20 answers."""
     pairs = [(one.p_correct, one.correct) for one in questions if None not in (one.p_correct, one.correct)]
     if len(pairs) < _FEWEST:

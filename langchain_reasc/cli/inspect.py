@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -12,7 +12,14 @@ from langchain_reasc.cli.console import print_json, print_lines, remark
 from langchain_reasc.cli.options import AsJson, output_file, picture
 
 if TYPE_CHECKING:
-    from langchain_reasc.calibration import Calibration, Fingerprint, Observed, OnlineState, OnlineStore
+    from langchain_reasc.calibration import (
+        Calibration,
+        Fingerprint,
+        Learner,
+        Observation,
+        Observations,
+        ObservationStore,
+    )
 
 __all__ = ["WATCHED", "calibration_knows", "inspect", "learning_knows", "merge"]
 
@@ -38,33 +45,31 @@ def inspect(
 
     reasc inspect online.sqlite --plot online.svg
     """
-    from langchain_reasc.calibration import Observed, OnlineStore, load_calibration
+    from langchain_reasc.calibration import Learner, Observations, ObservationStore, load_calibration
     from langchain_reasc.files import open_file
 
-    held = b""
+    begins = b""
     if path.is_file():
         with open_file(path) as file:
-            held = file.read(len(_MAGIC))
-    if held != _MAGIC:
-        calibration, questions = load_calibration(path), list[Observed]()
-        if as_json:
-            print_json(calibration.model_dump(mode="json"))
-        else:
-            print_lines([*_model(calibration.fingerprint), *calibration_knows(calibration)])
+            begins = file.read(len(_MAGIC))
+    if begins != _MAGIC:
+        loaded, questions = load_calibration(path), Observations()
+        calibration: Calibration | None = loaded
+        held, lines = loaded.model_dump(mode="json"), [*_model(loaded.fingerprint), *calibration_knows(loaded)]
     else:
-        store = OnlineStore.open(path)
-        calibration = store.learned("calibration")
-        questions = store.questions([calibration.measure] if calibration and calibration.measure else [])
-        if as_json:
-            names = ("fingerprint", "state", "calibration")
-            print_json({name: one and one.model_dump(mode="json") for name in names for one in [store.learned(name)]})
-        else:
-            print_lines(_store(store))
+        store = ObservationStore.open(path)
+        learner = Learner.of_store(store)
+        calibration, questions = learner.calibration, learner.observations
+        held, lines = _held(store, learner), [*_store(store, learner)]
+    if as_json:
+        print_json(held)
+    else:
+        print_lines(lines)
     if plot is not None:
         from langchain_reasc.calibration.pictures import draw_learned
 
         plot.parent.mkdir(parents=True, exist_ok=True)
-        draw_learned(calibration, questions).savefig(plot)
+        draw_learned(calibration, [*questions]).savefig(plot)
         remark(f"wrote {plot}")
 
 
@@ -78,39 +83,54 @@ def merge(
 
     reasc merge east.sqlite west.sqlite -o online.sqlite
     """
-    from langchain_reasc.calibration import merge_stores
+    from langchain_reasc.calibration import Learner, merge_stores
 
     out.parent.mkdir(parents=True, exist_ok=True)
-    print_lines(_store(merge_stores(stores, out)))
+    merged = merge_stores(stores, out)
+    print_lines(_store(merged, Learner.of_store(merged)))
 
 
-def _store(store: "OnlineStore") -> Iterator[str]:
-    state, calibration, fingerprint = (store.learned(name) for name in ("state", "calibration", "fingerprint"))
-    if state is None:
+def _held(store: "ObservationStore", learner: "Learner") -> dict[str, Any]:
+    known, calibration = learner.observations, learner.calibration
+    return {
+        "fingerprint": store.fingerprint and store.fingerprint.model_dump(mode="json"),
+        "state": {
+            "seen": known.seen,
+            "kept": len(known),
+            "outcomes": known.outcomes,
+            "restarts": known.restarts,
+            "audits": known.audits._asdict(),
+            "evidence": known.evidence,
+            "kinds": known.kinds,
+        },
+        "calibration": calibration and calibration.model_dump(mode="json"),
+    }
+
+
+def _store(store: "ObservationStore", learner: "Learner") -> Iterator[str]:
+    if store.fingerprint is None:
         yield from folded("Store", "nothing was learned yet")
         return
-    yield from _model(fingerprint)
-    yield from learning_knows(state, calibration, store.questions([]))
+    yield from _model(store.fingerprint)
+    yield from learning_knows(learner.observations, learner.calibration)
 
 
-def learning_knows(
-    state: "OnlineState", calibration: "Calibration | None", questions: "Sequence[Observed]"
-) -> Iterator[str]:
+def learning_knows(questions: "Observations", calibration: "Calibration | None") -> Iterator[str]:
     """Yield what ``calibration="online"`` knows, in lines of 80 columns."""
     from langchain_reasc.calibration import ALARM, Share, reliability_of
 
-    since = state.seen - state.fitted if calibration else state.seen
-    yield from folded("Seen", f"{state.seen:,} questions, {since:,} since the last calibration; {len(questions)} kept")
-    if state.alarms:
-        times = "once" if state.alarms == 1 else f"{state.alarms} times"
-        yield from folded("", f"all was forgotten {times}, because what was learned no longer held ({state.drifted})")
-    if questions:
+    yield from folded("Seen", f"{questions.seen:,} questions; {len(questions)} kept")
+    if alarms := len(questions.restarts):
+        times = "once" if alarms == 1 else f"{alarms} times"
+        why = f"because what was learned no longer held ({questions.drifted})"
+        yield from folded("", f"all was forgotten {times}, {why}")
+    if len(questions):
         drawn = sum(len(one.answers) for one in questions) / len(questions)
         yield from folded("Cost", f"{drawn:.1f} responses a question")
         yield from _picture(questions)
-    yield from _kinds(state, questions)
-    if state.audits.seen:
-        seen, agreed, expected = state.audits
+    yield from _kinds(questions)
+    if questions.audits.seen:
+        seen, agreed, expected = questions.audits
         yield from folded(
             "Audits",
             f"one more response gave the answer that was decided on {agreed} times of {seen}, which is "
@@ -132,7 +152,7 @@ def learning_knows(
             f"{found.error:.2f} on average ({found.by_chance:.2f} by chance alone); Brier score {found.brier:.3f} "
             f"({found.brier_of_mean:.3f} for the average alone)",
         )
-    watched = ", ".join(f"{evidence:,.0f} of {WATCHED[what]}" for what, evidence in state.evidence.items())
+    watched = ", ".join(f"{evidence:,.0f} of {WATCHED[what]}" for what, evidence in questions.evidence.items())
     yield from folded("Drift", f"evidence {watched}; at {ALARM:,} all is forgotten")
     if calibration is None:
         yield from folded("In use", "votes are counted (ASC): too little was seen to calibrate")
@@ -140,17 +160,19 @@ def learning_knows(
         yield from calibration_knows(calibration)
 
 
-def _kinds(state: "OnlineState", questions: "Sequence[Observed]") -> Iterator[str]:
+def _kinds(questions: "Observations") -> Iterator[str]:
     """Yield lines on the kinds of request, where there are several."""
-    if len(state.kinds) < 2:
+    from langchain_reasc.calibration import MINIMUM
+
+    if len(kinds := questions.kinds) < 2:
         return
-    own = sum(counts.fitted > 0 for counts in state.kinds.values())
-    yield from folded("Kinds", f"of request: {len(state.kinds)}, of which {own} with a calibration of their own")
-    for name, counts in sorted(state.kinds.items(), key=lambda kind: kind[1].seen, reverse=True)[:_SHOWN]:
+    own = sum(count >= MINIMUM for count in kinds.values())
+    yield from folded("Kinds", f"of request: {len(kinds)}, of which {own} with a calibration of their own")
+    for name, count in list(kinds.items())[:_SHOWN]:
         known = [one for one in questions if one.kind == name]
-        of = f"{sum(len(one.answers) for one in known) / len(known):.1f} responses, of which " if known else ""
-        leading = f"{_leading(known):.0%} give the leading answer" if known else "none kept"
-        yield from folded("", f"{name or 'unnamed'}  {counts.seen:,} questions, {of}{leading}")
+        drawn = sum(len(one.answers) for one in known) / count
+        leading = f"{_leading(known):.0%} give the leading answer"
+        yield from folded("", f"{name or 'unnamed'}  {count:,} questions, {drawn:.1f} responses, of which {leading}")
 
 
 def calibration_knows(calibration: "Calibration") -> Iterator[str]:
@@ -173,17 +195,17 @@ def _model(fingerprint: "Fingerprint") -> Iterator[str]:
     yield from folded("Model", ", ".join(filter(None, parts)))
 
 
-def _leading(questions: "Sequence[Observed]") -> float:
+def _leading(questions: "Sequence[Observation]") -> float:
     """Return the share of the responses that give the leading answer, on average over questions."""
     return sum(map(_share, questions)) / len(questions)
 
 
-def _share(question: "Observed") -> float:
+def _share(question: "Observation") -> float:
     counts = Counter(answer for answer in question.answers if answer is not None)
     return max(counts.values(), default=0) / len(question.answers)
 
 
-def _picture(questions: "Sequence[Observed]") -> Iterator[str]:
+def _picture(questions: "Observations") -> Iterator[str]:
     """Yield how many questions have their leading answer from how many of the responses."""
     tenths = Counter(int(10 * _share(question)) for question in questions)
     yield from folded("Leader", "how many questions (bars) have their leading answer from how many of the responses")

@@ -136,7 +136,7 @@ class Gateway:
     async def _metrics(self, request: Request) -> Response:
         learning = await asyncio.to_thread(self.solver.learning)  # which may read its file
         if learning is not None:
-            self.metrics.record_learning(learning[0])
+            self.metrics.record_learning(learning)
         self.metrics.record_health(self.upstream.health())
         text, content_type = self.metrics.exposition(request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-from langchain_reasc.calibration import OnlineState
+from langchain_reasc.calibration import Observations
 from langchain_reasc.calibration.drift import ALARM
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.wire import Json
@@ -72,11 +72,11 @@ class Metrics:
         for server, is_healthy in healthy.items():
             self._healthy.labels(server).set(is_healthy)
 
-    def record_learning(self, state: OnlineState) -> None:
+    def record_learning(self, known: Observations) -> None:
         """Set what was learned, and how near drift is."""
-        self._questions.set(state.seen)
-        self._alarms.set(state.alarms)
-        for monitor, evidence in state.evidence.items():
+        self._questions.set(known.seen)
+        self._alarms.set(len(known.restarts))
+        for monitor, evidence in known.evidence.items():
             self._evidence.labels(monitor).set(evidence)
 
     def record_vote(self, account: Json) -> None:

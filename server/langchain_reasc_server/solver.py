@@ -5,7 +5,7 @@ import hashlib
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -13,7 +13,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.agents.chat_model import ChatReASC
-from langchain_reasc.calibration import ConsensusCalibrator, Observed, OnlineState
+from langchain_reasc.calibration import ConsensusCalibrator, Observations
 from langchain_reasc.cli.inspect import calibration_knows, learning_knows
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.method.registry import rule_from_text
@@ -115,19 +115,16 @@ class Solver:
 
     def knows(self) -> list[str]:
         """Return what was learned, or what the calibration knows, in lines of 80 columns."""
-        learning, calibration = self.learning(), self._own.learned
-        if learning is not None:
-            state, questions = learning
-            others = [
-                f"Also       {model}: {_learning(one)[0].seen:,} questions" for model, one in self._models.items()
-            ]
+        known, calibration = self.learning(), self._own.learned
+        if known is not None:
+            others = [f"Also       {model}: {_learning(one).seen:,} questions" for model, one in self._models.items()]
             unsaved = getattr(self._own.calibrator, "unsaved", 0)
             lost = [f"Not kept   {unsaved:,} questions: {self.votes.state} cannot be written"] if unsaved else []
-            return [*learning_knows(state, calibration, questions), *others, *lost]
+            return [*learning_knows(known, calibration), *others, *lost]
         return ["votes are counted"] if calibration is None else [*calibration_knows(calibration)]
 
-    def learning(self) -> tuple[OnlineState, Sequence[Observed]] | None:
-        """Return what was learned so far and from which questions, or None if nothing is learned."""
+    def learning(self) -> Observations | None:
+        """Return the rows that it learns from; None if it learns nothing."""
         return None if self.votes.calibration != "online" else _learning(self._own)
 
     async def record_outcome(self, id: str, correct: bool) -> bool:
@@ -182,7 +179,7 @@ def _beside(state: str, model: str) -> str:
     return str(path.with_name(f"{path.stem}-{name}-{hashlib.sha256(model.encode()).hexdigest()[:6]}{path.suffix}"))
 
 
-def _learning(solver: ChatReASC) -> tuple[OnlineState, Sequence[Observed]]:
+def _learning(solver: ChatReASC) -> Observations:
     calibrator = solver.calibrator
     assert isinstance(calibrator, ConsensusCalibrator)
-    return calibrator.state(), calibrator.questions
+    return calibrator.observations

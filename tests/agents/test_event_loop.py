@@ -20,11 +20,9 @@ from agents.acting import ASKED, Telling, acting, agent_of
 from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
 from langchain_reasc.answers import free_text
 from langchain_reasc.calibration import (
-    ConsensusCalibrator,
     Fingerprint,
-    Observed,
-    OnlineStore,
-    calibrate_consensus,
+    Observation,
+    ObservationStore,
     candidate_measures,
 )
 from langchain_reasc.method.confidence import Measure
@@ -120,13 +118,12 @@ def test_nothing_waits_for_the_default_pool(make: Callable[[], Any]) -> None:
 
 def test_the_loop_goes_on(tmp_path: Path) -> None:
     state = tmp_path / "state.sqlite"
-    measures, store = candidate_measures(["top_k", "neg_entropy"]), OnlineStore.create(state)
-    calibration = calibrate_consensus([Observed((0, 1) * 8, np.empty((0, 16)))] * 2)  # whose rule looks ahead
+    measures, store = candidate_measures(["top_k", "neg_entropy"]), ObservationStore.create(state)
+    split = Observation((0, 1) * 8, np.full((len(measures), 16), 0.5), decided=16, answer=0)  # whose rule looks ahead
     with store.transaction():
         for _ in range(512):
-            store.add(Observed((0, 1) * 8, np.full((len(measures), 16), 0.5), decided=16, answer=0), measures)
-        learned = ConsensusCalibrator().state().model_copy(update={"seen": 512})
-        store.set_learned(Fingerprint(), learned, lambda kind: calibration)
+            store.append(split, measures)
+        store.describe(Fingerprint(), {})
     store.close()
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(state)],

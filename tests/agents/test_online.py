@@ -25,7 +25,7 @@ def test_a_chat_model_learns_from_votes_alone(runner: Any) -> None:
     chat = ChatReASC(model=model, calibration="online", max_samples=4)
     for question in ("act", "say", "act"):
         runner.invoke(chat, question)
-    assert [question.answers for question in memory(chat.calibrator).questions] == [(0, 0, 0, 0)] * 2
+    assert [question.answers for question in memory(chat.calibrator).observations] == [(0, 0, 0, 0)] * 2
 
 
 def test_a_chat_model_switches(runner: Any) -> None:
@@ -46,11 +46,11 @@ def test_an_agent_learns_from_step_to_step_and_keeps_it(agents: Agents, tmp_path
     for _ in range(3):
         agents.ask(agent)
     [one] = middleware._calibrators
-    assert memory(one).state().seen == 3
+    assert memory(one).observations.seen == 3
     one.save()  # type: ignore[union-attr]
     again = ReASCMiddleware(calibration="online", online_state=path, audit=0, max_samples=4)
     agents.ask(agent_of(acting({ASKED: [weather("Paris")], "": [SUNNY]}), again))
-    assert memory(again._calibrators[0]).state().seen == 4
+    assert memory(again._calibrators[0]).observations.seen == 4
 
 
 def test_models_of_an_agent_learn_apart_and_a_file_is_of_one_model(agents: Agents, tmp_path: Path) -> None:
@@ -60,7 +60,10 @@ def test_models_of_an_agent_learn_apart_and_a_file_is_of_one_model(agents: Agent
     middleware = ReASCMiddleware(calibration="online", max_samples=4)
     for name in ("ours", "theirs", "ours"):
         agents.ask(agent_of(named(name), middleware))
-    assert [memory(one).state().seen for one in middleware._calibrators] == [1, 2]  # the model called last is the last
+    assert [memory(one).observations.seen for one in middleware._calibrators] == [
+        1,
+        2,
+    ]  # the model called last is the last
     kept = ReASCMiddleware(calibration="online", online_state=tmp_path / "state.json", max_samples=4)
     agents.ask(agent_of(named("ours"), kept))
     memory(kept._calibrators[0]).save()
@@ -75,8 +78,8 @@ def test_outcomes_of_steps_are_learned_from_whichever_model_took_them(agents: Ag
     middleware = ReASCMiddleware(calibration="online", max_samples=4)
     assert not runner.record_outcome(middleware, "0123456789abcdef", True), "nothing was asked yet"
     steps = [agents.ask(agent_of(named(name), middleware))["messages"][1] for name in ("ours", "theirs")]
-    assert all(memory(one).state().outcomes == 0 for one in middleware._calibrators)
+    assert all(memory(one).observations.outcomes == 0 for one in middleware._calibrators)
     assert [runner.record_outcome(middleware, step, right) for step, right in zip(steps, (True, False), strict=True)]
-    assert [memory(one).questions[0].correct for one in middleware._calibrators] == [True, False]
+    assert [row.correct for one in middleware._calibrators for row in memory(one).observations] == [True, False]
     with pytest.raises(ConfigurationError, match="outcomes are learned with calibration='online', not None"):
         runner.record_outcome(ReASCMiddleware(), steps[0], True)

@@ -12,7 +12,7 @@ from scipy.stats import beta
 
 from langchain_reasc.calibration import (
     Calibration,
-    Observed,
+    Observation,
     agrees_with_majority,
     calibrate_consensus,
     fit_prior,
@@ -29,7 +29,7 @@ MEASURES = [Measure("top_k", "mean"), Measure("neg_entropy", "mean")]
 
 
 @cache
-def many(n: int = 64, signal: str = "good", seed: int = 0) -> list[Observed]:
+def many(n: int = 64, signal: str = "good", seed: int = 0) -> list[Observation]:
     """Questions as ASC leaves them, with a second measure that is noise.
 
     Args:
@@ -45,16 +45,16 @@ def many(n: int = 64, signal: str = "good", seed: int = 0) -> list[Observed]:
         used = decide(ASC() | Cap(16), [Response(str(answer)) for answer in answers]).samples
         tells = {"good": 2.5 * right, "inverted": -2.5 * right, "between": 6 * likely, "noise": 0.0}[signal]
         scores = np.stack([tells + rng.normal(size=16), rng.normal(size=16)])
-        made.append(Observed(tuple(answers[:used]), scores[:, :used]))
+        made.append(Observation(tuple(answers[:used]), scores[:, :used]))
     return made
 
 
-def questions(n: int = 64, signal: str = "good", seed: int = 0) -> list[Observed]:
-    return [Observed(one.answers, one.scores.copy()) for one in many(n, signal, seed)]
+def questions(n: int = 64, signal: str = "good", seed: int = 0) -> list[Observation]:
+    return [Observation(one.answers, one.scores.copy()) for one in many(n, signal, seed)]
 
 
-def unscored(*answers: int | None) -> Observed:
-    return Observed(answers, np.zeros((0, len(answers))))
+def unscored(*answers: int | None) -> Observation:
+    return Observation(answers, np.zeros((0, len(answers))))
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,11 @@ def test_a_response_is_judged_by_the_others(answers: tuple[int | None, ...], agr
         ([unscored(0, 0, 0, 0, 1, 2)] * 80, 5.0),
     ],
 )
-def test_wrong_answers_are_as_many_as_seldom_agree(given: list[Observed], alternatives: float) -> None:
+def test_wrong_answers_are_as_many_as_seldom_agree(given: list[Observation], alternatives: float) -> None:
     rng, scored = np.random.default_rng(0), []
     for one in given:
         good = np.array([answer == 0 for answer in one.answers])
-        scored.append(Observed(one.answers, (5.0 * good + rng.normal(size=good.size))[None]))
+        scored.append(Observation(one.answers, (5.0 * good + rng.normal(size=good.size))[None]))
     block = calibrate_consensus(scored, measures=MEASURES[:1], explained=False).rule_
     assert block is not None and block.parameters["alternatives"] == alternatives
 
@@ -121,7 +121,7 @@ def test_without_a_trusted_measure_votes_are_counted_and_it_says_why() -> None:
 @pytest.mark.parametrize(
     "given", [[unscored(0, 0, 1, 0)] * 8, [unscored(0, 0, 0, 0)] * 8, [unscored(0, None), unscored(0, 0)]]
 )
-def test_without_scores_answers_are_learned_from(given: list[Observed]) -> None:
+def test_without_scores_answers_are_learned_from(given: list[Observation]) -> None:
     made = calibrate_consensus(given)
     assert (made.measure, made.untrusted) == (None, "there are no scores")
     assert decide(made.rule() | Cap(16), [Response("a")] * 16).answer == "a"
@@ -139,12 +139,12 @@ def test_where_nothing_can_be_told_apart_no_measure_is_trusted(
     answers: tuple[int | None, ...], n: int, why: str
 ) -> None:
     rng = np.random.default_rng(0)
-    made = calibrate_consensus([Observed(answers, rng.normal(size=(2, 4))) for _ in range(n)], measures=MEASURES)
+    made = calibrate_consensus([Observation(answers, rng.normal(size=(2, 4))) for _ in range(n)], measures=MEASURES)
     assert made.measure is None and (made.untrusted or "").startswith(why)
 
 
 def test_at_temperature_0_one_response_comes_to_be_enough() -> None:
-    same = [Observed((0,) * 4, np.full((2, 4), 1.0)) for _ in range(200)]
+    same = [Observation((0,) * 4, np.full((2, 4), 1.0)) for _ in range(200)]
     made = calibrate_consensus(same, measures=MEASURES)
     assert made.untrusted == "no measure has a score of every response"
     assert decide(made.rule() | Cap(16), [Response("a")] * 16).samples <= 2
@@ -155,8 +155,8 @@ def test_a_measure_that_misses_a_response_that_is_judged_is_no_candidate() -> No
         given = questions()
         given[3].scores[missing, 0] = np.nan
         assert calibrate_consensus(given, measures=MEASURES, explained=False).measure == measure
-    tie = Observed((0, 0, 0, 1, 1), np.array([[np.nan, 1.0, 1.0, 0.0, 0.0]] * 2))  # among the others of the first
-    given = [*questions(), Observed((None, 0), np.array([[np.nan, np.nan]] * 2)), tie]
+    tie = Observation((0, 0, 0, 1, 1), np.array([[np.nan, 1.0, 1.0, 0.0, 0.0]] * 2))  # among the others of the first
+    given = [*questions(), Observation((None, 0), np.array([[np.nan, np.nan]] * 2)), tie]
     assert calibrate_consensus(given, measures=MEASURES).measure == MEASURES[0]
 
 
@@ -169,7 +169,7 @@ def test_responses_without_any_score_are_left_out_of_judging_measures() -> None:
 
 def test_separated_classes_leave_the_odds_finite() -> None:
     rng = np.random.default_rng(0)
-    parted = [Observed((0, 0, 0, 1), np.array([[9.0, 9.5, 9.9, 1.0]]) + rng.normal(0, 0.1, 4)) for _ in range(64)]
+    parted = [Observation((0, 0, 0, 1), np.array([[9.0, 9.5, 9.9, 1.0]]) + rng.normal(0, 0.1, 4)) for _ in range(64)]
     made = calibrate_consensus(parted, measures=MEASURES[:1])
     assert made.rule_ and all(1 / 300 < known.p < 1 - 1 / 300 for known in made.rule_.odds)
 
@@ -180,7 +180,9 @@ def test_five_labelled_questions_refuse_a_measure_that_they_refute() -> None:
     def labelled(count: int, measures: int) -> Calibration:
         differing = [at for at, one in enumerate(many(128)) if len(set(one.answers)) > 1][:count]
         given = [
-            Observed(one.answers, one.scores[:measures], tuple(a != 0 for a in one.answers) if at in differing else ())
+            Observation(
+                one.answers, one.scores[:measures], tuple(a != 0 for a in one.answers) if at in differing else ()
+            )
             for at, one in enumerate(many(128))
         ]
         return calibrate_consensus(given, measures=MEASURES[:measures], explained=False)
@@ -206,7 +208,7 @@ def test_it_tells_how_likely_further_responses_agree() -> None:
     curve = made.p_agree
     assert curve and (curve.holds_for("agreement"), curve.holds_for("asc"), made.p_correct) == (True, False, None)
     assert curve.probability(0.5) < curve.probability(0.9) <= 1
-    cut = [Observed(one.answers, one.scores, counted=False) for one in questions(200)]
+    cut = [Observation(one.answers, one.scores, counted=False) for one in questions(200)]
     for given, measures in ((questions(12), MEASURES), ([unscored(0, 0)] * 40, []), (cut, MEASURES)):
         assert calibrate_consensus(given, measures=measures).p_agree is None  # too few, too short, cut short
 
@@ -246,7 +248,7 @@ def test_budget_threshold_and_worth_are_those_given() -> None:
         ([unscored(0, 0)] * 2, MEASURES, r"scores of shape \(0, 2\) for 2 measures of 2 responses"),
     ],
 )
-def test_what_cannot_be_learned_from(given: list[Observed], measures: Sequence[Measure], message: str) -> None:
+def test_what_cannot_be_learned_from(given: list[Observation], measures: Sequence[Measure], message: str) -> None:
     with pytest.raises(CalibrationDataError, match=message):
         calibrate_consensus(given, measures=measures)
     assert calibrate_consensus([unscored(0, 0), unscored(0, 1), unscored(None)]).n == 2  # which is enough
@@ -254,7 +256,7 @@ def test_what_cannot_be_learned_from(given: list[Observed], measures: Sequence[M
 
 AGREED, SPLIT = unscored(0, 0, 0, 0), unscored(0, 1, 1, 0)
 TURNED = unscored(0, 1, 1, 1, 1, 1, 1)  # which one response decides otherwise than all do
-CUT = Observed((0, 0), np.zeros((0, 2)), counted=False)
+CUT = Observation((0, 0), np.zeros((0, 2)), counted=False)
 
 
 def test_what_is_promised_keeps_sufficient_votes_apart_from_split_ones() -> None:
@@ -299,7 +301,7 @@ def test_what_is_promised_counts_questions_on_which_the_rule_goes_on() -> None:
         ([unscored(None, 0, 0, 0, 0)] * 2, "0 would", "split"),
     ],
 )
-def test_what_is_promised_of_few_questions(given: list[Observed], holds: str, lacks: str) -> None:
+def test_what_is_promised_of_few_questions(given: list[Observation], holds: str, lacks: str) -> None:
     guarantee = calibrate_consensus(given).guarantee or ""
     assert holds in guarantee and lacks not in guarantee
 

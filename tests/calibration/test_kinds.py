@@ -14,9 +14,10 @@ from langchain_reasc.calibration import (
     KEPT,
     KEPT_OF_KIND,
     MOST_KINDS,
-    ConsensusLearner,
-    Observed,
-    OnlineStore,
+    Learner,
+    Observation,
+    Observations,
+    ObservationStore,
     calibrate_consensus,
     fingerprint_of,
 )
@@ -53,27 +54,25 @@ def test_the_order_of_tools_makes_no_kind() -> None:
     assert kind(tools=[TOOL, OTHER]) == kind(tools=[OTHER, TOOL]) != kind(tools=[TOOL])
 
 
-def question(at: int, name: str, agreeing: float) -> Observed:
+def question(at: int, name: str, agreeing: float) -> Observation:
     """A question to which so large a share of 8 responses agrees, on average; those that do score higher by 2.5."""
     rng = np.random.default_rng([at, len(name)])
     right = rng.random(8) < agreeing
     answers = np.where(right, 0, rng.integers(1, 4, 8)).tolist()
     scores = (2.5 * right + rng.normal(size=8))[None]
-    return Observed(tuple(answers), scores, decided=8, answer=0, id=f"{name} {at}", kind=name)
+    return Observation(tuple(answers), scores, decided=8, answer=0, id=f"{name} {at}", kind=name)
 
 
-def learned(counts: dict[str, tuple[int, float]]) -> ConsensusLearner:
+def learned(counts: dict[str, tuple[int, float]]) -> Learner:
     """Learn from so many questions of each kind with such agreement, by turns."""
-    one = ConsensusLearner([TOP_K], explained=False)
+    one = Learner([TOP_K], explained=False)
     turns = [(at / count, name) for name, (count, _) in counts.items() for at in range(count)]
     for at, (_, name) in enumerate(sorted(turns)):
         one.observe(question(at, name, counts[name][1]))
-        if one.due:
-            one.adopt(one.fit())
     return one
 
 
-def agreement(one: ConsensusLearner, name: str | None) -> float:
+def agreement(one: Learner, name: str | None) -> float:
     """Return how often one more response is expected to agree with a first one; ``None``: where all are one kind."""
     calibration = one.calibration_of(name)
     assert calibration is not None and calibration.rule_ is not None
@@ -105,48 +104,44 @@ def test_one_kind_alone_is_all_of_it() -> None:
     assert one.calibration is not None and one.calibration_of("only") is None
 
 
-def test_a_state_holds_the_kinds(tmp_path: Path) -> None:
-    one, other = learned({"easy": (90, 0.97), "hard": (30, 0.4)}), ConsensusLearner([TOP_K], explained=False)
-    path = tmp_path / "online.sqlite"
-    written = OnlineStore.create(path)
-    with written.transaction():
-        for each in one.questions:
-            written.add(each, one.measures)
-        written.set_learned(one.fingerprint, one.state(), one.calibration_of)
+def test_the_file_holds_the_kinds(tmp_path: Path) -> None:
+    one = learned({"easy": (90, 0.97), "hard": (30, 0.4)})
+    written = ObservationStore.create(tmp_path / "online.sqlite")
+    rows = [written.append(each, one.measures)[1] for each in one.observations]
     written.close()
-    store = OnlineStore.open(path)
-    other.follow(store.learned("state"), store.calibration, store.questions([TOP_K]), anew=True)
-    assert other.state() == one.state() and other.calibration == one.calibration
-    for name in ("easy", "hard"):
-        assert other.calibration_of(name) == one.calibration_of(name) != one.calibration
-    assert [each.kind for each in other.questions] == [each.kind for each in one.questions]
+    learners = [Learner([TOP_K], explained=False) for _ in range(2)]
+    learners[0].observations = ObservationStore.open(tmp_path / "online.sqlite").observations([TOP_K])
+    learners[1].observations.extend(enumerate(rows, start=1))
+    for learner in learners:
+        learner.calibrate()
+    for name in ("easy", "hard", None):
+        first, second = (learner.calibration_of(name) for learner in learners)
+        assert first is not None and second is not None
+        assert first == second.model_copy(update={"created_at": first.created_at})
 
 
-def test_the_last_of_each_kind_are_kept_in_learner_and_store(tmp_path: Path) -> None:
-    one, store = ConsensusLearner([TOP_K]), OnlineStore.create(tmp_path / "online.sqlite")
-    with store.transaction():
-        for at in range(1500):
-            name = "rare" if at < 200 else "seldom" if at % 100 == 0 else "usual"
-            one.observe(question(at, name, 0.9))
-            store.add(question(at, name, 0.9), [TOP_K])
-    kept = Counter(each.kind for each in store.questions([]))
-    assert kept == {"rare": KEPT_OF_KIND, "seldom": 13, "usual": KEPT - 5}
-    assert [each.id for each in one.questions] == [each.id for each in store.questions([])]
+def test_the_last_of_each_kind_are_kept() -> None:
+    known = Observations()
+    for at in range(1500):
+        name = "rare" if at < 200 else "seldom" if at % 100 == 0 else "usual"
+        known.append(replace(question(at, name, 0.9), counted=False))
+    assert Counter(each.kind for each in known) == {"rare": KEPT_OF_KIND, "seldom": 13, "usual": KEPT - 5}
+    assert [each.kind for each in known.newest].count("usual") == KEPT - 5
 
 
 def test_kinds_that_come_once_push_no_other_out(tmp_path: Path) -> None:
-    one = ConsensusLearner([TOP_K], explained=False)
-    for at in range(3 * MOST_KINDS):
+    one = Learner([TOP_K], explained=False)
+    for at in range(10 * MOST_KINDS):
         one.observe(question(at, "often", 0.9))
         one.observe(question(at, f"system prompt with the time of day, {at}", 0.9))
-    known = one.state().kinds
-    assert len(known) == MOST_KINDS and known["often"].seen == 3 * MOST_KINDS
-    assert f"system prompt with the time of day, {3 * MOST_KINDS - 1}" in known
+    known = one.observations
+    assert len(known.kinds) == MOST_KINDS and known.kinds["often"] == KEPT / 2
+    assert len(known) < KEPT + MOST_KINDS and one.calibration_of("often") is not None
 
 
 @pytest.mark.parametrize("apart", [True, False])
 def test_a_mix_that_changes_is_no_drift_where_kinds_are_apart(apart: bool) -> None:
-    one, rng = ConsensusLearner([TOP_K], explained=False), np.random.default_rng(0)
+    one, rng = Learner([TOP_K], explained=False), np.random.default_rng(0)
     for at in range(420):
         hard = rng.random() < (0.1 if at < 210 else 0.9)
         given = question(at, "hard" if hard else "easy", 0.45 if hard else 0.97)
@@ -156,6 +151,4 @@ def test_a_mix_that_changes_is_no_drift_where_kinds_are_apart(apart: bool) -> No
         drawn, answer = decision.samples + 1, int(decision.answer or 0)
         seen = replace(given, answers=given.answers[:drawn], scores=given.scores[:, :drawn], decided=decision.samples)
         one.observe(replace(seen, answer=answer, counted=calibration is None, kind=given.kind if apart else ""))
-        if one.due:
-            one.adopt(one.fit())
-    assert (one.alarms > 0) == (not apart)
+    assert bool(one.observations.restarts) == (not apart)

@@ -7,85 +7,104 @@ import numpy as np
 import pytest
 from runnable.fakes import TOP_K
 
-from langchain_reasc.calibration import KEPT, ConsensusLearner, Observed
+from langchain_reasc.calibration import KEPT, Learner, Observation, Observations, Prediction
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, Cap, Response, decide
 
 MEASURES = [TOP_K, Measure("top_k", "bottom_group", 8), Measure("neg_entropy", "mean")]
-WRONG = Observed((0, 1, 2), np.zeros((3, 3)), decided=3, answer=0)
+WRONG = Observation((0, 1, 2), np.zeros((3, 3)), decided=3, answer=0)
 
 
-def question(at: int, length: int = 3) -> Observed:
+def question(at: int, length: int = 3) -> Observation:
     """Every third disagrees; the second measure says what the first does, and the third nothing."""
     scores = np.random.default_rng(at).normal(size=length)
     answers = (0, 1, 0) if at % 3 == 0 else (0, 0, 0)
-    return Observed(answers[:length], np.stack([scores, scores, np.full(length, np.nan)]))
+    return Observation(answers[:length], np.stack([scores, scores, np.full(length, np.nan)]))
 
 
-def observe(one: ConsensusLearner, questions: range) -> list[bool]:
+def observe(one: Learner, questions: range) -> list[bool]:
     alarms = []
     for at in questions:
         learned = one.calibration is not None
-        alarms.append(one.observe(replace(question(at), counted=not learned, decided=3, answer=0)))
-        if one.due:
-            one.adopt(one.fit())
+        alarms.append(one.observe(replace(question(at), counted=not learned, decided=3, answer=0)) is not None)
     return alarms
 
 
 def test_it_refits_as_the_number_grows_and_keeps_the_last(fits: Any) -> None:
-    one = ConsensusLearner(MEASURES)
+    one = Learner(MEASURES)
     assert not any(observe(one, range(540)))
     sizes = [len(questions) for questions, *_ in fits]
     assert sizes[:4] == [16, 20, 25, 32] and sizes[-1] <= 512
-    assert len(one.questions) == 512 and one.seen == 540
+    assert len(one.observations.newest) == 512 and one.observations.seen == 540
     assert [[one.counted for one in questions].count(False) for questions, *_ in fits[:2]] == [0, 4]
 
 
-def test_a_state_is_all_of_it(fits: Any) -> None:
-    one, other = ConsensusLearner(MEASURES), ConsensusLearner(MEASURES)
-    observe(one, range(45))
-    other.follow(one.state(), one.calibration_of, one.questions, anew=True)
-    assert other.state() == one.state()
-    assert observe(one, range(45, 70)) == observe(other, range(45, 70))
-    after, expected = other.state(), one.state()
-    assert [one.answers for one in other.questions] == [one.answers for one in one.questions]
-    assert (after.seen, after.fitted) == (expected.seen, expected.fitted)
+def again(one: Learner) -> Learner:
+    """Return another learner that knows the same rows, as after the process has ended."""
+    other, known = Learner([TOP_K], explained=False), Observations(one.observations.restarts.items())
+    known.extend(one.observations.rows.items())
+    other.observations = known
+    other.calibrate()
+    return other
+
+
+def test_rows_are_all_of_it() -> None:
+    """What a drift test has come to, and what is kept, follows from the rows alone, in whatever portions they come."""
+    rows = [
+        replace(question(at), counted=at < 16, predictions=(Prediction("audits", 0.9, 0.02, at % 2),))
+        for at in range(40)
+    ]
+    whole, parts = Observations(), Observations()
+    whole.extend(enumerate(rows, start=1))
+    for row in rows:
+        parts.append(row)
+    assert (whole.restarts, [*whole], whole.evidence) == (parts.restarts, [*parts], parts.evidence)
+    assert len(whole.restarts) == 1
 
 
 def test_an_alarm_forgets_all_but_that_there_was_one(fits: Any) -> None:
-    one = ConsensusLearner(MEASURES)
+    one = Learner(MEASURES)
     observe(one, range(40))
-    assert not any(one.observe(WRONG) for _ in range(40))  # votes were counted, which shows no drift
-    alarms = [one.observe(replace(WRONG, counted=False)) for _ in range(40)]
-    assert alarms.index(True) < 20
-    assert (one.alarms, one.calibration, alarms.count(True)) == (1, None, 1)
-    assert one.seen == 39 - alarms.index(True)
+    assert one.calibration is not None
+    known = one.observations
+    assert not any(known.append(one.with_predictions(WRONG)) for _ in range(40)), "counted votes show no drift"
+    last = known.last
+    while not known.restarts and known.last < last + 20:
+        known.append(one.with_predictions(replace(WRONG, counted=False)))
+    assert known.drifted == "agreement"
+    assert (one.calibration, len(known), known.seen) == (None, 0, 0)
+    assert known.restarts == {known.last: "agreement"}
+    one.observe(WRONG)
+    assert (len(known), known.seen) == (1, 1)
 
 
 def test_it_calibrates_no_sooner_after_a_failure(fits: Any) -> None:
-    one = ConsensusLearner(MEASURES)
+    one = Learner(MEASURES)
     for at in range(32):
-        one.observe(question(at))
+        one.observations.append(question(at))
     assert one.due
     one.postpone()
     assert not one.due and one.calibration is None
 
 
 def test_how_likely_an_answer_is_agreed_with_is_known_after_the_last_counted_question() -> None:
-    one = ConsensusLearner([TOP_K])
+    one = Learner([TOP_K])
     for at in range(32):
-        one.observe(Observed((0, 0, int(at % 3 == 0), 0), np.zeros((1, 4)), decided=4, answer=0))
-    one.adopt(one.fit())
+        one.observe(Observation((0, 0, int(at % 3 == 0), 0), np.zeros((1, 4)), decided=4, answer=0))
     assert one.calibration is not None
     known = one.calibration.p_agree
     for _ in range(KEPT):
-        one.observe(Observed((0, 0), np.zeros((1, 2)), counted=False, decided=2, answer=0))
-    assert one.due and not any(question.counted for question in one.questions)
-    one.adopt(one.fit())
-    assert one.calibration.n == KEPT and one.calibration.p_agree == known is not None
+        one.observations.append(Observation((0, 0), np.zeros((1, 2)), counted=False, decided=2, answer=0))
+    assert one.due and not any(question.counted for question in one.observations.newest)
+    again = Learner([TOP_K])
+    again.observations = one.observations
+    for learner in (one, again):
+        learner.calibrate()
+        assert learner.calibration is not None and known is not None and learner.calibration.p_agree is not None
+        assert (learner.calibration.n, learner.calibration.p_agree.n) == (KEPT, known.n)
 
 
-def asked(one: ConsensusLearner, questions: range, tells: float, audit: int = 0) -> list[int]:
+def asked(one: Learner, questions: range, tells: float, audit: int = 0) -> list[int]:
     """Ask questions whose right answers score so much higher. Return those at which it began anew."""
     alarms = []
     for at in questions:
@@ -99,38 +118,36 @@ def asked(one: ConsensusLearner, questions: range, tells: float, audit: int = 0)
         decision = decide(rule | Cap(16), responses)
         used, answer = decision.samples, int(decision.answer or 0)
         drawn = used + audit if learned else used
-        seen = Observed(
+        seen = Observation(
             tuple(answers[:drawn]), scores[None, :drawn], counted=learned is None, decided=used, answer=answer
         )
         if one.observe(seen):
             alarms.append(at)
-        if one.due:
-            one.adopt(one.fit())
     return alarms
 
 
 @pytest.mark.parametrize(("tells", "soon"), [(2.5, None), (-2.5, 60), (0.0, 200)], ids=["as before", "turned", "noise"])
 def test_a_measure_that_no_longer_tells_is_noticed(tells: float, soon: int | None) -> None:
-    one = ConsensusLearner([TOP_K], explained=False)
+    one = Learner([TOP_K], explained=False)
     assert asked(one, range(200), 2.5) == []
     assert one.calibration is not None and one.calibration.measure == TOP_K
-    restored = ConsensusLearner([TOP_K], explained=False)
-    restored.follow(one.state(), one.calibration_of, one.questions, anew=True)
+    restored = again(one)
     for learner in (one, restored):
         alarms = asked(learner, range(200, 440), tells)
-        assert (len(alarms), learner.drifted) == ((0, None) if soon is None else (1, "confidence"))
+        assert (len(alarms), learner.observations.drifted) == ((0, None) if soon is None else (1, "confidence"))
         assert all(at < 200 + (soon or 0) for at in alarms)
         assert learner.calibration is not None and (learner.calibration.measure is None) == (tells <= 0)
 
 
 def test_audits_are_compared_with_what_was_expected_before_they_came() -> None:
-    one, other = (ConsensusLearner([TOP_K], explained=False) for _ in range(2))
+    one = Learner([TOP_K], explained=False)
     assert asked(one, range(300), 2.5, audit=1) == []
-    seen, agreed, expected = one.state().audits
+    seen, agreed, expected = one.observations.audits
     assert 150 < seen <= 284 and agreed < seen and expected == pytest.approx(agreed, abs=15)
-    other.follow(one.state(), one.calibration_of, one.questions, anew=True)
-    for learner in (one, other):
+    for learner in (one, again(one)):
         assert asked(learner, range(300, 310), 2.5, audit=1) == []
-        assert seen < learner.state().audits.seen <= seen + 10 and learner.state().audits.agreed > agreed
+        audits = learner.observations.audits
+        assert seen < audits.seen <= seen + 10 and audits.agreed > agreed
     asked(one, range(310, 440), -2.5, audit=1)
-    assert one.alarms == 1 and one.state().audits.seen < seen, "those of what was forgotten say nothing"
+    known = one.observations
+    assert len(known.restarts) == 1 and known.audits.seen < seen, "those of what was forgotten say nothing"

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from cli.test_commands import reasc
-from cli.test_inspect import MEASURE, question, store
+from cli.test_inspect import question, store
 
 from langchain_reasc.calibration import (
     Calibration,
     Gate,
-    Observed,
-    OnlineStore,
+    Learner,
+    Observation,
+    ObservationStore,
     Share,
     reliability_of,
     save_calibration,
@@ -41,15 +42,16 @@ def shares(axes: Any) -> list[tuple[float, float, float, float]]:
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return store(tmp_path_factory.mktemp("learned") / "a.sqlite", range(180, 560), minimum=380)
+    return store(tmp_path_factory.mktemp("learned") / "a.sqlite", range(180, 560))
 
 
 def test_a_store(learned: Path, tmp_path: Path) -> None:
     shown = reasc("inspect", learned, "--plot", tmp_path / "new" / "a.svg")
     assert (tmp_path / "new" / "a.svg").read_text().startswith("<?xml") and "wrote" in shown.stderr
     words = " ".join(shown.stdout.split())
-    known = OnlineStore.open(learned)
-    calibration, questions = known.learned("calibration"), known.questions([MEASURE])
+    known = Learner.of_store(ObservationStore.open(learned))
+    calibration, questions = known.calibration, [*known.observations]
+    assert calibration is not None
     drawn = panels(calibration, questions)
     assert len(drawn) == 5 and "6.0 responses a question" in drawn
     curve = dict(drawn["one more response agrees"].lines[0].get_xydata().tolist())
@@ -69,7 +71,8 @@ def test_a_store(learned: Path, tmp_path: Path) -> None:
 
 def test_agreement_is_that_of_questions_on_which_votes_were_counted(learned: Path) -> None:
     """A learned rule that weighs votes goes on where confidence is low, so that what it saw agrees less."""
-    calibration = OnlineStore.open(learned).learned("calibration")
+    calibration = Learner.of_store(ObservationStore.open(learned)).calibration
+    assert calibration is not None
     given = [(0, 0, 0), (0, None, 0, 1), (0, 1, 1), (2, None), (0,)]
     seen = [replace(question(0), answers=one, scores=np.zeros((1, len(one)))) for one in given]
     unlike = replace(question(0), answers=(0, 1), scores=np.zeros((1, 2)), counted=False)
@@ -103,7 +106,7 @@ def test_a_calibration_on_labels(
 
 
 def test_nothing_to_draw(offline: Calibration, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [*panels(None, [Observed((0, 0), np.empty((0, 2)))])] == ["2.0 responses a question"]
+    assert [*panels(None, [Observation((0, 0), np.empty((0, 2)))])] == ["2.0 responses a question"]
     with pytest.raises(CalibrationDataError, match="nothing to draw"):
         draw_learned(None)
     path = save_calibration(offline, tmp_path / "c.json")

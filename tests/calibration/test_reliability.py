@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from langchain_reasc.calibration import Observed, Reliability, Share, reliability_of
+from langchain_reasc.calibration import Observation, Reliability, Share, reliability_of
 
 Said = list[tuple[float | None, bool | None]]
 
 
 def found(pairs: Said) -> Reliability | None:
-    return reliability_of(Observed((0,), np.empty((0, 1)), p_correct=p, correct=right) for p, right in pairs)
+    return reliability_of(Observation((0,), np.empty((0, 1)), p_correct=p, correct=right) for p, right in pairs)
 
 
 def test_by_hand() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from backends.openai.fake_server import Fake, serving, sglang, vllm
 
-from langchain_reasc.calibration import OnlineStore
+from langchain_reasc.calibration import ObservationStore
 from langchain_reasc.pools import read_pool
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -68,7 +68,7 @@ def test_a_chain_with_any_chat_model_answers_every_question(tmp_path: Path) -> N
     answered = [line for line in told.splitlines() if " samples, by " in line]
     assert len(answered) == 48
     assert "tokens generated for 48 questions" in told
-    assert OnlineStore.open(tmp_path / "online.sqlite").learned("state").seen >= 32
+    assert ObservationStore.open(tmp_path / "online.sqlite").observations().seen >= 32
 
 
 @pytest.mark.slow  # a whole calibration; make test runs the same steps in tests/cli

@@ -12,7 +12,7 @@ import pytest
 from sampling.tracers import Runs
 
 from langchain_reasc import acalibrate, acalibrate_unlabelled, calibrate, calibrate_unlabelled
-from langchain_reasc.calibration import Observed, consensus
+from langchain_reasc.calibration import Observation, consensus
 from langchain_reasc.sampling import samples
 from langchain_reasc.threads import blocking
 
@@ -101,7 +101,7 @@ def runner(request: pytest.FixtureRequest) -> Iterator[Any]:
 class Fit(NamedTuple):
     """What a calibration by consensus was given."""
 
-    questions: list[Observed]
+    questions: list[Observation]
     measures: list[Any]
     options: dict[str, Any]
 
@@ -111,7 +111,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[Fit]:
     """All calibrations by consensus; the rule that is made of them accepts a first response scoring 2."""
     seen: list[Fit] = []
 
-    def made(questions: Sequence[Observed], measures: Any, **options: Any) -> Any:
+    def made(questions: Sequence[Observation], measures: Any, **options: Any) -> Any:
         seen.append(Fit([*questions], [*measures], options))
         return calibration(n=max(2, len(questions)), gate=2.0, fingerprint=options.get("fingerprint", {}))
 

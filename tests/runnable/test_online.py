@@ -120,7 +120,7 @@ def test_logprobs_that_change_later_cost_no_answer(runner: Any, fits: Any, monke
     [account] = answered(runner, reasc, ["q100"])
     assert (account["answer"], account["method"], account["without_confidence"]) == ("1", "reasc", account["samples"])
     assert "carry no confidence and count as one vote each" in account["notices"][1]
-    assert np.isnan(calibrator(reasc).questions[-1].scores).all()
+    assert np.isnan([*calibrator(reasc).observations][-1].scores).all()
 
 
 @pytest.mark.sync_only
@@ -148,7 +148,7 @@ def test_learning_holds_no_caller_up_and_remembers_a_bounded_number(runner: Any,
     assert not calibrator(reasc).wait(0)
     go_on.set()
     assert calibrator(reasc).wait(10)
-    assert calibrator(reasc).state().seen in (64, 65)
+    assert calibrator(reasc).observations.seen in (64, 65)
 
 
 @pytest.mark.sync_only
@@ -180,21 +180,21 @@ def test_objects_are_learned_from_as_wholes(runner: Any, fits: Any) -> None:
     reasc = online(lambda question, index: Reply(texts[index % 4], -1.5), answer="json", audit=1, max_samples=8)
     answered(runner, reasc, [*QUESTIONS, "q100"])
     assert {observed.answers[:4] for observed in fits[0].questions} == {(0, 1, 2, 0)}
-    assert calibrator(reasc).state().alarms == 0
+    assert not calibrator(reasc).observations.restarts
 
 
 @pytest.mark.sync_only
 def test_responses_without_an_answer_are_no_trouble(runner: Any) -> None:
     reasc = online(lambda question, index: Reply("no idea", -1.5), max_samples=3)
     assert {account["answer"] for account in answered(runner, reasc, [*QUESTIONS, "q100"])} == {None}
-    assert all(set(one.answers) == {None} for one in calibrator(reasc).questions)
+    assert all(set(one.answers) == {None} for one in calibrator(reasc).observations)
 
 
 def test_a_question_given_back_as_it_is_teaches_nothing(runner: Any) -> None:
     chat = ChatReASC(model=Scripted(script=drawn), calibration="online")
     runner.invoke(chat, "q0")
     assert calibrator(chat).wait(10)
-    assert calibrator(chat).state().seen == 0
+    assert calibrator(chat).observations.seen == 0
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_an_audit_is_paid_for_named_and_decides_nothing(
     assert len(result.failures) == len(result.notices[2:]) == (second.error is not None)
     assert calibrator(reasc).wait(10)
     learned = {"": (0,), "it is 1": (0, 0), "no idea": (0, None)}["" if second.error or not audit else second.text]
-    kept = calibrator(reasc).questions[-1]
+    kept = [*calibrator(reasc).observations][-1]
     assert kept.answers == learned
     assert np.isfinite(kept.scores).any(axis=0).tolist() == [answer is not None for answer in learned]
 

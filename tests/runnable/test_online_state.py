@@ -7,8 +7,8 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ import pytest
 from disks import files_no_larger_than, mounted
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.calibration import ConsensusCalibrator, OnlineStore, OnlineStoreFile, learner, sharing
-from langchain_reasc.calibration import online as learning_online
+from langchain_reasc.calibration import Calibration, ConsensusCalibrator, ObservationStore, learner, observation_log
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 from langchain_reasc.method.stopping import decide
 
@@ -61,16 +60,17 @@ def path(tmp_path: Path) -> Path:
 def test_another_process_goes_on_where_the_first_one_stopped(runner: Any, path: Path) -> None:
     first = online(path)
     ask(first, 1)
-    assert OnlineStore.open(path).learned("calibration") is None
-    assert calibrator(online(path)).state().seen == 1
+    assert first.learned is None
+    assert calibrator(online(path)).observations.seen == 1
     ask(first, MINIMUM - 1)
     assert first.learned is not None
     second = online(path)
-    assert second.learned == first.learned
-    assert calibrator(second).state() == calibrator(first).state()
-    for one, other in zip(calibrator(first).questions, calibrator(second).questions, strict=True):
-        assert (one.answers, one.decided, one.answer, one.id) == (other.answers, other.decided, other.answer, other.id)
-        np.testing.assert_allclose(one.scores, other.scores, rtol=1e-6)
+    assert same(second.learned, first.learned)
+    ones, others = calibrator(first).observations, calibrator(second).observations
+    assert (ones.seen, ones.evidence, ones.audits) == (others.seen, others.evidence, others.audits)
+    for one, other in zip(ones, others, strict=True):
+        assert replace(one, scores=other.scores) == other
+        np.testing.assert_array_equal(one.scores, other.scores)
     assert runner.account(second, "q")["notices"][0].startswith(f"learned from {MINIMUM} ")
     ask(second, 3)
     assert second.learned is not None and second.learned.n == 20
@@ -81,7 +81,7 @@ def test_it_says_nothing_of_what_was_asked(path: Path) -> None:
     del learned
     with closing(sqlite3.connect(path)) as sql:
         sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        columns = sql.execute("SELECT answers, id, scores FROM questions").fetchall()
+        columns = sql.execute("SELECT answers, id, scores FROM observations").fetchall()
     data = b"".join(one.read_bytes() for one in path.parent.iterdir())
     assert not [one for one in SECRETS if one.encode() in data]
     assert len(columns) == MINIMUM and all(len(id) == 16 for _, id, _ in columns)
@@ -109,9 +109,15 @@ def ended(*processes: "subprocess.Popen[str]") -> str:
 
 
 def seen(path: Path) -> int:
-    store = OnlineStore.open(path)
-    assert store.learned("state").seen == len(store.questions([]))
-    return int(store.learned("state").seen)
+    known = ObservationStore.open(path).observations()
+    assert known.seen == len(known)
+    return known.seen
+
+
+def same(one: Calibration | None, other: Calibration | None) -> bool:
+    """Whether two calibrations are equal, but for the time at which they were made."""
+    assert one is not None and other is not None
+    return one.model_copy(update={"created_at": other.created_at}) == other
 
 
 def test_what_was_seen_last_is_written_when_the_process_ends(path: Path) -> None:
@@ -131,35 +137,32 @@ def test_processes_that_share_a_file_learn_together(path: Path) -> None:
 
 def test_a_store_that_another_process_is_making_is_waited_for(path: Path) -> None:
     path.touch()
-    making = threading.Timer(0.2, lambda: OnlineStore.create(path).close())
+    making = threading.Timer(0.2, lambda: ObservationStore.create(path).close())
     making.start()
-    OnlineStore.open(path).close()
+    ObservationStore.open(path).close()
     making.join()
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
         other.execute("PRAGMA journal_mode = DELETE")  # as it is before its maker has set the write-ahead log
         other.execute("BEGIN IMMEDIATE")
         ending = threading.Timer(0.2, lambda: other.execute("COMMIT"))
         ending.start()
-        OnlineStore.create(path).close()
+        ObservationStore.create(path).close()
         ending.join()
 
 
-def test_nobody_waits_while_a_calibration_of_others_is_taken_over(path: Path, monkeypatch: Any, caplog: Any) -> None:
-    """What it leads to expect takes seconds to work out: longer than others wait for the store."""
-    one, other = online(path), online(path)
-    saved(one, MINIMUM)
-    taken_over: list[int] = []
+def test_nobody_waits_for_the_file_while_a_process_calibrates(path: Path, monkeypatch: Any, caplog: Any) -> None:
+    reasc, decided_beside_a_writer = online(path), list[int]()
 
     def decide_beside_a_writer(*args: Any) -> Any:
         with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as writer:
             writer.execute("BEGIN IMMEDIATE")
             writer.execute("ROLLBACK")
-        taken_over.append(1)
+        decided_beside_a_writer.append(1)
         return decide(*args)
 
     monkeypatch.setattr(learner, "decide", decide_beside_a_writer)
-    saved(other, 2)
-    assert taken_over and other.learned is not None and seen(path) == MINIMUM + 2
+    saved(reasc, MINIMUM + 2)
+    assert decided_beside_a_writer and reasc.learned is not None and seen(path) == MINIMUM + 2
     assert "not kept" not in caplog.text
 
 
@@ -174,14 +177,14 @@ def test_a_forked_process_adds_its_own(path: Path) -> None:
 
 
 def test_what_could_not_be_written_is_written_later(path: Path, monkeypatch: Any, caplog: Any) -> None:
-    monkeypatch.setattr(OnlineStore, "WAIT", 0.05)
-    monkeypatch.setattr(sharing, "_AGAIN", 0.0)
+    monkeypatch.setattr(ObservationStore, "WAIT", 0.05)
+    monkeypatch.setattr(observation_log, "_AGAIN", 0.0)
     reasc = online(path)
     saved(reasc)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         ask(reasc, 3)
-        assert calibrator(reasc).state().seen == 4, "it goes on learning"
+        assert calibrator(reasc).observations.seen == 4, "it goes on learning"
     assert caplog.text.count("what was learned is not kept") == 1
     assert "state.sqlite: another process has been writing it for" in caplog.text
     assert seen(path) == 1
@@ -190,16 +193,16 @@ def test_what_could_not_be_written_is_written_later(path: Path, monkeypatch: Any
 
 
 def test_a_full_disk_costs_no_answer(path: Path, monkeypatch: Any, caplog: Any) -> None:
-    monkeypatch.setattr(sharing, "_AGAIN", 0.0)
+    monkeypatch.setattr(observation_log, "_AGAIN", 0.0)
     ask(online(path), 3).close()
     reasc = online(path)
-    with files_no_larger_than(path.stat().st_size + 1_000):  # what is in the file already can be written anew
+    with files_no_larger_than(34_000):  # what SQLite's processes share takes 32 KiB
         ask(reasc, MINIMUM)
         assert reasc.learned is not None
-        assert 3 <= calibrator(online(path)).state().seen < MINIMUM, "another process begins with what is there"
+        assert 3 <= calibrator(online(path)).observations.seen < MINIMUM, "another process begins with what is there"
     assert caplog.text.count("it could not be written") == 1 and "make room" in caplog.text
     ask(reasc, 1)
-    assert seen(path) == calibrator(reasc).state().seen == MINIMUM + 4
+    assert seen(path) == calibrator(reasc).observations.seen == MINIMUM + 4
 
 
 def test_a_disk_that_may_only_be_read_is_gone_on_from(disk: Path, caplog: Any) -> None:
@@ -208,8 +211,8 @@ def test_a_disk_that_may_only_be_read_is_gone_on_from(disk: Path, caplog: Any) -
     ask(first, MINIMUM).close()
     assert mounted("-o", "remount,ro", disk)
     reasc = online(path)
-    assert reasc.learned == first.learned is not None
-    assert ask(reasc, 5).state().seen == MINIMUM + 5
+    assert same(reasc.learned, first.learned)
+    assert ask(reasc, 5).observations.seen == MINIMUM + 5
     assert caplog.text.count("what was learned is not kept") == 1
     assert "its file and its folder must be writable" in caplog.text
 
@@ -223,7 +226,7 @@ def test_a_file_that_was_taken_away_is_written_anew(path: Path) -> None:
     ask(one, 1)
     assert seen(path) == 4
     ask(other, 1)
-    assert seen(path) == 5 == calibrator(other).state().seen
+    assert seen(path) == 5 == calibrator(other).observations.seen
 
 
 def test_what_belongs_to_another_model_is_not_overwritten(path: Path, caplog: Any) -> None:
@@ -234,23 +237,14 @@ def test_what_belongs_to_another_model_is_not_overwritten(path: Path, caplog: An
     assert online(path).learned is None  # it is still the first one's
 
 
-def test_one_process_calibrates_for_all(path: Path, monkeypatch: Any) -> None:
-    """And where it was killed meanwhile, another one after a while."""
-    made: list[int] = []
-    fit = learning_online.ConsensusLearner.fit
-    monkeypatch.setattr(learning_online.ConsensusLearner, "fit", lambda self: (made.append(self.seen), fit(self))[1])
+def test_each_process_calibrates_on_the_rows_of_all(path: Path) -> None:
     one, other = online(path), online(path)
     saved(one, MINIMUM - 1)
-    with OnlineStoreFile(path).transaction(create=True) as store:
-        state = store.learned("state").model_copy(update={"fitting_until": time.time() + 1.0})
-        store.set_learned(store.learned("fingerprint"), state, lambda kind: None)
-    ask(one, 2)
-    assert one.learned is None and not made
-    time.sleep(1.1)
     ask(other, 1)
-    assert one.learned is None is not other.learned and made == [MINIMUM + 2]
+    assert other.learned is not None is one.learned, "it has not looked into the file since"
     ask(one, 1)
-    assert one.learned == other.learned and len(made) == 1
+    assert one.learned is not None and (one.learned.n, other.learned.n) == (MINIMUM + 1, MINIMUM)
+    assert same(online(path).learned, one.learned), "of the same rows"
 
 
 def test_a_change_that_one_process_has_seen_is_forgotten_by_all(path: Path) -> None:
@@ -260,16 +254,17 @@ def test_a_change_that_one_process_has_seen_is_forgotten_by_all(path: Path) -> N
     assert other.learned is not None
     for at in range(40):
         saved(one, name=f"x{at} ")
-        if calibrator(one).state().alarms:
+        if calibrator(one).observations.restarts:
             break
     assert seen(path) == 0
     saved(other)
-    assert seen(path) == 1 == len(calibrator(other).questions) and other.learned is None
+    assert seen(path) == 1 == len(calibrator(other).observations) and other.learned is None
+    assert calibrator(other).observations.restarts == calibrator(one).observations.restarts
 
 
 def test_a_change_that_was_seen_alone_is_forgotten_by_all(path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(OnlineStore, "WAIT", 0.05)
-    monkeypatch.setattr(sharing, "_AGAIN", 0.0)
+    monkeypatch.setattr(ObservationStore, "WAIT", 0.05)
+    monkeypatch.setattr(observation_log, "_AGAIN", 0.0)
     one, other = online(path), online(path)
     saved(one, 2 * MINIMUM)
     saved(other)
@@ -277,13 +272,13 @@ def test_a_change_that_was_seen_alone_is_forgotten_by_all(path: Path, monkeypatc
         held.execute("BEGIN IMMEDIATE")
         for at in range(40):
             ask(one, 1, f"x{at} ")
-            if calibrator(one).state().alarms:
+            if calibrator(one).observations.restarts:
                 break
     assert seen(path) == 2 * MINIMUM + 1
     saved(one, 2)
     assert seen(path) == 2
     ask(other, 1)
-    assert calibrator(other).state().alarms == 1 and seen(path) == 3
+    assert len(calibrator(other).observations.restarts) == 1 and seen(path) == 3
 
 
 @pytest.mark.parametrize(
@@ -304,17 +299,25 @@ def test_a_file_of_something_else_is_refused_and_left_alone(path: Path, content:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ("PRAGMA user_version = 2", "written by a newer version"),
+        ("PRAGMA user_version = 3", "written by a newer version"),
         ("PRAGMA application_id = 3", "no calibration store"),
-        ("UPDATE learned SET value = '{' WHERE name = 'state'", "its state cannot be read"),
-        ("UPDATE learned SET value = replace(value, 'seen', 'sk-secret') WHERE name = 'state'", "its state cannot be"),
-        ("UPDATE questions SET answers = '[\"Paris\"]'", "question 1 cannot be read"),
-        ("UPDATE questions SET answers = '[]'", "question 1 cannot be read"),
-        ("UPDATE questions SET scores = x'00'", "question 1 cannot be read"),
-        ("UPDATE questions SET answer = 'Paris'", "question 1 cannot be read"),
+        ("UPDATE about SET value = '{' WHERE name = 'fingerprint'", "its fingerprint cannot be read"),
+        ("UPDATE about SET value = '{\"sk-secret\": 1}' WHERE name = 'fingerprint'", "its fingerprint cannot be read"),
+        ("UPDATE about SET value = '[\"Paris\"]' WHERE name = 'made_of'", "its made_of cannot be read"),
+        ("UPDATE observations SET answers = '[\"Paris\"]'", "row 1 cannot be read"),
+        ("UPDATE observations SET answers = '[]'", "row 1 cannot be read"),
+        ("UPDATE observations SET scores = x'00'", "row 1 cannot be read"),
+        ("UPDATE observations SET answer = 'Paris'", "row 1 cannot be read"),
+        ("UPDATE observations SET predictions = '[[\"capital\", 0.5, 0.1, 1]]'", "row 1 cannot be read"),
+        ("UPDATE observations SET predictions = '[[\"audits\", 2, 0.1, 1]]'", "row 1 cannot be read"),
+        ("UPDATE observations SET predictions = '[1]'", "row 1 cannot be read"),
+        ("INSERT INTO restarts VALUES (0, 'Paris')", "its restarts cannot be read"),
         ('UPDATE measures SET names = \'[["top_k", "mean", 0]]\'', "its measures cannot be read"),
-        ("DELETE FROM measures", "question 1 cannot be read"),
-        ("CREATE TRIGGER t AFTER INSERT ON questions BEGIN DELETE FROM learned; END", "not written by online learning"),
+        ("DELETE FROM measures", "row 1 cannot be read"),
+        (
+            "CREATE TRIGGER t AFTER INSERT ON observations BEGIN DELETE FROM about; END",
+            "not written by online learning",
+        ),
     ],
 )
 def test_a_file_that_contradicts_itself_is_refused(path: Path, change: str, why: str) -> None:
@@ -348,14 +351,14 @@ def test_what_was_learned_of_another_model_is_refused(path: Path) -> None:
     with pytest.raises(FingerprintMismatch, match=r"online_state=.*model: calibrated on .scripted., running .other."):
         online(path, model={"model_name": "other"})
     reasc = online(path, model={"model_name": "other"}, allow_fingerprint_mismatch=True)
-    assert calibrator(reasc).state().seen == 1
+    assert calibrator(reasc).observations.seen == 1
 
 
 def test_another_path_is_another_memory(path: Path) -> None:
     reasc = online(path)
     ask(reasc, 2)
     other = reasc.model_copy(update={"online_state": path.with_name("other.json")})
-    assert calibrator(other).state().seen == 0
+    assert calibrator(other).observations.seen == 0
     assert calibrator(reasc.model_copy(update={"concurrency": 1})) is calibrator(reasc)
 
 
@@ -370,8 +373,8 @@ def test_a_file_that_cannot_be_written_costs_no_answer(runner: Any, path: Path, 
 def test_scores_by_other_measures_are_left_out_and_kept_for_others(path: Path) -> None:
     ask(online(path), 3)
     alone = ask(online(path, measure=TOP_K), 2)
-    assert [len(one.scores) for one in alone.questions] == [1] * 5
-    scored = [int(np.isfinite(one.scores).any(axis=1).sum()) for one in calibrator(online(path)).questions]
+    assert [len(one.scores) for one in alone.observations] == [1] * 5
+    scored = [int(np.isfinite(one.scores).any(axis=1).sum()) for one in calibrator(online(path)).observations]
     assert min(scored[:3]) > 10 and scored[3:] == [1, 1]
 
 
@@ -380,13 +383,13 @@ def test_in_an_event_loop_the_file_is_read_by_a_thread_of_the_first_call(
 ) -> None:
     saved(online(path), 3)
     readers: list[threading.Thread] = []
-    read = OnlineStore.open
+    read = ObservationStore.open
 
-    def reading(path: Path) -> OnlineStore:
+    def reading(path: Path) -> ObservationStore:
         readers.append(threading.current_thread())
         return read(path)
 
-    monkeypatch.setattr(OnlineStore, "open", reading)
+    monkeypatch.setattr(ObservationStore, "open", reading)
 
     async def main() -> Any:
         reasc = online(path)

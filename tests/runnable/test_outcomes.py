@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from langchain_reasc import ChatReASC
-from langchain_reasc.calibration import Observed, calibrate_consensus
+from langchain_reasc.calibration import Observation, calibrate_consensus
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import Cap, Response, decide
 
@@ -39,7 +39,7 @@ def test_outcomes_tell_how_likely_an_answer_is_right(runner: Any, tmp_path: Path
     reasc = online(half_sure, max_samples=6, online_state=tmp_path / "s.sqlite" if kept else None)
     before = runner.solve(reasc, "q0")
     assert all(told(runner, reasc, at) for at in range(1, 80))
-    assert calibrator(reasc).wait(20) and calibrator(reasc).state().outcomes == 79
+    assert calibrator(reasc).wait(20) and calibrator(reasc).observations.outcomes == 79
     reliable = reasc.learned
     assert reliable is not None and reliable.p_correct is not None and reliable.p_correct.n >= 60
     sure, unsure = runner.solve(reasc, "q101"), runner.solve(reasc, "q100")
@@ -47,7 +47,7 @@ def test_outcomes_tell_how_likely_an_answer_is_right(runner: Any, tmp_path: Path
     assert f"{reliable.n} questions, {reliable.p_correct.n} of them with a known outcome" in sure.notices[0]
     assert sure.message.response_metadata["reasc"]["p_correct"]["source"] == "labels"
     assert calibrator(reasc).wait(10)
-    kept = {question.id: question.p_correct for question in calibrator(reasc).questions}
+    kept = {question.id: question.p_correct for question in calibrator(reasc).observations}
     accounts = [one.message.response_metadata["reasc"] for one in (before, sure, unsure)]
     assert [kept[one["id"]] for one in accounts] == [None, sure.p_correct, unsure.p_correct], "what was said then"
 
@@ -60,9 +60,9 @@ def test_outcomes_come_back_and_reach_other_processes(runner: Any, tmp_path: Pat
         assert calibrator(one).wait(10)
     assert runner.record_outcome(other, ids[3], True)
     assert runner.record_outcome(other, ids[3], False), "somebody thought better of it"
-    assert calibrator(other).state().outcomes == 1
+    assert calibrator(other).observations.outcomes == 1
     again = calibrator(online(half_sure, online_state=tmp_path / "s.sqlite"))
-    assert [question.correct for question in again.questions] == [None] * 3 + [False] + [None] * (MINIMUM - 4)
+    assert [question.correct for question in again.observations] == [None] * 3 + [False] + [None] * (MINIMUM - 4)
 
 
 def test_an_outcome_may_come_before_the_question_was_learned_from(runner: Any, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_an_outcome_may_come_before_the_question_was_learned_from(runner: Any, t
         assert runner.record_outcome(reasc, runner.invoke(reasc, f"q{at}"), True)
         if at % 8 == 7:
             assert calibrator(reasc).wait(10)
-    assert calibrator(reasc).state().outcomes == 2 * MINIMUM and reasc.learned is not None
+    assert calibrator(reasc).observations.outcomes == 2 * MINIMUM and reasc.learned is not None
 
 
 def test_a_process_calibrates_on_outcomes_that_another_one_was_told(runner: Any, tmp_path: Path) -> None:
@@ -106,14 +106,14 @@ def test_what_is_not_known_is_said(runner: Any) -> None:
     assert runner.record_outcome(voting, runner.invoke(voting, "q0"), True) is True
 
 
-def answered(rng: np.random.Generator, told: Callable[[bool], float]) -> tuple[Observed, bool]:
+def answered(rng: np.random.Generator, told: Callable[[bool], float]) -> tuple[Observation, bool]:
     """A question whose first answer is right as often as responses give it, and whose outcome is told so often."""
     share = rng.choice([0.4, 0.6, 0.95])
     given = np.where(rng.random(6) < share, 1, rng.integers(2, 4, 6)).tolist()
     answer = max(given, key=given.count)
     right = bool(rng.random() < given.count(answer) / 6)
     outcome = right if rng.random() < told(right) else None
-    return Observed(tuple(given), np.empty((0, 6)), decided=6, answer=answer, correct=outcome), right
+    return Observation(tuple(given), np.empty((0, 6)), decided=6, answer=answer, correct=outcome), right
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from langchain_reasc.calibration import Fingerprint, Observed, OnlineStore, calibrate_consensus, save_calibration
+from langchain_reasc.calibration import (
+    Fingerprint,
+    Observation,
+    ObservationStore,
+    calibrate_consensus,
+    save_calibration,
+)
 
 from .serving import HELLO, SHAPE, Front, Said, eventually, front
 
 
 def seen(path: Path) -> dict[str, int]:
     """Return the kinds of request in a store, and how many questions of each."""
-    state = OnlineStore.open(path).learned("state") if path.exists() else None
-    return {} if state is None else {kind: counts.seen for kind, counts in state.kinds.items()}
+    return ObservationStore.open(path).observations([]).kinds if path.exists() else {}
 
 
 def kind(server: Front, **fields: Any) -> str:
@@ -67,7 +72,7 @@ def test_what_a_request_asks_for_by_itself_is_not_learned_of(tmp_path: Path) -> 
 
 
 def test_a_request_may_choose_a_calibration_that_is_offered(tmp_path: Path) -> None:
-    questions = [Observed((0, 0, 0, at % 3), np.empty((0, 4))) for at in range(40)]
+    questions = [Observation((0, 0, 0, at % 3), np.empty((0, 4))) for at in range(40)]
     offered = {"arithmetic": Fingerprint(), "of another prompt": Fingerprint(prompt_sha256="0" * 64)}
     paths = {name: str(tmp_path / f"{name}.json") for name in offered}
     for name, fingerprint in offered.items():

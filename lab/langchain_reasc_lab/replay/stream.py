@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibration import MINIMUM, Calibration, ConsensusLearner, Drift, Observed
+from langchain_reasc.calibration import MINIMUM, Calibration, Drift, Learner, Observation
 from langchain_reasc.method import ASC, Decision, Measure, Response, StoppingRule, decide, rule_in_use
 
 __all__ = ["AUDITED", "Stream", "Streamed"]
@@ -66,7 +66,7 @@ class Stream:
     def run(self) -> Streamed:
         """Answer and learn, to the end."""
         unscored = self.responses(None)
-        learner = ConsensusLearner(self.measures, budget=self.budget, minimum=self.minimum, explained=False)
+        learner = Learner(self.measures, budget=self.budget, minimum=self.minimum, explained=False)
         decisions: list[Decision] = []
         audited, alone = np.zeros((2, len(unscored)), dtype=bool)
         measures: list[Measure | None] = []
@@ -85,10 +85,8 @@ class Stream:
             audited[row] = calibration is not None and row % AUDITED == 0
             given = [one.answer for one in responses[: decision.samples + audited[row]]]
             observed = self._observed(row, given, decision, counted=calibration is None)
-            if learner.observe(replace(observed, kind=kind)):
-                alarms[row] = learner.drifted or "agreement"
-            if learner.due:
-                learner.adopt(learner.fit())
+            if drift := learner.observe(replace(observed, kind=kind)):
+                alarms[row] = drift
         return Streamed(decisions, audited, alone, learner.calibration, measures, alarms)
 
     def _decided_by(self, calibration: Calibration | None) -> tuple[StoppingRule, Sequence[Sequence[Response]]]:
@@ -98,10 +96,10 @@ class Stream:
             rule = calibration.rule(on_missing_confidence="count", budget=self.budget, worth=self.worth)
         return rule_in_use(rule, self.budget), self.responses(calibration.measure if calibration else None)
 
-    def _observed(self, row: int, given: Sequence[str | None], decision: Decision, *, counted: bool) -> Observed:
+    def _observed(self, row: int, given: Sequence[str | None], decision: Decision, *, counted: bool) -> Observation:
         """Return a question as sampling left it: with its first responses, which gave these answers."""
         numbers: dict[str, int] = {}
         answers = tuple(None if answer is None else numbers.setdefault(answer, len(numbers)) for answer in given)
         scores = np.array([one[row, : len(given)] for one in self.scores]).reshape(len(self.scores), len(given))
         answer = None if decision.answer is None else numbers[decision.answer]
-        return Observed(answers, scores, counted=counted, decided=decision.samples, answer=answer)
+        return Observation(answers, scores, counted=counted, decided=decision.samples, answer=answer)

@@ -1,0 +1,432 @@
+"""The SQLite file of observations, to which any number of processes append.
+
+Tables (``sqlite3 online.sqlite`` shows them)::
+
+    about         name, value         "fingerprint": what the rows were measured on; "made_of": signal -> the k and V
+                                      behind its scores; each as JSON
+    measures      number, names       sets of measures, as JSON: signal, score, window of each row of scores
+    observations  number, kind, ...   one row for each question that was asked, see
+                                      :class:`~langchain_reasc.calibration.Observation`
+    restarts      number, drift       the row at which drift was seen; it and the rows before it are deleted
+
+``scores`` are float32, little-endian, of shape (measures, responses). Answers are numbers, ids are drawn at random, and
+kinds of request are hashes: no text is kept. A row is written in one transaction, in a write-ahead log with
+``synchronous=NORMAL``: a kill loses nothing that was written, a power failure perhaps the last of it.
+"""
+
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final, Self, get_args
+from weakref import WeakSet
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from langchain_reasc.calibration.drift import MONITORED, Drift, Prediction
+from langchain_reasc.calibration.fingerprint import check_fingerprint
+from langchain_reasc.calibration.observations import MadeOf, Observation, Observations
+from langchain_reasc.calibration.record import Fingerprint
+from langchain_reasc.complaints import findings
+from langchain_reasc.database import Database
+from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
+from langchain_reasc.files import parse_json
+from langchain_reasc.method.confidence import Measure
+
+__all__ = ["ObservationFile", "ObservationStore", "merge_stores", "without_other_scores"]
+
+_BEGUN_WITHIN: Final = 1.0  # seconds that another process has between making the file and its tables
+_PAUSE: Final = 0.01  # seconds
+_FIELDS: Final = ("kind", "decided", "answer", "counted", "id", "correct", "p_correct")
+_COLUMNS: Final = ", ".join(("number", *_FIELDS, "answers", "predictions", "measures", "scores"))
+_MADE_OF: Final = TypeAdapter(MadeOf)
+_FROM_FORMAT_1: Final = """
+INSERT INTO observations SELECT number, kind, decided, answer, counted, id, correct, p_correct, answers, '[]', measures,
+  scores FROM questions;
+INSERT INTO about SELECT name, value FROM learned WHERE name = 'fingerprint';
+INSERT INTO about SELECT 'made_of', json_extract(value, '$.made_of') FROM learned WHERE name = 'state';
+INSERT INTO restarts SELECT 0, json_extract(value, '$.drifted') FROM learned
+  WHERE name = 'state' AND json_extract(value, '$.alarms') > 0;
+DROP TABLE questions;
+DROP TABLE learned;
+PRAGMA user_version = 2
+"""
+
+
+class ObservationStore(Database):
+    """The file, open."""
+
+    NAME = "calibration store"
+    DONE = "learned", "online learning"
+    INSTEAD = "name another file, or move this one away to begin anew"
+    ERROR = CalibrationFileError
+    APPLICATION = 0x52654F6E  # "ReOn"
+    FORMAT = 2
+    SCHEMA = """
+CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE measures (number INTEGER PRIMARY KEY, names TEXT NOT NULL UNIQUE);
+CREATE TABLE observations (
+  number INTEGER PRIMARY KEY, kind TEXT NOT NULL, decided INTEGER NOT NULL, answer INTEGER, counted INTEGER NOT NULL,
+  id TEXT, correct INTEGER, p_correct REAL, answers TEXT NOT NULL, predictions TEXT NOT NULL,
+  measures INTEGER NOT NULL REFERENCES measures, scores BLOB NOT NULL
+);
+CREATE TABLE restarts (number INTEGER PRIMARY KEY, drift TEXT NOT NULL);
+"""
+    WAIT = 5.0
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """Open an existing store, for writing too where that is allowed.
+
+        Raises:
+            CalibrationFileError: it is not there, cannot be read, is something else, or is damaged.
+        """
+        source = Path(path)
+        if not source.exists():
+            raise CalibrationFileError(f'no calibration store at {source}; calibration="online" makes one')
+        try:
+            return cls._opened(source, "rw" if os.access(source, os.W_OK) else "ro")
+        except CalibrationFileError as error:
+            if not isinstance(error.__cause__, sqlite3.OperationalError):
+                raise
+        # SQLite could not make the files beside it that it shares with writers: the disk is full, or may only be read.
+        return cls._opened(source, "ro&immutable=1")
+
+    @classmethod
+    def _opened(cls, source: Path, mode: str) -> Self:
+        store = cls._connect(source, mode)
+        until = time.monotonic() + _BEGUN_WITHIN
+        while store._is_empty():
+            if time.monotonic() > until:
+                raise CalibrationFileError(f"{source} is empty; {cls.INSTEAD}")
+            time.sleep(_PAUSE)
+        store._check()
+        return store
+
+    def _check_tables(self) -> None:
+        if self._all("PRAGMA user_version")[0][0] < self.FORMAT:
+            self._migrate()
+        super()._check_tables()
+        [[found], *_] = self._all("PRAGMA quick_check(1)")
+        if found != "ok":
+            raise CalibrationFileError(f"{self.path}: the file is damaged ({found}); {self.INSTEAD}")
+        self._sql.execute("PRAGMA synchronous = NORMAL")
+
+    def _migrate(self) -> None:
+        """Take over the rows of a file that a version before this one wrote."""
+        try:
+            with self.transaction():
+                if self._all("PRAGMA user_version")[0][0] < self.FORMAT:  # no other process did it meanwhile
+                    new = (table for table in self.SCHEMA.split(";") if "TABLE measures" not in table)
+                    for statement in (*new, *_FROM_FORMAT_1.split(";")):
+                        self._sql.execute(statement)
+        except CalibrationFileError as error:
+            raise CalibrationFileError(f"a file of an older version cannot be taken over: {error}") from None
+
+    @classmethod
+    def create(cls, path: Path) -> Self:
+        """Create a store, or open the one that is there; see :meth:`Database.create`."""
+        store, until = super().create(path), time.monotonic() + cls.WAIT
+        with store._reading():
+            while True:
+                try:
+                    store._sql.execute("PRAGMA journal_mode = WAL")
+                    return store
+                except sqlite3.OperationalError:  # SQLite does not wait for another process that does the same
+                    if time.monotonic() > until:
+                        raise
+                    time.sleep(_PAUSE)
+
+    @property
+    def fingerprint(self) -> Fingerprint | None:
+        """What the rows were measured on; None while there are none."""
+        found = self._about("fingerprint")
+        with self._valid("its fingerprint"):
+            return None if found is None else Fingerprint.model_validate_json(found)
+
+    @property
+    def made_of(self) -> MadeOf:
+        """Signal -> the k and V that its scores are made of."""
+        with self._valid("its made_of"):
+            return _MADE_OF.validate_json(self._about("made_of") or "{}")
+
+    def check_fits(self, fingerprint: Fingerprint | None, what: str) -> None:
+        """Refuse what the rows were not measured on.
+
+        Args:
+            fingerprint: what is to be measured now.
+            what: how the error begins.
+
+        Raises:
+            FingerprintMismatch: naming what differs.
+        """
+        if (own := self.fingerprint) is not None and fingerprint is not None:
+            try:
+                check_fingerprint(own, fingerprint)
+            except FingerprintMismatch as error:
+                raise FingerprintMismatch(f"{what}: {error}") from None
+
+    def describe(self, fingerprint: Fingerprint, made_of: MadeOf) -> None:
+        """Keep what the rows were measured on, and what their scores are made of."""
+        for name, value in (("fingerprint", fingerprint.model_dump_json()), ("made_of", json.dumps(made_of))):
+            if value != self._about(name):
+                self._sql.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (name, value))
+
+    def _about(self, name: str) -> str | None:
+        rows = self._all("SELECT value FROM about WHERE name = ?", name)
+        return str(rows[0][0]) if rows else None
+
+    def observations(self, measures: Sequence[Measure] | None = None) -> Observations:
+        """Return the rows that count, with scores by these measures, or by all that some row has scores of."""
+        with self.transaction("DEFERRED"):
+            known = Observations(self.restarts(), self.made_of)
+            known.extend(self.rows(self.measures() if measures is None else measures, after=known.last))
+        return known
+
+    def restarts(self, after: int = -1) -> list[tuple[int, Drift]]:
+        """Return the numbers of rows behind this one at which drift was seen, and what had changed."""
+        rows = self._all("SELECT number, drift FROM restarts WHERE number > ? ORDER BY number", after)
+        if not all(drift in get_args(Drift) for _, drift in rows):
+            raise CalibrationFileError(
+                f"{self.path}: the file is damaged (its restarts cannot be read); {self.INSTEAD}"
+            )
+        return [(number, drift) for number, drift in rows]
+
+    def rows(self, measures: Sequence[Measure], after: int = 0) -> list[tuple[int, Observation]]:
+        """Return the rows behind this number, each after its number, with scores of shape (measures, responses)."""
+        number_of = {measure: row for row, measure in enumerate(measures)}
+        places = {known: [number_of.get(one, -1) for one in held] for known, held in self._measures().items()}
+        rows = []
+        for number, *columns in self._all(
+            f"SELECT {_COLUMNS} FROM observations WHERE number > ? ORDER BY number", after
+        ):
+            with self._valid(f"row {number}"):
+                rows.append((number, _observation(columns, places, len(measures))))
+        return rows
+
+    def append(self, row: Observation, measures: Sequence[Measure]) -> tuple[int, Observation]:
+        """Append a row. Return its number, and the row as it is read from the file."""
+        scored = np.flatnonzero(np.isfinite(row.scores).any(axis=1)).tolist()
+        names = json.dumps([(one.signal, one.score, one.window) for one in (measures[at] for at in scored)])
+        with self.transaction():
+            self._sql.execute("INSERT OR IGNORE INTO measures (names) VALUES (?)", (names,))
+            [(known,)] = self._all("SELECT number FROM measures WHERE names = ?", names)
+            [(rows, restarts)] = self._all(
+                "SELECT (SELECT MAX(number) FROM observations), (SELECT MAX(number) FROM restarts)"
+            )
+            with np.errstate(over="ignore"):
+                scores = row.scores[scored].astype("<f4")
+            scores[np.isinf(scores)] = np.nan  # too large for float32
+            texts = json.dumps(row.answers), json.dumps(row.predictions)
+            fields = (getattr(row, name) for name in _FIELDS)
+            number = self._insert(
+                "observations", max(rows or 0, restarts or 0) + 1, *fields, *texts, known, scores.tobytes()
+            )
+        read = np.full(row.scores.shape, np.nan)
+        read[scored] = scores
+        return number, replace(row, scores=read)
+
+    def set_outcomes(self, outcomes: Mapping[str, bool]) -> None:
+        """Keep of questions, by their ids, whether the answer was right."""
+        told = [(correct, id) for id, correct in outcomes.items()]
+        with self.transaction():
+            self._sql.executemany("UPDATE observations SET correct = ? WHERE id = ?", told)
+
+    def outcomes(self) -> list[tuple[int, bool]]:
+        """Return the numbers of rows whose outcome is known, each with whether the answer was right."""
+        return [(at, bool(one)) for at, one in self._all("SELECT number, correct FROM observations WHERE correct >= 0")]
+
+    def restart(self, restarts: Mapping[int, Drift]) -> None:
+        """Delete the rows up to those at which drift was seen. Any number of processes may say so of the same row."""
+        with self.transaction():
+            self._sql.executemany("INSERT OR IGNORE INTO restarts VALUES (?, ?)", restarts.items())
+            self._sql.execute("DELETE FROM observations WHERE number <= ?", (max(restarts),))
+
+    def delete(self, numbers: Iterable[int]) -> None:
+        """Delete rows."""
+        with self.transaction():
+            self._sql.executemany("DELETE FROM observations WHERE number = ?", [(number,) for number in numbers])
+
+    def measures(self) -> list[Measure]:
+        """Return the measures by which some row has scores."""
+        return list(dict.fromkeys(one for measures in self._measures().values() for one in measures))
+
+    def _measures(self) -> dict[int, list[Measure]]:
+        rows = self._all("SELECT number, names FROM measures")
+        with self._valid("its measures"):
+            return {number: [Measure(*one) for one in parse_json(names)] for number, names in rows}
+
+    @contextmanager
+    def _valid(self, what: str) -> Iterator[None]:
+        """Raise our error where ``what`` is not what was written, without showing it."""
+        try:
+            yield
+        except ValidationError as error:
+            why = findings(error, values=False)[0]
+        except (ValueError, TypeError, LookupError) as error:
+            why = str(error)
+        else:
+            return
+        raise CalibrationFileError(f"{self.path}: the file is damaged ({what} cannot be read: {why}); {self.INSTEAD}")
+
+
+def _observation(columns: Sequence[Any], places: Mapping[int, Sequence[int]], measures: int) -> Observation:
+    """Parse a row.
+
+    Args:
+        columns: what it holds.
+        places: number of a set of measures -> which row of scores is each one's; -1: none.
+        measures: rows of scores.
+
+    Raises:
+        ValueError: it was not written by :meth:`ObservationStore.append`.
+        LookupError: likewise.
+    """
+    kind, decided, answer, counted, id, correct, p_correct, text, predicted, known, blob = columns
+    answers, predictions = tuple(parse_json(text)), tuple(Prediction(*one) for one in parse_json(predicted))
+    scores = np.frombuffer(blob, dtype="<f4").reshape(len(places[known]), len(answers))
+    numbers = [one for one in (*answers, answer, decided) if one is not None]
+    shares = [p_correct or 0, *(share for one in predictions for share in one[1:])]
+    wrong = any(type(one) is not int or one < 0 for one in numbers) or not all(0 <= one <= 1 for one in shares)
+    if not answers or wrong or np.isinf(scores).any() or not {one.monitor for one in predictions} <= {*MONITORED}:
+        raise ValueError("its numbers contradict each other")
+    placed = np.full((measures + 1, len(answers)), np.nan)
+    placed[list(places[known])] = scores
+    return Observation(
+        answers,
+        placed[:-1],
+        counted=bool(counted),
+        decided=decided,
+        answer=answer,
+        id=id,
+        correct=None if correct is None else bool(correct),
+        p_correct=p_correct,
+        kind=kind,
+        predictions=predictions,
+    )
+
+
+def without_other_scores(row: Observation, measures: Sequence[Measure], own: MadeOf, made_of: MadeOf) -> Observation:
+    """Return a row without the scores whose signal was made of another k or V than ``made_of`` says."""
+    differs = np.array([own.get(one.signal) != made_of.get(one.signal) for one in measures], dtype=bool)
+    return replace(row, scores=np.where(differs[:, None], np.nan, row.scores)) if differs.any() else row
+
+
+def merge_stores(sources: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> ObservationStore:
+    """Write a store of the rows of several ones; each gives as large a part of its rows.
+
+    Args:
+        sources: stores of ``calibration="online"``, of the same model, prompt and sampling.
+        out: the store to write; there must be no such file.
+
+    Raises:
+        CalibrationFileError: one of them cannot be read, holds nothing, or the new one is there already.
+        FingerprintMismatch: they were learned of different models, prompts or sampling.
+    """
+    target, stores = Path(out), [ObservationStore.open(path) for path in sources]
+    if target.exists():
+        raise CalibrationFileError(f"{target} is there already; name a new file for what is merged")
+    for store in stores:
+        if store.fingerprint is None:
+            raise CalibrationFileError(f"{store.path} holds nothing yet")
+        stores[0].check_fits(store.fingerprint, f"{store.path} does not go with {stores[0].path}")
+    measures = list(dict.fromkeys(measure for store in stores for measure in store.measures()))
+    made_of = {signal: made for store in reversed(stores) for signal, made in store.made_of.items()}
+    placed = list[tuple[float, Observation]]()
+    for store in stores:
+        rows = store.rows(measures)
+        for at, (_, row) in enumerate(rows, start=1):
+            placed.append((at / len(rows), without_other_scores(row, measures, store.made_of, made_of)))
+    merged, known = ObservationStore.create(target), Observations()
+    known.extend(enumerate((replace(row, predictions=()) for _, row in sorted(placed, key=itemgetter(0))), start=1))
+    with merged.transaction():
+        merged.describe(stores[0].fingerprint or Fingerprint(), made_of)
+        for row in known.rows.values():
+            merged.append(row, measures)
+    return merged
+
+
+class ObservationFile:
+    """A store that several processes and threads use, open from its first use on.
+
+    It is opened anew where another file has taken its place, after an error, and in both processes after a fork.
+
+    Args:
+        path: the file; it need not exist.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._store: ObservationStore | None = None
+        self._is: tuple[int, int] | None = None  # the file that is open
+        _files.add(self)
+
+    @contextmanager
+    def transaction(self, *, create: bool) -> Iterator[ObservationStore | None]:
+        """Give the store, whose changes are kept together or not at all; None where there is none to read.
+
+        Args:
+            create: whether to write, and so to create the file where it is not there.
+
+        Raises:
+            CalibrationFileError: it cannot be opened, read or written, or its folder does not exist.
+        """
+        if not self.path.absolute().parent.is_dir():
+            raise CalibrationFileError(f"there is no folder {self.path.parent}")
+        with _NOT_WHILE_FORKING:
+            if not (create or self.path.exists()):
+                yield None
+                return
+            try:
+                store = self._opened(create=create)
+                with store.transaction("IMMEDIATE" if create else "DEFERRED"):
+                    yield store
+            except BaseException:
+                self.close()
+                raise
+
+    def _opened(self, *, create: bool) -> ObservationStore:
+        if self._store is None or self._is != self._identity():
+            self.close()
+            self._store = ObservationStore.create(self.path) if create else ObservationStore.open(self.path)
+            self._is = self._identity()
+        return self._store
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            stat = self.path.stat()
+        except OSError:
+            return None
+        return stat.st_dev, stat.st_ino
+
+    def close(self) -> None:
+        """Close it until its next use."""
+        if self._store is not None:
+            self._store.close()
+        self._store = None
+
+
+_files: WeakSet[ObservationFile] = WeakSet()
+# SQLite's locks are the process's: a child that is forked with a connection takes its parent's locks for its own.
+_NOT_WHILE_FORKING: Final = threading.Lock()
+
+
+def _close_before_fork() -> None:
+    _NOT_WHILE_FORKING.acquire()
+    for file in tuple(_files):
+        file.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_close_before_fork,
+        after_in_parent=_NOT_WHILE_FORKING.release,
+        after_in_child=_NOT_WHILE_FORKING.release,
+    )

@@ -1,0 +1,124 @@
+"""Observations: what is kept of a question, how many, and what a told outcome says of its responses."""
+
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli.test_inspect import MEASURE, MODEL, question
+
+from langchain_reasc.calibration import KEPT, KEPT_COUNTED, Observation, Observations, ObservationStore, Prediction
+from langchain_reasc.exceptions import CalibrationFileError
+
+
+def test_a_row_is_the_same_after_it_was_kept(tmp_path: Path) -> None:
+    written = ObservationStore.create(tmp_path / "a.sqlite")
+    kept = [question(0), replace(question(1), answers=(None, 3, None, 0, 1, 1), scores=np.full((1, 6), np.nan))]
+    kept.append(replace(question(2), scores=np.array([[1.5, np.nan, 1e300, -2.0, 0.25, np.nan]]), p_correct=0.75))
+    kept.append(replace(question(3), predictions=(Prediction("audits", 0.1 + 0.2, 0.02, 1.0),), counted=False))
+    appended = [written.append(one, [MEASURE]) for one in kept]
+    for one, (number, as_written), (read_number, read) in zip(kept, appended, written.rows([MEASURE]), strict=True):
+        assert number == read_number
+        for other in (as_written, read):
+            assert replace(one, scores=other.scores) == other
+        np.testing.assert_array_equal(read.scores, as_written.scores)
+        np.testing.assert_allclose(read.scores, np.where(one.scores < 1e30, one.scores, np.nan), rtol=1e-6)
+
+
+def test_the_last_512_count(tmp_path: Path) -> None:
+    written, known = ObservationStore.create(tmp_path / "a.sqlite"), Observations()
+    with written.transaction():
+        for at in range(KEPT + 5):
+            known.append(replace(question(0), id=str(at)))
+            written.append(replace(question(0), id=str(at)), [MEASURE])
+    for rows in (known, written.observations()):
+        assert [one.id for one in rows] == [str(at) for at in range(5, KEPT + 5)] and rows.seen == KEPT + 5
+    assert [one.id for _, one in written.rows([], after=known.last - 2)] == [str(KEPT + 3), str(KEPT + 4)]
+
+
+def test_of_older_rows_those_are_kept_on_which_votes_were_counted() -> None:
+    known = Observations()
+    for at in range(KEPT + 200):
+        known.append(replace(question(0), id=str(at), counted=at < 100))
+    assert [one.id for one in known if one.counted] == [str(at) for at in range(100 - KEPT_COUNTED, 100)]
+    assert len(known) == KEPT + KEPT_COUNTED and len(known.newest) == KEPT
+
+
+def test_numbers_go_on_after_a_restart_that_several_processes_have_seen(tmp_path: Path) -> None:
+    written = ObservationStore.create(tmp_path / "a.sqlite")
+    for at in range(3):
+        written.append(question(at), [MEASURE])
+    for _ in range(2):
+        written.restart({3: "agreement"})
+    assert written.append(question(3), [MEASURE])[0] == 4
+    known = written.observations([MEASURE])
+    assert (known.seen, known.restarts, known.last) == (1, {3: "agreement"}, 4)
+
+
+FORMAT_1 = """
+CREATE TABLE learned (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE measures (number INTEGER PRIMARY KEY, names TEXT NOT NULL UNIQUE);
+CREATE TABLE questions (
+  number INTEGER PRIMARY KEY, answers TEXT NOT NULL, measures INTEGER NOT NULL REFERENCES measures,
+  scores BLOB NOT NULL, counted INTEGER NOT NULL, decided INTEGER NOT NULL, answer INTEGER, id TEXT, correct INTEGER,
+  p_correct REAL, kind TEXT NOT NULL
+);
+CREATE INDEX of_kind ON questions (kind, number);
+PRAGMA application_id = 0x52654F6E;
+PRAGMA user_version = 1;
+"""
+
+
+@pytest.mark.parametrize("alarms", [0, 2])
+def test_rows_of_an_older_file_are_taken_over(tmp_path: Path, alarms: int) -> None:
+    made_of = {"top_k": {"top_k": 20, "vocabulary_size": None}}
+    state = {"seen": 7, "alarms": alarms, "drifted": "confidence" if alarms else None, "made_of": made_of}
+    with closing(sqlite3.connect(tmp_path / "a.sqlite")) as sql, sql:
+        sql.executescript(FORMAT_1)
+        sql.execute("INSERT INTO learned VALUES ('fingerprint', ?)", (MODEL.model_dump_json(),))
+        sql.execute("INSERT INTO learned VALUES ('state', ?)", (json.dumps(state),))
+        sql.execute('INSERT INTO measures VALUES (1, \'[["top_k", "mean", 128]]\')')
+        scores = np.array([1.5, 0.5], "<f4").tobytes()
+        sql.execute("INSERT INTO questions VALUES (7, '[0, 1]', 1, ?, 1, 2, 0, 'abc', 1, 0.5, 'k')", (scores,))
+    for _ in range(2):
+        store = ObservationStore.open(tmp_path / "a.sqlite")
+        known = store.observations([MEASURE])
+        assert (store.fingerprint, store.made_of, known.seen, known.last) == (MODEL, made_of, 7, 7)
+        assert known.drifted == state["drifted"]
+        [row] = known
+        assert (row.answers, row.decided, row.answer, row.id, row.correct) == ((0, 1), 2, 0, "abc", True)
+        assert (row.counted, row.p_correct, row.kind, row.predictions) == (True, 0.5, "k", ())
+        assert row.scores.tolist() == [[1.5, 0.5]]
+
+
+def test_an_older_file_that_cannot_be_read_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    with closing(sqlite3.connect(path)) as sql, sql:
+        sql.executescript(FORMAT_1 + "INSERT INTO learned VALUES ('state', '{');")
+    for _ in range(2):
+        with pytest.raises(CalibrationFileError, match=r"a.sqlite.*malformed"):
+            ObservationStore.open(path)
+    with closing(sqlite3.connect(path)) as sql:
+        assert sql.execute("PRAGMA user_version").fetchall() == [(1,)]
+        assert sql.execute("SELECT COUNT(*) FROM questions").fetchall() == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "correct", "known"),
+    [
+        (0, True, [True, False, None, True]),
+        (0, False, [False, None, None, False]),
+        (1, True, [False, True, None, False]),
+        (None, True, [None] * 4),
+        (0, None, [None] * 4),
+    ],
+)
+def test_an_outcome_says_which_responses_are_right(
+    answer: int | None, correct: bool | None, known: list[bool | None]
+) -> None:
+    """Where one answer is right the others are wrong; where it is wrong, nothing is known of them."""
+    question = Observation((0, 1, None, 0), np.empty((0, 4)), answer=answer, correct=correct)
+    assert question.known == known and question.labelled == [None] * 4
