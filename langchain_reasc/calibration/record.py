@@ -28,7 +28,14 @@ from langchain_reasc.method.confidence import SCORES, SPAN_SCORES, Measure
 from langchain_reasc.method.decision import Decision, support
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer, check_weight
 from langchain_reasc.method.registry import rule_named
-from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, DEFAULT_CONFIDENCE, ReASC, StoppingRule
+from langchain_reasc.method.stopping import (
+    ASC,
+    DEFAULT_BUDGET,
+    DEFAULT_CONFIDENCE,
+    FirstAccepted,
+    ReASC,
+    StoppingRule,
+)
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.method.value import ValueStop, check_worth
 
@@ -543,7 +550,9 @@ class Calibration(Record):
         if self.counts(safeguard):
             return ASC(confidence)
         if self.rule_ is not None and self.by_agreement(safeguard):
-            return self.rule_.rule(budget=budget, on_missing_confidence=on_missing_confidence, worth=worth)
+            rule = self.rule_.rule(budget=budget, on_missing_confidence=on_missing_confidence, worth=worth)
+            gate, _ = self.gate.under(safeguard)
+            return rule if gate is None or self.fallback is not None else rule | FirstAccepted(gate)
         assert self.mean is not None and self.std is not None  # only a calibration by consensus has none
         return ReASC(
             Standardizer(self.mean, self.std, self.lambda_),

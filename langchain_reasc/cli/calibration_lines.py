@@ -33,6 +33,8 @@ def calibration_lines(calibration: "Calibration") -> Iterator[str]:
     if calibration.by_agreement():
         if calibration.untrusted:
             yield from folded("Votes", f"are counted, not weighed: {calibration.untrusted}")
+        if calibration.fallback is None:
+            yield from _gate_lines(calibration.gate)
         yield from _agreement_lines(calibration)
         return
     yield from _gate_lines(calibration.gate)

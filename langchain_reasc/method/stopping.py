@@ -22,6 +22,7 @@ __all__ = [
     "ESC",
     "Cap",
     "Decision",
+    "FirstAccepted",
     "FixedBudget",
     "OnMissing",
     "ReASC",
@@ -253,18 +254,13 @@ class ReASC(StoppingRule):
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         votes = self.tally(responses)
-        if len(responses) == 1 and self._accepts(responses[0]):
+        if self.gate is not None and _accepts(self.gate, responses):
             return replace(votes, stop=True, reason="gate")
         return replace(votes, stop=True, reason="evidence") if votes.posterior >= self.confidence else votes
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
         """Return ``max(1, exp(λ z))`` for each response, or the alternative that ``weight`` names."""
         return [self._weight(response) for response in responses]
-
-    def _accepts(self, response: Response) -> bool:
-        if self.gate is None or response.answer is None or response.score is None or response.cut_off:
-            return False
-        return response.score >= self.gate
 
     def _weight(self, response: Response) -> float:
         if response.answer is None or response.alone:
@@ -274,6 +270,37 @@ class ReASC(StoppingRule):
                 raise missing_score()
             return 1.0
         return WEIGHTS[self.weight](response.score, self.statistics)
+
+
+@dataclass(frozen=True)
+class FirstAccepted(StoppingRule):
+    """Stage 1 alone: accept the first response when ``S(y) ≥ gate``. It goes with a rule: ``rule | FirstAccepted(t)``.
+
+    Attributes:
+        gate: τ_gate.
+    """
+
+    name: ClassVar[str] = "gate"
+    gate: float
+
+    @property
+    def may_accept_first(self) -> bool:
+        return True
+
+    @property
+    def reads_scores(self) -> bool:
+        return True
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        votes = self.tally(responses)
+        return replace(votes, stop=True, reason="gate") if _accepts(self.gate, responses) else votes
+
+
+def _accepts(gate: float, responses: Sequence[Response]) -> bool:
+    first = responses[0] if len(responses) == 1 else None
+    if first is None or first.answer is None or first.score is None or first.cut_off:
+        return False
+    return first.score >= gate
 
 
 @dataclass(frozen=True)

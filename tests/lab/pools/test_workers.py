@@ -65,7 +65,7 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, data: P
     with pytest.raises(MissingExtraError, match=r"ray is not installed.*langchain-reasc\[ray\]"):
         record_pool(Guesser(), labelled(1), tmp_path / "p.sqlite", samples=1, workers=RayWorkers())
     refused = reasc("record", data, "--out", tmp_path / "c.sqlite", "--ray", "local", code=1)
-    assert 'langchain-reasc[ray]' in refused.stderr and not (tmp_path / "c.sqlite").exists()
+    assert "langchain-reasc[ray]" in refused.stderr and not (tmp_path / "c.sqlite").exists()
     refused = reasc("record", data, "--out", tmp_path / "c.sqlite", "--ray-workers", "2", code=1)
     assert refused.stderr == "error: --ray-workers goes with --ray\n"
 
