@@ -386,7 +386,7 @@ def _promise(
             votes = counts.tally(responses).evidence
             going_on.append(1 - counts.leader_stays(votes, counts.budget - len(responses)))
     decided, split = differs[True], differs[False]
-    parts = [f"learned from {n} questions without labels"]
+    parts = [f"learned from {n} questions by agreement"]
     if decided:
         others = sum(decided) + sum(going_on)
         high = float(beta.ppf(0.95, others + 1, len(decided) - others)) if others < len(decided) else 1.0

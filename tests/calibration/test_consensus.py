@@ -264,7 +264,7 @@ def test_what_is_promised_keeps_sufficient_votes_apart_from_split_ones() -> None
     assert decide(made.rule(), TURNED.responses(None)).answer == "0", "the case this is about"
     bound = beta.ppf(0.95, 11, 290)  # of Clopper and Pearson, for 10 of 300
     assert made.guarantee == (
-        "learned from 303 questions without labels; of 300 on which counted votes are sufficient 10 would be answered "
+        "learned from 303 questions by agreement; of 300 on which counted votes are sufficient 10 would be answered "
         f"otherwise, so at most {bound:.1%} of such questions are (95 %); of 3 on which votes are split to the end, "
         "0 would; agreement is not correctness"
     )
@@ -296,7 +296,7 @@ def test_what_is_promised_counts_questions_on_which_the_rule_goes_on() -> None:
     ("given", "holds", "lacks"),
     [
         ([AGREED, TURNED], "of 2 on which counted votes are sufficient", "split"),
-        ([CUT, CUT], "learned from 2 questions without labels; agreement is not correctness", "sufficient"),
+        ([CUT, CUT], "learned from 2 questions by agreement; agreement is not correctness", "sufficient"),
         ([CUT, SPLIT], "of 1 on which votes are split", "sufficient"),
         ([unscored(None, 0, 0, 0, 0)] * 2, "0 would", "split"),
     ],

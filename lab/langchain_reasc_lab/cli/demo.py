@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 _PARALLEL = 16  # sequences decoded together: a whole question
+_CALIBRATION_SAMPLES = 4  # responses to each problem that calibrates, as `calibrate` draws
 _LIVE = 5  # questions of the live chain
 _UNLABELLED = 64  # problems that are learned from without labels
 _AT_ONCE = 4  # of them
@@ -35,7 +36,7 @@ _TRADEOFF, _POSTERIORS = "accuracy-tokens.png", "beta-posteriors.png"
 
 def demo(
     problems: Annotated[int, typer.Option(min=2, help="Held-out problems to compare the methods on.")] = 160,
-    calibration_size: Annotated[int, typer.Option(min=2, help="Problems whose first response calibrates.")] = 128,
+    calibration_size: Annotated[int, typer.Option(min=2, help="Problems that calibrate, with four responses each.")] = 128,
     samples: Annotated[int, typer.Option(min=1, help="Responses per problem.")] = 16,
     shuffles: Annotated[int, typer.Option(min=0, help="Rearrange the problems this often; 0: recorded order.")] = 0,
     signals: AllSignals = None,
@@ -114,7 +115,7 @@ def _report_command(out: Path, shuffles: int, options: ComparisonOptions) -> lis
 def _record(
     model: Any, problems: int, calibration_size: int, samples: int, out: Path, *, shuffled: bool
 ) -> "tuple[Pool, Pool]":
-    """Record the calibration pool, one response each, and the test pool; with shuffles, it also calibrates."""
+    """Record the calibration pool and the test pool; with shuffles, the test pool also calibrates."""
     from langchain_reasc.data import read_questions
 
     calibrating = read_questions(embedded("calibration.jsonl"))
@@ -132,7 +133,7 @@ def _record(
         return replace(pool, questions=tuple(question for question in pool.questions if question.id in ids))
 
     return (
-        recorded("Calibration split", calibrating[:calibration_size], "calibration-pool.sqlite", 1),
+        recorded("Calibration split", calibrating[:calibration_size], "calibration-pool.sqlite", _CALIBRATION_SAMPLES),
         recorded("Test split", testing[:needed], "test-pool.sqlite", samples),
     )
 

@@ -107,7 +107,7 @@ def _measured(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
     calibrated = not_counted = ""
     if run.calibration_size:
         of_file = f" in {run.pool.calibration_path}" if run.pool.calibration_path else ""
-        calibrated = f", calibrated on the first responses of {run.calibration_size} others{of_file}"
+        calibrated = f", calibrated on {run.calibration_size} others{of_file}"
         not_counted = " Calibration responses are not counted."
     yield f"{run.tested} questions{calibrated}; {arranged}."
     prompts = [row.prompt_tokens / row.samples.value for row in rows if row.prompt_tokens is not None]

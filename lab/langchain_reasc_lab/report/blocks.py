@@ -68,7 +68,7 @@ def how_tested(study: Study) -> str:
     others = ""
     if run.calibration_size:
         of_file = f" in {run.pool.calibration_path}" if run.pool.calibration_path else ""
-        others = f", calibrated on the first responses to {run.calibration_size} others{of_file}"
+        others = f", calibrated on {run.calibration_size} others{of_file}"
     alone = ""
     if others and (run.arrangements == 1 or run.pool.calibrating):
         alone = "; the intervals hold for this one calibration, and leave out how others would differ"
