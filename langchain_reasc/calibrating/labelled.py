@@ -132,8 +132,7 @@ class Labelled:
         return calibrate_labelled(
             [[(one.scored(measure), one.right) for one in some] for some in questions],
             measure,
-            # A rule sees how answers are spelled, and does not decide by what they mean.
-            p_correct=not extract.equivalence,
+            spelled_alike=not extract.equivalence,
             p_target=p_target,
             fingerprint=self.model.fingerprint(self.prompts[0], prompt=self.fixed_prompt, answer=self.answer),
             **selected,

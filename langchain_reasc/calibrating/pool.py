@@ -213,7 +213,7 @@ def calibrate_offline_on(
     spec: MeasureSpec,
     *,
     further: Pairs = (),
-    p_correct: bool = False,
+    explained: bool = False,
     p_target: float = 0.9,
     seed: int = 0,
 ) -> Calibration:
@@ -226,7 +226,7 @@ def calibrate_offline_on(
         spec: the measure; ``"auto"`` chooses it on these pairs alone.
         further: pairs of other responses to these questions; with the first ones, they show whether the score separates
             right from wrong within a question.
-        p_correct: whether to add how likely an answer is right.
+        explained: whether to add what the rule promises and how likely an answer is right.
         p_target: accuracy asked of what the gate accepts.
         seed: the seed of the folds.
 
@@ -246,7 +246,7 @@ def calibrate_offline_on(
     return calibrate_labelled(
         list(questions.values()),
         known,
-        p_correct=p_correct,
+        explained=explained,
         p_target=p_target,
         **selected,
         **_provenance(pool, known),
@@ -302,7 +302,7 @@ def calibrate_on_pool(
         [(at, 0) for at, _ in chosen],
         spec,
         further=[(at, number) for at, responses in chosen for number in range(1, len(responses))],
-        p_correct=True,
+        explained=True,
         p_target=p_target,
         seed=seed,
     )

@@ -108,7 +108,12 @@ def calibrate_offline(
 
 
 def calibrate_labelled(
-    questions: Sequence[Sequence[tuple[Response, bool]]], measure: Measure, *, p_correct: bool = True, **options: Any
+    questions: Sequence[Sequence[tuple[Response, bool]]],
+    measure: Measure,
+    *,
+    explained: bool = True,
+    spelled_alike: bool = True,
+    **options: Any,
 ) -> Calibration:
     """Run Algorithm 1 on the first response to each question, and learn the agreement rule from all of them.
 
@@ -119,7 +124,8 @@ def calibrate_labelled(
         questions: the responses to each question, scored by the measure, and whether each is right. A question whose
             first response has no score sets no gate.
         measure: how the responses were scored.
-        p_correct: whether to add how likely an answer is right.
+        explained: whether to add what the rule promises and how likely an answer is right; no decision needs that.
+        spelled_alike: whether answers that mean the same are the same text. Else nothing is learned of how they agree.
         options: further arguments of :func:`calibrate_offline`.
 
     Raises:
@@ -142,20 +148,24 @@ def calibrate_labelled(
         within=mean_auroc(auroc_per_question(judged)[0]),
         **options,
     )
-    if learned := _agreement_rule(questions, measure):
+    if not spelled_alike:
+        return calibration
+    if learned := _agreement_rule(questions, measure, explained=explained):
         fields = ("rule_", "untrusted", "guarantee", "p_agree")
         calibration = calibration.model_copy(update={name: getattr(learned, name) for name in fields})
-    if not p_correct:
+    if not explained:
         return calibration
     return with_p_correct(calibration, questions, fit_prior([[one.answer for one, _ in some] for some in questions]))
 
 
-def _agreement_rule(questions: Sequence[Sequence[tuple[Response, bool]]], measure: Measure) -> Calibration | None:
+def _agreement_rule(
+    questions: Sequence[Sequence[tuple[Response, bool]]], measure: Measure, *, explained: bool
+) -> Calibration | None:
     """Return what the responses to the same questions tell by agreement; None where none has two of them."""
     several = [some for some in questions if len(some) > 1 and any(one.answer is not None for one, _ in some)]
     if len(several) < 2:
         return None
-    return calibrate_consensus([_observed(some) for some in several], [measure])
+    return calibrate_consensus([_observed(some) for some in several], [measure], explained=explained)
 
 
 def _observed(responses: Sequence[tuple[Response, bool]]) -> Observation:

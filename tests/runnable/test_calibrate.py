@@ -68,14 +68,16 @@ def test_without_any_right_answer_it_calibrates_by_consensus(runner: Any, tmp_pa
 LABELLED = [(f"q{at}", "Paris") for at in range(40)]
 
 
-def compared(runner: Any, judge: Any, **options: Any) -> Any:
+def compared(runner: Any, judge: Any, *, samples: int = 1, **options: Any) -> Any:
     """Calibrate a model that is sure where it is right, which is in three of four questions."""
 
     def script(question: str, index: int) -> Reply:
         at = int(question[1:])
         return Reply(f"It is Paris {question}", -3.0) if at % 4 else Reply(f"It is Lyon {question}", -1.0 - at / 100)
 
-    return runner.calibrate(Scripted(script=script), LABELLED, answer=free_text(judge=judge), samples=1, **options)
+    return runner.calibrate(
+        Scripted(script=script), LABELLED, answer=free_text(judge=judge), samples=samples, **options
+    )
 
 
 def test_free_text_is_compared_with_the_right_answers(runner: Any, runs: Any, caplog: Any) -> None:
@@ -88,6 +90,12 @@ def test_free_text_is_compared_with_the_right_answers(runner: Any, runs: Any, ca
     assert [record for record in caplog.records if "could not be compared with the right one" in record.message]
     with pytest.raises(CalibrationDataError, match=r"no response could be compared with the right answer.*down"):
         compared(runner, judging(city, lambda same: Reply("", error=ConnectionError("down"))))
+
+
+def test_answers_that_only_mean_the_same_teach_nothing_of_agreement(runner: Any) -> None:
+    """Four spellings of one answer would look like four answers."""
+    made = compared(runner, judging(city), samples=4)
+    assert (made.n, made.accuracy, made.by_agreement()) == (40, 0.75, False)
 
 
 @pytest.mark.sync_only

@@ -36,7 +36,7 @@ _TRADEOFF, _POSTERIORS = "accuracy-tokens.png", "beta-posteriors.png"
 
 def demo(
     problems: Annotated[int, typer.Option(min=2, help="Held-out problems to compare the methods on.")] = 160,
-    calibration_size: Annotated[int, typer.Option(min=2, help="Problems that calibrate, with four responses each.")] = 128,
+    calibration_size: Annotated[int, typer.Option(min=2, help="Problems that calibrate, four responses each.")] = 128,
     samples: Annotated[int, typer.Option(min=1, help="Responses per problem.")] = 16,
     shuffles: Annotated[int, typer.Option(min=0, help="Rearrange the problems this often; 0: recorded order.")] = 0,
     signals: AllSignals = None,
