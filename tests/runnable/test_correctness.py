@@ -131,7 +131,7 @@ def test_it_stops_where_more_samples_would_hardly_help(runner: Any, options: Any
     assert (off in result.notices) is (options == {"max_samples": 40, "worth": 10})
 
 
-@pytest.mark.parametrize("given", [None, known(), agreeing(fallback="the model has changed")])
+@pytest.mark.parametrize("given", [None, known()])
 def test_nothing_is_promised_where_nothing_holds(runner: Any, given: Any) -> None:
     account = runner.account(reasc(*UNANIMOUS, calibration=given, allow_fingerprint_mismatch=True), "q")
     assert "guarantee" not in account

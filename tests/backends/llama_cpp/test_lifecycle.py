@@ -17,7 +17,10 @@ from backends.llama_cpp.tiny_gguf import write_tiny_model
 from langchain_reasc.exceptions import ModelClosedError
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
-NEEDED = ("_lazy", "_version", "complaints", "exceptions", "files", "method", "models", "threads")
+NEEDED = (
+    *("_lazy", "_version", "complaints", "exceptions", "files", "langchain_internals"),
+    *("method", "models", "notebooks", "threads"),
+)
 
 
 def test_importing_the_backend_loads_what_it_uses_of_the_core_and_nothing_heavy() -> None:
