@@ -135,7 +135,8 @@ def gave_up(runs: int) -> Iterator[tuple[str, float, float]]:
         ended, samples = 0, 0
         for run in range(runs):
             model = Hesitant(seed=1000 * run)
-            state = create_agent(model, [multiply], middleware=[ReASCMiddleware(**options)]).invoke(ASKED)
+            agent: Any = create_agent(model, [multiply], middleware=[ReASCMiddleware(**options)])
+            state = agent.invoke(ASKED)
             ended += not any(message.type == "tool" for message in state["messages"])
             samples += len(model.books)
         yield name, ended / runs, samples / runs
