@@ -77,11 +77,6 @@ class Observation:
     predictions: tuple[Prediction, ...] = ()
 
     @property
-    def labelled(self) -> list[bool | None]:
-        """Whether each response that votes is right, by its label alone."""
-        return self._of_votes(self.right or (None,) * len(self.answers))
-
-    @property
     def known(self) -> list[bool | None]:
         """Whether each response that votes is right, by its label or the outcome; where one answer is, no other is.
 
@@ -90,16 +85,8 @@ class Observation:
         """
         others = False if self.correct and self.answer is not None else None
         told = tuple(self.correct if answer == self.answer else others for answer in self.answers)
-        return self._of_votes(self.right or told)
-
-    def _of_votes(self, right: Sequence[bool | None]) -> list[bool | None]:
-        return [known if answer is not None else None for known, answer in zip(right, self.answers, strict=True)]
-
-    @property
-    def judged(self) -> list[bool | None]:
-        """Whether each response is right by its label, or else by the consensus of the others."""
-        pairs = zip(self.labelled, agrees_with_majority(self.answers), strict=True)
-        return [agrees if known is None else known for known, agrees in pairs]
+        given = zip(self.right or told, self.answers, strict=True)
+        return [right if answer is not None else None for right, answer in given]
 
     def responses(self, measure: int | None) -> list[Response]:
         """Return what a rule reads, scored by the measure of this number; None scores none."""

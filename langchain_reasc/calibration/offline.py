@@ -16,7 +16,7 @@ from langchain_reasc.calibration.auroc import (
     auroc_with_interval,
     mean_auroc,
 )
-from langchain_reasc.calibration.consensus import calibrate_consensus, fit_prior
+from langchain_reasc.calibration.consensus import calibrate_consensus
 from langchain_reasc.calibration.correctness import with_p_correct
 from langchain_reasc.calibration.observations import Observation
 from langchain_reasc.calibration.record import AUROC, Calibration, Fingerprint, Gate, RejectedMeasure
@@ -148,14 +148,12 @@ def calibrate_labelled(
         within=mean_auroc(auroc_per_question(judged)[0]),
         **options,
     )
-    if not spelled_alike:
+    learned = _agreement_rule(questions, measure, explained=explained) if spelled_alike else None
+    if learned is None or learned.rule_ is None:
         return calibration
-    if learned := _agreement_rule(questions, measure, explained=explained):
-        fields = ("rule_", "untrusted", "guarantee", "p_agree")
-        calibration = calibration.model_copy(update={name: getattr(learned, name) for name in fields})
-    if not explained:
-        return calibration
-    return with_p_correct(calibration, questions, fit_prior([[one.answer for one, _ in some] for some in questions]))
+    fields = ("rule_", "untrusted", "guarantee", "p_agree")
+    calibration = calibration.model_copy(update={name: getattr(learned, name) for name in fields})
+    return with_p_correct(calibration, questions, learned.rule_.agreement_prior) if explained else calibration
 
 
 def _agreement_rule(

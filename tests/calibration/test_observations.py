@@ -121,4 +121,4 @@ def test_an_outcome_says_which_responses_are_right(
 ) -> None:
     """Where one answer is right the others are wrong; where it is wrong, nothing is known of them."""
     question = Observation((0, 1, None, 0), np.empty((0, 4)), answer=answer, correct=correct)
-    assert question.known == known and question.labelled == [None] * 4
+    assert question.known == known
