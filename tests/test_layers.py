@@ -69,6 +69,11 @@ def test_the_server_imports_the_core_and_one_backend_and_nobody_imports_it() -> 
     assert not [path for path, name in around if name.startswith("langchain_reasc_server")]
 
 
+def test_only_the_command_of_the_server_imports_the_command_line() -> None:
+    importing = {path.name for path, name in imports(ROOT / "server") if name.startswith("langchain_reasc.cli")}
+    assert importing == {"command.py", "serve_options.py"}
+
+
 def test_the_core_imports_neither_the_laboratory_nor_a_backend() -> None:
     """But for the commands, which name the backends that come along."""
     others = {"langchain_reasc_lab", "langchain_reasc_backend", "langchain_reasc_llama_cpp", "langchain_reasc_openai"}

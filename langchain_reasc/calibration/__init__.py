@@ -7,7 +7,7 @@ labels), ``mixture`` (Algorithm 2, on first responses) and ``consensus`` (on how
 ``calibration="online"`` appends a row for each answered question: ``observations`` says what a row is and which rows
 count, ``observation_file`` how they are kept, ``observation_log`` how processes exchange them. ``learner`` makes
 calibrations of the rows, ``drift`` tells from the rows that these no longer hold, and ``online`` is the thread that
-does all of this. ``reliability`` says how answers hold up.
+does all of this. ``reliability`` says how answers hold up. ``summary`` describes calibrations and rows in words.
 """
 
 from langchain_reasc.calibration.auroc import *  # noqa: F403

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from langchain_reasc.cli.calibration_lines import calibration_lines, consensus_lines
 from langchain_reasc.cli.console import ending, print_lines, progress, record_with_progress, remark
 from langchain_reasc.cli.models import ModelOptions
 from langchain_reasc.cli.options import (
@@ -103,6 +102,7 @@ def calibrate(
     reasc calibrate --unlabelled questions.txt --model qwen.gguf
     """
     from langchain_reasc.calibrating import calibrate_on_pool
+    from langchain_reasc.calibration.summary import calibration_lines, consensus_lines
     from langchain_reasc.data import data_format, read_data_set, read_unlabelled
     from langchain_reasc.pools import read_pool
 

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.calibration import ConsensusCalibrator, Observations
-from langchain_reasc.cli.inspect import calibration_knows, learning_knows
+from langchain_reasc.calibration.summary import calibration_knows, learning_knows
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.method.registry import rule_from_text
 from langchain_reasc_server.calls import COUNTED, OPTIONS, Call, Hear, VotePolicy

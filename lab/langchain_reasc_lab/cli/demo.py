@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langchain_reasc.cli.calibration_lines import calibration_lines, consensus_lines
 from langchain_reasc.cli.console import print_lines, progress, record_with_progress, remark, stdout
 from langchain_reasc.cli.models import ModelOptions, embedded
 from langchain_reasc.cli.options import PTarget, output_folder, picture
@@ -141,6 +140,7 @@ def _record(
 def _calibrate(pool: "Pool", out: Path, p_target: float, seed: int) -> "Calibration":
     from langchain_reasc.calibrating import calibrate_on_pool
     from langchain_reasc.calibration import save_calibration
+    from langchain_reasc.calibration.summary import calibration_lines
 
     _heading("Calibration")
     calibration = calibrate_on_pool(pool, "auto", p_target=p_target, seed=seed)
@@ -153,6 +153,7 @@ def _calibrate_unlabelled(model: Any, pool: "Pool", out: Path, samples: int, see
     """Calibrate on some of the calibration problems without their answers."""
     from langchain_reasc.calibrating import calibrate_unlabelled
     from langchain_reasc.calibration import save_calibration
+    from langchain_reasc.calibration.summary import consensus_lines
 
     _heading("Calibration without labels")
     questions = [str(question.input) for question in pool.questions[:_UNLABELLED]]
