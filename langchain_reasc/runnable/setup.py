@@ -355,12 +355,10 @@ def _prepared(
 ) -> tuple[PreparedModel, Measure | None]:
     """Return the model, asked for logprobs where they are read; and the measure, for a mixture one that it gives."""
     mixture, counted = options.calibration == "mixture", on_missing == "count"
-    if options.rule is not None:
-        reads = options.rule.reads_scores
-    else:
-        reads = options.calibration in LEARNING or measure is not None
+    rule = options.rule or (known and known.rule(safeguard=options.safeguard))
+    reads = rule.reads_scores if rule else options.calibration in LEARNING
     asking: dict[str, Any] = {
-        "required": not counted and (known is None or known.rule(safeguard=options.safeguard).reads_scores),
+        "required": not counted and reads,
         "quiet": quiet,
         "ask_confidence": options.ask_confidence,
     }

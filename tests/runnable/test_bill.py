@@ -47,6 +47,15 @@ def test_logprobs_that_only_reasc_asked_for_stay_out_of_the_message(runner: Any)
     assert len(json.dumps(result.message.response_metadata)) < 1000
 
 
+def test_no_logprobs_are_asked_for_that_the_rule_does_not_read(runner: Any) -> None:
+    """Counting votes under a calibration whose measure deserves no trust costs no logprobs."""
+    weak = calibration(mean=9.0, fingerprint={}, fallback="the score does not separate right from wrong")
+    result = runner.solve(ReASCRunnable(model=asked(), calibration=weak), "q")
+    assert not any("logprobs" in response.message.response_metadata for response in result.responses)
+    paper = runner.solve(ReASCRunnable(model=asked(), calibration=weak, safeguard="paper"), "q")
+    assert all("logprobs" in response.message.response_metadata for response in paper.responses)
+
+
 @register_reader("steps")
 def from_steps(metadata: Mapping[str, Any]) -> list[Token]:
     return [Token(None, step, (step, -5.0)) for step in metadata["steps"]]

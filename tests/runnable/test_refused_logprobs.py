@@ -95,7 +95,6 @@ ONLINE: dict[str, Any] = {"calibration": "online"}
         (lambda served: compatible(served, samples_per_request=4), ONLINE),
         (chat, {"calibration": calibration(fingerprint=ON_GPT), "on_missing_confidence": "count"}),
         (chat, {"calibration": "mixture", "on_missing_confidence": "count"}),
-        (chat, {"calibration": calibration(fingerprint=ON_GPT, fallback="the score separates nothing")}),
     ],
 )
 def test_where_no_confidence_is_needed_it_goes_on_without(
