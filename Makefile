@@ -27,7 +27,7 @@ comma := ,
 LOWEST := $(VENV)/lowest
 LLAMA_CPP_LOWEST := $(subst >=,==,$(firstword $(subst $(comma), ,$(LLAMA_CPP))))
 LOWEST_TESTS := tests/test_imports.py \
-  $(addprefix tests/,calibration models/logprobs sampling runnable data pools lab cli) \
+  $(addprefix tests/,calibration models/logprobs sampling runnable data lab cli) \
   $(addprefix tests/backends/openai/,test_chat_model.py test_langchain_openai_internals.py test_errors.py test_probing.py test_samples.py) \
   $(addprefix tests/backends/llama_cpp/,test_chat_model.py test_model_files.py test_readme.py test_tools.py) \
   $(filter-out tests/agents/test_standard.py,$(wildcard tests/agents/test_*.py))

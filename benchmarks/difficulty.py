@@ -18,6 +18,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Final
 
+from langchain_reasc_lab.pools import MeasureSpec, Pool, record_pool
 from langchain_reasc_lab.replay import MethodSettings, read_pool, replay, summarize
 from langchain_reasc_lab.replay.metrics import Row
 from langchain_reasc_llama_cpp import ChatLlamaCpp
@@ -25,9 +26,7 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks.command import parser_of
-from langchain_reasc.calibrating import MeasureSpec
 from langchain_reasc.data import LabelledQuestion
-from langchain_reasc.pools import Pool, record_pool
 
 DIFFICULTIES: Final[dict[str, Sequence[tuple[int, int]]]] = {
     "easy": ((1, 2), (1, 3), (2, 2), (2, 3), (3, 2)),

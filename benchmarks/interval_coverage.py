@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from langchain_reasc_lab.pools import Pool, PoolQuestion, PoolResponse
 from langchain_reasc_lab.replay import ASC_ROW, Estimate, MethodSettings, Row, exact, replay, summarize
 from langchain_reasc_lab.simulation.pools import Responses, simulated_pool
 from rich.console import Console
@@ -27,7 +28,6 @@ from rich.table import Table
 
 from benchmarks.command import parser_of
 from benchmarks.simulated_pools import accuracy_and_tokens
-from langchain_reasc.pools import Pool, PoolQuestion, PoolResponse
 
 STATISTICS: Final = {
     "accuracy": "accuracy",

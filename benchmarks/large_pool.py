@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from langchain_reasc_lab.pools import Message, PoolQuestion, PoolResponse, PoolStore
 from langchain_reasc_lab.pools.merging import WholeQuestion
+from langchain_reasc_lab.pools.store import TokenSignals
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.command import parser_of
 from langchain_reasc.method.token_signals import SIGNALS
-from langchain_reasc.pools import Message, PoolQuestion, PoolResponse, PoolStore
-from langchain_reasc.pools.store import TokenSignals
 
 SAMPLES: Final = 16
 TOKENS: Final = 2000
@@ -42,7 +42,7 @@ from pathlib import Path
 from benchmarks.large_pool import write
 write(Path(sys.argv[1]), int(sys.argv[2]), tokens=int(sys.argv[3]))
 """
-_READ: Final = "from langchain_reasc.pools import read_pool; read_pool(sys.argv[1])"
+_READ: Final = "from langchain_reasc_lab.pools import read_pool; read_pool(sys.argv[1])"
 _COMMAND: Final = """
 HALF = ['--calibration-size', str(min(128, int(sys.argv[2]) // 2))]
 from langchain_reasc.cli import app

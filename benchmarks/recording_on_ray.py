@@ -16,13 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from langchain_reasc_lab.pools.ray_workers import RayWorkers
-
-from langchain_reasc.data import LabelledQuestion, Template
-from langchain_reasc.exceptions import ContextOverflowError
-from langchain_reasc.method.confidence import Measure
-from langchain_reasc.models import SignalReading
-from langchain_reasc.pools import (
+from langchain_reasc_lab.pools import (
     DrawnQuestion,
     DrawnResponse,
     Message,
@@ -33,6 +27,12 @@ from langchain_reasc.pools import (
     Recording,
     sample_questions,
 )
+from langchain_reasc_lab.pools.ray_workers import RayWorkers
+
+from langchain_reasc.data import LabelledQuestion, Template
+from langchain_reasc.exceptions import ContextOverflowError
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.models import SignalReading
 
 SIGNALS = ("self_certainty", "kl_uniform", "top_k", "token_logprob", "neg_entropy")
 Answers = Iterator[tuple[PendingQuestion, DrawnQuestion | ContextOverflowError]]

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from langchain_reasc_lab.pools import Pool, PoolScores, read_pool
 
 from benchmarks.command import parser_of
-from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.calibration import Observation, calibrate_consensus, reliability_of
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, Cap, Response, decide
-from langchain_reasc.pools import Pool, read_pool
 
 TOLD: Final = {
     "none": (0.0, 0.0),

@@ -15,13 +15,12 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from langchain_reasc_lab.pools import Pool, PoolScores
 from langchain_reasc_lab.replay import read_pool
 from langchain_reasc_lab.replay.replay import splits
 
-from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.method.decision import Decision, Response
 from langchain_reasc.method.stopping import ASC, Cap, decide
-from langchain_reasc.pools import Pool
 from langchain_reasc.runnable.total_budget import Sampled, TotalBudget
 
 BUDGETS: Final = (2, 4, 6, 8)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from langchain_reasc_lab.pools import PoolScores
 from langchain_reasc_lab.replay import read_pool
 from langchain_reasc_lab.replay.arrangement import COLUMNS, Arrangement, RecordedPool
 from langchain_reasc_lab.replay.methods import Method
@@ -19,7 +20,6 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.command import parser_of
-from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, Cap
 

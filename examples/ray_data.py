@@ -34,11 +34,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from langchain_reasc_lab.pools import Pool, record_pool
 from langchain_reasc_lab.pools.ray_workers import RayWorkers
 
 from langchain_reasc import ReASCError
 from langchain_reasc.data import read_questions
-from langchain_reasc.pools import Pool, record_pool
 
 SHIPPED = files("langchain_reasc_llama_cpp") / "embedded" / "test.jsonl"
 QUESTIONS, SAMPLES = 1_000_000, 16  # of the large recording that is reckoned

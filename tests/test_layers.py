@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-CORE = "method calibration answers models sampling runnable agents data pools calibrating cli"
+CORE = "method calibration answers models sampling runnable agents data calibrating cli"
 LAB = "rules pools replay simulation report cli"
 LLAMA_CPP = "native grammar sampling engine tools prompts"
 ORDERS = {
@@ -83,3 +83,8 @@ def test_the_core_imports_neither_the_laboratory_nor_a_backend() -> None:
         if name.split(".")[0] in others and not (path.parent.name == "cli" and "_lab" not in name)
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_core_knows_no_recorded_pools() -> None:
+    found = [(path, name) for path, name in imports(ROOT / "langchain_reasc") if name.endswith("PoolError")]
+    assert not found and not list((ROOT / "langchain_reasc").rglob("pool*"))

@@ -84,7 +84,7 @@ from langchain_reasc.calibration import load_calibration
 from langchain_reasc.cli import main
 from langchain_reasc.data import read_questions
 from langchain_reasc.exceptions import ReASCError
-from langchain_reasc.pools import read_pool
+from langchain_reasc_lab.pools import read_pool
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 resource.setrlimit(resource.RLIMIT_AS, (6 << 30,) * 2)

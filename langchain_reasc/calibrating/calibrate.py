@@ -11,7 +11,6 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_reasc.answers import AnswerSpec, ToolVotes
 from langchain_reasc.calibrating.labelled import Labelled
 from langchain_reasc.calibrating.questions import Questions, UnlabelledQuestions, read, read_unlabelled_questions
-from langchain_reasc.calibrating.recorded import Recorded
 from langchain_reasc.calibrating.unlabelled import Unlabelled
 from langchain_reasc.calibration import DEFAULT_AGREEMENT, Calibration, FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError
@@ -34,7 +33,6 @@ async def _calibrate(  # noqa: D417
     questions: Questions,
     *,
     samples: int = 4,
-    pool: str | os.PathLike[str] | None = None,
     answer: AnswerSpec = "auto",
     fixed_prompt: FixedPrompt | None = None,
     tool_votes: ToolVotes | None = None,
@@ -63,9 +61,6 @@ async def _calibrate(  # noqa: D417
             :func:`langchain_reasc.data.read_questions`, or a text with a question a line.
         samples: responses to each question. With one, nothing shows how responses agree, and Algorithm 1 decides as far
             as its data support it.
-        pool: a file in which the responses are kept as they come, an SQLite database as ``reasc record`` writes it.
-            Where it holds some already, from a call that was interrupted, only the others are asked for. It keeps
-            responses as they are, and goes without ``ask_confidence``, ``tool_votes`` and ``free_text``.
         answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`. With
             :func:`~langchain_reasc.answers.free_text` a response is right that means the same as the right answer; a
             question where that cannot be decided is left out, too.
@@ -87,11 +82,9 @@ async def _calibrate(  # noqa: D417
         ConfigurationError: a file that cannot be read, options that do not go together, or right answers to some
             questions and not to others.
         LogprobsUnavailable: the model returns no log-probabilities.
-        PoolError: the pool was recorded from another model, prompt or seed, or cannot be written.
-        SamplingError: with ``pool``, a question failed; what is complete is kept, and the same call goes on.
 
     Example:
-        >>> calibration = calibrate(llm, "labelled.csv", pool="calibration-pool.sqlite")
+        >>> calibration = calibrate(llm, "labelled.csv")
         >>> calibration = calibrate(llm, [("What is 2 + 2?", "4"), ...])
         >>> reasc = ReASCRunnable(model=llm, calibration=calibration)
     """
@@ -106,8 +99,6 @@ async def _calibrate(  # noqa: D417
         "concurrency": concurrency,
     }
     if given and missing == len(given):
-        if pool is not None:
-            raise ConfigurationError("pool= goes with labelled questions; without labels, see calibrate_unlabelled")
         inputs = [one.input for one in given]
         return await _calibrate_unlabelled(io, model, inputs, seed=seed, config=config, progress=progress, **asking)
     if missing:
@@ -115,10 +106,6 @@ async def _calibrate(  # noqa: D417
             f"{missing} of {len(given)} questions have no right answer; calibrate_unlabelled takes both kinds"
         )
     labelled = Labelled(model, given, samples=samples, config=ensure_config(config), **asking)
-    if pool is not None:
-        recorded = Recorded(labelled, model, pool, ask_confidence=ask_confidence)
-        await recorded.record(io, progress)
-        return await io.in_thread(partial(recorded.fit, p_target=p_target, seed=seed))
     drawn = await labelled.draw_all(io, progress)
     return await _fitted(io, partial(labelled.fit, drawn, p_target=p_target, seed=seed))
 

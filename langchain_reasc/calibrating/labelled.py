@@ -92,7 +92,7 @@ class Labelled:
         Raises:
             LogprobsUnavailable: the first responses carry no confidence.
         """
-        cutoff, first = Cutoff(), _FirstResponses(_SILENT if self._ask_confidence else 1)
+        cutoff, first = Cutoff(), _FirstResponses(self.measure, _SILENT if self._ask_confidence else 1)
         drawn: dict[int, list[Sample]] = {}
 
         async def draw(at: int) -> tuple[int, list[Sample]]:
@@ -226,20 +226,23 @@ def _complete(drawn: Sequence[Sequence[Sample]]) -> list[tuple[int, AIMessage]]:
 
 
 class _FirstResponses:
-    """Stops asking a model whose first responses carry no confidence.
+    """Stops asking a model whose first responses carry no confidence, or not the signal that is to be measured.
 
     Args:
+        measure: what is measured.
         most: how many of them may be without; a model that is asked to state it may forget to now and then.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, measure: Measure | Literal["auto"], most: int) -> None:
+        self._signal = None if measure == "auto" or measure.signal == VERBALIZED else measure.signal
         self._left, self._seen = most, False
 
     def check(self, samples: Iterable[Sample]) -> None:
         """Look at samples, until one carries a confidence.
 
         Raises:
-            LogprobsUnavailable: nothing but responses without confidence have come.
+            LogprobsUnavailable: nothing but responses without confidence have come, or the first one with any lacks the
+                signal.
         """
         for sample in samples:
             if self._seen:
@@ -249,7 +252,7 @@ class _FirstResponses:
             if sample.message is None or sample.error or not output_tokens(sample.message):
                 continue  # an empty response has no confidence either
             try:
-                read_signals(sample.message)
+                signals = read_signals(sample.message).signals
                 self._seen = True
             except LogprobsUnavailable as error:
                 self._left -= 1
@@ -258,6 +261,12 @@ class _FirstResponses:
                         f"nothing to calibrate, so no further question was asked: {error}; a model that returns no "
                         "logprobs can state its confidence (ask_confidence=True)"
                     ) from None
+                continue
+            if self._signal is not None and self._signal not in signals:
+                raise LogprobsUnavailable(
+                    f"the signal {self._signal!r} cannot be had from this model; its responses have "
+                    f"{', '.join(signals)}"
+                )
 
 
 class _Response(NamedTuple):

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_reasc.exceptions import ConfigurationError
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
     from rich.console import Console
     from rich.segment import Segment
-
-    from langchain_reasc.pools import Pool
 
 _WIDTH: Final = 100  # of tables where there is no terminal
 # C0 but for tab and newline, DEL, C1, and what overrides the direction of writing
@@ -39,6 +36,8 @@ _OPTIONS: Final[dict[str, str | Callable[[re.Match[str]], str]]] = {
     r"calibrate on four samples of each to know it": "calibrate on several of each to know it (--samples 4)",
     r"pass calibration=None to count votes": "count votes with --calibration none",
     r"on_missing_confidence='count'": "--calibration none",
+    r"a model that returns no logprobs can state its confidence \(ask_confidence=True\)": "`reasc probe URL` shows "
+    "whether a server gives any",
     r"\b(answer|max_tokens)=\.\.\.": lambda found: f"--{found[1].replace('_', '-')}",
     r", or pass a function from text to an answer|, or load the model with n_ctx=[\d,]+ or more": "",
     r"\(api_key=\.\.\.\)": "(--key-variable NAME)",
@@ -185,47 +184,6 @@ def progress(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, int]
         yield move
     if not (quiet or console.is_terminal):
         remark(f"{title}: {reached[0]} of {reached[1]}")
-
-
-def record_with_progress(
-    title: str,
-    model: Any,
-    questions: Any,
-    out: Path,
-    *,
-    on_question: Callable[[int, int], None] = lambda done, total: None,
-    **options: Any,
-) -> "Pool":
-    """Record under a progress bar; print first what makes this model's samples all the same, if anything does.
-
-    Args:
-        title: the text beside the bar.
-        model: as for :func:`~langchain_reasc.pools.record_pool`.
-        questions: likewise.
-        out: the pool.
-        on_question: called after the bar has moved.
-        options: of :func:`~langchain_reasc.pools.record_pool`.
-    """
-    from langchain_reasc.models.prepared import PreparedModel
-    from langchain_reasc.pools import record_pool
-
-    for notice in PreparedModel.of(model, logprobs=True).notices:
-        remark(notice)
-    notices: list[str] = []  # printed when the bar is gone
-    try:
-        with progress(title) as move:
-
-            def moved(done: int, total: int) -> None:
-                move(done, total)
-                on_question(done, total)
-
-            return record_pool(model, questions, out, on_question=moved, on_notice=notices.append, **options)
-    except KeyboardInterrupt:
-        remark(f"{out} holds what is done; the same command goes on from there")
-        raise
-    finally:
-        for notice in notices:
-            remark(notice)
 
 
 def _console(*, stderr: bool) -> "Console":

@@ -9,7 +9,7 @@ from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -17,9 +17,9 @@ from langchain_reasc.cli.console import remark
 from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
-    from langchain_reasc.calibrating import MeasureSpec
     from langchain_reasc.data import DataFormat, Template
     from langchain_reasc.data.prompts import Preset
+    from langchain_reasc.method.confidence import Measure
 
 _UNKNOWN_FAMILY = "the paper's is unknown, as the model's name is of none of its families"
 
@@ -181,7 +181,7 @@ PTarget = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
-def measure_spec(signal: str, score: str, window: int) -> "MeasureSpec":
+def measure_spec(signal: str, score: str, window: int) -> "Measure | Literal['auto']":
     """Return the measure that ``--signal``, ``--score`` and ``--window`` name together.
 
     Raises:
@@ -189,12 +189,19 @@ def measure_spec(signal: str, score: str, window: int) -> "MeasureSpec":
     """
     from langchain_reasc.method.confidence import Measure
 
-    paper = Measure()
-    if signal not in ("auto", "recorded"):
-        return Measure(signal, score, window)
-    if (score, window) != (paper.score, paper.window):
+    if signal == "auto":
+        require_no_details(signal, score, window)
+        return "auto"
+    return Measure(signal, score, window)
+
+
+def require_no_details(signal: str, score: str, window: int) -> None:
+    """Reject ``--score`` and ``--window`` beside a ``--signal`` that settles them."""
+    from langchain_reasc.method.confidence import Measure
+
+    usual = Measure()
+    if (score, window) != (usual.score, usual.window):
         raise ConfigurationError(f"--signal {signal} settles score and window too; name a signal to choose them")
-    return "auto" if signal == "auto" else "recorded"
 
 
 @dataclass

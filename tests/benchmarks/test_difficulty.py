@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from lab.pools.synthetic import write_pool
 from langchain_reasc_llama_cpp import embedded_model_path
-from pools.synthetic import write_pool
 
 from benchmarks.difficulty import DIFFICULTIES, main, recorded, word_problems
 

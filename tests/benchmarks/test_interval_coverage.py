@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from langchain_reasc_lab.pools import PoolScores
 from langchain_reasc_lab.replay import AGREEMENT, ONLINE, Estimate
 from langchain_reasc_lab.simulation.pools import simulated_pool
 
 from benchmarks.interval_coverage import covered, intervals, main, recorded
-from langchain_reasc.calibrating import PoolScores
 
 ROW = ("ASC", "accuracy")
 NAN = float("nan")

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+from langchain_reasc_lab.pools import read_pool
 
 from benchmarks.large_pool import Step, main, measured, slope, write
-from langchain_reasc.pools import read_pool
 
 
 def test_what_is_made_can_be_read_back(tmp_path: Path) -> None:

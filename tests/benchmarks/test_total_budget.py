@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
+from lab.pools.synthetic import write_pool
+from langchain_reasc_lab.pools import PoolScores
 from langchain_reasc_lab.replay import read_pool
-from pools.synthetic import write_pool
 from runnable.fakes import Reply, Scripted
 
 from benchmarks.total_budget import CAPPED, NARROW, ROUNDS, UNIFORM, at_equal_cost, main, shared
 from langchain_reasc import ReASCRunnable, Response
-from langchain_reasc.calibrating import PoolScores
 
 
 @pytest.fixture(scope="module")

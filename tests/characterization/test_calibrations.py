@@ -123,26 +123,6 @@ def test_calibrating(name: str, mode: str, golden: Golden, tmp_path: Path) -> No
     assert made.fingerprint.model == "scripted"
 
 
-def test_an_interrupted_calibration_goes_on(run: Runner, tmp_path: Path, golden: Golden) -> None:
-    """From its pool or its checkpoint: what was asked is not asked again, and the outcome is the same."""
-
-    def broken(question: str, index: int) -> Reply:
-        return Reply("", error=ConnectionError("gone")) if question == "q40" else drawn(question, index)
-
-    asked: list[Any] = []
-
-    def counted(question: str, index: int) -> Reply:
-        asked.append(question)
-        return drawn(question, index)
-
-    options: dict[str, Any] = {"pool": tmp_path / "pool.sqlite", "measure": TOP_K, "concurrency": 1, "samples": 2}
-    failed = raised(lambda: run(Twins, "calibrate", Scripted(script=broken), LABELLED, **options))
-    golden([line.replace(str(tmp_path), "TMP") for line in failed], "error")
-    made = run(Twins, "calibrate", Scripted(script=counted), LABELLED, **options)
-    assert 2 <= len(asked) <= 20
-    golden(learned(made, tmp_path))
-
-
 @pytest.mark.parametrize("size", [3, 20, 64, 400])
 def test_on_scores(size: int, golden: Golden, tmp_path: Path) -> None:
     """calibrate_offline and calibrate_mixture on numbers alone."""
@@ -170,7 +150,6 @@ WRONG: dict[str, Callable[[], Any]] = {
     "samples": lambda: lr.calibrate(MODEL, LABELLED, samples=0),
     "concurrency": lambda: lr.calibrate(MODEL, LABELLED, concurrency=0),
     "p_target": lambda: lr.calibrate(MODEL, LABELLED[:12], p_target=1.0, measure=TOP_K),
-    "pool and statements": lambda: lr.calibrate(MODEL, LABELLED, pool="p.sqlite", ask_confidence=True),
     "unlabelled, none": lambda: lr.calibrate_unlabelled(MODEL, []),
     "unlabelled, threshold": lambda: lr.calibrate_unlabelled(MODEL, QUESTIONS[:4], threshold=0.4, measure=TOP_K),
     "unlabelled, too few": lambda: lr.calibrate_unlabelled(MODEL, QUESTIONS[:1]),

@@ -16,7 +16,7 @@ from .test_calibrations import numbers
 
 Golden = Callable[..., None]
 COMMANDS = ["", "ask", "calibrate", "record", "grade", "replay", "report", "demo", "probe", "pool", "inspect", "merge"]
-OF_POOLS = [f"pool {one}" for one in ("show", "merge", "export", "import")]
+OF_POOLS = [f"pool {one}" for one in ("show", "calibrate", "merge", "export", "import")]
 MODEL = ("--model-class", "characterization.guesser.Guesser")
 
 

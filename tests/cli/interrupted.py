@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from langchain_reasc.pools import PoolStore
+from langchain_reasc_lab.pools import PoolStore
 
 TESTS = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])  # where chat_models is
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pools.synthetic import write_pool
+from lab.pools.synthetic import write_pool
 from typer.testing import CliRunner, Result
 
 from cli.chat_models import OBEYED
@@ -136,7 +136,7 @@ def test_a_model_that_is_not_there(tmp_path: Path) -> None:
         assert "hf:OWNER/REPOSITORY/FILE.gguf" in reasc("ask", "2 + 2?", "--model", name, code=1).stderr
 
 
-@pytest.mark.parametrize("command", [("record",), ("calibrate",), ("calibrate", "--pool")])
+@pytest.mark.parametrize("command", [("record",), ("calibrate",), ("pool", "calibrate")])
 def test_what_is_read_is_not_written_over(tmp_path: Path, command: tuple[str, ...]) -> None:
     path = write_pool(tmp_path / "p.sqlite", questions=2)
     before = path.read_bytes()

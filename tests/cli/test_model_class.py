@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pools.synthetic import write_lines
+from lab.pools.synthetic import write_lines
+from langchain_reasc_lab.pools import read_pool
 
 from cli.chat_models import Scripted, Unseeded
 from cli.test_commands import reasc
 from langchain_reasc.cli.models import ModelOptions, read_kwargs
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.pools import read_pool
 
 KEY = "sk-0123456789-secret"
 CLASS, UNSEEDED = "cli.chat_models.Scripted", "cli.chat_models.Unseeded"
@@ -143,7 +143,7 @@ def test_a_class_in_the_current_folder(data: Path, tmp_path: Path, monkeypatch: 
 
 def test_a_model_without_logprobs_is_not_calibrated(data: Path) -> None:
     refused = reasc("calibrate", data, "--model-class", CLASS, "--out", data.with_name("c.json"), code=1)
-    assert "the first response came without log-probabilities" in refused.stderr
+    assert "no further question was asked" in refused.stderr and "`reasc probe URL`" in refused.stderr
 
 
 def test_what_a_preset_sets_beyond_the_fields_goes_into_the_body_of_the_request() -> None:

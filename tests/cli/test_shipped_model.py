@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from langchain_reasc_lab.pools import read_pool
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
 from runnable.fakes import calibration
 
@@ -13,7 +14,6 @@ from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import Fingerprint, confidence_part, load_calibration, save_calibration
 from langchain_reasc.cli import main
 from langchain_reasc.models import instruction
-from langchain_reasc.pools import read_pool
 
 ROOT = Path(__file__).parents[2]
 TEST = embedded_model_path().with_name("test.jsonl")

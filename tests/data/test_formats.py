@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from pools.synthetic import write_lines
+from lab.pools.synthetic import write_lines
 
 from langchain_reasc.data import (
     FORMATS,

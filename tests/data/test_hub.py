@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from pools.synthetic import write_lines
+from lab.pools.synthetic import write_lines
 from servers.exchange import refuses
 from servers.fake_server import serving
 

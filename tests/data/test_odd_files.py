@@ -8,7 +8,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from pools.synthetic import write_lines
+from lab.pools.synthetic import write_lines
 
 from langchain_reasc.data import LabelledQuestion, read_questions, read_unlabelled
 from langchain_reasc.data.files import rows_of

@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from lab.pools.synthetic import Guesser
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from pools.synthetic import Guesser
+from langchain_reasc_lab.pools import record_pool
 
 from langchain_reasc.answers import extractor
 from langchain_reasc.data import PRESETS, LabelledQuestion, Template, preset_of, sampling_of
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.pools import record_pool
 
 TURNS = [
     {"role": "system", "content": "Add."},

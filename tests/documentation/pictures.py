@@ -85,17 +85,16 @@ def savings() -> str:
 
 LAB, BACKEND, LLAMA_CPP, OPENAI = (f"langchain_reasc_{name}" for name in ("lab", "backend", "llama_cpp", "openai"))
 BOXES: Final = {
-    LAB: (1, 0, "replay, reports"),
+    LAB: (1, 0, "pools, replay, reports"),
     "cli": (1, 1, "the command reasc"),
     "agents": (0, 2, "chat model, middleware"),
     "calibrating": (1, 2, "asks, then calibrates"),
     "runnable": (0, 3, "the loop, the options"),
-    "pools": (1, 3, "recorded responses"),
     "sampling": (0, 4, "draws, cuts off"),
     LLAMA_CPP: (2, 4, "a GGUF in this process"),
     OPENAI: (3, 4, "servers"),
     "models": (0, 5, "chat models, logprobs"),
-    "data": (1, 5, "questions, templates"),
+    "data": (1, 3, "questions, templates"),
     "calibration": (0, 6, "gate and weights, files"),
     "answers": (1, 6, "what a response votes for"),
     BACKEND: (3, 6, "what both backends share"),

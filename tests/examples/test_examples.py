@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 from backends.openai.fake_server import Fake, serving, sglang, vllm
+from langchain_reasc_lab.pools import read_pool
 
 from langchain_reasc.calibration import ObservationStore
-from langchain_reasc.pools import read_pool
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SERVERS = ["llama_server.py", "vllm_server.py", "sglang_server.py", "ollama_chat.py"]

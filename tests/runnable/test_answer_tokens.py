@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
+from langchain_reasc_lab.pools import PoolScores, record_pool
 
 from langchain_reasc import Measure, ReASCRunnable
 from langchain_reasc.answers import extractor, places_of, vote_of
-from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models import read_signals
-from langchain_reasc.pools import record_pool
 
 from .fakes import Reply, Scripted, calibration, openai_token, saying
 

@@ -1,8 +1,6 @@
-"""Calibrating a chat model in two lines, on labels or without, from files, and over a pool or a checkpoint."""
+"""Calibrating a chat model in two lines, on labels or without, from files, and over a checkpoint."""
 
-import asyncio
 import csv
-import json
 import logging
 import random
 from pathlib import Path
@@ -10,14 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli.test_commands import reasc
-from langchain_reasc_lab.replay import read_pool
 
-from langchain_reasc import ReASCRunnable, acalibrate, calibrate, calibrate_offline, load_calibration
-from langchain_reasc.answers import ToolVotes, free_text
-from langchain_reasc.data import LabelledQuestion
+from langchain_reasc import ReASCRunnable, calibrate_offline
+from langchain_reasc.answers import free_text
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError, LogprobsUnavailable
-from langchain_reasc.pools import record_pool
+from langchain_reasc.method.confidence import Measure
 
 from .fakes import TOP_K, Reply, Scripted, failing, saying
 from .judges import asked, city, judging, pairs
@@ -61,8 +56,6 @@ def test_without_any_right_answer_it_calibrates_by_consensus(runner: Any, tmp_pa
         assert made.model_dump(exclude={"created_at"}) == expected.model_dump(exclude={"created_at"})
     with pytest.raises(ConfigurationError, match="1 of 41 questions have no right answer; calibrate_unlabelled"):
         runner.calibrate(saying("1"), [*QUESTIONS, "q40"])
-    with pytest.raises(ConfigurationError, match="pool= goes with labelled questions"):
-        runner.calibrate(saying("1"), texts, pool=tmp_path / "p.sqlite")
 
 
 LABELLED = [(f"q{at}", "Paris") for at in range(40)]
@@ -120,14 +113,15 @@ def silent(question: str, index: int) -> Reply:
     return Reply("it is 1", None)
 
 
-@pytest.mark.parametrize("pool", [False, True])
-def test_a_model_without_confidence_costs_one_response(runner: Any, tmp_path: Any, pool: bool) -> None:
+def test_a_model_without_confidence_costs_one_response(runner: Any) -> None:
     model = Scripted(script=silent)
-    options: dict[str, Any] = {"pool": tmp_path / "p.sqlite", "samples": 1} if pool else {}
-    for calls in (1, 2):
-        with pytest.raises(LogprobsUnavailable, match="so no further question was asked: the response"):
-            runner.calibrate(model, QUESTIONS, **options)
-        assert len(model.log.calls) == calls
+    with pytest.raises(LogprobsUnavailable, match="so no further question was asked: the response"):
+        runner.calibrate(model, QUESTIONS)
+    assert len(model.log.calls) == 1
+    model = Scripted(script=script)
+    with pytest.raises(LogprobsUnavailable, match="'self_certainty' cannot be had from this model; its responses have"):
+        runner.calibrate(model, QUESTIONS, measure=Measure("self_certainty"))
+    assert len(model.log.calls) == 1
     anthropic = pytest.importorskip("langchain_anthropic")
     with pytest.raises(LogprobsUnavailable, match="ChatAnthropic returns no logprobs"):
         runner.calibrate(anthropic.ChatAnthropic(model="claude", api_key="none"), QUESTIONS)
@@ -138,80 +132,6 @@ def test_a_model_that_states_none_though_it_was_asked_is_given_up_after_three(ru
     with pytest.raises(LogprobsUnavailable, match="states no confidence"):
         runner.calibrate(model, QUESTIONS, ask_confidence=True, samples=1, concurrency=1)
     assert len(model.log.calls) <= 4
-
-
-def told(made: Any) -> Any:
-    """What a calibration says, to the six digits that a pool keeps of a signal."""
-    names = ("signal", "score", "window", "n", "accuracy", "mean", "std", "unweighed")
-    found = [getattr(made, name) for name in names]
-    found += [made.gate.threshold, made.gate.safe_threshold, made.gate.accepted, made.auroc.value]
-    found += [made.within and made.within.value, made.p_correct and made.p_correct.points]
-    return json.loads(json.dumps(found), parse_float=lambda text: f"{float(text):.6g}")
-
-
-def test_with_a_pool_nothing_that_was_paid_for_is_lost(tmp_path: Any) -> None:
-    """After Ctrl-C, in whatever order it is filled: the calibration is that without a pool, and of the command."""
-    path = tmp_path / "calibration-pool.sqlite"
-    options: dict[str, Any] = {"pool": path, "samples": 2, "concurrency": 1}
-
-    def interrupt(done: int, total: int) -> None:
-        if done == 10:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        calibrate(Scripted(script=script), QUESTIONS[::-1], progress=interrupt, **options)
-    held = len(read_pool(path).questions)
-    assert held >= 10
-    going_on = Scripted(script=script)
-    made = calibrate(going_on, QUESTIONS, **options)
-    assert len(going_on.log.calls) == 2 * (len(QUESTIONS) - held)
-    again = Scripted(script=script)
-    assert asyncio.run(acalibrate(again, QUESTIONS, **options)).gate == made.gate and not again.log.calls
-    assert told(made) == told(calibrate(Scripted(script=script), QUESTIONS, samples=2))
-    by_command = tmp_path / "c.json"
-    reasc("calibrate", "--pool", path, "--out", by_command)
-    assert told(load_calibration(by_command)) == told(made)
-
-
-def test_a_pool_asynchronously_that_is_cancelled(tmp_path: Any) -> None:
-    path, model = tmp_path / "p.sqlite", Scripted(script=script, delay=0.02)
-
-    async def cancelled() -> None:
-        task = asyncio.create_task(acalibrate(model, QUESTIONS, pool=path, samples=1, concurrency=1))
-        while len(model.log.calls) < 5:
-            await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cancelled())
-    assert 3 <= len(read_pool(path).questions) <= len(model.log.calls) < len(QUESTIONS)
-
-
-@pytest.mark.sync_only
-def test_what_a_pool_does_not_keep_is_refused(runner: Any, tmp_path: Any) -> None:
-    for options in ({"ask_confidence": True}, {"tool_votes": ToolVotes(exclude_args=["note"])}):
-        with pytest.raises(ConfigurationError, match="pool= goes without"):
-            runner.calibrate(saying("1"), QUESTIONS, pool=tmp_path / "p.sqlite", **options)
-    with pytest.raises(ConfigurationError, match="each question once, and 'q0' is there again"):
-        runner.calibrate(saying("1"), QUESTIONS * 2, pool=tmp_path / "p.sqlite")
-    question = LabelledQuestion(id="1", input="q", reference="Paris")
-    with pytest.raises(ConfigurationError, match=r"free_text:judge\(judge\) compares meanings"):
-        record_pool(saying("1"), [question], tmp_path / "p.sqlite", answer=free_text(judge=judging(city)))
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.sync_only
-def test_prompts_of_several_messages_go_into_a_pool(runner: Any, tmp_path: Any) -> None:
-    prompts = [([("system", "be brief"), ("user", question)], right) for question, right in QUESTIONS]
-    path = tmp_path / "p.sqlite"
-    made = runner.calibrate(Scripted(script=script), prompts, pool=path, samples=1, fixed_prompt=1)
-    again = Scripted(script=script)
-    assert runner.calibrate(again, prompts, pool=path, samples=1, fixed_prompt=1).gate == made.gate
-    assert not again.log.calls
-    straight = runner.calibrate(Scripted(script=script), prompts, samples=1, fixed_prompt=1)
-    assert straight.fingerprint == made.fingerprint
-    assert told(straight) == told(made)
 
 
 @pytest.mark.sync_only

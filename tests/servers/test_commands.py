@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 from cli.test_commands import reasc
+from langchain_reasc_lab.pools import read_pool
 from langchain_reasc_lab.pools.costs import pool_bill
 from langchain_reasc_llama_cpp import embedded_model_path
 
 from langchain_reasc.calibration import load_calibration
-from langchain_reasc.pools import read_pool
 
 from .conftest import KEY
 from .llama_server import LlamaServer
@@ -49,8 +49,7 @@ def test_a_signal_the_server_cannot_give_is_refused_after_the_first_question(
 ) -> None:
     arguments = ("--signal", "self_certainty", "--concurrency", "1", "--limit", "24", "--out", tmp_path / "c.json")
     refused = reasc("calibrate", CALIBRATION, *on(real_server), *arguments, code=1)
-    assert "--signal self_certainty cannot be had from this model; its responses have top_k" in refused.stderr
-    assert len(read_pool(tmp_path / "c.pool.sqlite").questions) == 1
+    assert "'self_certainty' cannot be had from this model; its responses have top_k" in refused.stderr
 
 
 @pytest.mark.parametrize(

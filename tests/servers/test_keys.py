@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from langchain_core.load import dumps
+from langchain_reasc_lab.pools import record_pool
 from runnable.fakes import TOP_K
 
 from langchain_reasc import calibrate_mixture, save_calibration
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.models import PreparedModel
-from langchain_reasc.pools import record_pool
 
 from .conftest import KEY, Chat, each_client
 from .exchange import refuses

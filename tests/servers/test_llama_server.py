@@ -4,13 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_reasc_lab.pools import PoolScores, calibrate_offline_on, record_pool
 
 from langchain_reasc import Measure, ReASCRunnable, load_calibration, save_calibration
 from langchain_reasc.answers import equivalent
-from langchain_reasc.calibrating import PoolScores, calibrate_offline_on
 from langchain_reasc.exceptions import FingerprintMismatch
 from langchain_reasc.models import read_signals
-from langchain_reasc.pools import record_pool
 
 from .conftest import WAYS, Chat, each_client
 from .llama_server import LlamaServer, brief, problems

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.pools.ray_processes import workers
+from langchain_reasc_lab.pools import Pool, record_pool
 from langchain_reasc_lab.pools.ray_workers import LOCAL, RayWorkers, ray_cluster
 from langchain_reasc_llama_cpp import embedded_model_path
 from langchain_reasc_openai import ChatOpenAICompatible
-from pools.ray_processes import workers
-
-from langchain_reasc.pools import Pool, record_pool
 
 from .llama_server import llama_server, problems
 

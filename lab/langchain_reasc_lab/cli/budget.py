@@ -12,7 +12,7 @@ from langchain_reasc.cli.console import print_lines, remark
 from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.pools import (
+from langchain_reasc_lab.pools import (
     DrawnQuestion,
     PendingQuestion,
     QuestionSampler,

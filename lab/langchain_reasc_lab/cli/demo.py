@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langchain_reasc.cli.console import print_lines, progress, record_with_progress, remark, stdout
+from langchain_reasc.cli.console import print_lines, progress, remark, stdout
 from langchain_reasc.cli.models import ModelOptions, embedded
 from langchain_reasc.cli.options import PTarget, output_folder, picture
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc_lab.cli.options import AllSignals, ComparisonOptions
+from langchain_reasc_lab.cli.record import record_with_progress
 from langchain_reasc_lab.cli.replay import run_replay
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration
     from langchain_reasc.data import LabelledQuestion
-    from langchain_reasc.pools import Pool
+    from langchain_reasc_lab.pools import Pool
     from langchain_reasc_lab.replay.worked import Worked
 
 __all__ = ["demo"]
@@ -138,9 +139,9 @@ def _record(
 
 
 def _calibrate(pool: "Pool", out: Path, p_target: float, seed: int) -> "Calibration":
-    from langchain_reasc.calibrating import calibrate_on_pool
     from langchain_reasc.calibration import save_calibration
     from langchain_reasc.calibration.summary import calibration_lines
+    from langchain_reasc_lab.pools import calibrate_on_pool
 
     _heading("Calibration")
     calibration = calibrate_on_pool(pool, "auto", p_target=p_target, seed=seed)

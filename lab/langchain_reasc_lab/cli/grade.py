@@ -16,8 +16,8 @@ from langchain_reasc.files import read_text
 from langchain_reasc_lab.cli.options import PoolPath
 
 if TYPE_CHECKING:
-    from langchain_reasc.pools import Pool
     from langchain_reasc_lab.cli.graded import Compared
+    from langchain_reasc_lab.pools import Pool
     from langchain_reasc_lab.pools.graders import Grader
     from langchain_reasc_lab.pools.grading import Labels
 
@@ -220,7 +220,7 @@ def _show(compared: "Compared", *, as_json: bool) -> None:
 
 def _labels(pool: Path, data: Path, question_field: str | None, answer_field: str | None) -> "Labels":
     from langchain_reasc.data import read_questions
-    from langchain_reasc.pools import read_ungraded
+    from langchain_reasc_lab.pools import read_ungraded
     from langchain_reasc_lab.pools.grading import labels_from
 
     questions = read_questions(data, question_field=question_field, answer_field=answer_field)
@@ -234,7 +234,7 @@ def _labels(pool: Path, data: Path, question_field: str | None, answer_field: st
 
 
 def _grader(name: str, pool: "Pool", tolerance: float | None) -> "Grader":
-    from langchain_reasc.pools import label_normalizer
+    from langchain_reasc_lab.pools import label_normalizer
     from langchain_reasc_lab.pools.graders import GRADERS, Exact, Numeric
 
     if name == "exact":

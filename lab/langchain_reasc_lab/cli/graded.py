@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_reasc.pools import Pool, label_normalizer
+from langchain_reasc_lab.pools import Pool, label_normalizer
 from langchain_reasc_lab.pools.graders import Exact, Grader
 from langchain_reasc_lab.pools.grading import Grading, Labels, grade_pool
 from langchain_reasc_lab.replay.graders_compared import Agreement, accuracies, agreement

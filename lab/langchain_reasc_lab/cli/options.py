@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from langchain_reasc.cli.console import remark
-from langchain_reasc.cli.options import PTarget, Score, Seed, Window, Worth, measure_spec, output_file
+from langchain_reasc.cli.options import (
+    PTarget,
+    Score,
+    Seed,
+    Window,
+    Worth,
+    measure_spec,
+    output_file,
+    require_no_details,
+)
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 
 if TYPE_CHECKING:
-    from langchain_reasc.calibrating import MeasureSpec
-    from langchain_reasc.pools import Pool
+    from langchain_reasc_lab.pools import MeasureSpec, Pool
     from langchain_reasc_lab.replay.methods import MethodSettings
 
 _CALIBRATION_SIZE: Final = 128
@@ -46,6 +54,18 @@ Prices = Annotated[
         '"output": 0.6}}}, or the same as .toml; cached, cache_write and reasoning may be there, too.',
     ),
 ]
+
+
+def pool_measure(signal: str, score: str, window: int) -> "MeasureSpec":
+    """Return the measure that ``--signal``, ``--score`` and ``--window`` name; ``recorded`` for a pool's own scores.
+
+    Raises:
+        ConfigurationError: an unknown name, or a score or window beside a signal that settles them.
+    """
+    if signal == "recorded":
+        require_no_details(signal, score, window)
+        return "recorded"
+    return measure_spec(signal, score, window)
 
 
 @dataclass
@@ -94,7 +114,7 @@ class ComparisonOptions:
             ConfigurationError: signal, score and window do not go together.
         """
         if self.signal is not None:
-            measure_spec(self.signal, self.score, self.window)
+            pool_measure(self.signal, self.score, self.window)
 
     def read(self, path: Path) -> "Pool":
         """Read a pool, behind the questions of another one that calibrate, where one is named or lies beside it.
@@ -134,7 +154,7 @@ class ComparisonOptions:
             return ["auto", *(Measure(name, self.score, self.window) for name in names)]
         if not any((self.signal, names, pool.has_scores, all_signals)):
             return []
-        return [measure_spec(self.signal or ("auto" if names else "recorded"), self.score, self.window)]
+        return [pool_measure(self.signal or ("auto" if names else "recorded"), self.score, self.window)]
 
     def settings(self, pools: "Sequence[Pool]", *, calibration_responses: int = 4) -> "MethodSettings":
         """Return the settings of all methods.

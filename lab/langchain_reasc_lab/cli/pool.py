@@ -1,4 +1,4 @@
-"""Show, merge, export and import recorded pools."""
+"""Show, merge, export and import recorded pools, and calibrate on them."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -9,12 +9,13 @@ import typer
 
 from langchain_reasc.cli.console import print_json, print_lines, remark
 from langchain_reasc.cli.options import AsJson
+from langchain_reasc_lab.cli.calibrate import calibrate
 from langchain_reasc_lab.cli.options import PoolPath, Prices
 
 if TYPE_CHECKING:
-    from langchain_reasc.pools import Pool
+    from langchain_reasc_lab.pools import Pool
 
-__all__ = ["COMMANDS", "export", "import_", "merge", "show"]
+__all__ = ["COMMANDS", "calibrate", "export", "import_", "merge", "show"]
 
 
 def show(pool: PoolPath, prices: Prices = None, as_json: AsJson = False) -> None:
@@ -26,8 +27,7 @@ def show(pool: PoolPath, prices: Prices = None, as_json: AsJson = False) -> None
 
     reasc pool show pool.sqlite --prices prices.toml --json
     """
-    from langchain_reasc.pools import read_ungraded
-    from langchain_reasc_lab.pools import read_pool
+    from langchain_reasc_lab.pools import read_pool, read_ungraded
     from langchain_reasc_lab.pools.costs import bill_lines, pool_bill, read_prices
 
     known = None if prices is None else read_prices(prices)
@@ -91,7 +91,7 @@ def export(
 
     reasc pool export pool.sqlite folder/
     """
-    from langchain_reasc.pools import PoolStore
+    from langchain_reasc_lab.pools import PoolStore
     from langchain_reasc_lab.pools.json_lines import write_json_lines
     from langchain_reasc_lab.pools.parquet import write_folder, write_parquet
 
@@ -198,4 +198,4 @@ def _settings(metadata: dict[str, Any]) -> str:
     return "".join(f", {name} {value}" for name, value in settings.items() if value is not None)
 
 
-COMMANDS: Final = (show, merge, export, import_)
+COMMANDS: Final = (show, calibrate, merge, export, import_)

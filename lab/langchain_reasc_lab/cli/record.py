@@ -1,18 +1,22 @@
 """``reasc record``: record a model's responses as a pool."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langchain_reasc.cli.console import record_with_progress, remark
+from langchain_reasc.cli.console import progress, remark
 from langchain_reasc.cli.models import ModelOptions
 from langchain_reasc.cli.options import Concurrency, FieldOptions, PromptOptions, keep_apart, output_file
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_lab.cli.options import Prices
 
-__all__ = ["record"]
+if TYPE_CHECKING:
+    from langchain_reasc_lab.pools import Pool
+
+__all__ = ["record", "record_with_progress"]
 
 
 def record(
@@ -120,3 +124,44 @@ def record(
     if (grader := found.format.grader) in ("alias", "math"):  # more than spelling counts
         remark(f"answers to {found.format.name} are compared by {grader}: reasc grade {out} --grader {grader}")
     remark(f"{out} is ready: reasc report {out} shows every method on it")
+
+
+def record_with_progress(
+    title: str,
+    model: Any,
+    questions: Any,
+    out: Path,
+    *,
+    on_question: Callable[[int, int], None] = lambda done, total: None,
+    **options: Any,
+) -> "Pool":
+    """Record under a progress bar; print first what makes this model's samples all the same, if anything does.
+
+    Args:
+        title: the text beside the bar.
+        model: as for :func:`~langchain_reasc_lab.pools.record_pool`.
+        questions: likewise.
+        out: the pool.
+        on_question: called after the bar has moved.
+        options: of :func:`~langchain_reasc_lab.pools.record_pool`.
+    """
+    from langchain_reasc.models.prepared import PreparedModel
+    from langchain_reasc_lab.pools import record_pool
+
+    for notice in PreparedModel.of(model, logprobs=True).notices:
+        remark(notice)
+    notices: list[str] = []  # printed when the bar is gone
+    try:
+        with progress(title) as move:
+
+            def moved(done: int, total: int) -> None:
+                move(done, total)
+                on_question(done, total)
+
+            return record_pool(model, questions, out, on_question=moved, on_notice=notices.append, **options)
+    except KeyboardInterrupt:
+        remark(f"{out} holds what is done; the same command goes on from there")
+        raise
+    finally:
+        for notice in notices:
+            remark(notice)

@@ -10,8 +10,7 @@ from langchain_reasc.cli.options import AsJson, one_of, picture
 from langchain_reasc_lab.cli.options import AllSignals, ComparisonOptions, PoolPath
 
 if TYPE_CHECKING:
-    from langchain_reasc.calibrating import MeasureSpec
-    from langchain_reasc.pools import Pool
+    from langchain_reasc_lab.pools import MeasureSpec, Pool
     from langchain_reasc_lab.replay.metrics import Row
     from langchain_reasc_lab.replay.replay import Replay
 

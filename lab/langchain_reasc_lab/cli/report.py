@@ -12,7 +12,7 @@ from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc_lab.cli.options import ComparisonOptions, Prices, text_output
 
 if TYPE_CHECKING:
-    from langchain_reasc.pools import Pool
+    from langchain_reasc_lab.pools import Pool
     from langchain_reasc_lab.report import Report
 
 __all__ = ["report"]

@@ -1,5 +1,16 @@
-"""Import, export, merge and grade pools, and estimate what recording one costs."""
+"""Recorded pools: responses of a model to questions, recorded once, and replayed under every rule.
 
-from langchain_reasc_lab.pools.reading import CALIBRATION_POOL, calibrated_on, read_pool
+:func:`record_pool` writes a pool into one SQLite file, :func:`read_pool` reads one into a :class:`Pool`.
 
-__all__ = ["CALIBRATION_POOL", "calibrated_on", "read_pool"]
+``store`` is the file, ``pool`` what is read of it, ``reading`` how. ``drawing`` asks a model, here or on
+``ray_workers``, and ``recording`` keeps its responses. ``calibrating`` scores them and makes calibrations. ``graders``,
+``judge`` and ``grading`` decide again which are right. ``merging``, ``parquet`` and ``json_lines`` copy pools.
+``costs`` says what recording one costs.
+"""
+
+from langchain_reasc_lab.pools.calibrating import *  # noqa: F403
+from langchain_reasc_lab.pools.drawing import *  # noqa: F403
+from langchain_reasc_lab.pools.pool import *  # noqa: F403
+from langchain_reasc_lab.pools.reading import *  # noqa: F403
+from langchain_reasc_lab.pools.recording import *  # noqa: F403
+from langchain_reasc_lab.pools.store import *  # noqa: F403

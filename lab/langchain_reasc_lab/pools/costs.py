@@ -35,7 +35,10 @@ from langchain_reasc.files import parse_json, parse_toml, read_text
 from langchain_reasc.models.integrations import integration_of
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.models.usage import is_count, tokens_of_text
-from langchain_reasc.pools import DrawnQuestion, Pool, PoolResponse, model_limit
+from langchain_reasc_lab.pools.drawing import DrawnQuestion
+from langchain_reasc_lab.pools.pool import Pool
+from langchain_reasc_lab.pools.recording import model_limit
+from langchain_reasc_lab.pools.store import PoolResponse
 
 __all__ = ["Bill", "Estimate", "Price", "Prices", "bill_lines", "duration", "estimate", "money", "pool_bill"]
 __all__ += ["read_prices"]

@@ -60,7 +60,7 @@ class Exact:
 
     Args:
         spelled: how a reference is spelled, so that it can be compared with answers; see
-            :func:`~langchain_reasc.pools.label_normalizer`.
+            :func:`~langchain_reasc_lab.pools.label_normalizer`.
     """
 
     name = "exact"

@@ -14,9 +14,10 @@ from typing import Final, TypeVar
 from langchain_reasc.answers import EXTRACTION_VERSION
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, PoolError, SamplingError
-from langchain_reasc.pools import Pool, PoolQuestion, PoolStore
 from langchain_reasc.threads import start_daemon, taken_from
 from langchain_reasc_lab.pools.graders import Grader
+from langchain_reasc_lab.pools.pool import Pool
+from langchain_reasc_lab.pools.store import PoolQuestion, PoolStore
 
 __all__ = ["Grading", "Labels", "check_writable", "grade_pool", "in_flight", "labels_from", "write_verdicts"]
 

@@ -38,8 +38,8 @@ from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.files import open_file, parse_json
 from langchain_reasc.models.usage import tokens_of_text
-from langchain_reasc.pools import Message, PoolQuestion, PoolResponse, PoolStore, storable
 from langchain_reasc_lab.pools.merging import WholeQuestion, new_path, whole_questions
+from langchain_reasc_lab.pools.store import Message, PoolQuestion, PoolResponse, PoolStore, storable
 
 __all__ = ["read_json_lines", "signals_in", "signals_path", "write_json_lines"]
 

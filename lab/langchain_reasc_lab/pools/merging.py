@@ -12,7 +12,8 @@ from uuid import uuid4
 import numpy as np
 
 from langchain_reasc.exceptions import ConfigurationError, PoolError
-from langchain_reasc.pools import Message, PoolQuestion, PoolStore, TokenSignals, settings_of
+from langchain_reasc_lab.pools.recording import settings_of
+from langchain_reasc_lab.pools.store import Message, PoolQuestion, PoolStore, TokenSignals
 
 __all__ = ["Merged", "WholeQuestion", "merge_pools", "new_path", "new_pool", "whole_questions"]
 

@@ -1,6 +1,6 @@
 """Export a pool as Parquet, a row for each response, for pandas, DuckDB and Hugging Face's datasets.
 
-Columns are those of a pool's ``responses`` and ``messages`` (:mod:`langchain_reasc.pools.store`), before them the
+Columns are those of a pool's ``responses`` and ``messages`` (:mod:`langchain_reasc_lab.pools.store`), before them the
 question's ``id``, ``input``, ``accepted`` and the response's ``number``, behind them a list of 32-bit floats for each
 token signal, named ``signal.NAME``. The pool's metadata is JSON under ``langchain_reasc`` in the metadata of the file.
 An input that is not text is JSON; so are ``beside`` and ``usage``.
@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from langchain_reasc.exceptions import PoolError, missing_extra
 from langchain_reasc.files import parse_json
-from langchain_reasc.pools import Message, PoolQuestion, PoolResponse, PoolStore
 from langchain_reasc_lab.pools.merging import WholeQuestion, new_path, whole_questions
+from langchain_reasc_lab.pools.store import Message, PoolQuestion, PoolResponse, PoolStore
 
 __all__ = ["read_parquet", "write_folder", "write_parquet"]
 

@@ -23,7 +23,7 @@ from langchain_core.runnables import Runnable
 
 from langchain_reasc.answers import AnswerSpec
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError, missing_extra, portable
-from langchain_reasc.pools import DrawnQuestion, PendingQuestion, Prompts, QuestionSampler
+from langchain_reasc_lab.pools.drawing import DrawnQuestion, PendingQuestion, Prompts, QuestionSampler
 
 __all__ = ["LOCAL", "RayWorkers", "import_ray", "ray_cluster"]
 

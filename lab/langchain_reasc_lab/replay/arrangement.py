@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.method import Decision, Measure, Response, decide, posterior, rule_in_use, support
-from langchain_reasc.pools import Pool, PoolQuestion
+from langchain_reasc_lab.pools import Pool, PoolQuestion, PoolScores
 from langchain_reasc_lab.replay.methods import Method, Split
 from langchain_reasc_lab.replay.stream import Stream
 

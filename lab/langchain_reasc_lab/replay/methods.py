@@ -8,7 +8,6 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from langchain_reasc.calibrating import MeasureSpec, PoolScores, calibrate_mixture_on, calibrate_offline_on
 from langchain_reasc.calibration import DEFAULT_AGREEMENT, Calibration
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method import (
@@ -24,7 +23,7 @@ from langchain_reasc.method import (
     StoppingRule,
 )
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
-from langchain_reasc.pools import Pool
+from langchain_reasc_lab.pools import MeasureSpec, Pool, PoolScores, calibrate_mixture_on, calibrate_offline_on
 from langchain_reasc_lab.rules import (
     CGES,
     CISC,

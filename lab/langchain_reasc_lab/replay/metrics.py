@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from langchain_reasc._version import __version__
-from langchain_reasc.calibrating import MeasureSpec
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.method import Measure
+from langchain_reasc_lab.pools import MeasureSpec
 from langchain_reasc_lab.replay.arrangement import COLUMNS
 from langchain_reasc_lab.replay.bootstrap import RESAMPLES, Array, Bootstrap, Estimate, Means, ratio
 from langchain_reasc_lab.replay.methods import ASC_ROW, OFFLINE

@@ -9,11 +9,10 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibrating import MeasureSpec, PoolScores
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import ASC, Cap, Measure, StoppingRule
-from langchain_reasc.pools import Pool
+from langchain_reasc_lab.pools import MeasureSpec, Pool, PoolScores
 from langchain_reasc_lab.replay.arrangement import COLUMNS, Arrangement, Cells, RecordedPool
 from langchain_reasc_lab.replay.methods import (
     ASC_ROW,

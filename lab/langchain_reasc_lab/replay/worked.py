@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, Cap, Decision, Response, StoppingRule, decide
-from langchain_reasc.pools import Pool, PoolQuestion
+from langchain_reasc_lab.pools import Pool, PoolQuestion, PoolScores
 
 __all__ = ["Worked", "pick_worked", "trace"]
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from langchain_reasc.calibrating import MeasureSpec
 from langchain_reasc.exceptions import ConfigurationError, ReASCError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.pools import Pool
+from langchain_reasc_lab.pools import MeasureSpec, Pool
 from langchain_reasc_lab.pools.reading import CALIBRATION_POOL
 from langchain_reasc_lab.report.contents import Entry, chosen_entries
 from langchain_reasc_lab.report.study import Study, StudySettings

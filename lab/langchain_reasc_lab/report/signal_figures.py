@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibrating import calibrate_mixture_on
 from langchain_reasc.calibration import Calibration, Floats
 from langchain_reasc.calibration.pictures import empty_figure
 from langchain_reasc.exceptions import CalibrationDataError, PoolError, ReASCError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.pools import PoolQuestion
+from langchain_reasc_lab.pools import PoolQuestion, calibrate_mixture_on
 from langchain_reasc_lab.replay.plots import COLOURS, legend_below
 from langchain_reasc_lab.report.signals import chosen
 from langchain_reasc_lab.report.study import Study

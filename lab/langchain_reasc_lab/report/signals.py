@@ -8,7 +8,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibrating import RECORDED
 from langchain_reasc.calibration import (
     AUROC,
     FEWEST_FOR_MIXTURE,
@@ -25,6 +24,7 @@ from langchain_reasc.calibration import (
 from langchain_reasc.exceptions import CalibrationDataError, PoolError
 from langchain_reasc.method.confidence import DEFAULT_WINDOW, SPAN_SCORES, Measure
 from langchain_reasc.method.token_signals import VERBALIZED
+from langchain_reasc_lab.pools import RECORDED
 from langchain_reasc_lab.replay.bootstrap import Estimate, exact_of_alike
 from langchain_reasc_lab.report.blocks import Block, table_of
 from langchain_reasc_lab.report.study import Study

@@ -9,11 +9,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from langchain_reasc.calibrating import MeasureSpec, PoolScores
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method import ReASC, StoppingRule
-from langchain_reasc.pools import Pool
+from langchain_reasc_lab.pools import MeasureSpec, Pool, PoolScores
 from langchain_reasc_lab.replay.arrangement import RecordedPool
 from langchain_reasc_lab.replay.methods import (
     MIXTURE,

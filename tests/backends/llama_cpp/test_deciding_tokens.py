@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
+from langchain_reasc_lab.pools import record_pool
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from backends.llama_cpp.faces import Face, merged
@@ -18,7 +19,6 @@ from langchain_reasc import Measure, ReASCRunnable, calibrate
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.models import read_signals
 from langchain_reasc.models.token_text import recorded_pieces, tokens_of_calls
-from langchain_reasc.pools import record_pool
 
 MEAN = Measure("token_logprob", "mean")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from cli.test_commands import reasc
-from pools.synthetic import append_signals, question, response, write_lines, write_pool
+from langchain_reasc_lab.pools import PoolQuestion, PoolResponse, PoolStore
 
-from langchain_reasc.pools import PoolQuestion, PoolResponse, PoolStore
+from lab.pools.synthetic import append_signals, question, response, write_lines, write_pool
 
 
 def replayed(path: Path, *options: object) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from backends.openai.fake_server import Fake, serving
 from cli.test_commands import reasc
-from pools.synthetic import question, response, write_lines
+from langchain_reasc_lab.pools import read_pool
 
-from langchain_reasc.pools import read_pool
+from lab.pools.synthetic import question, response, write_lines
 
 
 class Judging(Fake):

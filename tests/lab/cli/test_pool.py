@@ -1,13 +1,14 @@
-"""`reasc pool`: what it shows, and what it makes of pools."""
+"""`reasc pool`: what it shows, what it makes of pools, and the calibrations that it makes of them."""
 
 import json
 from pathlib import Path
 
 import pytest
 from cli.test_commands import reasc
-from pools.synthetic import Guesser, labelled, question, response, write_lines, write_pool
+from langchain_reasc_lab.pools import record_pool
 
-from langchain_reasc.pools import record_pool
+from lab.pools.synthetic import Guesser, labelled, question, response, write_lines, write_pool
+from langchain_reasc.calibration import load_calibration
 
 QUESTIONS = labelled(4)
 
@@ -80,3 +81,55 @@ def test_what_is_wrong_is_said(
 def test_an_empty_pool(tmp_path: Path) -> None:
     (tmp_path / "empty.sqlite").touch()
     assert "holds no question" in reasc("pool", "show", tmp_path / "empty.sqlite", code=1).stderr
+
+
+def test_calibrate_shows_a_wrong_extractor_or_label_beside_the_answers(tmp_path: Path) -> None:
+    lines = [question(f"q{at}", response("4", text="so 4", score=float(at))) for at in range(6)]
+    measure = {"signal": "top_k", "score": "mean", "window": 128}
+    path = write_lines(tmp_path / "p.sqlite", {"metadata": {"measure": measure}}, *lines)
+    arguments = ("pool", "calibrate", path, "--out", tmp_path / "new" / "c.json", "--signal")
+    shown = reasc(*arguments, "recorded")
+    assert "none of the 6 first responses is right" in shown.stderr
+    assert shown.stderr.count("label '7', answer '4', in a response that ends 'so 4'") == 3
+    assert "Gate         closed" in shown.stdout
+    assert "answer '4'" in reasc(*arguments, "auto", code=1).stderr
+
+
+def test_calibrate(tmp_path: Path) -> None:
+    path, out = write_pool(tmp_path / "p.sqlite", questions=80, samples=4, separation=1.5), tmp_path / "c.json"
+    done = reasc("pool", "calibrate", path, "--out", out, "--limit", 60)
+    shown, made = " ".join(done.stdout.split()), load_calibration(out)
+    assert "60 of 80 questions are taken at random (--seed 0)" in done.stderr
+    assert made.n == 60 and made.rejected and made.within is not None
+    assert "AUROC" in shown and "within a question" in shown, "the pool has several responses"
+    assert made.by_agreement() and "sampling stops as soon as the answer is unlikely to change" in shown
+    assert "agreement is not correctness" in shown
+    told = made.p_correct
+    assert told is not None and (told.rule, told.n) == (made.rule().name, 60)
+    assert told.probability(0.5) < told.right < told.probability(0.9)
+    assert "P(correct)" in shown and "by labels of 60 questions" in shown
+    one = write_pool(tmp_path / "one.sqlite", 40, samples=1)
+    reasc("pool", "calibrate", one, "--out", out, "--signal", "token_logprob", "--score", "mean")
+    assert str(load_calibration(out).measure) == "token_logprob/mean" and load_calibration(out).p_correct is None
+
+
+def test_calibrate_samples_a_sorted_pool(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lines = [
+        question(f"q{at}", response(right, score=float(at % 7), correct=right == "7")) | {"reference": "7"}
+        for at, right in enumerate(["7"] * 100 + ["4"] * 100)
+    ]
+    measure = {"signal": "top_k", "score": "mean", "window": 128}
+    path, out = write_lines(tmp_path / "p.sqlite", {"metadata": {"measure": measure}}, *lines), tmp_path / "c.json"
+    given = ("pool", "calibrate", path, "--out", out, "--signal", "recorded", "--limit")
+    reasc(*given, 100)
+    assert load_calibration(out).accuracy == pytest.approx(0.5, abs=0.15), "the first 100 are all right"
+    assert not caplog.messages
+    reasc(*given, 200)
+    assert caplog.messages[0].startswith("the questions come easy ones first")
+
+
+def test_scores_of_unknown_making_are_not_calibrated_on(tmp_path: Path) -> None:
+    path = write_pool(tmp_path / "p.sqlite", questions=20, signals=False, scores=True)
+    result = reasc("pool", "calibrate", path, "--signal", "recorded", "--out", tmp_path / "c.json", code=1)
+    assert "does not say how its scores were made" in result.stderr
+    assert not (tmp_path / "c.json").exists()

@@ -8,12 +8,12 @@ import pytest
 from cli.interrupted import held, interrupted
 from cli.test_commands import reasc
 from langchain_reasc_lab.cli.budget import Budget
-from pools.synthetic import write_lines
+from langchain_reasc_lab.pools import DrawnQuestion, DrawnResponse, Message, PoolResponse, read_pool
 from typer.testing import Result
 
+from lab.pools.synthetic import write_lines
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.pools import DrawnQuestion, DrawnResponse, Message, PoolResponse, read_pool
 
 PRICES = '{"currency": "EUR", "models": {"scripted-1": {"input": 1000, "output": 10000, "cached": 100}}}'
 

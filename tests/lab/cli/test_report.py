@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from cli.test_commands import reasc
 from langchain_reasc_lab.replay import MethodSettings, read_pool, replay, summarize
-from pools.synthetic import question, response, write_lines, write_pool
+
+from lab.pools.synthetic import question, response, write_lines, write_pool
 
 pytest.importorskip("matplotlib")
 SAID = ("--shuffles", 1, "--calibration-size", 40, "--max-samples", 8, "--signal", "token_logprob", "--score", "mean")

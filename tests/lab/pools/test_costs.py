@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_reasc_lab.pools import DrawnQuestion, PendingQuestion, PoolResponse, QuestionSampler
 from langchain_reasc_lab.pools.costs import Bill, Estimate, Price, duration, estimate, money, read_prices
-from pools.synthetic import Guesser
 
+from lab.pools.synthetic import Guesser
 from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models import Integration, register_integration
-from langchain_reasc.pools import DrawnQuestion, PendingQuestion, PoolResponse, QuestionSampler
 
 DETAILED: Any = {
     "input_tokens": 100,
@@ -60,7 +60,7 @@ def drawn(*replies: AIMessage | Exception) -> Bill:
     model.name_ = "one by one"
     sampler = QuestionSampler(model, Template(), samples)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("langchain_reasc.pools.drawing._CONCURRENCY", 1)
+        patch.setattr("langchain_reasc_lab.pools.drawing._CONCURRENCY", 1)
         result = sampler(PendingQuestion(QUESTIONS[0]))
     assert isinstance(result, DrawnQuestion)
     return Bill.of_drawn(result)

@@ -6,11 +6,11 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_reasc_lab.pools import label_normalizer
 from langchain_reasc_lab.pools.graders import GRADERS, Alias, Choice, Exact, Grader, Mathematical, Numeric
 
 from langchain_reasc.answers import EXTRACTION_VERSION, extractor, mathematics, normalize
 from langchain_reasc.exceptions import ConfigurationError, MissingExtraError
-from langchain_reasc.pools import label_normalizer
 
 CALLS = extractor("auto").label(json.dumps([{"name": "refund", "args": {"order": 7, "city": "Oslo"}}]))
 HUGE = "so " * 200_000

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from langchain_reasc_lab.pools import Pool, PoolQuestion, PoolResponse, PoolStore, read_pool
 from langchain_reasc_lab.pools.graders import Alias, Exact, Numeric
 from langchain_reasc_lab.pools.grading import check_writable, grade_pool, labels_from, write_verdicts
 from langchain_reasc_lab.pools.judge import Judge, VerdictFile
-from pools.synthetic import question, response, write_lines
 from runnable.fakes import Reply, Scripted
 
+from lab.pools.synthetic import question, response, write_lines
 from langchain_reasc.answers import EXTRACTION_VERSION
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, PoolError, SamplingError
-from langchain_reasc.pools import Pool, PoolQuestion, PoolResponse, PoolStore, read_pool
 
 CALL = json.dumps([{"name": "refund", "args": {"order": 7}}])
 

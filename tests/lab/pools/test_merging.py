@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_reasc_lab.pools import Pool, read_pool, record_pool
 from langchain_reasc_lab.pools.merging import Merged, merge_pools
-from pools.synthetic import Guesser, content, labelled, question, response, write_lines
 
+from lab.pools.synthetic import Guesser, content, labelled, question, response, write_lines
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.pools import Pool, read_pool, record_pool
 
 QUESTIONS = labelled(4)
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_reasc_lab.pools import QuestionSampler, read_pool, record_pool
 from langchain_reasc_lab.pools.ray_workers import LOCAL, RayWorkers, ray_cluster
-from pools.ray_processes import workers
-from pools.synthetic import Guesser, content, labelled
 
+from lab.pools.ray_processes import workers
+from lab.pools.synthetic import Guesser, content, labelled
 from langchain_reasc.cli.models import ModelOptions
 from langchain_reasc.data import Template
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
-from langchain_reasc.pools import QuestionSampler, read_pool, record_pool
 
 pytestmark = [
     pytest.mark.slow,  # a cluster's start

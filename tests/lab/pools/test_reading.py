@@ -4,13 +4,12 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from langchain_reasc_lab.pools import read_pool
+from langchain_reasc_lab.pools import PoolStore, read_pool, record_pool
 from langchain_reasc_lab.pools.graders import Exact
 from langchain_reasc_lab.pools.grading import grade_pool, write_verdicts
 from langchain_reasc_lab.pools.reading import Contradiction, contradictions
-from pools.synthetic import Guesser, labelled, question, response, write_lines, write_pool
 
-from langchain_reasc.pools import PoolStore, record_pool
+from lab.pools.synthetic import Guesser, labelled, question, response, write_lines, write_pool
 
 
 def notes(folder: Path, *questions: dict[str, Any]) -> str:

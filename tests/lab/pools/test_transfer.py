@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from cli.test_commands import reasc
-from pools.synthetic import Guesser, question, response, write_lines, write_pool
+from langchain_reasc_lab.pools import record_pool
 
+from lab.pools.synthetic import Guesser, question, response, write_lines, write_pool
 from langchain_reasc.answers import EXTRACTION_VERSION
 from langchain_reasc.data import LabelledQuestion
-from langchain_reasc.pools import record_pool
 
 pytest.importorskip("pyarrow")
 TABLES = ("about", "questions", "responses", "messages", "signals")

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from cli.test_commands import reasc
+from langchain_reasc_lab.pools import DrawnQuestion, PendingQuestion, QuestionSampler, record_pool
 from langchain_reasc_lab.pools.ray_workers import RayWorkers, ray_cluster
-from pools.synthetic import Guesser, labelled, write_lines
 
+from lab.pools.synthetic import Guesser, labelled, write_lines
 from langchain_reasc import exceptions
 from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ConfigurationError, MissingExtraError
-from langchain_reasc.pools import DrawnQuestion, PendingQuestion, QuestionSampler, record_pool
 
 QUESTION = LabelledQuestion("q0", "Ada has 3 pens and 4 cups. How many things has Ada?", "7", ("seven",))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from langchain_reasc_lab.pools import PoolScores
 from langchain_reasc_lab.replay import (
     COLUMNS,
     Arrangement,
@@ -21,9 +22,8 @@ from langchain_reasc_lab.replay import (
     splits,
     weighing,
 )
-from pools.synthetic import append_signals, question, response, write_lines, write_pool
 
-from langchain_reasc.calibrating import PoolScores
+from lab.pools.synthetic import append_signals, question, response, write_lines, write_pool
 from langchain_reasc.method import ASC, SCORES, Cap, Measure, decide, support
 
 

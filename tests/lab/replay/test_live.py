@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_reasc_lab.pools import PoolScores
 from langchain_reasc_lab.replay import (
     AGREEMENT,
     HORIZON,
@@ -16,12 +17,11 @@ from langchain_reasc_lab.replay import (
     splits,
 )
 from langchain_reasc_lab.replay.methods import counting, method_by
-from pools.synthetic import question, response, write_lines
 from runnable.conftest import AsyncRunner, Runner
 from runnable.fakes import Reply, Scripted, calibration
 
+from lab.pools.synthetic import question, response, write_lines
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.calibrating import PoolScores
 
 NO_ANSWER = "-"
 PLURALITY = "aabcdaefgahiajkl"  # four or five of sixteen

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from langchain_reasc_lab.replay import OTHER_WEIGHING, MethodSettings, as_data, footnotes, read_pool, replay, summarize
 from langchain_reasc_lab.rules import CISC
-from pools.synthetic import question, response, write_lines, write_pool
 
+from lab.pools.synthetic import question, response, write_lines, write_pool
 from langchain_reasc.method import Cap, Decision, Measure, Response, decide, support
 
 PRIORLESS = ["Finite horizon (0.95)", "Cannot catch up", "ASC or cannot catch up", "Ahead by 2", "Ahead by 3 (MAKER)"]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from langchain_reasc_lab.pools import PoolScores, calibrate_offline_on
 from langchain_reasc_lab.replay import (
     Pool,
     Replay,
@@ -22,10 +23,9 @@ from langchain_reasc_lab.replay import (
     summarize,
     worked_table,
 )
-from pools.synthetic import write_pool
 from rich.console import Console
 
-from langchain_reasc.calibrating import PoolScores, calibrate_offline_on
+from lab.pools.synthetic import write_pool
 from langchain_reasc.exceptions import MissingExtraError
 from langchain_reasc.method import Measure
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.pools import calibrated_on
+from langchain_reasc_lab.pools import PoolScores, calibrate_offline_on, calibrated_on
 from langchain_reasc_lab.replay import (
     AGREEMENT,
     HORIZON,
@@ -23,9 +23,8 @@ from langchain_reasc_lab.replay import (
     splits,
     summarize,
 )
-from pools.synthetic import BY_HAND, question, response, write_lines, write_pool
 
-from langchain_reasc.calibrating import PoolScores, calibrate_offline_on
+from lab.pools.synthetic import BY_HAND, question, response, write_lines, write_pool
 from langchain_reasc.calibration import calibrate_offline
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.method import Measure

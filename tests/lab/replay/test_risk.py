@@ -18,8 +18,8 @@ from langchain_reasc_lab.replay import (
     risk_of,
     summarize,
 )
-from pools.synthetic import question, response, write_lines, write_pool
 
+from lab.pools.synthetic import question, response, write_lines, write_pool
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import Measure
 

@@ -27,9 +27,9 @@ from langchain_reasc_lab.replay import (
     side_by_side,
     summarize,
 )
-from pools.synthetic import question, response, write_lines, write_pool
 from rich.console import Console
 
+from lab.pools.synthetic import question, response, write_lines, write_pool
 from langchain_reasc.calibration import calibrate_mixture
 from langchain_reasc.method import ASC, Cap, Measure
 

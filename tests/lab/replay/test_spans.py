@@ -6,16 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 from langchain_core.messages import AIMessage
+from langchain_reasc_lab.pools import PoolScores, PoolStore, record_pool
 from langchain_reasc_lab.replay import read_pool
-from pools.synthetic import Guesser, labelled, write_lines, write_pool
 from pydantic import Field
 
+from lab.pools.synthetic import Guesser, labelled, write_lines, write_pool
 from langchain_reasc.answers import extractor, places_of, vote_of
-from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method import Measure
 from langchain_reasc.models import read_signals
-from langchain_reasc.pools import PoolStore, record_pool
 
 QUESTIONS = labelled(12)
 ANSWER, STEP = Measure("token_logprob", "answer_span"), Measure("token_logprob", "last_step")

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from langchain_reasc_lab.pools import PoolScores
 from langchain_reasc_lab.replay import (
     AUDITED,
     ONLINE,
@@ -17,9 +18,8 @@ from langchain_reasc_lab.replay import (
     splits,
     weighing,
 )
-from pools.synthetic import question, response, write_lines, write_pool
 
-from langchain_reasc.calibrating import PoolScores
+from lab.pools.synthetic import question, response, write_lines, write_pool
 from langchain_reasc.calibration import ConsensusCalibrator, Finished
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.method import ASC, Cap, Measure, decide

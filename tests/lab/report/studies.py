@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from langchain_reasc_lab.pools import read_pool
 from langchain_reasc_lab.pools.json_lines import signals_path
 from langchain_reasc_lab.replay import Estimate, MethodSettings
 from langchain_reasc_lab.report import (
@@ -19,10 +20,9 @@ from langchain_reasc_lab.report import (
     Table,
     contents,
 )
-from pools.synthetic import BY_HAND, append_signals, question, response, write_lines, write_pool
 
+from lab.pools.synthetic import BY_HAND, append_signals, question, response, write_lines, write_pool
 from langchain_reasc.method import Measure
-from langchain_reasc.pools import read_pool
 
 SELF_CERTAINTY = Measure("self_certainty", "bottom_group", 8)
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from langchain_reasc_lab.replay import MIXTURE, OFFLINE, SAFEGUARDED, exact
 from langchain_reasc_lab.report import Study
-from pools.synthetic import question, response, write_lines, write_pool
 
+from lab.pools.synthetic import question, response, write_lines, write_pool
 from lab.report.studies import by_hand, cell, made, notes, row, rows_of, study
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.evidence import WEIGHTS

@@ -21,8 +21,8 @@ from langchain_reasc_lab.report import (
     report_page,
 )
 from langchain_reasc_lab.report.figures import tradeoff
-from pools.synthetic import append_signals, question, response, write_lines
 
+from lab.pools.synthetic import append_signals, question, response, write_lines
 from lab.report.studies import SETTINGS, pool, weighed
 from lab.report.test_rendering import parsed
 from langchain_reasc.exceptions import MissingExtraError, ReASCError

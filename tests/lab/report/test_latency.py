@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pools.synthetic import question, response, write_lines, write_pool
+
+from lab.pools.synthetic import question, response, write_lines, write_pool
 
 from .studies import notes, rows_of, study
 

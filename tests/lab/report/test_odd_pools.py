@@ -11,8 +11,8 @@ import pytest
 from langchain_reasc_lab.replay import Estimate
 from langchain_reasc_lab.replay.methods import OFFLINE
 from langchain_reasc_lab.report import Study, chosen_entries, make_report
-from pools.synthetic import question, response, write_lines, write_pool
 
+from lab.pools.synthetic import question, response, write_lines, write_pool
 from lab.report.studies import cell, made, row, study
 from langchain_reasc.exceptions import PoolError
 

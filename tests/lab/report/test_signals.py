@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from langchain_reasc_lab.replay import Estimate
 from langchain_reasc_lab.report import Study
-from pools.synthetic import question, response, write_lines, write_pool
 from scipy.stats import norm
 
+from lab.pools.synthetic import question, response, write_lines, write_pool
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Measure
 

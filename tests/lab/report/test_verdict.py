@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 from langchain_reasc_lab.report import chosen_entries, make_report
-from pools.synthetic import question, response, write_lines
 
+from lab.pools.synthetic import question, response, write_lines
 from lab.report.studies import study
 
 Lines = list[dict[str, Any]]

@@ -4,14 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from langchain_reasc_lab.pools import PoolScores, calibrate_mixture_on, calibrate_offline_on, record_pool
 from langchain_reasc_lab.replay import Pool
 from runnable.fakes import Reply, Scripted
 
-from langchain_reasc.calibrating import PoolScores, calibrate_mixture_on, calibrate_offline_on
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.pools import record_pool
 
 QUESTIONS = [LabelledQuestion(f"q{at}", f"{at}", "6") for at in range(6)]
 TOP_K, ENTROPY = Measure("top_k", "mean"), Measure("neg_entropy", "mean")

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from langchain_reasc_lab.pools import Message, PoolQuestion, PoolResponse, PoolStore, read_pool
 
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.pools import Message, PoolQuestion, PoolResponse, PoolStore, read_pool
 
 
 def add(store: PoolStore, name: str, *signals: dict[str, Any], **options: Any) -> None:
@@ -130,7 +130,7 @@ def test_another_recorder_of_the_same_questions_is_noticed(store: PoolStore) -> 
 
 
 def test_two_that_write_at_once_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langchain_reasc.pools.PoolStore.WAIT", 0.05)
+    monkeypatch.setattr("langchain_reasc_lab.pools.PoolStore.WAIT", 0.05)
     path = filled(tmp_path / "p.sqlite", 1)
     one, other = PoolStore.open(path), PoolStore.create(path)
     reading = PoolStore.open(path).questions()

@@ -30,7 +30,7 @@ from langchain_reasc.method.confidence import Measure, Spans
 from langchain_reasc.models.contract import TOKEN_LIMITS
 from langchain_reasc.models.logprobs import SignalReading
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.pools.drawing import (
+from langchain_reasc_lab.pools.drawing import (
     DrawnQuestion,
     DrawnResponse,
     PendingQuestion,
@@ -38,8 +38,9 @@ from langchain_reasc.pools.drawing import (
     QuestionSampler,
     sample_questions,
 )
-from langchain_reasc.pools.pool import Pool, find_answers_again, read_pool, read_ungraded
-from langchain_reasc.pools.store import PoolQuestion, PoolStore, storable
+from langchain_reasc_lab.pools.pool import Pool
+from langchain_reasc_lab.pools.reading import find_answers_again, read_pool, read_ungraded
+from langchain_reasc_lab.pools.store import PoolQuestion, PoolStore, storable
 
 __all__ = ["Recording", "Workers", "model_limit", "record_pool", "settings_of"]
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from disks import files_no_larger_than, mounted
+from langchain_reasc_lab.pools import Pool, read_pool, record_pool
 
+from lab.pools.synthetic import Guesser, labelled
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.pools import Pool, read_pool, record_pool
-from pools.synthetic import Guesser, labelled
 
 QUESTIONS = labelled(24)
 

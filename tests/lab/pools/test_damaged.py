@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from langchain_reasc_lab.pools import PoolStore, read_pool
 
+from lab.pools.test_store import filled
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.pools import PoolStore, read_pool
-from pools.test_store import filled
 
 
 @pytest.mark.parametrize(

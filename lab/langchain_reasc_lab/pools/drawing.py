@@ -22,9 +22,9 @@ from langchain_reasc.models.contract import FAILED_ATTEMPTS, RECEIVED_TOKENS, TO
 from langchain_reasc.models.logprobs import SignalReading, read_signals, token_lengths
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.models.usage import is_estimated, output_tokens, reported_usage
-from langchain_reasc.pools.store import Message, PoolResponse
 from langchain_reasc.sampling import Sample, draw
 from langchain_reasc.threads import DaemonExecutor
+from langchain_reasc_lab.pools.store import Message, PoolResponse
 
 __all__ = [
     "DrawnQuestion",

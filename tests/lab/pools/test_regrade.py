@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage
+from langchain_reasc_lab.pools import PoolScores, PoolStore, message_of, read_pool, record_pool, stored_message
 
+from lab.pools.synthetic import Guesser, labelled, question, response, write_lines
 from langchain_reasc.answers import EXTRACTION_VERSION, extractor, vote_of
-from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.stopping import ReASC
-from langchain_reasc.pools import PoolStore, message_of, read_pool, record_pool, stored_message
-from pools.synthetic import Guesser, labelled, question, response, write_lines
 
 QUESTIONS = labelled(4)
 OTHERS = [replace(question, reference="5") for question in QUESTIONS[:2]] + QUESTIONS[2:]

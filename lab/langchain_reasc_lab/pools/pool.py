@@ -1,39 +1,27 @@
 """A pool in memory: recorded responses, from which every method is replayed without the model.
 
 What decisions need is in memory, some 320 bytes a response; texts and token signals stay in the file (see
-:mod:`.store`) and are read when they are needed. Every answer is found by this version's rules, and graded.
+:mod:`.store`) and are read when they are needed.
 """
 
-import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers import EXTRACTION_VERSION, TOO_SLOW, extractor, normalize, vote_of
-from langchain_reasc.exceptions import ConfigurationError, PoolError, ReASCError
-from langchain_reasc.pools.store import Message, PoolQuestion, PoolResponse, PoolStore
+from langchain_reasc.exceptions import PoolError
+from langchain_reasc_lab.pools.store import Message, PoolQuestion, PoolResponse, PoolStore
 
-__all__ = [
-    "Pool",
-    "PoolSignals",
-    "find_answers_again",
-    "label_normalizer",
-    "message_of",
-    "read_pool",
-    "read_ungraded",
-]
+__all__ = ["Pool", "PoolSignals"]
 
 Floats = npt.NDArray[np.float32]
 _VALUES_AT_ONCE: Final = 1 << 19  # 2 MB of one signal, of which three copies are held for a moment
 _QUESTIONS_AT_ONCE: Final = 500
-_TOO_SLOW: Final = 3  # responses to one question
 
 
 @dataclass(frozen=True)
@@ -192,128 +180,3 @@ class PoolSignals:
                     "tokens"
                 )
         return found
-
-
-def read_pool(path: str | os.PathLike[str], *, labelled: Collection[str] = ()) -> Pool:
-    """Read and validate a pool. Where other extraction rules found its answers, they are found again.
-
-    What decisions need is read, question by question; texts and token signals stay in the file, which must stay where
-    it is. A question without a reference and without a verdict cannot be graded and is left out, with a note.
-
-    Args:
-        path: the pool.
-        labelled: ids of questions whose right answers come from elsewhere: they are kept, and count as wrong until
-            then.
-
-    Raises:
-        PoolError: the file is missing, damaged, unreadable or from a later version, holds no question that can be
-            graded, or answers would have to be found again, and cannot be.
-    """
-    pool = _by_current_rules(read_ungraded(path))
-    normalized = label_normalizer(pool.metadata)
-    known = [
-        one
-        for one in pool.questions
-        if one.id in labelled or one.references or any(given.correct is not None for given in one.responses)
-    ]
-    if not known:
-        raise PoolError(f"{pool.path} has no question with a reference or a verdict, so nothing in it can be graded")
-    notes = pool.notes
-    if left_out := len(pool.questions) - len(known):
-        notes += (
-            f"{left_out} of {len(pool.questions)} questions of {pool.path.name} have neither a reference nor a verdict "
-            "and are left out",
-        )
-    pool = replace(pool, questions=())
-    for at, question in enumerate(known):  # in place, so that memory does not hold all of them twice
-        known[at] = _graded(question, normalized)
-    return replace(pool, questions=tuple(known), notes=notes)
-
-
-def read_ungraded(path: str | os.PathLike[str]) -> Pool:
-    """Read a pool as it is stored, ``correct`` not filled in; errors as for :func:`read_pool`."""
-    store = PoolStore.open(path)
-    questions = tuple(store.questions())
-    if not questions:
-        raise PoolError(f"{store.path} holds no question; record some with `reasc record`")
-    return Pool(store.path, questions, store.about(), (), (store,))
-
-
-def label_normalizer(metadata: Mapping[str, Any]) -> Callable[[str], str]:
-    """Return the function that spells labels like the answers of a pool with this metadata, to compare them."""
-    spec = metadata.get("answer")
-    if "extraction_version" not in metadata or not isinstance(spec, str):
-        return normalize
-    try:
-        return extractor(spec).label
-    except ReASCError:  # an extra that is not installed here
-        return normalize
-
-
-def message_of(stored: Message, finish_reason: str | None) -> AIMessage | None:
-    """Return the message that was recorded, as far as its vote depends on it; None where no text was kept."""
-    if stored.text is None:
-        return None
-    reason = {"finish_reason": finish_reason} if finish_reason else {}
-    beside = stored.beside if isinstance(stored.beside, dict) else {}  # other programs may store something else there
-    return AIMessage(**{"content": stored.text, "response_metadata": reason, **beside})
-
-
-def find_answers_again(pool: Pool, spec: str) -> Pool:
-    """Return a pool whose answers are found again in its stored messages; verdicts and spans were the old ones'.
-
-    Args:
-        pool: the pool.
-        spec: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`.
-
-    Raises:
-        PoolError: the text of a response was not kept, or finding its answers takes too long.
-        ConfigurationError: there is no such extractor.
-    """
-    extract, questions = extractor(spec), []
-    for question in pool.questions:
-        responses, slow = list[PoolResponse](), 0
-        for stored, response in zip(pool.messages(question.id), question.responses, strict=True):
-            message = message_of(stored, response.finish_reason)
-            if message is None:
-                raise PoolError(
-                    f"question {question.id!r} has a response without its text, so its answer cannot be looked for "
-                    "again"
-                )
-            vote = vote_of(message, extract)
-            slow += vote.why_none == TOO_SLOW
-            if slow == _TOO_SLOW:  # a whole pool might take days
-                raise PoolError(f"{extract.name} takes too long over {slow} responses to question {question.id!r}")
-            old: dict[str, Any] = {"correct": None, "answer_span": None, "last_step": None}
-            responses.append(replace(response, answer=vote.answer, cut_off=vote.cut_off, **old))
-        questions.append(replace(question, responses=tuple(responses)))
-    return replace(pool, questions=tuple(questions))
-
-
-def _by_current_rules(pool: Pool) -> Pool:
-    """Find answers again where the pool names another version of the rules; with none, they are taken as they are."""
-    version, spec = pool.metadata.get("extraction_version"), pool.metadata.get("answer")
-    if version in (None, EXTRACTION_VERSION):
-        return pool
-    what = (
-        f"{pool.path}: its answers were found by version {version} of the extraction rules, here is version "
-        f"{EXTRACTION_VERSION}"
-    )
-    if not isinstance(spec, str):
-        raise PoolError(f"{what}, and no extractor is named in its metadata that could be used again; record it anew")
-    try:
-        found = find_answers_again(pool, spec)
-    except (PoolError, ConfigurationError) as error:
-        raise PoolError(f"{what}; {error}. Record it anew") from None
-    changed = sum(a.answer != b.answer for a, b in zip(pool.responses, found.responses, strict=True))
-    return replace(found, notes=(f"{what}: they were looked for again in the stored text, and {changed} changed",))
-
-
-def _graded(question: PoolQuestion, normalized: Callable[[str], str]) -> PoolQuestion:
-    accepted = {normalized(reference) for reference in question.references}
-
-    def graded(one: PoolResponse) -> PoolResponse:
-        right = one.answer in accepted if one.correct is None else one.correct
-        return replace(one, correct=one.answer is not None and right)  # no answer is never right
-
-    return replace(question, responses=tuple(map(graded, question.responses)))

@@ -7,13 +7,13 @@ import httpx
 import openai
 import pytest
 from langchain_core.exceptions import ContextOverflowError as CoreContextOverflowError
+from langchain_reasc_lab.pools import is_overflow, record_pool
 from langchain_reasc_lab.replay import read_pool
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
+from lab.pools.synthetic import Guesser
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import ContextOverflowError, SamplingError
-from langchain_reasc.pools import is_overflow, record_pool
-from pools.synthetic import Guesser
 
 SHORT = [LabelledQuestion(f"q{number}", f"Kira has {number} roses. How many?", "6") for number in range(3)]
 LONG = LabelledQuestion("long", "and one more rose " * 2000, "6")

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_reasc_lab.pools import PoolScores, PoolStore, calibrate_mixture_on, read_pool, record_pool
 
-from langchain_reasc.calibrating import PoolScores, calibrate_mixture_on
+from lab.pools.synthetic import Guesser, content, labelled
 from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ConfigurationError, PoolError, SamplingError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models import PreparedModel
-from langchain_reasc.pools import PoolStore, read_pool, record_pool
-from pools.synthetic import Guesser, content, labelled
 
 QUESTIONS = labelled(4)
 

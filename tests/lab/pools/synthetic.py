@@ -15,10 +15,10 @@ from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_reasc_lab.pools import Message, Pool, PoolQuestion, PoolResponse, PoolStore
 from langchain_reasc_lab.pools.json_lines import read_json_lines
 
 from langchain_reasc.data import LabelledQuestion
-from langchain_reasc.pools import Message, Pool, PoolQuestion, PoolResponse, PoolStore
 
 
 def append_signals(path: Path, question: str, responses: Sequence[Mapping[str, npt.ArrayLike]]) -> None:

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_reasc_lab.pools import PoolStore, read_pool
 
+from lab.pools.synthetic import json_lines, question, response, write_lines, write_pool
 from langchain_reasc.answers import EXTRACTION_VERSION
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.pools import PoolStore, read_pool
-from pools.synthetic import json_lines, question, response, write_lines, write_pool
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_questions_that_cannot_be_graded_are_left_out(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "p.sqlite", question("a", response("7")), unknown)
     pool = read_pool(path)
     assert [held.id for held in pool.questions] == ["a"]
-    assert pool.notes == ("1 of 2 questions of p.sqlite have neither a reference nor a verdict and are left out",)
+    assert pool.notes[0] == "1 of 2 questions of p.sqlite have neither a reference nor a verdict and are left out"
     assert len(read_pool(path, labelled=["b"]).questions) == 2
     with pytest.raises(PoolError, match="keeps no responses to a question 'c'"):
         pool.messages("c")

@@ -31,7 +31,7 @@ from langchain_reasc.exceptions import (
 )
 from langchain_reasc.method.confidence import SCORES, Measure
 from langchain_reasc.method.stopping import Response
-from langchain_reasc.pools import Pool
+from langchain_reasc_lab.pools.pool import Pool
 
 __all__ = [
     "RECORDED",
