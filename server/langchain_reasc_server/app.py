@@ -1,14 +1,12 @@
 """The server's routes: read a request, let it in, vote on it or pass it through, and answer in OpenAI's form."""
 
 import asyncio
-import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
-from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -30,7 +28,7 @@ from langchain_reasc_server.reading import Bodies, check_head, read_object
 from langchain_reasc_server.responses import ResponseWriter, Translated, Untranslatable, chat_request
 from langchain_reasc_server.solver import Solver, Upstream
 from langchain_reasc_server.status import POLICY, REMEMBERED, Decided, status_page
-from langchain_reasc_server.wire import DONE, encoded, event_of
+from langchain_reasc_server.wire import DONE, encoded
 
 __all__ = ["Gateway", "Serving"]
 
@@ -57,9 +55,6 @@ class Serving(Upstream, Protocol):
     async def close(self) -> None: ...
 
 
-access: Final = logging.getLogger("langchain_reasc_server.access")
-"""One line for each request of the API: address, method, path, status, way, seconds; neither keys nor prompts."""
-
 Answer = Callable[[Request, Client, Send], Awaitable[None]]
 
 
@@ -71,8 +66,7 @@ class Gateway:
         upstream: where responses come from.
         solver: what votes.
         admission: who may ask, and how much.
-        ping: seconds between signs of life in a stream during a vote.
-        empty_deltas: whether these are events with an empty delta instead of comments.
+        ping: seconds between comments that keep a stream alive during a vote.
         bodies: reads the bodies of requests.
         metrics: what is counted.
         decided: the last votes.
@@ -86,7 +80,6 @@ class Gateway:
     solver: Solver
     admission: Admission = field(default_factory=Admission)
     ping: float = 5.0
-    empty_deltas: bool = False
     bodies: Bodies = field(default_factory=Bodies)
     metrics: Metrics = field(default_factory=Metrics)
     decided: deque[Decided] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
@@ -167,16 +160,15 @@ class Gateway:
             said = f"{method} {path} is not open here; an operator opens more with --allow-path"
             raise Refused(404, said, code="path_not_open")
         body = await self.bodies.read(request)
-        async with self._until_gone(request, client, samples := int(request.method == "POST")):
-            self.admission.charge(client, samples=samples)
+        async with self._until_gone(request, client):
+            self.admission.charge(client, samples=int(request.method == "POST"))
             await self._forward(request, client, body, None, "not a chat completion", send)
 
     async def _chat(self, request: Request, client: Client, send: Send) -> None:
         """Vote on a chat completion, or pass it through."""
         body, call = await self._asked(request)
         why = call.why_not_voted(self.solver.votes)
-        samples = call.most_samples(self.solver.votes) if why is None else call.responses
-        async with self._until_gone(request, client, samples, body):
+        async with self._until_gone(request, client):
             if why is None:
                 await self._vote(call, request, client, send)
                 return
@@ -196,8 +188,7 @@ class Gateway:
             why = call.why_not_voted(self.solver.votes)
         except Untranslatable as error:
             why = error.why
-        samples = call.most_samples(self.solver.votes) if call is not None and why is None else 1
-        async with self._until_gone(request, client, samples, body):
+        async with self._until_gone(request, client):
             if call is not None and why is None:
                 await self._vote(call, request, client, Translated(send, ResponseWriter(asked.body, asked.model)))
                 return
@@ -308,7 +299,7 @@ class Gateway:
             await events.write(role, *call.shown(arrived or (), head))
             while not voting.done():
                 if (arrived := await first.news(self.ping)) is None:
-                    await events.write(event_of(head, {}) if self.empty_deltas else _PING)
+                    await events.write(_PING)
                 elif arrived:
                     await events.write(*call.shown(arrived, head))
             try:
@@ -347,16 +338,8 @@ class Gateway:
         self.decided.append(Decided(time.time(), time.monotonic() - begun, won.call.model, account, client))
 
     @asynccontextmanager
-    async def _until_gone(
-        self, request: Request, client: Client, samples: int = 0, body: bytes = b""
-    ) -> AsyncIterator[None]:
+    async def _until_gone(self, request: Request, client: Client) -> AsyncIterator[None]:
         """Admit a request, and cancel its work once the client has gone.
-
-        Args:
-            request: the request.
-            client: whose it is.
-            samples: how many the request may draw; they are reserved until its end.
-            body: the prompt of each sample.
 
         Raises:
             ClientDisconnect: the client has gone.
@@ -375,8 +358,7 @@ class Gateway:
         try:
             with ExitStack() as waiting:
                 waiting.enter_context(self.metrics.waiting.track_inprogress())
-                tokens = samples * estimated_tokens(body) if self.admission.tokens_per_minute else 0
-                async with self.admission.admit(client, samples, tokens):
+                async with self.admission.admit(client):
                     waiting.close()
                     yield
         except asyncio.CancelledError:
@@ -435,11 +417,7 @@ class _Guarded:
             self._gateway.bodies.release(request)
             metrics.running.dec()
             metrics.requests.labels(request.state.way, str(status)).inc()
-            seconds = time.monotonic() - begun
-            metrics.seconds.labels(request.state.way).observe(seconds)
-            if access.isEnabledFor(logging.INFO):
-                who, path = request.client.host if request.client else "-", quote(scope["path"][:200])
-                access.info("%s %s %s %s %s %.3f s", who, request.method, path, status, request.state.way, seconds)
+            metrics.seconds.labels(request.state.way).observe(time.monotonic() - begun)
 
 
 def _is_below(path: str, opened: str) -> bool:

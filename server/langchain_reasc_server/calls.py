@@ -2,33 +2,21 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from langchain_reasc.agents.inner_model import asks_for_structure
+from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_server.wire import Json, replayed
 
-__all__ = ["COUNTED", "HEADER", "OPTIONS", "Call", "Hear", "VotePolicy", "messages_of"]
+__all__ = ["HEADER", "Call", "Hear", "VotePolicy", "Wishes", "messages_of"]
 
 Hear = Callable[[list[bytes]], None]
-"""Called with the JSON of the events of a response so far, each time one has come."""
-_SUFFIX: Final = ":reasc"
+"""Called with the JSON of the events of a response so far, each time another event arrives."""
 HEADER: Final = "x-reasc-"
-OPTIONS: Final[Mapping[str, Callable[[str], Any]]] = {
-    "answer": str,
-    "max_samples": int,
-    "rule": str,
-    "abstain_below": float,
-    "calibration": str,
-    "usage": str,
-}
-"""What a request may ask of the vote, and of its account -> how a header spells it."""
-COUNTED: Final = "none"
-"""The calibration that counts votes."""
-_LONGEST_WISH: Final = 1000  # characters
-_SHOWN: Final = 100  # characters of a wrong value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +28,6 @@ class VotePolicy:
         max_samples: the most samples of a request, whatever the request asks for.
         rule: when to stop, as ``reasc ask --rule`` takes it; with None the calibration decides.
         calibration: ``"online"``, a file, or None to count votes.
-        offered: name -> file of calibrations that a request may choose.
         state: the file in which ``"online"`` keeps what it has learned.
         worth: samples for one more point of agreement, see ``Options.worth``.
         concurrency: samples of a request launched at once.
@@ -51,11 +38,67 @@ class VotePolicy:
     max_samples: int = 16
     rule: str | None = None
     calibration: str | None = "online"
-    offered: Mapping[str, str] = field(default_factory=dict)
     state: str | None = None
     worth: float | None = None
     concurrency: int = 4
     in_flight: int | None = None
+
+
+class Wishes(BaseModel):
+    """What a request may ask of its vote, in its field ``reasc`` or in headers such as ``x-reasc-max-samples``.
+
+    Attributes:
+        answer: where the answer is in a text.
+        max_samples: the most samples.
+        rule: the name of a stopping rule, without parameters.
+        abstain_below: give no answer that is less likely right than this.
+        usage: whose tokens are reported as usage.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    answer: str | None = Field(default=None, max_length=1000)
+    max_samples: int | None = Field(default=None, ge=1)
+    rule: str | None = Field(default=None, max_length=1000)
+    abstain_below: float | None = None
+    usage: Literal["all", "winner"] = "all"
+
+    @field_validator("answer")
+    @classmethod
+    def _no_pattern(cls, answer: str | None) -> str | None:
+        if answer is not None and answer.startswith("regex"):
+            raise ValueError("a pattern (regex) can only be given by the operator, because it could block the server")
+        return answer
+
+    @field_validator("rule")
+    @classmethod
+    def _no_parameters(cls, rule: str | None) -> str | None:
+        if rule is not None and ":" in rule:
+            raise ValueError("a request names a rule without parameters, such as 'asc'")
+        return rule
+
+    @classmethod
+    def in_request(cls, given: Any, headers: Mapping[str, str]) -> "Wishes":
+        """Read the wishes of a request. Those in its field ``reasc`` come before those in headers.
+
+        Args:
+            given: the value of the field ``reasc``, or None.
+            headers: the headers of the request.
+
+        Raises:
+            ConfigurationError: an option is unknown, or has a wrong value.
+        """
+        named = {name: HEADER + name.replace("_", "-") for name in cls.model_fields}
+        texts = {name: headers[header] for name, header in named.items() if header in headers}
+        try:
+            by_header = cls.model_validate_strings(texts).model_dump(exclude_unset=True)
+            by_field = cls.model_validate({} if given is None else given).model_dump(
+                exclude_none=True, exclude_unset=True
+            )
+        except ValidationError as error:
+            said = findings(error, whole="reasc", names=lambda _: cls.model_fields)
+            raise ConfigurationError(f"reasc: {'; '.join(said)}") from None
+        return cls(**by_header | by_field)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,29 +125,20 @@ class Call:
     def from_request(
         cls, body: Json, headers: Mapping[str, str], forwarded: Mapping[str, str], served: str = ""
     ) -> "Call":
-        """Read what a request asks of the vote: in its field ``reasc``, in headers, or at the end of its model's name.
+        """Split a request into what it asks of the model and what it asks of the vote.
+
+        Args:
+            body: what the client sent.
+            headers: those of the client.
+            forwarded: those that the upstream should see.
+            served: the model for a client that names none.
 
         Raises:
             ConfigurationError: the request asks for something wrong.
         """
         kept = {name: value for name, value in body.items() if name != "reasc"}
-        asked: dict[str, Any] = {}
-        model = kept.get("model")
-        if isinstance(model, str) and _SUFFIX in model:
-            kept["model"], _, number = model.partition(_SUFFIX)
-            if number:
-                asked["max_samples"] = _converted("max_samples", number.removeprefix("-"), int)
-        for name, convert in OPTIONS.items():
-            if (text := headers.get(HEADER + name.replace("_", "-"))) is not None:
-                asked[name] = _converted(name, text, convert)
-        given = body.get("reasc")
-        if not isinstance(given, dict | None):
-            raise ConfigurationError(f"reasc is an object with any of {', '.join(OPTIONS)}, got {given!r}")
-        for name, value in (given or {}).items():
-            if name not in OPTIONS:
-                raise ConfigurationError(f"reasc has no option {name!r}; it takes {', '.join(OPTIONS)}")
-            asked[name] = _checked(name, value)
-        usage = asked.pop("usage", "all")
+        asked = Wishes.in_request(body.get("reasc"), headers).model_dump(exclude_none=True)
+        usage = asked.pop("usage")
         return cls(kept, asked, kept != body, forwarded, served, usage)
 
     @property
@@ -182,43 +216,6 @@ _NOT_VOTED: Final[Mapping[str, Callable[[Any], bool]]] = {
 
 def _is_list_of_objects(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, dict) for one in value)
-
-
-def _converted(name: str, text: str, convert: Callable[[str], Any]) -> Any:
-    try:
-        return _checked(name, convert(text))
-    except ValueError as error:
-        if isinstance(error, ConfigurationError):
-            raise
-        raise ConfigurationError(f"{name} is {text!r}, not of type {convert.__name__}") from None
-
-
-def _checked(name: str, value: Any) -> Any:
-    kind: Any = (int, float) if name == "abstain_below" else OPTIONS[name]
-    is_allowed = _ALLOWED.get(name, lambda value: True)
-    is_kind = isinstance(value, kind) and not isinstance(value, bool) and len(str(value)) <= _LONGEST_WISH
-    if not (is_kind and is_allowed(value)):
-        raise ConfigurationError(f"reasc.{name} is {str(value)[:_SHOWN]!r}; it takes {_TAKES[name]}")
-    return value
-
-
-_ALLOWED: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "answer": lambda value: not value.startswith("regex"),
-    "max_samples": lambda value: value >= 1,
-    "rule": lambda value: ":" not in value,
-    "usage": lambda value: value in ("all", "winner"),
-}
-"""Options -> which values clients may give. A pattern of theirs could take a second of each sample."""
-
-
-_TAKES: Final = {
-    "answer": "'number', 'message', 'json:FIELD' or another format by its name; a pattern only the operator gives",
-    "max_samples": "a whole number from 1",
-    "rule": "the name of a rule, such as 'asc', without parameters",
-    "abstain_below": "a probability between 0 and 1",
-    "calibration": "the name of a calibration that the operator offers, or 'none'",
-    "usage": "'all' or 'winner'",
-}
 
 
 _MOST_MESSAGES: Final = 4096

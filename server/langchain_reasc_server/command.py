@@ -49,16 +49,13 @@ def serve(
     voting: ServeVoteOptions,
     limits: LimitOptions,
     ping: Annotated[float, typer.Option(min=0.05, help="Seconds between signs of life in a stream.")] = 5.0,
-    empty_deltas: Annotated[
-        bool, typer.Option("--empty-deltas", help="Let them be events with an empty delta, not comments.")
-    ] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes that serve; with --url.")] = 1,
     shutdown: Annotated[int, typer.Option(min=0, help="Seconds that requests have to end when it is stopped.")] = 30,
     traces: Annotated[
         bool, typer.Option("--traces", help="Export OpenTelemetry spans as its variables (OTEL_...) say.")
     ] = False,
     access_log: Annotated[
-        bool, typer.Option("--access-log", help="Write a line to stderr for each request, without prompts and keys.")
+        bool, typer.Option("--access-log", help="Log each request to stderr, without prompts and keys.")
     ] = False,
     check: Annotated[bool, typer.Option("--check", help="Check the options, ask the upstream, and end.")] = False,
 ) -> None:
@@ -71,7 +68,7 @@ def serve(
 
     reasc serve --url http://gpu1:8000 --model Qwen/Qwen2.5-7B-Instruct
 
-    reasc serve --gguf my.gguf --answer number --state learned.sqlite
+    reasc serve --model my.gguf --answer number --state learned.sqlite
 
     reasc serve     the shipped model: arithmetic word problems
     """
@@ -89,12 +86,10 @@ def serve(
     service = Service(
         source=source,
         upstream=behind,
-        votes=voting.votes(shipped=source.is_shipped and behind.gguf is None),
+        votes=voting.votes(shipped=source.is_shipped),
         limits=limits,
         ping=ping,
-        empty_deltas=empty_deltas,
         traces=traces,
-        access_log=access_log,
         workers=workers,
     )
     with ExitStack() as stack:
@@ -106,7 +101,10 @@ def serve(
         listening = stack.enter_context(_listening(host, port))
         named = f"[{host}]" if ":" in host else host
         address = f"http://{named}:{listening.getsockname()[1]}/v1"
-        options = {"timeout_graceful_shutdown": shutdown, **processes.uvicorn_options(limits.connections)}
+        options = {
+            "timeout_graceful_shutdown": shutdown,
+            **processes.uvicorn_options(limits.connections, access_log=access_log),
+        }
         if workers == 1:
             gateway = service.gateway(stack)
             app = service.app(gateway, stack)
@@ -131,9 +129,7 @@ class Service:
         votes: how requests are voted on.
         limits: who may ask, and how much.
         ping: seconds between signs of life in a stream.
-        empty_deltas: whether these are events with an empty delta.
         traces: whether spans are exported.
-        access_log: whether each request is logged.
         workers: how many processes serve.
     """
 
@@ -142,9 +138,7 @@ class Service:
     votes: "VotePolicy"
     limits: LimitOptions
     ping: float
-    empty_deltas: bool
     traces: bool
-    access_log: bool
     workers: int
 
     def __call__(self) -> "Starlette":
@@ -172,7 +166,6 @@ class Service:
             Solver(upstream, self.votes),
             self.limits.admission(self.workers),
             ping=self.ping,
-            empty_deltas=self.empty_deltas,
             bodies=Bodies(round(self.limits.max_body * _MEGABYTE)),
             origins=self.limits.allow_origin or (),
             paths=self.limits.allow_path or (),
@@ -180,16 +173,12 @@ class Service:
 
     def app(self, gateway: "Gateway", stack: ExitStack) -> "Starlette":
         """Return the application, which closes the stack when the server has shut down."""
-        from langchain_reasc_server.processes import watched_event_loop
-
         model: Any = gateway.upstream.chat_model
         if self.traces:
             from langchain_reasc_server.tracing import exported_traces
 
             known = {} if self.source.url else model._get_ls_params()  # servers are known by their API: OpenAI's
             gateway.middleware = stack.enter_context(exported_traces(known.get("ls_provider", "openai")))
-        if self.access_log:
-            _log_access()
         logging.getLogger("langchain_reasc").setLevel(logging.ERROR)  # what it says of a vote is in each reply
         logging.getLogger("langchain_reasc.calibration").setLevel(logging.WARNING)  # a store that cannot be written
 
@@ -197,20 +186,10 @@ class Service:
         async def lifetime() -> AsyncIterator[None]:
             threading.Thread(target=_ask_capabilities, args=(model,), kwargs={"strict": False}, daemon=True).start()
             with stack:
-                async with watched_event_loop():
-                    yield
+                yield
 
         gateway.lifetime = lifetime
         return gateway.app
-
-
-def _log_access() -> None:
-    from langchain_reasc_server.app import access
-
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    access.addHandler(handler)
-    access.setLevel(logging.INFO)
 
 
 def _ask_capabilities(model: Any, *, strict: bool) -> None:

@@ -1,39 +1,41 @@
 """Run the server in this process, or in several workers that uvicorn's supervisor replaces when they end."""
 
-import asyncio
-import faulthandler
 import os
 import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
+from uvicorn.config import LOGGING_CONFIG
 from uvicorn.config import STARTUP_FAILURE as FAILED_TO_START
 from uvicorn.supervisors import Multiprocess
 
 from langchain_reasc_server.metrics import METRICS
 from langchain_reasc_server.reading import LARGEST_HEAD
 
-__all__ = ["FAILED_TO_START", "run_here", "run_workers", "shared_folder", "uvicorn_options", "watched_event_loop"]
+__all__ = ["FAILED_TO_START", "run_here", "run_workers", "shared_folder", "uvicorn_options"]
 
 _KEPT_ALIVE: Final = 75  # seconds; longer than clients keep an idle connection, or they would send into a closed one
-_STANDS_STILL: Final = 30.0
-"""Seconds after which a process whose event loop does nothing at all is ended."""
 _STARTED_WITHIN: Final = 30
 """Seconds for which the supervisor waits for a new worker, or for one of which no thread answers any more."""
 
 
-def uvicorn_options(connections: int) -> dict[str, Any]:
-    """Return uvicorn's options for the limits that it has. Slow clients are for a proxy in front of this server.
+def uvicorn_options(connections: int, *, access_log: bool = False) -> dict[str, Any]:
+    """Return uvicorn's options for its limits and its logs. A proxy in front of the server has to cut slow clients off.
 
     Args:
         connections: open at once; a request on a further one is refused with 503.
+        access_log: whether each request is logged to stderr.
     """
+    logs = deepcopy(LOGGING_CONFIG)
+    logs["handlers"]["access"]["stream"] = "ext://sys.stderr"
+    logs["loggers"]["uvicorn.error"]["level"] = "ERROR"  # uvicorn warns of each malformed request
     return {
         "http": "h11",
         "ws": "none",
@@ -41,9 +43,9 @@ def uvicorn_options(connections: int) -> dict[str, Any]:
         "limit_concurrency": _possible_connections(connections),
         "h11_max_incomplete_event_size": 2 * LARGEST_HEAD,  # check_head refuses a head that is a little too large
         "timeout_keep_alive": _KEPT_ALIVE,
-        "access_log": False,
+        "access_log": access_log,
+        "log_config": logs,
         "server_header": False,
-        "log_level": "error",  # uvicorn warns of each malformed request
     }
 
 
@@ -107,24 +109,3 @@ def shared_folder() -> Iterator[Path]:
     finally:
         del os.environ[METRICS]
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@asynccontextmanager
-async def watched_event_loop() -> AsyncIterator[None]:
-    """End this process, and print where it hangs, if the event loop stands still for too long.
-
-    A thread in C does that, so it works while Python itself hangs. Whoever started the process starts another:
-    uvicorn's supervisor, systemd or Docker.
-    """
-    watching = asyncio.create_task(_put_off_the_end())
-    try:
-        yield
-    finally:
-        watching.cancel()
-        faulthandler.cancel_dump_traceback_later()
-
-
-async def _put_off_the_end() -> None:
-    while True:
-        faulthandler.dump_traceback_later(_STANDS_STILL, exit=True)
-        await asyncio.sleep(1)

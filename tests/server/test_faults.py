@@ -28,8 +28,7 @@ MALFORMED: dict[str, tuple[bytes, dict[str, str], int]] = {
     "an infinite number": (b'{"a": 1e999}', {}, 400),
     "not a number": (b'{"a": NaN}', {}, 400),
     "UTF-16": ('{"a": 1}'.encode("utf-16"), {}, 400),
-    "too many values": (b'{"a": [' + b"{}," * 60_000 + b"1]}", {}, 400),
-    "too many values, and quotes without end": (b"[" * 100_001 + b'"' + b'\\"' * 900_000, {}, 400),
+    "too many values": (b'{"a": [' + b"[]," * 600_000 + b"1]}", {}, 400),
     "too large": (b'{"a": "' + b"x" * 2_000_000 + b'"}', {}, 413),
     "a form": (b"a=1", {"content-type": "application/x-www-form-urlencoded"}, 415),
     "compressed": (b"\x1f\x8b", {"content-encoding": "gzip"}, 415),
@@ -110,20 +109,18 @@ def test_a_stream_shows_life_while_it_is_voted_on() -> None:
         await asyncio.sleep(0.7)
         await Said()(exchange)
 
-    for empty, expected in ((False, ": ping"), (True, {})):
-        with front(slow, ping=0.1, empty_deltas=empty, votes={"max_samples": 2}) as server:
-            began, first = time.monotonic(), 0.0
-            text = ""
-            sent = json.dumps({**VOTED, "stream": True})
-            path, headers = f"{server.url}/chat/completions", {"content-type": JSON}
-            with server.http.stream("POST", path, content=sent, headers=headers) as response:
-                for part in response.iter_text():
-                    first = first or time.monotonic() - began
-                    text += part
-            _, second, *_ = text.split("\n\n")
-            shown: Any = second if second.startswith(":") else json.loads(second.removeprefix("data: "))
-            assert (shown if isinstance(shown, str) else shown["choices"][0]["delta"]) == expected
-            assert first < 0.7 and text.endswith("data: [DONE]\n\n")
+    with front(slow, ping=0.1, votes={"max_samples": 2}) as server:
+        began, first = time.monotonic(), 0.0
+        text = ""
+        sent = json.dumps({**VOTED, "stream": True})
+        path, headers = f"{server.url}/chat/completions", {"content-type": JSON}
+        with server.http.stream("POST", path, content=sent, headers=headers) as response:
+            for part in response.iter_text():
+                first = first or time.monotonic() - began
+                text += part
+        _, second, *_ = text.split("\n\n")
+        assert second == ": ping"
+        assert first < 0.7 and text.endswith("data: [DONE]\n\n")
 
 
 @pytest.mark.parametrize("streamed", [False, True])

@@ -161,7 +161,7 @@ def test_clients_give_no_patterns(server: Front, answer: str, by_header: bool) -
     options: dict[str, Any] = {"headers": {"x-reasc-answer": answer}} if by_header else {}
     fields = {} if by_header else {"reasc": {"answer": answer}}
     reply = server.post({"model": "tiny", "messages": HELLO, **fields}, **options)
-    assert reply.status_code == 400 and "a pattern only the operator gives" in reply.json()["error"]["message"]
+    assert reply.status_code == 400 and "answer" in reply.json()["error"]["message"]
     assert len(server.upstream.exchanges) == before
 
 

@@ -138,12 +138,15 @@ def test_logprobs_are_the_winners_and_as_many_as_asked_for(wanted: int | None, s
 ASKS: dict[str, dict[str, Any]] = {
     "field": {"reasc": {"answer": "number", "max_samples": 2}},
     "header": {"headers": {"x-reasc-answer": "number", "x-reasc-max-samples": "2"}},
-    "suffix": {"headers": {"x-reasc-answer": "number"}, "model": "tiny:reasc-2"},
+    "field and header": {
+        "headers": {"x-reasc-answer": "number", "x-reasc-max-samples": "9"},
+        "reasc": {"max_samples": 2},
+    },
 }
 
 
 @pytest.mark.parametrize("way", ASKS)
-def test_a_request_asks_for_its_vote_in_three_ways(way: str) -> None:
+def test_a_request_asks_for_its_vote_in_a_field_or_in_headers(way: str) -> None:
     body = {"model": "tiny", "messages": HELLO, **ASKS[way]}
     headers = body.pop("headers", {})
     with front(Said()) as server:
