@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 CORE = "method calibration answers models sampling runnable agents data calibrating cli"
-LAB = "rules pools replay simulation report cli"
+LAB = "data rules pools replay simulation report cli"
 LLAMA_CPP = "native grammar sampling engine tools prompts"
 ORDERS = {
     "langchain_reasc": CORE.split(),

@@ -1,6 +1,6 @@
 """Last Letter Concatenation, the task of Wei et al. (2022), with questions generated from names.
 
-What is published as ``last_letters.json`` is read as any other file, see :mod:`langchain_reasc.data.formats`.
+What is published as ``last_letters.json`` is read as any other file, see :mod:`langchain_reasc_lab.data.formats`.
 """
 
 import random

@@ -77,7 +77,7 @@ def ask(
 
     text = _question(question)
     stopping = None if rule is None else rule_from_text(rule, budget=max_samples)
-    how = asking.prompting(source.model)
+    how = asking.prompting()
     known = _calibration(calibration, shipped=source.is_shipped)
     with source.open(**how.sampling, seed=seed) as model:
         reasc = ReASCRunnable(

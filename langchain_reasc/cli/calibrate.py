@@ -94,7 +94,7 @@ def calibrate(
     reasc calibrate --unlabelled questions.txt --model qwen.gguf
     """
     from langchain_reasc.calibration.summary import calibration_lines, consensus_lines
-    from langchain_reasc.data import data_format, read_data_set, read_unlabelled
+    from langchain_reasc.data import read_questions, read_unlabelled
 
     if worth is not None and unlabelled is None:
         raise typer.BadParameter("--worth goes with --unlabelled: a calibration on labels has no such stop")
@@ -102,11 +102,8 @@ def calibrate(
     keep_apart(out, given)
     if given.suffix.lower() == ".sqlite":
         raise ConfigurationError(f"{given} is a recorded pool, not a file of questions: reasc pool calibrate {given}")
-    spec, in_flight = measure_spec(signal, score, window), source.in_flight(concurrency)
+    spec, in_flight, how = measure_spec(signal, score, window), source.in_flight(concurrency), asking.prompting()
     if unlabelled is not None:
-        # The format is looked up only where it is needed, as a pipe can be read once.
-        known = data_format(unlabelled, **vars(fields)) if asking.preset == "auto" else None
-        how = asking.prompting(source.model, known)
         with source.open(**how.sampling, default_seed=seed) as model:
             questions = sampled(read_unlabelled(unlabelled, limit=_MOST_READ, **vars(fields)), limit, seed)
             calibration = _calibrate_without_labels(
@@ -115,9 +112,8 @@ def calibrate(
         labels = sum(right is not None for _, right in questions)
         save(calibration, out, consensus_lines(calibration, asked=len(questions), known=labels))
         return
-    found = read_data_set(given, limit=_MOST_READ, **vars(fields))
-    labelled = [(one.input, one.references) for one in sampled(found.questions, limit, seed)]
-    how = asking.prompting(source.model, found.format)
+    questions_of_file = read_questions(given, limit=_MOST_READ, **vars(fields))
+    labelled = [(one.input, one.references) for one in sampled(questions_of_file, limit, seed)]
     with source.open(**how.sampling, default_seed=seed) as model:
         calibration = _calibrate_on_labels(
             model, labelled, how, measure=spec, samples=samples, p_target=p_target, seed=seed, concurrency=in_flight

@@ -20,12 +20,11 @@ OF_A_FOLDER = """
 import sys
 
 import datasets
-from langchain_reasc.data import data_format, read_questions
+from langchain_reasc.data import read_questions
 
 load = datasets.load_dataset
 datasets.load_dataset = lambda repository, *more, **options: load(f"{sys.argv[1]}/{repository}", *more, **options)
 print([one.references for one in read_questions("hf:someone/trivia/test")])
-print(data_format("hf:someone/trivia/test").name)
 print([one.reference for one in read_questions("hf:someone/trivia/train[1:]")])
 print([one.reference for one in read_questions("hf:someone/sums:hard")])
 for source in ("hf:someone/trivia", "hf:someone/trivia/dev", "hf:someone/elsewhere/test"):
@@ -52,12 +51,12 @@ def test_splits_configs_and_slices(tmp_path: Path) -> None:
         environment = os.environ | {"HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.root}
         command = [sys.executable, "-c", OF_A_FOLDER, str(tmp_path)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=True)
-    read, format, train, only, unnamed, dev, elsewhere = done.stdout.splitlines()
+    read, train, only, unnamed, dev, elsewhere = done.stdout.splitlines()
     asked = [*hub.gets, *(one.path for one in hub.exchanges)]
     assert any("someone/elsewhere" in path for path in asked), "what is nowhere on disk is looked for there"
     assert not [path for path in asked if "trivia" in path or "sums" in path], "what lies on disk is read there"
     assert elsewhere.startswith("ConfigurationError cannot read hf:someone/elsewhere/test from the hub: ")
-    assert (read, format) == ("[('ann', 'anna')]", "nq-open")
+    assert read == "[('ann', 'anna')]"
     assert (train, only) == ("['1', '2']", "['7']")
     assert unnamed.startswith("ConfigurationError hf:someone/trivia has the splits train, test; name one")
     assert unnamed.endswith("hf:someone/trivia/train")

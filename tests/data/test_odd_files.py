@@ -189,5 +189,3 @@ def test_a_text_may_be_compressed(tmp_path: Path) -> None:
     (tmp_path / "q.txt").write_bytes("eins?\ngrün?\n".encode("latin-1"))
     with pytest.raises(ConfigurationError, match=r"q\.txt, line 2 is not UTF-8"):
         read_unlabelled(tmp_path / "q.txt")
-    with pytest.raises(ConfigurationError, match="a question a line, and not of the format gpqa"):
-        read_unlabelled(tmp_path / "q.txt", format="gpqa")

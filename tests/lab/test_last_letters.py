@@ -3,9 +3,10 @@
 import re
 
 import pytest
+from langchain_reasc_lab.data import read_data_set
 from langchain_reasc_lab.last_letters import last_letters
 
-from langchain_reasc.data import read_data_set, read_questions
+from langchain_reasc.data import read_questions
 from langchain_reasc.exceptions import ConfigurationError
 
 

@@ -219,11 +219,11 @@ def _show(compared: "Compared", *, as_json: bool) -> None:
 
 
 def _labels(pool: Path, data: Path, question_field: str | None, answer_field: str | None) -> "Labels":
-    from langchain_reasc.data import read_questions
+    from langchain_reasc_lab.data import read_data_set
     from langchain_reasc_lab.pools import read_ungraded
     from langchain_reasc_lab.pools.grading import labels_from
 
-    questions = read_questions(data, question_field=question_field, answer_field=answer_field)
+    questions = read_data_set(data, question_field=question_field, answer_field=answer_field).questions
     stored = read_ungraded(pool)
     labels, missing = labels_from(stored, questions)
     if missing:

@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from langchain_reasc.cli.console import remark
 from langchain_reasc.cli.options import (
+    FieldOptions,
+    Prompting,
+    PromptOptions,
     PTarget,
     Score,
     Seed,
@@ -21,10 +24,12 @@ from langchain_reasc.cli.options import (
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 
 if TYPE_CHECKING:
+    from langchain_reasc_lab.data import DataFormat, Preset
     from langchain_reasc_lab.pools import MeasureSpec, Pool
     from langchain_reasc_lab.replay.methods import MethodSettings
 
 _CALIBRATION_SIZE: Final = 128
+_UNKNOWN_FAMILY: Final = "the paper's is unknown, as the model's name is of none of its families"
 
 
 def text_output(path: Path | None) -> Path | None:
@@ -66,6 +71,102 @@ def pool_measure(signal: str, score: str, window: int) -> "MeasureSpec":
         require_no_details(signal, score, window)
         return "recorded"
     return measure_spec(signal, score, window)
+
+
+def _check_format(value: str) -> str:
+    from langchain_reasc_lab.data import format_of
+
+    if value != "auto":
+        format_of(value, {})
+    return value
+
+
+def _check_preset(value: str | None) -> str | None:
+    from langchain_reasc_lab.data import preset_of
+
+    if value not in (None, "auto"):
+        preset_of(value)
+    return value
+
+
+@dataclass
+class FormatOptions(FieldOptions):
+    """Where questions and answers are in a file, by the published form of its data set or by fields."""
+
+    format: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The data set that DATA is of, by its published form: gsm8k, math500, omni-math, gpqa, strategyqa, "
+            "last-letters, nq-open; any, for the usual fields; auto recognizes it.",
+            callback=_check_format,
+        ),
+    ] = "auto"
+
+
+@dataclass
+class PresetOptions(PromptOptions):
+    """How each question is asked, with presets for kinds of tasks."""
+
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How a kind of task is asked: number, maths, letter, yes-no, letters, short; auto takes that of the "
+            "data set. It sets --template, --answer, and the paper's sampling for the model's family; options that "
+            "you give come first.",
+            callback=_check_preset,
+        ),
+    ] = None
+
+    def prompting(self, model: str | None = None, data: "DataFormat | None" = None) -> Prompting:
+        """Return what the preset sets and what was given instead; print what a preset has set.
+
+        Args:
+            model: the model's name, which tells its family.
+            data: the format of the questions; None where it is not known.
+
+        Raises:
+            ConfigurationError: ``auto``, and the data set has no preset; or template and system message do not go
+                together.
+            MissingExtraError: the preset finds its answers by a package that is not installed.
+        """
+        from langchain_reasc.answers import extractor
+        from langchain_reasc.data import Template
+        from langchain_reasc_lab.data import sampling_of
+
+        template, answer, sampling = self.template, self.answer, dict[str, Any]()
+        if self.preset is not None:
+            preset, family = self._named_preset(data), sampling_of(model)
+            template, answer = template or preset.template, answer or preset.answer
+            extractor(answer)
+            sampling = dict(family.parameters) if family else {}
+            self._print_preset(preset, answer, sampling, family.family if family else None)
+        if self.temperature is not None:
+            sampling["temperature"] = self.temperature
+        prompt = (template or Template()).after(self.system)
+        return Prompting(template, prompt, answer or "auto", sampling | {"max_tokens": self.max_tokens})
+
+    def _named_preset(self, data: "DataFormat | None") -> "Preset":
+        from langchain_reasc_lab.data import PRESETS, preset_of
+
+        name = (data.preset if data else None) if self.preset == "auto" else self.preset
+        if name is None:
+            raise ConfigurationError(
+                "--preset auto is for data sets that are recognized, or named with --format; for other questions "
+                f"name the preset: {', '.join(PRESETS)}"
+            )
+        return preset_of(name)
+
+    def _print_preset(self, preset: "Preset", answer: str, sampling: dict[str, Any], family: str | None) -> None:
+        source = f"the paper's for {family}" if family else _UNKNOWN_FAMILY
+        if self.temperature is not None:
+            sampling = sampling | {"temperature": self.temperature}
+            source += ", your temperature" if family else ""
+        text = " ".join(str(preset.template.turns[-1].content).split())
+        prompt = "your template" if self.template else f'"{text}"'
+        values = ", ".join(f"{name} {value:g}" for name, value in sampling.items()) or "the model's own"
+        remark(f"--preset {preset.name}: {prompt}, --answer {answer}; sampling: {values} ({source})")
 
 
 @dataclass

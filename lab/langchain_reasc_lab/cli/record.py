@@ -9,9 +9,9 @@ import typer
 
 from langchain_reasc.cli.console import progress, remark
 from langchain_reasc.cli.models import ModelOptions
-from langchain_reasc.cli.options import Concurrency, FieldOptions, PromptOptions, keep_apart, output_file
+from langchain_reasc.cli.options import Concurrency, keep_apart, output_file
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_lab.cli.options import Prices
+from langchain_reasc_lab.cli.options import FormatOptions, PresetOptions, Prices
 
 if TYPE_CHECKING:
     from langchain_reasc_lab.pools import Pool
@@ -36,8 +36,8 @@ def record(
     source: ModelOptions,
     samples: Annotated[int, typer.Option(min=1, help="Responses per question.")] = 16,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many questions.")] = None,
-    asking: PromptOptions,
-    fields: FieldOptions,
+    asking: PresetOptions,
+    fields: FormatOptions,
     seed: Annotated[
         int | None, typer.Option(min=0, help=r"Seed of the samples: the same one draws the same. \[default: 0]")
     ] = None,
@@ -85,8 +85,8 @@ def record(
     reasc record gsm8k.jsonl --out pool.sqlite --model-class langchain_openai.ChatOpenAI --model gpt-4o-mini
     --prices prices.json --dry-run
     """
-    from langchain_reasc.data import read_data_set
     from langchain_reasc_lab.cli.budget import Budget
+    from langchain_reasc_lab.data import read_data_set
 
     keep_apart(out, data)
     budget = Budget(prices, max_cost, max_tokens_total)

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_reasc_lab.pools import PoolScores, PoolStore, calibrate_mixture_on, read_pool, record_pool
 
 from lab.pools.synthetic import Guesser, content, labelled
@@ -162,3 +162,13 @@ def test_another_recording_is_not_mixed_in(tmp_path: Path, change: dict[str, obj
         record_pool(**(settings | change))  # type: ignore[arg-type]
     assert says in str(refused.value)
     assert path.read_bytes() == before
+
+
+def test_a_recording_asks_with_its_template_and_remembers_it(tmp_path: Path) -> None:
+    asked: list[str] = []
+    model = Guesser(hears=lambda text, seed: asked.append(text))
+    template = Template([HumanMessage("1 + 1?"), AIMessage("2"), HumanMessage("Q: {question}")])
+    path, questions = tmp_path / "p.sqlite", [LabelledQuestion("a", "3?", "3")]
+    pool = record_pool(model, questions, path, samples=1, system="Add.", template=template)
+    assert (asked, pool.questions[0].input) == (["Q: 3?"], "3?")
+    assert pool.metadata["template"] == [["human", "1 + 1?"], ["ai", "2"], ["human", "Q: {question}"]]

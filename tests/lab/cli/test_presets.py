@@ -1,15 +1,14 @@
-"""Data sets, presets and generated questions on the command line, with the model that comes with the package."""
+"""`reasc record`: data sets, presets and generated questions, with the model that comes with the package."""
 
 import sys
 from pathlib import Path
 
 import pytest
+from cli.test_commands import reasc
+from langchain_reasc_lab.data import PRESETS
 from langchain_reasc_lab.last_letters import last_letters
 from langchain_reasc_lab.replay import read_pool
 from langchain_reasc_llama_cpp import embedded_model_path
-
-from cli.test_commands import reasc
-from langchain_reasc.data import PRESETS
 
 FILES = Path(__file__).parents[1] / "data" / "files"
 MODEL = embedded_model_path()
@@ -60,15 +59,14 @@ def test_what_is_given_goes_before_a_preset(tmp_path: Path) -> None:
         (("--format", "gsm9k"), "unknown format 'gsm9k'; choose auto, any, gsm8k"),
         (("--preset", "auto", "--format", "any"), "--preset auto is for data sets that are recognized"),
         (("--format", "nq-open"), "math500.jsonl, line 1 has no question (looked for question; it has problem"),
-        (("--format", "math500", "--answer-field", "level"), "--format math500 settles the fields"),
+        (("--format", "math500", "--answer-field", "level"), "the format math500 settles the fields"),
     ],
 )
 def test_what_does_not_fit_is_said_before_a_model_is_loaded(
     arguments: tuple[str, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "langchain_reasc_llama_cpp", None)
-    command = "calibrate" if len(arguments) == 2 else "record"
-    [line] = reasc(command, FILES / "math500.jsonl", "--out", tmp_path / "out", *arguments, code=1).stderr.splitlines()
+    [line] = reasc("record", FILES / "math500.jsonl", "--out", tmp_path / "out", *arguments, code=1).stderr.splitlines()
     assert says in line
 
 
@@ -80,7 +78,3 @@ def test_a_preset_that_needs_a_package_says_so_before_a_model_is_loaded(
     arguments = ("record", FILES / "math500.jsonl", "--preset", "auto", "--out", tmp_path / "p.sqlite")
     assert "math-verify is not installed" in reasc(*arguments, code=1).stderr
     assert "llama-cpp-python is not installed" in reasc(*arguments, "--answer", "auto", code=1).stderr
-
-
-def test_a_question_alone_names_its_preset() -> None:
-    assert "--preset auto is for data sets" in reasc("ask", "?", "--preset", "auto", code=1).stderr

@@ -3,15 +3,9 @@
 from pathlib import Path
 
 import pytest
-from lab.pools.synthetic import write_lines
+from langchain_reasc_lab.data import FORMATS, PRESETS, read_data_set
 
-from langchain_reasc.data import (
-    FORMATS,
-    PRESETS,
-    data_format,
-    read_data_set,
-    read_questions,
-)
+from lab.pools.synthetic import write_lines
 from langchain_reasc.exceptions import ConfigurationError
 
 FILES = Path(__file__).with_name("files")
@@ -31,9 +25,9 @@ RIGHT = {
 def test_a_published_form_is_recognized(file: str) -> None:
     name, right = RIGHT[file]
     found = read_data_set(FILES / file)
-    assert found.format.name == data_format(FILES / file).name == name
+    assert found.format.name == name
     assert [question.references for question in found.questions] == right
-    assert found.questions == read_questions(FILES / file, format=name)
+    assert found.questions == read_data_set(FILES / file, format=name).questions
 
 
 def test_every_data_set_names_a_preset_that_there_is() -> None:
@@ -41,15 +35,15 @@ def test_every_data_set_names_a_preset_that_there_is() -> None:
 
 
 def test_ids_are_the_published_ones() -> None:
-    assert read_questions(FILES / "math500.jsonl")[0].id == "test/prealgebra/90001.json"
-    assert read_questions(FILES / "strategyqa.json")[0].id == "hand0000000000000001"
-    assert read_questions(GPQA)[0].id == "recHand00000000001"
-    by_text = read_questions(FILES / "math500.jsonl", format="any")
+    assert read_data_set(FILES / "math500.jsonl").questions[0].id == "test/prealgebra/90001.json"
+    assert read_data_set(FILES / "strategyqa.json").questions[0].id == "hand0000000000000001"
+    assert read_data_set(GPQA).questions[0].id == "recHand00000000001"
+    by_text = read_data_set(FILES / "math500.jsonl", format="any").questions
     assert all(len(question.id) == 12 for question in by_text), "named after their texts, as in any file"
 
 
 def test_choices_are_lettered_below_the_question() -> None:
-    liquid, ball, *_ = read_questions(GPQA)
+    liquid, ball, *_ = read_data_set(GPQA).questions
     question, _, *choices = liquid.input.split("\n")
     assert question == "Which of these, at room temperature and sea level, is a liquid metal?"
     assert [choice[:3] for choice in choices] == ["A) ", "B) ", "C) ", "D) "]
@@ -61,13 +55,13 @@ def test_choices_are_lettered_below_the_question() -> None:
 def test_the_order_of_choices_rests_on_their_texts_alone(tmp_path: Path) -> None:
     row = {"Question": "Which?", "Correct Answer": "this", **{f"Incorrect Answer {n}": f"that {n}" for n in (1, 2, 3)}}
     moved = row | {"Incorrect Answer 1": "that 3", "Incorrect Answer 3": "that 1 \n"}
-    first, second = (read_questions(write_lines(tmp_path / "q.jsonl", one))[0] for one in (row, moved))
+    first, second = (read_data_set(write_lines(tmp_path / "q.jsonl", one)).questions[0] for one in (row, moved))
     assert first == second
     assert first.input == "Which?\n\nA) that 2\nB) this\nC) that 3\nD) that 1", (
         "another order would be another question"
     )
     other_right = row | {"Correct Answer": "that 1", "Incorrect Answer 1": "this"}
-    third = read_questions(write_lines(tmp_path / "q.jsonl", other_right))[0]
+    third = read_data_set(write_lines(tmp_path / "q.jsonl", other_right)).questions[0]
     assert (third.input, third.reference, first.reference) == (first.input, "d", "b"), (
         "the order does not tell which is right"
     )
@@ -75,7 +69,7 @@ def test_the_order_of_choices_rests_on_their_texts_alone(tmp_path: Path) -> None
 
 def test_a_choice_that_reads_like_the_right_one_is_right_too(tmp_path: Path) -> None:
     row = {"Question": "?", "Correct Answer": "2", "Incorrect Answer 1": " 2", "Incorrect Answer 2": 3}
-    [question] = read_questions(write_lines(tmp_path / "q.jsonl", row | {"Incorrect Answer 3": 4.5}))
+    [question] = read_data_set(write_lines(tmp_path / "q.jsonl", row | {"Incorrect Answer 3": 4.5})).questions
     assert len(question.references) == 2
     assert all(f"{letter.upper()}) 2" in question.input for letter in question.references)
 
@@ -83,32 +77,13 @@ def test_a_choice_that_reads_like_the_right_one_is_right_too(tmp_path: Path) -> 
 def test_yes_and_no_from_a_table(tmp_path: Path) -> None:
     path = tmp_path / "q.csv"
     path.write_text("qid,question,answer\n1,Is it?,True\n2,Was it?,false\n", encoding="utf-8")
-    assert [question.references for question in read_questions(path)] == [("yes",), ("no",)]
+    assert [question.references for question in read_data_set(path).questions] == [("yes",), ("no",)]
     path.write_text("qid,question,answer\n1,Is it?,True\n2,Was it?,perhaps\n", encoding="utf-8")
     with pytest.raises(ConfigurationError, match=r"q\.csv, line 3: an answer of StrategyQA is true or false"):
-        read_questions(path)
+        read_data_set(path)
 
 
 def test_named_fields_go_before_what_is_recognized() -> None:
     by_subject = read_data_set(FILES / "math500.jsonl", question_field="subject", answer_field="level")
     assert by_subject.format.name == "any"
     assert [(one.input, one.reference) for one in by_subject.questions] == [("Prealgebra", "1"), ("Precalculus", "2")]
-
-
-def test_several_answers_are_accepted(tmp_path: Path) -> None:
-    rows = [
-        {"question": "1?", "answer": "UK", "aliases": ["Britain", "U.K.", "uk", None]},
-        {"question": "2?", "answer": ["7", 7.0, "seven"], "accepted": "VII"},
-        {"question": "3?", "answers": ["a"]},
-        {"question": "4?", "answer": "b", "aliases": []},
-    ]
-    read = read_questions(write_lines(tmp_path / "q.jsonl", *rows))
-    assert [one.references for one in read] == [("uk", "britain", "u.k"), ("7", "seven", "vii"), ("a",), ("b",)]
-    assert read[0].accepted == ("britain", "u.k")
-
-
-def test_a_cell_with_a_list_of_texts_is_several_answers(tmp_path: Path) -> None:
-    table = tmp_path / "q.csv"
-    table.write_text('question,answer\n1?,"[""UK"", ""Britain""]"\n2?,"[1, 2]"\n3?,"[""half"\n', encoding="utf-8")
-    read = [one.references for one in read_questions(table)]
-    assert read == [("uk", "britain"), ("[1,2]",), ('["half',)], "[1, 2] is an interval, or a list"

@@ -10,7 +10,7 @@ gpqa            CSV: Question, Correct Answer, Incorrect Answer 1 to 3, Record I
 strategyqa      JSON: a list of qid, term, question, answer (true, false), facts, ...         yes-no     exact
 last-letters    JSON: examples, a list of question and answer; or ``last-letters:500``        letters    exact
 nq-open         JSON Lines: question, answer (a list of all that are accepted)                short      alias
-any             any fields, see :func:`.read_questions`        none       exact
+any             any fields, see :func:`langchain_reasc.data.read_questions`                    none       exact
 ==============  ============================================================================  =========  =========
 
 The paper grades MATH500 and Omni-Math by a model, xVerify: the grader ``judge``. The reader of gsm8k was tried on the
@@ -28,48 +28,83 @@ alone, lettered from A to D below the question, and the letter is the answer: th
 """
 
 import hashlib
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal
+from itertools import chain, islice
+from typing import Final, Literal
 
-from langchain_reasc.answers import boxed, normalize
-from langchain_reasc.data.files import ANSWER_FIELDS, QUESTION_FIELDS, Row
+from langchain_reasc.data import LabelledQuestion
+from langchain_reasc.data.fields import RowReader, accepted_answers, fields_reader, question_in, references_in
+from langchain_reasc.data.files import Row
+from langchain_reasc.data.questions import Source, labelled_questions, some_rows
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["FORMATS", "DataFormat", "Grader", "accepted_answers", "format_of", "id_of"]
+__all__ = ["FORMATS", "DataFormat", "DataSet", "Grader", "format_of", "read_data_set"]
 
 Grader = Literal["exact", "numeric", "choice", "math", "alias", "judge"]
 """How a response's answer is compared with the right ones."""
 
-_ACCEPTED: Final = ("aliases", "accepted")
 _RIGHT: Final = "Correct Answer"
 _WRONG: Final = ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 _YES_NO: Final = {"true": "yes", "yes": "yes", "false": "no", "no": "no"}
 
 
 @dataclass(frozen=True, slots=True)
-class DataFormat:
+class DataFormat(RowReader):
     """How a data set's files are read.
 
     Attributes:
         name: its name for ``format=`` and ``--format``.
         recognizes: returns whether a row is of this data set.
-        question: returns the question, given a row and its place.
-        references: returns the right answers as they are compared, likewise.
-        id_field: the field of a question's id.
-        preset: the preset of its prompts, see :mod:`.prompts`; None where the task is not known.
+        preset: the preset of its prompts, see :mod:`.presets`; None where the task is not known.
         grader: how its answers are compared.
     """
 
-    name: str
-    recognizes: Callable[[Row], bool]
-    question: Callable[[Row, str], str]
-    references: Callable[[Row, str], tuple[str, ...]]
-    id_field: str = "id"
+    name: str = "any"
+    recognizes: Callable[[Row], bool] = lambda row: True
     preset: str | None = None
     grader: Grader = "exact"
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """Questions and their format.
+
+    Attributes:
+        questions: in the order of their source.
+        format: the format they were read in: its name, the preset for its prompts, the grader of its answers.
+    """
+
+    questions: list[LabelledQuestion]
+    format: DataFormat
+
+
+def read_data_set(
+    source: Source,
+    *,
+    format: str = "auto",
+    question_field: str | None = None,
+    answer_field: str | None = None,
+    limit: int | None = None,
+) -> DataSet:
+    """Read questions as :func:`langchain_reasc.data.read_questions` does, and those of published data sets.
+
+    Args:
+        source: the same as there.
+        format: a data set; ``"auto"`` recognizes it by the fields of the first row; ``"any"`` looks for the usual names
+            of fields.
+        question_field: the field of the question; with it or the next, ``"auto"`` means ``"any"``.
+        answer_field: the field of the answer.
+        limit: how many to read at most.
+
+    Raises:
+        ConfigurationError: the same as there, an unknown format, or fields beside a format that settles them.
+    """
+    rows = some_rows(source, question_field, answer_field)
+    first = next(rows)
+    chosen = format_of(format, first[1], question_field=question_field, answer_field=answer_field)
+    return DataSet(labelled_questions(islice(chain((first,), rows), limit), chosen), chosen)
 
 
 def format_of(name: str, row: Row, *, question_field: str | None = None, answer_field: str | None = None) -> DataFormat:
@@ -84,109 +119,40 @@ def format_of(name: str, row: Row, *, question_field: str | None = None, answer_
     Raises:
         ConfigurationError: an unknown name, or fields beside a data set that settles them.
     """
-    asked = (question_field,) if question_field else QUESTION_FIELDS
-    right = (answer_field,) if answer_field else ANSWER_FIELDS
-    plain = DataFormat("any", lambda row: True, partial(_question, names=asked), partial(_references, names=right))
+    plain = fields_reader(question_field, answer_field)
+    usual = DataFormat(plain.question, plain.references)
     fields_named = question_field is not None or answer_field is not None
     if name == "auto" and not fields_named:
-        return next((one for one in FORMATS.values() if one.recognizes(row)), plain)
+        return next((one for one in FORMATS.values() if one.recognizes(row)), usual)
     if name in ("auto", "any"):
-        return plain
+        return usual
     if name not in FORMATS:
         raise ConfigurationError(f"unknown format {name!r}; choose auto, any, {', '.join(FORMATS)}")
     if fields_named:
-        raise ConfigurationError(f"format={name!r} settles the fields; leave out question_field and answer_field")
+        raise ConfigurationError(f"the format {name} settles the fields; name the format, or fields")
     return FORMATS[name]
-
-
-def id_of(row: Row, name: str) -> str | None:
-    """Return a field as a string, such as an id; None where it is empty."""
-    given = row.get(name)
-    return None if _is_empty(given) else str(given)
-
-
-def accepted_answers(answers: Sequence[str], where: str) -> tuple[str, ...]:
-    """Return answers as they are compared, each once: what follows ``####`` (GSM8K), is boxed (MATH), or all of it.
-
-    Raises:
-        ConfigurationError: nothing is left of one, as of a full stop.
-    """
-    accepted = tuple(
-        dict.fromkeys(
-            normalize(text.rpartition("####")[2]) if "####" in text else boxed()(text) or normalize(text)
-            for text in answers
-        )
-    )
-    if "" in accepted:
-        raise ConfigurationError(f"{where}: the answer {answers[0]!r:.60} says nothing that a response could say, too")
-    return accepted
-
-
-def _question(row: Row, where: str, names: Sequence[str] = ("question",), what: str = "question") -> str:
-    """Return the first of these fields that is not empty."""
-    name = _first_field(row, names, what, where)
-    return _text(row[name], f"{where}: the {what} (field {name!r})", "a text")
-
-
-def _references(row: Row, where: str, names: Sequence[str] = ("answer",)) -> tuple[str, ...]:
-    """Return the answer and others that are accepted, from a list or the fields ``aliases`` and ``accepted``."""
-    name = _first_field(row, names, "answer", where)
-    answers: list[str] = []
-    for field in (name, *(other for other in _ACCEPTED if other != name)):
-        value = row.get(field)
-        what = f"{where}: the answer (field {field!r})"
-        each = value if isinstance(value, list | tuple) else [value]
-        answers += [_text(one, what, "a text, a number or a list of them") for one in each if not _is_empty(one)]
-    return accepted_answers(answers, where)
-
-
-def _first_field(row: Row, names: Sequence[str], what: str, where: str) -> str:
-    """Return the name, in the row's own case, of the first of these fields that is not empty."""
-    named = {name.lower(): name for name in reversed(list(map(str, row)))} | {str(name): str(name) for name in row}
-    found = next((named[name] for name in names if not _is_empty(row.get(named.get(name, name)))), None)
-    if found is None:
-        raise ConfigurationError(
-            f"{where} has no {what} (looked for {', '.join(names)}; it has {', '.join(map(str, row))}); "
-            f"rename the field, or name it with read_questions(..., {what.split()[-1]}_field=...)"
-        )
-    return found
-
-
-def _is_empty(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isnan(value)  # as tables have it in an empty cell
-    if isinstance(value, list | tuple):
-        return all(map(_is_empty, value))
-    return value is None or (isinstance(value, str) and (not value or value.isspace()))
-
-
-def _text(value: Any, what: str, expected: str) -> str:
-    if not isinstance(value, str | int | float):
-        kind = "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
-        raise ConfigurationError(f"{what} is {kind}, expected {expected}; got {value!r:.60}")
-    return str(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # half a surrogate pair
 
 
 def _choices(row: Row, where: str) -> list[str]:
     """Return GPQA's choices in an order that does not tell which is right."""
-    question = _question(row, where, ("Question",)).strip()
-    texts = [_question(row, where, (name,), f"choice {name!r}").strip() for name in (_RIGHT, *_WRONG)]
+    question = question_in(row, where, ("Question",)).strip()
+    texts = [question_in(row, where, (name,), f"choice {name!r}").strip() for name in (_RIGHT, *_WRONG)]
     return sorted(texts, key=lambda text: hashlib.sha256(f"{question}\n{text}".encode()).digest())
 
 
 def _gpqa_question(row: Row, where: str) -> str:
     lettered = (f"{letter}) {text}" for letter, text in zip("ABCD", _choices(row, where), strict=True))
-    return "\n".join((_question(row, where, ("Question",)).strip(), "", *lettered))
+    return "\n".join((question_in(row, where, ("Question",)).strip(), "", *lettered))
 
 
 def _gpqa_references(row: Row, where: str) -> tuple[str, ...]:
-    right = _question(row, where, (_RIGHT,), "answer").strip()
+    right = question_in(row, where, (_RIGHT,), "answer").strip()
     letters = [letter for letter, text in zip("ABCD", _choices(row, where), strict=True) if text == right]
     return accepted_answers(letters, where)  # several, where a wrong choice reads like the right one
 
 
 def _yes_or_no(row: Row, where: str) -> tuple[str, ...]:
-    given = _question(row, where, ("answer",), "answer")
+    given = question_in(row, where, ("answer",), "answer")
     if (answer := _YES_NO.get(given.strip().casefold())) is None:
         raise ConfigurationError(f"{where}: an answer of StrategyQA is true or false, got {given!r:.60}")
     return (answer,)
@@ -212,20 +178,20 @@ def _is_nq_open(row: Row) -> bool:
     return set(row) == {"question", "answer"} and isinstance(row["answer"], list)
 
 
-_problem: Final = partial(_question, names=("problem",))
+_problem: Final = partial(question_in, names=("problem",))
 _is_math500: Final = _has("problem", "answer", "subject", "level", "unique_id")
 _is_omni_math: Final = _has("domain", "difficulty", "problem", "answer")
 _is_gpqa: Final = _has("Question", _RIGHT, *_WRONG)
 FORMATS: Final = {
     one.name: one
     for one in (
-        DataFormat("gsm8k", _is_gsm8k, _question, _references, preset="number", grader="numeric"),
-        DataFormat("math500", _is_math500, _problem, _references, "unique_id", "maths", "math"),
-        DataFormat("omni-math", _is_omni_math, _problem, _references, preset="maths", grader="math"),
-        DataFormat("gpqa", _is_gpqa, _gpqa_question, _gpqa_references, "Record ID", "letter", "choice"),
-        DataFormat("strategyqa", _is_strategyqa, _question, _yes_or_no, "qid", "yes-no"),
-        DataFormat("last-letters", _is_last_letters, _question, _references, preset="letters"),
-        DataFormat("nq-open", _is_nq_open, _question, _references, preset="short", grader="alias"),
+        DataFormat(question_in, references_in, "id", "gsm8k", _is_gsm8k, "number", "numeric"),
+        DataFormat(_problem, references_in, "unique_id", "math500", _is_math500, "maths", "math"),
+        DataFormat(_problem, references_in, "id", "omni-math", _is_omni_math, "maths", "math"),
+        DataFormat(_gpqa_question, _gpqa_references, "Record ID", "gpqa", _is_gpqa, "letter", "choice"),
+        DataFormat(question_in, _yes_or_no, "qid", "strategyqa", _is_strategyqa, "yes-no"),
+        DataFormat(question_in, references_in, "id", "last-letters", _is_last_letters, "letters"),
+        DataFormat(question_in, references_in, "id", "nq-open", _is_nq_open, "short", "alias"),
     )
 }
 """Data sets by name; the first that recognizes a row is taken."""
