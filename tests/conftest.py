@@ -1,6 +1,7 @@
 """For every test: how hypothesis finds counterexamples, Ctrl-C, certificates, a disk, the model in full precision."""
 
 import gc
+import os
 import signal
 import sqlite3
 import subprocess
@@ -13,6 +14,10 @@ import certifi
 import pytest
 from disks import mounted
 from hypothesis import HealthCheck, settings
+
+# Before numpy is loaded: threads that wait for each other on cores that other test processes keep busy cost double.
+for _threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(_threads, "1")
 
 # No deadline and no word on slow examples (machines are shared), and no example database (a test run leaves nothing).
 settings.register_profile(

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 SESSIONS = sorted(
     path for path in (ROOT / "examples" / "clients").iterdir() if path.stem != "upstream" and path.is_file()
 )
-QUICK = ("curl.sh", "langchain_client.py", "openai_client.py")
+QUICK = ("curl.sh", "openai_client.py")
 RUNS = {".mjs": "node", ".py": "python", ".sh": "bash"}
 
 

@@ -178,17 +178,6 @@ def test_a_process_answers_with_the_shipped_model_and_ends_when_told(tmp_path: P
         assert state.exists()
 
 
-@pytest.mark.parametrize("headers", [{}, {"retry_after": "2"}])
-def test_a_process_gives_a_refusal_its_status_before_a_stream_begins(headers: dict[str, str]) -> None:
-    with serving(refuses(429, **headers)) as upstream:
-        arguments = ("--url", upstream.url, "--model", "tiny", "--preset", "vllm", "--key-variable", "UPSTREAM_KEY")
-        with process(*arguments, UPSTREAM_KEY="sk-upstream") as (url, _):
-            body = {"model": "tiny", "messages": HELLO, "tools": [TOOL], "stream": True}
-            response = httpx.post(f"{url}/chat/completions", json=body, timeout=30)
-            assert response.status_code == 429 and response.json()["error"]["message"] == "refused with 429"
-        assert len(upstream.requests) == 2
-
-
 def test_a_schema_that_takes_for_ever_holds_nobody_else() -> None:
     """In a process of its own: what holds Python's lock would hold this one, too."""
     ended: list[int] = []
@@ -219,37 +208,47 @@ def test_a_schema_that_takes_for_ever_holds_nobody_else() -> None:
         assert started.wait(20) == 0
 
 
-def test_a_busy_upstream_is_waited_for_some_seconds_and_no_more() -> None:
-    body = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], "tools": [TOOL]}
+def test_a_refusal_keeps_its_status_and_is_waited_for_some_seconds_and_no_more() -> None:
+    body = {"model": "tiny", "messages": HELLO, "tools": [TOOL]}
     with (
-        serving(refuses(429, retry_after="20"), get=models) as busy,
-        process("--url", busy.root, "--preset", "vllm") as (url, _),
+        serving(refuses(429), get=models) as busy,
+        process("--url", busy.root, "--preset", "vllm", "--no-learning") as (url, _),
     ):
-        refused = httpx.post(f"{url}/chat/completions", json=body, timeout=15)
-        assert refused.status_code == 429 and refused.headers["retry-after"] == "20"
+        for headers, stream in (({}, True), ({"retry_after": "2"}, True), ({"retry_after": "20"}, False)):
+            busy.answer = refuses(429, **headers)
+            busy.exchanges.clear()
+            refused = httpx.post(f"{url}/chat/completions", json={**body, "stream": stream}, timeout=15)
+            assert refused.status_code == 429 and refused.json()["error"]["message"] == "refused with 429"
+            assert refused.headers.get("retry-after") == headers.get("retry_after")
+            assert len(busy.requests) == (2 if stream else 1)
 
 
-@pytest.mark.parametrize("begun", [False, True])
-def test_a_silent_upstream_is_waited_for_as_long_as_the_operator_says(begun: bool) -> None:
+def test_a_silent_upstream_is_waited_for_as_long_as_the_operator_says() -> None:
     async def silent(exchange: Exchange) -> None:
-        if begun and exchange.body.get("stream"):
+        if exchange.body["user"] == "begun" and exchange.body.get("stream"):
             await exchange.begin()
             await exchange.token("so")
         await exchange.hang()
 
-    asked = {"model": "tiny", "messages": [{"role": "user", "content": "?"}]}
+    asked = {"model": "tiny", "messages": HELLO}
+    ways = [(user, more, streamed) for user in ("", "begun") for more in ({}, {"tools": [TOOL]}) for streamed in (0, 1)]
+
+    def ask(url: str, user: str, more: dict[str, Any], streamed: bool) -> tuple[httpx.Response, float]:
+        began = time.monotonic()
+        body = {**asked, **more, "user": user, "stream": bool(streamed)}
+        return httpx.post(f"{url}/chat/completions", json=body, timeout=15), time.monotonic() - began
+
     with (
         serving(silent, get=models) as served,
         process("--url", served.root, "--preset", "vllm", "--timeout", "1", "--no-learning") as (url, _),
+        ThreadPoolExecutor(len(ways)) as threads,
     ):
-        for body in (asked, {**asked, "tools": [TOOL]}):
-            for streamed in (False, True):
-                began = time.monotonic()
-                reply = httpx.post(f"{url}/chat/completions", json={**body, "stream": streamed}, timeout=15)
-                assert 0.9 < time.monotonic() - began < 5
-                assert '"code":"timeout"' in reply.text and "no answer in time" in reply.text
-                assert reply.status_code == 504 or streamed
-                assert reply.headers.get("x-accel-buffering") == ("no" if reply.status_code == 200 else None)
+        replies = threads.map(lambda way: ask(url, *way), ways)
+        for (_, _, streamed), (reply, seconds) in zip(ways, replies, strict=True):
+            assert 0.9 < seconds < 5
+            assert '"code":"timeout"' in reply.text and "no answer in time" in reply.text
+            assert reply.status_code == 504 or streamed
+            assert reply.headers.get("x-accel-buffering") == ("no" if reply.status_code == 200 else None)
 
 
 def _counted(url: str, name: str) -> float:
@@ -327,6 +326,7 @@ def test_workers_are_replaced_on_sighup_and_read_the_file_of_keys_again(upstream
             assert httpx.get(f"{url}/models", headers=headers, timeout=30).status_code == status
 
 
+@pytest.mark.slow  # starts five processes
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
 def test_workers_that_cannot_start_end_the_server(upstream: Served, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
