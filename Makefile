@@ -59,6 +59,7 @@ test: $(VENV)/.test
 test-slow: $(VENV)/.test test-lowest test-decisions
 	@$(PIP) install --group browser --group ray
 	@$(BIN)/python -m pytest -m slow
+	@$(BIN)/python -m pytest -m 'hypothesis and not slow' --hypothesis-profile=thorough
 
 test-lowest: $(VENV)/.lowest
 	@$(LOWEST)/bin/python -m pytest -p no:cacheprovider $(LOWEST_TESTS)

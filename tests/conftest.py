@@ -20,15 +20,16 @@ for _threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
 
 # No deadline and no word on slow examples (machines are shared), and no example database (a test run leaves nothing).
-settings.register_profile(
-    "reasc",
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    database=None,
-    max_examples=100,
-    print_blob=True,
-)
-settings.load_profile("reasc")
+for _profile, _examples in (("thorough", 100), ("quick", 30)):
+    settings.register_profile(
+        _profile,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        database=None,
+        max_examples=_examples,
+        print_blob=True,
+    )
+settings.load_profile("quick")
 
 # A background job inherits that Ctrl-C is ignored, and so would the processes that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -32,6 +32,7 @@ def test_the_shipped_model_is_recorded_once(tmp_path: Path) -> None:
     assert (tmp_path / "easy-0.sqlite").read_bytes() == before
 
 
+@pytest.mark.slow  # replays two pools by every method
 def test_the_table_has_every_method_on_every_pool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scored = write_pool(tmp_path / "scored.sqlite", questions=60, samples=6)
     plain = write_pool(tmp_path / "plain.sqlite", questions=60, samples=6, signals=False)

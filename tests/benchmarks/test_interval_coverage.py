@@ -43,6 +43,7 @@ def test_in_one_arrangement_an_interval_is_held_against_what_its_own_rule_does_o
     assert all(np.isnan(own) for _, own in intervals(drawn[:40], drawn[40:], calibration=20, shuffles=2).values())
 
 
+@pytest.mark.slow  # replays three recordings by every method
 def test_the_command_prints_the_coverage_of_each_row(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ["--recordings", "3", "--questions", "40", "--calibration", "20", "--shuffles", "2", "--jobs", "1"]
     assert main(sizes) == 0

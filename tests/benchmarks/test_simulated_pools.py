@@ -93,7 +93,7 @@ DEFAULTS = [HORIZON, "Agreement (counts)", "ReASC (online)"]
 
 
 def test_no_default_loses_on_average_over_all_kinds_of_answers() -> None:
-    outcomes = [found for pool in run(10, questions=1000, configurations=DEFAULTS) for found in pool]
+    outcomes = [found for pool in run(10, questions=500, configurations=DEFAULTS) for found in pool]
     assert {outcome.answers for outcome in outcomes} == set(ANSWERS)
     for name in DEFAULTS:
         losses = [outcome.loss for outcome in outcomes if outcome.configuration == name]

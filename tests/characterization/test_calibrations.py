@@ -109,8 +109,14 @@ class Twins:
 
 
 # In both modes where it is quick, else in one of them.
-MODES = [(name, mode) for name in ("labels", "unlabelled, silent") for mode in ("sync", "async")]
-MODES += [(name, ("sync", "async")[at % 2]) for at, name in enumerate(LEARNED) if name not in dict(MODES)]
+MODES: list[Any] = [(name, mode) for name in ("labels", "unlabelled, silent") for mode in ("sync", "async")]
+MODES += [
+    pytest.param(
+        name, ("sync", "async")[at % 2], marks=[] if name.endswith((" measure", "stated")) else pytest.mark.slow
+    )
+    for at, name in enumerate(LEARNED)
+    if name not in ("labels", "unlabelled, silent")
+]
 
 
 @pytest.mark.parametrize(("name", "mode"), MODES)
@@ -169,7 +175,7 @@ def test_what_cannot_be_calibrated(golden: Golden) -> None:
 
 @pytest.mark.parametrize(
     ("audit", "script", "mode"),
-    [(1.0, drawn, "sync"), (1.0, drawn, "async"), (0.3, silent, "sync")],
+    [(1.0, drawn, "sync"), pytest.param(1.0, drawn, "async", marks=pytest.mark.slow), (0.3, silent, "sync")],
     ids=["all audited-sync", "all audited-async", "silent-sync"],
 )
 def test_online(audit: float, script: Any, mode: str, golden: Golden, tmp_path: Path) -> None:

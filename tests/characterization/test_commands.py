@@ -105,7 +105,12 @@ def test_record_grade_replay_report(pools: Path, golden: Golden, tmp_path: Path)
     golden(numbers(json.loads(report.stdout)), "report")
 
 
-@pytest.mark.parametrize("options", [(), ("--controls", "--rules", "all"), ("--max-samples", 4, "--p-target", 0.7)])
+EVERY_RULE = ("--controls", "--rules", "all")
+
+
+@pytest.mark.parametrize(
+    "options", [(), pytest.param(EVERY_RULE, marks=pytest.mark.slow), ("--max-samples", 4, "--p-target", 0.7)]
+)
 def test_replay_to_the_digit(options: tuple[object, ...], pools: Path, golden: Golden) -> None:
     result = reasc("replay", pools / "scored.sqlite", "--calibration-size", 20, "--shuffles", 2, "--json", *options)
     assert result.exit_code == 0, result.stderr
