@@ -25,7 +25,7 @@ from any_chat_model import chat_model
 from langchain_core.exceptions import ModelError
 from pydantic import BaseModel, StringConstraints
 
-from langchain_reasc import Decision, ReASCRunnable, SampledResponse
+from langchain_reasc import ASC, Decision, ReASCRunnable, SampledResponse
 
 try:
     import uvicorn
@@ -36,6 +36,7 @@ except ModuleNotFoundError:
     sys.exit("error: this example needs FastAPI (0.135 or newer) and uvicorn: pip install fastapi uvicorn")
 
 AT_ONCE = 8  # decisions
+WANTED = 0.95  # the probability that the leading answer stays ahead
 PAGE = Path(__file__).with_name("fastapi_stream.html")
 Tell = Callable[[ServerSentEvent], object]
 log = logging.getLogger("uvicorn.error")
@@ -58,7 +59,7 @@ def sampled(response: SampledResponse, decision: Decision, reasc: ReASCRunnable)
         "text": response.message.text if response.message else "",
         "evidence": decision.evidence,
         "posterior": decision.posterior,
-        "wanted": reasc.confidence,
+        "wanted": WANTED,
     }
     return ServerSentEvent(event="sample", data=shown)
 
@@ -122,9 +123,9 @@ def main() -> None:
         from langchain_reasc_llama_cpp import embedded_model_path
 
         calibration = embedded_model_path().with_name("calibration.json")
-    reasc = ReASCRunnable(
-        model=chat_model(given.model, given.base_url), calibration=calibration, confidence=0.95, concurrency=2
-    )
+    rule = None if calibration else ASC(WANTED)
+    model = chat_model(given.model, given.base_url)
+    reasc = ReASCRunnable(model=model, calibration=calibration, rule=rule, concurrency=2)
     server = {"host": "127.0.0.1", "port": given.port, "timeout_graceful_shutdown": 3}
     uvicorn.run(application(reasc), lifespan="off", **server)
 

@@ -49,7 +49,14 @@ _OTHER_NAMES: Final = (
     ("chat_template", "chat_format"),
 )
 """Names of the same option in different programs and libraries, our own first, where they are spelled differently."""
-_REMOVED: Final = {"cut_weak": "weak samples are no longer cut in the middle; leave it out"}
+_REMOVED: Final = {
+    "calibrator": "all that stands around one model object learns together",
+    "confidence": "give rule=ASC(0.99), or with a calibration rule=calibration.rule(confidence=0.99)",
+    "cut_weak": "weak samples are no longer cut in the middle; leave it out",
+    "safeguard": 'give the paper\'s rule with the calibration: rule=calibration.rule(safeguard="paper")',
+    "time_budget": "set timeout",
+    "token_budget": "set max_samples and the model's max_tokens; for a batch total_tokens, for an agent max_run_tokens",
+}
 """Options of earlier versions -> what to do instead."""
 
 _UNION_MEMBER: Final = re.compile(r".*[\[(].*|str|int|float|bool|callable", re.DOTALL)

@@ -21,7 +21,7 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, LLMResult
 from langchain_core.runnables import Runnable, RunnableConfig
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, PrivateAttr
 
 from langchain_reasc.agents.inner_model import (
     ChatModelAround,
@@ -48,8 +48,9 @@ from langchain_reasc.answers import AnswerSpec, schemas_of
 from langchain_reasc.exceptions import SamplingError, Undecided
 from langchain_reasc.models.contract import USAGE_ESTIMATED
 from langchain_reasc.models.wrappers import leaves
-from langchain_reasc.runnable.loop import answer, answering
-from langchain_reasc.runnable.question import DeservesVote, Question, SpendingListener
+from langchain_reasc.runnable.loop import answer, answering, ask
+from langchain_reasc.runnable.question import CallBudget, DeservesVote, Question
+from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.threads import blocking, blocking_items
 
@@ -80,11 +81,8 @@ class ChatReASC(ChatModelAround):
     """Whether a first response, which is then launched alone, is put to the vote; if not, it is returned as it is. An
     async function is awaited, and refused in a synchronous call. None for every response with tool calls, and with
     ``answer="message"`` for no other."""
-    on_spent: SpendingListener | None = Field(default=None, repr=False, exclude=True)
-    """Called when a call has ended or failed, with the tokens (prompt and generated) and the samples that it cost."""
-    sample_budget: int | None = Field(default=None, ge=1, repr=False, exclude=True)
-    """Samples that a call may launch if a budget that it shares leaves fewer than ``max_samples``. Unlike with
-    ``max_samples``, the rule does not settle for less evidence then."""
+    _call_budget: CallBudget | None = PrivateAttr(default=None)
+    """What a call may spend of the budget of an agent's run."""
 
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
@@ -167,22 +165,22 @@ class ChatReASC(ChatModelAround):
     def _generate(
         self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
-        question = self._question(messages, stop, run_manager, kwargs)
         with _inner_error():
+            question = blocking(self._question(messages, stop, run_manager, kwargs))
             return ChatResult(generations=[ChatGeneration(message=_own_message(blocking(answer(question)), question))])
 
     async def _agenerate(
         self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
-        question = self._question(messages, stop, run_manager, kwargs, is_async=True)
         with _inner_error():
+            question = await self._question(messages, stop, run_manager, kwargs, is_async=True)
             return ChatResult(generations=[ChatGeneration(message=_own_message(await answer(question), question))])
 
     def _stream(
         self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         def chunks() -> Generator[ChatGenerationChunk]:
-            question = self._question(messages, stop, run_manager, kwargs)
+            question = blocking(self._question(messages, stop, run_manager, kwargs))
             relayed = _relayed(question)
             with _inner_error(), closing(blocking_items(answering(question))) as parts:
                 for part in parts:
@@ -194,7 +192,7 @@ class ChatReASC(ChatModelAround):
         self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         async def chunks() -> AsyncGenerator[ChatGenerationChunk]:
-            question = self._question(messages, stop, run_manager, kwargs, is_async=True)
+            question = await self._question(messages, stop, run_manager, kwargs, is_async=True)
             relayed = _relayed(question)
             with _inner_error():
                 async with aclosing(answering(question)) as parts:
@@ -204,7 +202,7 @@ class ChatReASC(ChatModelAround):
 
         return closed_with_call(chunks())
 
-    def _question(
+    async def _question(
         self,
         messages: Messages,
         stop: list[str] | None,
@@ -218,15 +216,15 @@ class ChatReASC(ChatModelAround):
         if stop is not None:
             arguments["stop"] = stop
         deserves_vote = self._deserves_vote(arguments)
-        own: dict[str, Any] = {"on_spent": self.on_spent, "sample_budget": self.sample_budget, "is_async": is_async}
-        question = Question(self._setup, messages, config, arguments, deserves_vote=deserves_vote, **own)
+        request = Request(self._setup, messages, config, arguments, is_async=is_async)
+        live = None
         if isinstance(deserves_vote, ActingCalls) and not deserves_vote.texts:
-            calls = _may_call(question)
-            model = question.model.live.get(calls)
+            calls = _may_call(request)
+            model = request.model.live.get(calls)
             # With tools, a model in a wrapper is taken whole: a retry would not repeat a stream.
             if model and model.streams and (not calls or isinstance(model.model, BaseChatModel)):
-                question.live = model
-        return question
+                live = model
+        return await ask(request, deserves_vote=deserves_vote, budget=self._call_budget, live=live)
 
     def _deserves_vote(self, arguments: dict[str, Any]) -> DeservesVote | None:
         if self.when is not None:
@@ -239,6 +237,7 @@ class ChatReASC(ChatModelAround):
         """Return this model around ``inner``, the inner model with tools or a schema bound."""
         is_own = any(inner is leaf.model for leaf in leaves(self.sampled, {}))
         made = self if is_own else self.model_copy(update={"model": with_inner(self.sampled, inner)})
+        made._call_budget = self._call_budget
         if classes := {name: one for name, one in schemas_of(tools).items() if isinstance(one, type)}:
             made = BaseModel.__copy__(made)
             made._setup = replace(made._setup, model=replace(made._setup.model, classes=classes))
@@ -258,11 +257,11 @@ def _chunks(
 
 
 def _relayed(question: Question) -> RelayedChunks:
-    return RelayedChunks(logprobs=question.model.keep_logprobs, may_call=_may_call(question))
+    return RelayedChunks(logprobs=question.model.keep_logprobs, may_call=_may_call(question.request))
 
 
-def _may_call(question: Question) -> bool:
-    return may_call_tools(question.model.model, question.model.kwargs)
+def _may_call(request: Request) -> bool:
+    return may_call_tools(request.model.model, request.model.kwargs)
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,11 @@ from langchain_reasc.answers import Extractor
 from langchain_reasc.complaints import explained
 from langchain_reasc.exceptions import ConfigurationError, MissingExtraError, NoVote
 from langchain_reasc.method.evidence import posterior
-from langchain_reasc.models.prepared import ModelOrName, model_of
-from langchain_reasc.runnable.loop import answer
-from langchain_reasc.runnable.options import DecisionOptions
-from langchain_reasc.runnable.question import Question as VotedQuestion
+from langchain_reasc.models.prepared import ModelOrName
+from langchain_reasc.runnable.loop import answer, ask
+from langchain_reasc.runnable.options import Options
+from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.runnable.setup import PreparedOptions
 from langchain_reasc.threads import blocking
 
 if TYPE_CHECKING or find_spec("langchain_core.decisions"):
@@ -73,7 +72,7 @@ class DecisionResponse(ClassifierResponse):
     """Question id -> what was decided and spent, which is what ``response_metadata["reasc"]`` holds elsewhere."""
 
 
-class ReASCDecisionModel(DecisionOptions, BaseDecisionModel):
+class ReASCDecisionModel(Options, BaseDecisionModel):
     """Answers choices, yes/no questions and scores by what a chat model says when it thinks about them several times.
 
     Stands wherever LangChain takes a decision model, as ``ModelRouterMiddleware(classifier=...)`` does. Each question
@@ -89,8 +88,7 @@ class ReASCDecisionModel(DecisionOptions, BaseDecisionModel):
     The samples are runs below the decision's own, which is a chain to tracers: their usage is counted there, once.
 
     A calibration is measured on decisions: :meth:`prompt` makes what :func:`langchain_reasc.calibrate` asks, with
-    ``answer=ReASCDecisionModel.answer``. Options cannot be assigned to: ``model_copy(update=...)`` gives another,
-    checked like a new one.
+    ``answer=ReASCDecisionModel.answer``.
 
     Example:
         >>> decisions = ReASCDecisionModel(llm=llm)
@@ -99,25 +97,24 @@ class ReASCDecisionModel(DecisionOptions, BaseDecisionModel):
         0.8333333333333334
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid")  # which LangChain's base would loosen
 
     llm: ModelOrName = Field(kw_only=False)
     """A chat model (or a binding of one), or its name, as :attr:`langchain_reasc.ReASCRunnable.model`."""
     model: str = ""
     """The name given in answers; empty for that of the chat model."""
 
-    answer: ClassVar[Extractor] = ANY_LABEL
+    answer: ClassVar[Extractor] = ANY_LABEL  # type: ignore[misc]
     """What finds the label in a response, for :func:`langchain_reasc.calibrate`."""
 
-    _learns_of: ClassVar[frozenset[str]] = frozenset({"llm", "calibration", "measure", "online_state"})
+    _model_field: ClassVar[str] = "llm"
 
     @model_validator(mode="after")
-    def _prepare(self) -> Self:
-        options = {option: getattr(self, option) for option in DecisionOptions.model_fields}
-        llm = model_of(self.llm)
-        self._setup = PreparedOptions(model=llm, answer=self.answer, **options)._setup
-        name = self.model or self._setup.model.fingerprint().model or llm.get_name()
-        self.__dict__.update(model=name, calibrator=self._setup.calibrator)
+    def _set_name(self) -> Self:
+        if self.on_undecided == "abstain" or self.abstain_below is not None:
+            raise ConfigurationError("a decision has no empty answer to abstain with: read its confidence instead")
+        # Not by assignment, which would count as given.
+        self.__dict__["model"] = self.model or self._setup.model.fingerprint().model or self.sampled.get_name()
         return self
 
     if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
@@ -189,8 +186,7 @@ class ReASCDecisionModel(DecisionOptions, BaseDecisionModel):
             with _noting(question, answers):
                 setup = replace(self._setup, extract=question.labels.extractor)
                 below = merge_configs(config, {"metadata": {"reasc_question": question.id}})
-                vote = VotedQuestion(setup, question.messages, below, kwargs, is_async=is_async)
-                result = await answer(vote)
+                result = await answer(await ask(Request(setup, question.messages, below, kwargs, is_async=is_async)))
                 answers[question.id] = question.answer(result)
             accounts[question.id] = result.message.response_metadata["reasc"]
             bill = add_usage(bill, result.usage.bill)

@@ -18,12 +18,11 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.langchain_internals import langsmith_params
 from langchain_reasc.models.wrappers import is_configurable, leaves
 from langchain_reasc.runnable.options import Options
-from langchain_reasc.runnable.setup import PreparedOptions
 
 AnyRunnable = Runnable[Any, Any]
 
 
-class ChatModelAround(PreparedOptions, BaseChatModel):
+class ChatModelAround(Options, BaseChatModel):
     """A chat model with the name, the capabilities, the handlers and the token counts of the one inside."""
 
     model_config = ConfigDict(extra="forbid")
@@ -75,7 +74,7 @@ class ChatModelAround(PreparedOptions, BaseChatModel):
     @property
     def _identifying_params(self) -> dict[str, Any]:
         names = {*Options.model_fields, *ChatModelAround.__annotations__, "when"}
-        names -= {"model", "calibrator", "streaming"}
+        names -= {"model", "streaming"}
         options = {name: value for name in sorted(names) if (value := getattr(self, name, None)) is not None}
         shown = {name: getattr(value, "__qualname__", None) or str(value) for name, value in options.items()}
         shown["tool_votes"] = str(_plain_votes(self.tool_votes))

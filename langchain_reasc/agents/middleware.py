@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
-from typing import Annotated, Any, ClassVar, Final, NotRequired, TypedDict, Unpack, cast
+from typing import Annotated, Any, Final, NotRequired, TypedDict, Unpack, cast
 
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage
@@ -21,6 +21,7 @@ from langchain_reasc.calibration import Calibration, ConsensusCalibrator, Mixtur
 from langchain_reasc.complaints import suggestion, warn_once
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.runnable.options import VoteOptions, question_id
+from langchain_reasc.runnable.question import CallBudget, SpendingListener
 from langchain_reasc.runnable.setup import LEARNING
 from langchain_reasc.threads import in_thread
 
@@ -85,8 +86,6 @@ class RunBudget:
         ConfigurationError: a limit is no number above zero.
     """
 
-    _options: ClassVar = {"tokens": "token_budget", "samples": "sample_budget", "seconds": "time_budget"}
-
     def __init__(self, **limits: float | None) -> None:
         self.limits = {name: limit for name, limit in limits.items() if limit is not None}
         for name, limit in self.limits.items():
@@ -105,17 +104,14 @@ class RunBudget:
         """Return whether nothing more may be spent."""
         return any(left <= 0 for left in self.left(spent).values())
 
-    def bounded(self, options: dict[str, Any], spent: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of a model call that keep it within the budget.
+    def call_budget(self, spent: Mapping[str, Any], on_spent: SpendingListener) -> CallBudget:
+        """Return what the next model call may spend.
 
         A step of an agent needs one response, even if only to see that it must not act. So where nothing is left, the
         call takes one sample. How much evidence is sufficient does not depend on what is left.
         """
-        if self.is_spent(spent):
-            return {**options, "sample_budget": 1}
-        limits = {self._options[name]: left for name, left in self.left(spent).items()}
-        given = {name: options[name] for name in limits if options.get(name) is not None}
-        return {**options, **{name: min(given.get(name, left), left) for name, left in limits.items()}}
+        left: dict[str, Any] = {"samples": 1} if self.is_spent(spent) else self.left(spent)
+        return CallBudget(**left, on_spent=on_spent)
 
 
 class Ledger:
@@ -250,8 +246,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         self._options, trial = _checked(options)
         self._texts_vote = extractor(trial.answer).texts_vote
         self._learns = self._options.get("calibration") in LEARNING
-        given = options.get("calibrator")
-        self._calibrators: list[MixtureCalibrator | ConsensusCalibrator] = [given] if given else []
+        self._calibrators: list[MixtureCalibrator | ConsensusCalibrator] = []
         self._ledger, self._lock = Ledger(), threading.Lock()
 
     @property
@@ -324,28 +319,24 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         """Return the request with a model that votes, within what is left of the budget."""
         self._check_read_only(request.tools)
         options = {**self._options}
-        if self._budget.limits:
-            options = self._budget.bounded(options, added(_spent_before(request), spent))
-            options["on_spent"] = partial(self._ledger.add, spent)
         if self._when is not None:
             options["when"] = partial(self._when, request)
         elif self._read_only and request.tools:
             options["when"] = ActingCalls(self._read_only, self._texts_vote or request.response_format is not None)
-        return request.override(model=_binding_to(request.model, self._voting_model(request.model, options)))
+        voting = ChatReASC(model=request.model, **options)
+        if voting.calibrator is not None:
+            voting.learn_with(self._known(voting.calibrator))
+        if self._budget.limits:
+            on_spent = partial(self._ledger.add, spent)
+            voting._call_budget = self._budget.call_budget(added(_spent_before(request), spent), on_spent)
+        return request.override(model=_binding_to(request.model, voting))
 
-    def _voting_model(self, model: BaseChatModel, options: dict[str, Any]) -> ChatReASC:
-        """Return the model that votes; it goes on with what earlier calls of the same model have learned."""
-        if not self._learns:
-            return ChatReASC(model=model, **options)
+    def _known(self, new: MixtureCalibrator | ConsensusCalibrator) -> MixtureCalibrator | ConsensusCalibrator:
+        """Return what earlier calls of the same model have learned with; of a new model, ``new``."""
         with self._lock:
-            latest = self._calibrators[-1] if self._calibrators else None
-            voting = ChatReASC(model=model, **options | {"calibrator": latest})
-            calibrator = voting.calibrator
-            if calibrator is None or calibrator is latest:
-                return voting
-            known = next((one for one in self._calibrators if one.learns_of == calibrator.learns_of), calibrator)
+            known = next((one for one in self._calibrators if one.learns_of == new.learns_of), new)
             self._calibrators = [*(one for one in self._calibrators if one is not known), known]
-        return voting if known is calibrator else ChatReASC(model=model, **options | {"calibrator": known})
+        return known
 
     def _check_read_only(self, tools: Sequence[BaseTool | dict[str, Any]]) -> None:
         """Warn once of each name in ``read_only`` that is no tool of a request so far."""

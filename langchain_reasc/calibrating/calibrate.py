@@ -47,7 +47,7 @@ async def _calibrate(  # noqa: D417
     """Ask each question a few times, and calibrate on the responses. 128 questions are a good number.
 
     The rule that decides by default is learned from how the responses agree. The labels add how likely an answer is
-    right, and Algorithm 1 for ``safeguard="paper"``.
+    right, and Algorithm 1 with ``rule(safeguard="paper")``.
 
     A response that fails, because its question is too long, say, is left out with a warning. The first response is
     looked at before the others are asked for: a model that gives no confidence costs one response.

@@ -33,14 +33,13 @@ from langchain_reasc.calibration import (
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.files import read_text
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.prepared import ModelOrName, to_messages
 from langchain_reasc.runnable.concurrency import Concurrency
-from langchain_reasc.runnable.loop import answer
+from langchain_reasc.runnable.loop import answer, ask
+from langchain_reasc.runnable.options import Options
 from langchain_reasc.runnable.progress import Progress, show_progress
-from langchain_reasc.runnable.question import Question
-from langchain_reasc.runnable.setup import PreparedOptions
+from langchain_reasc.runnable.request import Request
 from langchain_reasc.sampling import Cutoff
 
 __all__ = ["Unlabelled"]
@@ -86,13 +85,12 @@ class Unlabelled:
             raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
         if options["max_samples"] < 2:
             raise ConfigurationError(f"max_samples must be 2 or more, got {options['max_samples']}: one agrees alone")
-        self._setup = PreparedOptions(
+        self._setup = Options(
             model=model,
             calibration="online",  # which asks for logprobs, and while it learns counts votes
             measure=None if measure == "auto" else measure,
             on_missing_confidence="count",
             concurrency=_AT_ONCE,
-            confidence=DEFAULT_CONFIDENCE,
             sample_timeout=None,
             **options,
         )._setup
@@ -132,15 +130,8 @@ class Unlabelled:
     async def _draw(self, io: Concurrency, cutoff: Cutoff, at: int) -> tuple[int, Drawn | Exception]:
         finished: list[Finished] = []
         try:
-            question = Question(
-                self._setup,
-                self._prompts[at],
-                self._config,
-                is_async=io.is_async,
-                cutoff=cutoff,
-                on_finished=finished.append,
-            )
-            result = await answer(question)
+            request = Request(self._setup, self._prompts[at], self._config, is_async=io.is_async, cutoff=cutoff)
+            result = await answer(await ask(request, on_finished=finished.append))
         except Exception as error:
             logger.warning("a question is left out of the calibration: %r", error)
             return at, error

@@ -1,7 +1,7 @@
 """``reasc ask``: answer a question, and print what was spent and why sampling stopped."""
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -79,6 +79,8 @@ def ask(
     stopping = None if rule is None else rule_from_text(rule, budget=max_samples)
     how = asking.prompting()
     known = _calibration(calibration, shipped=source.is_shipped)
+    if safeguard == "paper" and known is not None and stopping is None:
+        stopping = known.rule(safeguard="paper", budget=max_samples)
     with source.open(**how.sampling, seed=seed) as model:
         reasc = ReASCRunnable(
             model=model,
@@ -91,7 +93,6 @@ def ask(
             concurrency=concurrency,
             answer=how.answer,
             fixed_prompt=how.prompt.fixed,
-            safeguard=cast(Literal["default", "paper"], safeguard),
             allow_fingerprint_mismatch=allow_mismatch,
         )
         result = reasc.solve(how.prompt.messages(text), on_response=_show_sample if trace else None)

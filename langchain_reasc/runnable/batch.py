@@ -13,12 +13,13 @@ from langchain_core.runnables.config import get_config_list
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.runnable.concurrency import Concurrency, Each
 from langchain_reasc.runnable.first_responses import calibrate_first
-from langchain_reasc.runnable.loop import answer, begin, draw, finish
+from langchain_reasc.runnable.loop import answer, ask, draw, draw_first, finish
 from langchain_reasc.runnable.progress import Progress, show_progress
 from langchain_reasc.runnable.question import Question
+from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.setup import Setup
 from langchain_reasc.runnable.total_budget import TotalBudget
-from langchain_reasc.sampling import Cutoff, Run, checked_limit
+from langchain_reasc.sampling import Cutoff, Run, Sample, checked_limit
 
 __all__ = ["Batch", "Outcome"]
 
@@ -30,14 +31,22 @@ ONE_INPUT_ONLY: Final = (
 
 
 class _Input:
-    """An input, its traced run once that is open, and its outcome, an answer or an error, once there is one.
+    """An input of a batch.
 
-    It is ``decided`` where the last step below the run has said so.
+    Attributes:
+        run: its traced run, once that is open.
+        request: what is asked, once the run is open.
+        first: a sample that was drawn before anything was decided.
+        question: decides on its samples.
+        decided: whether the last step below the run has said so.
+        outcome: an answer or an error, once there is one.
     """
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.run: Run | None = None
+        self.request: Request | None = None
+        self.first: Sample | None = None
         self.question: Question | None = None
         self.decided = False
         self.outcome: AIMessage | Exception | None = None
@@ -90,7 +99,7 @@ class Batch:
         self._inputs = [_Input(index) for index in range(len(inputs))]
         self._budget: TotalBudget | None = None
         if total_tokens is not None or total_samples is not None:
-            if setup.calibrator is not None:
+            if setup.learner is not None:
                 raise ConfigurationError(
                     "total_tokens and total_samples go with a calibration that is there before the batch, or with "
                     "none: calibration='mixture' decides on each input from the first responses to all"
@@ -127,10 +136,10 @@ class Batch:
     async def _one_by_one(self, io: Concurrency, each: Each[_Input, _Input]) -> AsyncGenerator[_Input]:
         calibrated: tuple[Any, ...] = ()
         if self._setup.mixture:
-            async with aclosing(each(partial(self._step, _draw_one), self._inputs)) as drawn:
+            async with aclosing(each(partial(self._step, _draw_first), self._inputs)) as drawn:
                 async for _ in drawn:
                     pass
-            firsts = [one.question.first for one in self._inputs if one.question and one.question.first]
+            firsts = [one.first for one in self._inputs if one.first]
             if firsts:
                 calibrated = await io.in_thread(partial(calibrate_first, firsts, self._setup))
         answered = partial(_answer_input, calibrated)
@@ -142,7 +151,7 @@ class Batch:
         while indices := budget.next():
             async with aclosing(each(self._sample, [self._inputs[index] for index in indices])) as sampled:
                 async for one in sampled:
-                    if one.question and one.question.begun:
+                    if one.question:
                         budget.sampled(one.index, one.question.sampled(ended=one.outcome is not None))
                     if one.outcome is not None:
                         yield one
@@ -164,16 +173,15 @@ class Batch:
         return one
 
     async def _step(
-        self, what: Callable[[Question], Coroutine[Any, Any, Any]], one: _Input, *, last: bool = False
+        self, what: Callable[[_Input, Request], Coroutine[Any, Any, Any]], one: _Input, *, last: bool = False
     ) -> _Input:
         """Do something below the run of an input; its outcome is an error, or the result of the ``last`` step."""
 
         async def below(config: RunnableConfig) -> Any:
-            if one.question is None:
-                one.question = Question(
-                    self._setup, value, config, self._kwargs, is_async=self._is_async, cutoff=self._cutoff
-                )
-            return await what(one.question)
+            if one.request is None:
+                own: dict[str, Any] = {"is_async": self._is_async, "cutoff": self._cutoff}
+                one.request = Request(self._setup, value, config, self._kwargs, **own)
+            return await what(one, one.request)
 
         if one.outcome is not None:
             return one
@@ -188,28 +196,26 @@ class Batch:
         return one
 
 
-async def _draw_one(question: Question) -> None:
-    """Draw a sample, and pause the question's clock: it then waits for others."""
-    async with aclosing(draw(question, 1)) as chunks:
+async def _draw_first(one: _Input, request: Request) -> None:
+    one.first = await draw_first(request)
+
+
+async def _draw_next(one: _Input, request: Request) -> bool:
+    """Draw a sample of a question that has waited for the others of its round; return whether that decides."""
+    one.question = one.question or await ask(request)
+    request.clock.resume()
+    async with aclosing(draw(one.question, 1)) as chunks:
         async for _ in chunks:
             pass
-    question.clock.pause()
+    request.clock.pause()
+    return one.question.samples_to_launch == 0
 
 
-async def _draw_next(question: Question) -> bool:
-    """Draw a sample of a question that has waited for the others of its round; return whether that decides."""
-    if not question.begun:
-        await begin(question)
-    question.clock.resume()
-    await _draw_one(question)
-    return question.samples_to_launch == 0
-
-
-async def _answer_input(calibrated: tuple[Any, ...], question: Question) -> AIMessage:
-    if question.first:
-        await begin(question, *calibrated)
+async def _answer_input(calibrated: tuple[Any, ...], one: _Input, request: Request) -> AIMessage:
+    question = await ask(request, *(calibrated if one.first else ()), first=one.first)
     return (await answer(question)).message
 
 
-async def _finish_input(question: Question) -> AIMessage:
-    return (await finish(question)).message
+async def _finish_input(one: _Input, request: Request) -> AIMessage:
+    assert one.question is not None
+    return (await finish(one.question)).message

@@ -9,7 +9,7 @@ It is written once, as coroutines, which a synchronous call runs in its own thre
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,23 +19,22 @@ from langchain_reasc.answers import says_nothing
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.question import DeservesVote, Question
+from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.sampling import Sample, Wave, samples, take_slots
+from langchain_reasc.sampling import Cutoff, Sample, Wave, samples, take_slots
 from langchain_reasc.threads import in_thread
 
-__all__ = ["answer", "answering", "begin", "draw", "finish"]
+__all__ = ["answer", "answering", "ask", "draw", "draw_first", "finish"]
 
 T = TypeVar("T")
 
 
 async def answer(question: Question) -> ReASCResult:
-    """Sample until the decision falls; go on from where a question has begun.
+    """Sample until the decision falls; go on from the samples that a question has.
 
     Raises:
         ReASCError: as :meth:`~langchain_reasc.ReASCRunnable.invoke`.
     """
-    if not question.begun:
-        await begin(question)
     try:
         while count := question.samples_to_launch:
             async with aclosing(draw(question, count)) as chunks:
@@ -53,7 +52,6 @@ async def answering(question: Question) -> AsyncGenerator[AIMessageChunk | ReASC
         Exception: what the response failed with, once a chunk of it was passed on.
         ReASCError: as :func:`answer`.
     """
-    await begin(question)
     try:
         while question.live and not question.has_response and (count := question.samples_to_launch):
             async with aclosing(draw(question, count, live=question.live)) as chunks:
@@ -64,17 +62,33 @@ async def answering(question: Question) -> AsyncGenerator[AIMessageChunk | ReASC
         question.report_spending()
 
 
-async def begin(question: Question, *learned: Any) -> None:
-    """Choose the stopping rule: from ``learned``, a calibration and its notices, or from the calibration in use."""
-    if question.deserves_vote and not question.is_async:
-        _refuse_async(question.deserves_vote)
-    if online := question.setup.online:
-        await _in_thread(question, online.restore) if question.is_async else online.restore()
-    learned = learned or (question.learned,)
-    if question.reads_in_thread:  # it reads a first response that was drawn before
-        await _in_thread(question, partial(question.begin, *learned))
-    else:
-        question.begin(*learned)
+async def ask(
+    request: Request,
+    *learned: Any,
+    first: Sample | None = None,
+    deserves_vote: DeservesVote | None = None,
+    **options: Any,
+) -> Question:
+    """Make the plan for a request, and the question that goes by it.
+
+    Args:
+        request: what is asked.
+        *learned: a calibration and its notices, in place of the calibration in use.
+        first: a sample that was drawn before.
+        deserves_vote: see :class:`~langchain_reasc.runnable.question.Question`, as for the other options.
+        **options: the other options of the question.
+
+    Raises:
+        FingerprintMismatch: the calibration was measured on something else.
+    """
+    if deserves_vote and not request.is_async:
+        _refuse_async(deserves_vote)
+    if online := request.setup.online:
+        await _in_thread(request, online.restore) if request.is_async else online.restore()
+    plan = request.plan(*learned)
+    request.clock.resume()
+    make = partial(Question, request, plan, first=first, deserves_vote=deserves_vote, **options)
+    return await _in_thread(request, make) if first and request.reads_in_thread else make()
 
 
 async def draw(question: Question, count: int, *, live: PreparedModel | None = None) -> AsyncGenerator[AIMessageChunk]:
@@ -82,46 +96,72 @@ async def draw(question: Question, count: int, *, live: PreparedModel | None = N
 
     With a ``live`` model, yield the chunks of the wave's only sample as they come.
     """
-    question.clock.pause()
-    origin, config = question.setup.model.origin, question.config
-    slots = await take_slots(origin, config, count, question.cutoff, is_async=question.is_async)
-    question.clock.resume()
-    if not slots.count:
-        raise SamplingError("given up, because the call was interrupted or another input of its batch failed")
-    indices, model = question.launch(slots.count), live or question.model
-    wave = Wave(model, question.messages, indices, config, question.clock.wave(), ended=slots.give_back)
-    wave.cutoff.prompt_tokens = question.prompt_tokens
-    try:
-        with question.cutoff.notifying(wave.cutoff.give_up):
-            async with aclosing(samples(wave, is_async=question.is_async, live=live is not None)) as items:
-                async for item in items:
-                    if isinstance(item, AIMessageChunk):
-                        yield item
-                        continue
-                    if (asks := question.asks) and item.status == "complete":
-                        await _judge(question, asks, item)
-                    if question.is_async and not question.setup.prepared.is_set():
-                        await _in_thread(question, question.setup.prepare)
-                    if question.reads_in_thread:
-                        await _in_thread(question, partial(question.add, item))
-                    else:
-                        question.add(item)
-                    if question.decision:
-                        wave.cutoff.stop()
-                    if live and question.passed_on and item.status != "complete":
-                        # No other response can go on from its beginning.
-                        raise item.error or SamplingError("the response was given up before it had ended")
-    finally:
-        slots.give_back(slots.count)
-        question.prompt_tokens = wave.cutoff.prompt_tokens
+    request = question.request
+    async with _wave(request, count, question.launch, live) as (cutoff, items):
+        async for item in items:
+            if isinstance(item, AIMessageChunk):
+                yield item
+                continue
+            if (asks := question.asks) and item.status == "complete":
+                await _judge(question, asks, item)
+            if request.is_async and not request.setup.prepared.is_set():
+                await _in_thread(request, request.setup.prepare)
+            if request.reads_in_thread:
+                await _in_thread(request, partial(question.add_sample, item))
+            else:
+                question.add_sample(item)
+            if question.decision:
+                cutoff.stop()
+            if live and question.passed_on and item.status != "complete":
+                # No other response can go on from its beginning.
+                raise item.error or SamplingError("the response was given up before it had ended")
     question.check_limits()
+
+
+async def draw_first(request: Request) -> Sample | None:
+    """Draw the first sample of a request before anything is decided. Its clock then stops, to wait for others."""
+    async with _wave(request, 1, range, None) as (_, items):
+        drawn = [item async for item in items if isinstance(item, Sample)]
+    request.clock.pause()
+    return drawn[0] if drawn else None
 
 
 async def finish(question: Question) -> ReASCResult:
     """Return the result."""
-    if question.is_async and question.setup.mixture:  # which may be fitted anew
-        return await _in_thread(question, question.result)
+    if question.request.is_async and question.setup.mixture:  # which may be fitted anew
+        return await _in_thread(question.request, question.result)
     return question.result()
+
+
+@asynccontextmanager
+async def _wave(
+    request: Request, count: int, launch: Callable[[int], range], live: PreparedModel | None
+) -> AsyncGenerator[tuple[Cutoff, AsyncGenerator[Sample | AIMessageChunk]]]:
+    """Launch up to ``count`` samples, and give what cuts them off, and the samples as they end.
+
+    Args:
+        request: what is asked.
+        count: samples at most.
+        launch: returns the indices of as many samples as there is room for.
+        live: the model of a sample whose chunks are passed on.
+    """
+    request.clock.pause()
+    slots = await take_slots(
+        request.setup.model.origin, request.config, count, request.cutoff, is_async=request.is_async
+    )
+    request.clock.resume()
+    if not slots.count:
+        raise SamplingError("given up, because the call was interrupted or another input of its batch failed")
+    indices, model = launch(slots.count), live or request.model
+    wave = Wave(model, request.messages, indices, request.config, request.clock.wave(), ended=slots.give_back)
+    wave.cutoff.prompt_tokens = request.prompt_tokens
+    try:
+        with request.cutoff.notifying(wave.cutoff.give_up):
+            async with aclosing(samples(wave, is_async=request.is_async, live=live is not None)) as items:
+                yield wave.cutoff, items
+    finally:
+        slots.give_back(slots.count)
+        request.prompt_tokens = wave.cutoff.prompt_tokens
 
 
 async def _judge(question: Question, deserves_vote: DeservesVote, first: Sample) -> None:
@@ -131,19 +171,19 @@ async def _judge(question: Question, deserves_vote: DeservesVote, first: Sample)
         return
     try:
         deserved = deserves_vote(first.message)
-        if not question.is_async:
+        if not question.request.is_async:
             _refuse_async(deserved)
-        question.taken_alone = not (await deserved if inspect.isawaitable(deserved) else deserved)
+        question.not_voted = not (await deserved if inspect.isawaitable(deserved) else deserved)
     except Exception as error:  # of the user's function, asked about a response that is paid for
         question.vote_anyway(error)
 
 
-async def _in_thread(question: Question, function: Callable[[], T]) -> T:
+async def _in_thread(request: Request, function: Callable[[], T]) -> T:
     """Call a function that would hold up the event loop."""
     try:
         return await in_thread(function)
     except asyncio.CancelledError:
-        question.cutoff.give_up()  # or its thread would go on comparing answers
+        request.cutoff.give_up()  # or its thread would go on comparing answers
         raise
 
 

@@ -1,27 +1,32 @@
-"""The options of runnable, chat model, middleware and decision model, each declared once."""
+"""The options of runnable, chat model, middleware and decision model, each declared once in :class:`Options`."""
 
 import ast
 import inspect
 import textwrap
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict
 
+from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage
-from pydantic import ConfigDict, Field, PrivateAttr
+from langchain_core.runnables import Runnable
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
-from langchain_reasc.calibration import Calibration, ConsensusCalibrator, FixedPrompt, MixtureCalibrator, Safeguard
+from langchain_reasc.calibration import Calibration, ConsensusCalibrator, FixedPrompt, MixtureCalibrator
 from langchain_reasc.complaints import Checked
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
-from langchain_reasc.models.prepared import ModelOrName
+from langchain_reasc.models.prepared import ModelOrName, model_of
+from langchain_reasc.models.wrappers import leaves
+from langchain_reasc.runnable.setup import Setup
 from langchain_reasc.threads import in_thread
 
-__all__ = ["DecisionOptions", "Options", "VoteOptions", "question_id"]
+__all__ = ["Options", "VoteOptions", "question_id"]
 
 
 @cache
@@ -43,14 +48,18 @@ def _texts_below_fields(cls: type) -> dict[str, str]:
     }
 
 
-class DecisionOptions(Checked):
-    """The options of everything that decides by votes.
+class Options(Checked):
+    """The options of the runnable, the chat model, the middleware and the decision model.
 
-    ``model_copy(update=...)`` checks and prepares everything anew. Pickling keeps the options.
+    Assigning to one, and ``model_copy(update=...)``, check and prepare everything anew. Pickling keeps the options.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
+    model: ModelOrName = Field(kw_only=False)
+    """A chat model (or a binding of one), or its name as LangChain's ``init_chat_model`` takes it
+    (``"openai:gpt-4o-mini"``; needs ``langchain-reasc[agents]``). Best is one that returns logprobs; it must sample
+    (temperature above 0)."""
     calibration: Calibration | Literal["online", "mixture"] | str | Path | None = None
     """A calibration, the path of one, or None to count votes. ``"online"`` learns without labels, from how far the
     responses to each question agree: it counts votes (ASC) for 16 questions, then its own rule decides while it goes on
@@ -69,30 +78,51 @@ class DecisionOptions(Checked):
     (``reason`` is ``worth``, and the answer counts as undecided), such as where votes scatter behind one leader. 0
     switches this off, and so does ``max_samples`` above 24. None is the calibration's own, or 0 with
     ``on_undecided="raise"`` or ``"abstain"``."""
+    answer: AnswerSpec = "auto"
+    """Where the answer is in a response: see :func:`langchain_reasc.answers.extractor`."""
+    tool_votes: ToolVotes = ToolVotes()
+    """How calls of tools are compared: which arguments do not count, which numbers agree."""
     concurrency: int = Field(default=4, ge=1)
     """Samples launched at once (a wave), at most: no wave has more than decide if all agree. 1 takes the most time.
     While an open gate may accept the first response, that one is launched alone. ``config["max_concurrency"]`` bounds
     the samples in flight of a whole call, over all inputs of a batch and all branches of a chain; calls that draw from
     one model under the same number at the same time share it, and wait for each other."""
-    confidence: float | None = Field(default=None, gt=0.5, lt=1)
-    """C_threshold of the Beta rules, ReASC and ASC: the posterior at which the evidence is sufficient; None for 0.95.
-    Without a calibration, setting any value, even 0.95, selects ``ASC(confidence)``, the Beta rule on counts. It has no
-    effect with ``rule``."""
-    on_missing_confidence: Literal["error", "count"] = "error"
-    """What to do with a response without logprobs where a calibration needs them: raise, or count it as one vote."""
-    sample_timeout: float | None = Field(default=3600.0, gt=0)
-    """Seconds a sample may take from its launch; None for no limit. A sample that takes longer fails, at no cost to the
-    others. Only this limit ends a response whose server keeps sending and never finishes."""
     timeout: float | None = Field(default=None, gt=0)
     """Seconds a question may take, not counting those in which it waits for others of its batch; None for no limit.
     Then what still runs is cut off, and the responses that have ended decide."""
-    allow_fingerprint_mismatch: bool = False
-    """Use a calibration that was measured on another model, prompt or sampling."""
+    sample_timeout: float | None = Field(default=3600.0, gt=0)
+    """Seconds a sample may take from its launch; None for no limit. A sample that takes longer fails, at no cost to the
+    others. Only this limit ends a response whose server keeps sending and never finishes."""
+    on_undecided: Literal["answer", "raise", "abstain"] = "answer"
+    """What to do when the budget or the time is spent without sufficient evidence, or no answer has ``min_share``: give
+    the best answer so far, raise :class:`~langchain_reasc.exceptions.Undecided`, or give an empty message with
+    ``reasc["abstained"]``."""
+    abstain_below: float | None = Field(default=None, gt=0, lt=1)
+    """The probability, in (0, 1), below which an empty message is given in place of an answer, with
+    ``reasc["abstained"]`` and ``reasc["abstained_because"]``; with ``on_undecided="raise"``, an error. A calibration on
+    labels gives the probability that the answer is right (``reasc["p_correct"]``), one without labels the probability
+    that further responses agree (``reasc["p_agree"]``), which promises nothing where the model errs consistently."""
+    min_share: float = Field(default=0.5, ge=0, lt=1)
+    """The share of the votes, in [0, 1), that an answer must exceed to be decided. A response without an answer votes
+    against it. With ``on_undecided`` or ``abstain_below``, sampling goes on until one has it, or none can."""
+    on_missing_confidence: Literal["error", "count"] = "error"
+    """What to do with a response without logprobs where a calibration needs them: raise, or count it as one vote."""
+    ask_confidence: bool = False
+    """Ask the model to end each response with a line such as ``Confidence: 85%``, for models without logprobs: stated
+    (verbalised) confidence, as the measure ``Measure("verbalized", "mean")``. The line is not part of the winning
+    message; its number, or None, is in ``response_metadata["verbalized_confidence"]``. A calibration holds either for
+    models that are asked or for models that are not."""
     measure: Measure | None = None
     """How a response is scored, for a ``rule`` that reads scores without a calibration. With ``calibration="online"``
     it is the only candidate; None tries all that can be had. With ``"mixture"``, None is the paper's (self-certainty,
     bottom 10 %, W = 128), or the same score of a signal that the model gives; with ``ask_confidence``, the stated
     confidence of a model that gives none."""
+    fixed_prompt: FixedPrompt | None = None
+    """Which part of a prompt is the same for every question, if that is more than its system messages: the number of
+    its first messages, those messages themselves (``{question}`` stands for what changes), or the prompt template. A
+    calibration measured with another such part is refused."""
+    allow_fingerprint_mismatch: bool = False
+    """Use a calibration that was measured on another model, prompt or sampling."""
     online_state: str | Path | None = None
     """The SQLite file in which ``calibration="online"`` keeps what it has learned. It is read at the start, and each
     question that is learned from is written to it. It holds scores, and answers as numbers, but no text. A file of
@@ -100,20 +130,21 @@ class DecisionOptions(Checked):
     audit: float = Field(default=0.05, ge=0, le=1)
     """The share of the questions decided by ``calibration="online"`` for which one more response is drawn, and paid
     for, to check that what was learned still holds. Where it does not, it counts votes (ASC) and learns again."""
-    calibrator: MixtureCalibrator | ConsensusCalibrator | None = Field(default=None, repr=False, exclude=True)
-    """What ``calibration="online"`` or ``"mixture"`` learns with; made if None. Runnables that share one learn
-    together."""
 
-    _learns_of: ClassVar[frozenset[str]] = frozenset({"model", "calibration", "measure", "online_state"})
-    """The options that what was learned depends on."""
-    _setup: Any = PrivateAttr()
+    _model_field: ClassVar[str] = "model"
+    """The field that holds the model."""
+    _quiet: ClassVar[bool] = False
+    """Whether the samples are parts of one model call, the only one that callbacks see."""
+    _setup: Setup = PrivateAttr()
+    _made: Runnable[LanguageModelInput, Any] | None = PrivateAttr(default=None)
+    """The model that was made from a name."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         """Describe the options by the text below each, and list them in the docstring, where ``help()`` shows them."""
         super().__pydantic_init_subclass__(**kwargs)
         for kind in reversed(cls.__mro__):
-            for name, text in _texts_below_fields(kind).items() if issubclass(kind, DecisionOptions) else ():
+            for name, text in _texts_below_fields(kind).items() if issubclass(kind, Options) else ():
                 if name in cls.model_fields:
                     cls.model_fields[name].description = text
         cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{cls.listed_options()}"
@@ -133,10 +164,44 @@ class DecisionOptions(Checked):
             listed.append(textwrap.fill(text, 116, initial_indent=" " * 4, subsequent_indent=" " * 8))
         return "\n".join([*listed, ""])
 
+    if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
+
+        def __init__(self, model: Any = None, **fields: Any) -> None:
+            super().__init__(**({} if model is None else {"model": model}), **fields)
+
+    @model_validator(mode="after")
+    def _prepare(self) -> Self:
+        model = self.sampled
+        if isinstance(model, Options) or any(isinstance(leaf.model, Options) for leaf in leaves(model, {})):
+            raise ConfigurationError(
+                f"model= is already a ReASC model ({model.get_name()}). Pass the chat model it wraps; nesting would "
+                f"multiply the samples by {self.max_samples}"
+            )
+        self._setup = Setup.of(BaseModel.__copy__(self), model, quiet=self._quiet)
+        return self
+
+    @property
+    def sampled(self) -> Runnable[LanguageModelInput, Any]:
+        """The model itself, also where its name was given."""
+        given: ModelOrName = getattr(self, self._model_field)
+        if not isinstance(given, str):
+            return given
+        self._made = self._made or model_of(given)
+        return self._made
+
     @property
     def learned(self) -> Calibration | None:
         """The calibration in use; one that was learned can be saved, and given to the next process."""
-        return self._setup.learned  # type: ignore[no-any-return]
+        return self._setup.learned
+
+    @property
+    def calibrator(self) -> MixtureCalibrator | ConsensusCalibrator | None:
+        """What learns with ``calibration="online"`` or ``"mixture"``. All that stands around one model shares it."""
+        return self._setup.learner
+
+    def learn_with(self, calibrator: MixtureCalibrator | ConsensusCalibrator) -> None:
+        """Learn with a calibrator of the same kind that is in use already."""
+        self._setup = replace(self._setup, learner=calibrator)
 
     def record_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
         """Tell ``calibration="online"`` whether an answer was right. False: the question is not known, or no longer.
@@ -148,10 +213,10 @@ class DecisionOptions(Checked):
         Raises:
             ConfigurationError: nothing is learned here, or the message is not one of ReASC's.
         """
-        if not isinstance(self.calibrator, ConsensusCalibrator):
+        if not (online := self._setup.online):
             raise ConfigurationError(f"outcomes are learned with calibration='online', not {self.calibration!r}")
         id = question_id(answered)
-        return id is not None and self.calibrator.record_outcome(id, bool(correct))
+        return id is not None and online.record_outcome(id, bool(correct))
 
     async def arecord_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
         """The asynchronous :meth:`record_outcome`, in a thread."""
@@ -159,14 +224,13 @@ class DecisionOptions(Checked):
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with other options, checked like a new one. It shares the model and what has been learned."""
-        changed = dict(update or {})
-        kept = self.model_fields_set | {"calibrator"}
-        if changed.keys() & self._learns_of:
-            kept -= {"calibrator"}  # which learned of something else
-        return self._recreate({name: getattr(self, name) for name in kept} | changed)
-
-    def _recreate(self, fields: dict[str, Any]) -> Self:
-        return type(self)(**fields)
+        fields = {name: getattr(self, name) for name in self.model_fields_set} | dict(update or {})
+        name = fields[self._model_field]
+        if self._made is None or name != getattr(self, self._model_field):
+            return type(self)(**fields)
+        copy = type(self)(**fields | {self._model_field: self._made})  # one model made from a name is enough
+        copy.__dict__[self._model_field], copy._made = name, self._made
+        return copy
 
     def __copy__(self) -> Self:
         return self.model_copy()
@@ -177,60 +241,17 @@ class DecisionOptions(Checked):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the options only; save :attr:`learned`, or give ``online_state``, to keep what was learned."""
-        kept = self.model_fields_set - {"calibrator"}
-        return _unpickle, (type(self), {name: getattr(self, name) for name in kept})
+        return _unpickle, (type(self), {name: getattr(self, name) for name in self.model_fields_set})
 
-
-class Options(DecisionOptions):
-    """The options of the runnable, the chat model and the middleware.
-
-    Assigning to one, and ``model_copy(update=...)``, check and prepare everything anew. Pickling keeps the options.
-    """
-
-    model: ModelOrName = Field(kw_only=False)
-    """A chat model (or a binding of one), or its name as LangChain's ``init_chat_model`` takes it
-    (``"openai:gpt-4o-mini"``; needs ``langchain-reasc[agents]``). Best is one that returns logprobs; it must sample
-    (temperature above 0)."""
-    answer: AnswerSpec = "auto"
-    """Where the answer is in a response: see :func:`langchain_reasc.answers.extractor`."""
-    tool_votes: ToolVotes = ToolVotes()
-    """How calls of tools are compared: which arguments do not count, which numbers agree."""
-    fixed_prompt: FixedPrompt | None = None
-    """Which part of a prompt is the same for every question, if that is more than its system messages: the number of
-    its first messages, those messages themselves (``{question}`` stands for what changes), or the prompt template. A
-    calibration measured with another such part is refused."""
-    safeguard: Safeguard = "default"
-    """``"default"`` decides by the agreement rule that the calibration learned. A calibration on one response to each
-    labelled question has none; then Algorithm 1 decides, as far as its data support it: with a gate that holds with
-    95 %, and votes counted where the score does not separate right from wrong. ``"paper"`` takes Algorithm 1 as it
-    stands."""
-    on_undecided: Literal["answer", "raise", "abstain"] = "answer"
-    """What to do when the budget or the time is spent without sufficient evidence, or no answer has ``min_share``: give
-    the best answer so far, raise :class:`~langchain_reasc.exceptions.Undecided`, or give an empty message with
-    ``reasc["abstained"]``."""
-    abstain_below: float | None = Field(default=None, gt=0, lt=1)
-    """The probability, in (0, 1), below which an empty message is given in place of an answer, with
-    ``reasc["abstained"]`` and ``reasc["abstained_because"]``; with ``on_undecided="raise"``, an error. A calibration on
-    labels gives the probability that the answer is right (``reasc["p_correct"]``), one without labels the probability
-    that further responses agree (``reasc["p_agree"]``), which promises nothing where the model errs consistently."""
-    min_share: float = Field(default=0.5, ge=0, lt=1)
-    """The share of the votes, in [0, 1), that an answer must exceed to be decided. A response without an answer votes
-    against it. With ``on_undecided`` or ``abstain_below``, sampling goes on until one has it, or none can."""
-    token_budget: int | None = Field(default=None, ge=1)
-    """Tokens, prompt and generated, that the samples of a question may cost. No sample is launched once they are spent;
-    what a wave has in flight then may exceed it."""
-    time_budget: float | None = Field(default=None, gt=0)
-    """Seconds in which samples of a question may be launched; what is in flight then is waited for."""
-    ask_confidence: bool = False
-    """Ask the model to end each response with a line such as ``Confidence: 85%``, for models without logprobs: stated
-    (verbalised) confidence, as the measure ``Measure("verbalized", "mean")``. The line is not part of the winning
-    message; its number, or None, is in ``response_metadata["verbalized_confidence"]``. A calibration holds either for
-    models that are asked or for models that are not."""
-
-    if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
-
-        def __init__(self, model: Any = None, **fields: Any) -> None:
-            super().__init__(**({} if model is None else {"model": model}), **fields)
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in Options.model_fields or name == self._model_field:
+            changed = self.model_copy(update={name: value})
+            self.__dict__.clear()  # of what was cached, too
+            self.__dict__.update(changed.__dict__)
+            self.model_fields_set.update(changed.model_fields_set)
+            self._setup, self._made = changed._setup, changed._made
+        else:
+            super().__setattr__(name, value)
 
 
 class VoteOptions(TypedDict, total=False):
@@ -244,22 +265,17 @@ class VoteOptions(TypedDict, total=False):
     tool_votes: ToolVotes
     fixed_prompt: FixedPrompt | None
     concurrency: int
-    confidence: float | None
     on_missing_confidence: Literal["error", "count"]
-    safeguard: Safeguard
     sample_timeout: float | None
     timeout: float | None
     allow_fingerprint_mismatch: bool
     on_undecided: Literal["answer", "raise", "abstain"]
     abstain_below: float | None
     min_share: float
-    token_budget: int | None
-    time_budget: float | None
     ask_confidence: bool
     measure: Measure | None
     online_state: str | Path | None
     audit: float
-    calibrator: MixtureCalibrator | ConsensusCalibrator | None
 
 
 def question_id(answered: AIMessage | str) -> str | None:
@@ -276,5 +292,5 @@ def question_id(answered: AIMessage | str) -> str | None:
     return account.get("id")
 
 
-def _unpickle(kind: type[DecisionOptions], fields: dict[str, Any]) -> DecisionOptions:
+def _unpickle(kind: type[Options], fields: dict[str, Any]) -> Options:
     return kind(**fields)

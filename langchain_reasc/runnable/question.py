@@ -2,17 +2,15 @@
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property, partial
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from secrets import token_hex
 from typing import Any, Final, Literal
 
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.calibration import Calibration, Finished, FinishedListener
 from langchain_reasc.exceptions import (
@@ -28,16 +26,17 @@ from langchain_reasc.exceptions import (
 from langchain_reasc.method.decision import share_of_answer
 from langchain_reasc.method.hopeless import rule_in_use
 from langchain_reasc.method.stopping import Decision, Response, decide, fewest_further
-from langchain_reasc.models.prepared import PreparedModel, to_messages
+from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.models.usage import output_tokens
 from langchain_reasc.runnable.account import add_account, failure_notices
+from langchain_reasc.runnable.ballot import Ballot
+from langchain_reasc.runnable.plan import Plan
+from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import Likelihood, ReASCResult, SampledResponse, Usage, shortened
-from langchain_reasc.runnable.setup import Setup, probability_curves
 from langchain_reasc.runnable.total_budget import Sampled
-from langchain_reasc.runnable.votes import Votes
-from langchain_reasc.sampling import Cutoff, QuestionClock, Sample
+from langchain_reasc.sampling import Sample
 
-__all__ = ["DeservesVote", "Question", "ResponseListener", "SpendingListener"]
+__all__ = ["CallBudget", "DeservesVote", "Question", "ResponseListener", "SpendingListener"]
 
 logger = logging.getLogger(__name__)
 
@@ -50,132 +49,85 @@ _NOT_AUDITED: Final = ("budget", "timeout", "alone", "hopeless", "plurality", "u
 """Reasons of decisions that no rule has made."""
 
 
+@dataclass(frozen=True)
+class CallBudget:
+    """What one call may spend of a budget that it shares with others. The rule does not settle for less evidence then.
+
+    Attributes:
+        tokens: prompt and generated tokens after which no sample is launched; None for any number.
+        samples: samples that may be launched; None for ``max_samples``.
+        seconds: seconds after which no sample is launched; what is in flight then is waited for. None for any time.
+        on_spent: called with what the call has cost when it is answered, or fails.
+    """
+
+    tokens: int | None = None
+    samples: int | None = None
+    seconds: float | None = None
+    on_spent: SpendingListener | None = None
+
+
 class Question:
     """Collects the samples of one input in any order, and decides on them in launch order.
 
     Args:
-        setup: how it is answered.
-        value: the input.
-        config: the config of the run above the samples' own; its ``max_concurrency`` bounds those in flight.
-        kwargs: passed to every call of the model.
-        is_async: whether it is answered in an event loop.
-        cutoff: tells when the whole call is given up.
+        request: what is asked.
+        plan: how it is decided.
+        first: a sample that was drawn before.
         on_response: called with each response and the decision after it, in launch order.
         deserves_vote: asked of the first response that says anything, which is then launched alone; None puts every
             one to the vote.
-        on_spent: called with what it has cost when it is answered, or fails.
+        budget: what the call may spend.
+        live: the model of a first response whose text is passed on as it comes; None if it is not.
         on_finished: called with what can be learned from it, in place of what learns online.
-        sample_budget: samples that may be launched, where that is fewer than ``max_samples``.
 
     Attributes:
-        model: what is sampled, with the arguments of the call.
-        messages: the prompt.
-        clock: how long it has taken.
-        live: the model of a first response whose text is passed on as it comes; None if it is not.
-        passed_on: whether some of it was passed on.
-        reads_in_thread: whether reading a response may take too long for the event loop.
-        begun: whether the rule is settled.
+        passed_on: whether some of a first response was passed on.
         decision: None until it has fallen.
-        taken_alone: whether the first response is taken as it is, without a vote.
-        prompt_tokens: tokens of the prompt, once a response has reported them.
-
-    Raises:
-        ConfigurationError: a chat model does not accept this input.
-        LogprobsUnavailable: the model that the config chooses is known to give no confidence where one is needed.
+        not_voted: whether the first response is taken as it is, without a vote.
     """
 
     def __init__(
         self,
-        setup: Setup,
-        value: LanguageModelInput,
-        config: RunnableConfig,
-        kwargs: Mapping[str, Any] | None = None,
+        request: Request,
+        plan: Plan,
         *,
-        is_async: bool = False,
-        cutoff: Cutoff | None = None,
+        first: Sample | None = None,
         on_response: ResponseListener | None = None,
         deserves_vote: DeservesVote | None = None,
-        on_spent: SpendingListener | None = None,
+        budget: CallBudget | None = None,
+        live: PreparedModel | None = None,
         on_finished: FinishedListener | None = None,
-        sample_budget: int | None = None,
     ) -> None:
-        options = setup.options
-        self.setup, self.config, self.is_async = setup, config, is_async
-        self.clock = QuestionClock(question=options.timeout, sample=options.sample_timeout)
-        self.model = setup.model.resolved(config).bind(kwargs or {})
-        if self.model.no_logprobs:
-            setup.require_confidence(self.model)
-        self.messages = to_messages(value)
-        self.cutoff, self.passed_on = cutoff or Cutoff(), False
-        self.live: PreparedModel | None = None
-        self.reads_in_thread = is_async and (setup.extract.blocks or self.model.runs_functions)
-        self.deserves_vote = deserves_vote
-        self._on_response, self._on_spent, self._on_finished = on_response, on_spent, on_finished
-        self._max_samples = min(options.max_samples, sample_budget or options.max_samples)
+        setup, options = request.setup, request.setup.options
+        self.request, self.setup, self.model, self.plan = request, setup, request.model, plan
+        self.deserves_vote, self.live, self.passed_on = deserves_vote, live, False
+        self._budget = budget or CallBudget()
+        self._max_samples = min(options.max_samples, self._budget.samples or options.max_samples)
+        self._on_response, self._on_finished = on_response, on_finished
+        if setup.online and on_finished is None:
+            self._on_finished = partial(setup.online.observe, learned=plan.calibration is not None)
+        self._ballot = Ballot(request, plan, learning=self._on_finished is not None)
+        self._rule_in_use = plan.rule_in_use(options, self._ballot.extract, self._max_samples)
+        unknown = setup.unknown_names(self.model.schemas) if self.model.schemas else []
+        self._notices = tuple(dict.fromkeys([*self.model.notices, *unknown, *plan.notices]))
         self._samples: dict[int, Sample] = {}
         self._lost: list[Sample] = []
         self._responses: dict[int, Response] = {}
         self._next = self._launched = 0
         self._unanswered = True  # until a response has an answer, or it was said that none has
         self._ended_by: Literal["timeout", "budget"] | None = None
-        self._to_audit = False  # whether one more response is to be compared with the decision of a rule
+        # Whether one more response is to be compared with the decision of a rule.
+        self._to_audit = bool(setup.online and plan.calibration and setup.online.audits(options.audit))
         self._audit_index: int | None = None
         self._audit_answers: list[str | None] = []
         self._audit_notices: list[str] = []
+        self._reported = False
         self.decision: Decision | None = None
-        self.begun = self.taken_alone = False
-        self.prompt_tokens: int | None = None
-
-    @property
-    def learned(self) -> Calibration | None:
-        """The calibration in use for such questions."""
-        online = self.setup.online
-        return online.calibration_for(self.kind) if online else self.setup.learned
-
-    @cached_property
-    def kind(self) -> str:
-        """The kind of request that it is, where something is learned online of each."""
-        options = self.setup.options
-        if not self.setup.online:
-            return ""
-        return self.model.fingerprint(self.messages, prompt=options.fixed_prompt, answer=options.answer).kind
-
-    def begin(self, calibration: Calibration | None, notices: Sequence[str] | None = None) -> None:
-        """Settle the rule, and what scores mean; then take a sample that was drawn before.
-
-        Args:
-            calibration: the calibration in use.
-            notices: what the caller should know of it; None for what the setup says.
-
-        Raises:
-            FingerprintMismatch: the calibration was measured on something else.
-        """
-        setup, options = self.setup, self.setup.options
-        if setup.calibration:
-            setup.require_fit(setup.calibration, self.model, self.messages)
-        terms = setup.terms(calibration, self.kind)
-        self._calibration, self._rule = calibration, terms.rule
-        notices = terms.notices if notices is None else notices
-        unknown = setup.unknown_names(self.model.schemas) if self.model.schemas else []
-        self._notices = tuple(dict.fromkeys([*self.model.notices, *unknown, *notices]))
-        if setup.online and self._on_finished is None:
-            self._on_finished = partial(setup.online.observe, learned=calibration is not None)
-        self._votes = Votes(self, calibration, terms, learning=self._on_finished is not None)
-        protected = options.on_undecided != "answer" or options.abstain_below is not None
-        self._rule_in_use = rule_in_use(
-            self._rule,
-            self._max_samples,
-            min_share=options.min_share if protected else None,
-            over_parts=partial(self._votes.rule, budget=self._max_samples),
-        )
-        self._to_audit = bool(setup.online and calibration and setup.online.audits(options.audit))
-        self.clock.resume()
-        self.begun = True
-        if first := self._samples.pop(0, None):
-            if first.status == "complete":
-                self.add(first)
-            else:  # it is paid for, and drawn again
-                self._lost.append(first)
+        self.not_voted = False
+        if first and first.status == "complete":
+            self.add_sample(first)
+        elif first:  # it is paid for, and drawn again
+            self._lost.append(first)
 
     @property
     def samples_to_launch(self) -> int:
@@ -191,7 +143,7 @@ class Question:
             return int(self._to_audit)
         if launched and self._unanswered:
             self._check_progress()
-        first_alone = launched == 0 and self._rule.may_accept_first
+        first_alone = launched == 0 and self.plan.rule.may_accept_first
         if first_alone or self.asks:
             return 1
         return self._useful(min(self.setup.options.concurrency, self._max_samples - launched))
@@ -205,14 +157,14 @@ class Question:
         self._launched = first + count
         return range(first, self._launched)
 
-    def add(self, sample: Sample) -> None:
+    def add_sample(self, sample: Sample) -> None:
         """Take a sample that has ended, and decide.
 
         Raises:
             LogprobsUnavailable: confidence is required, and it has none; says so if the model was not asked for it.
         """
         self._samples[sample.index] = sample
-        while self.begun and self.decision is None and (following := self._samples.get(self._next)):
+        while self.decision is None and (following := self._samples.get(self._next)):
             self._next += 1
             if following.status == "complete" and following.message is not None:
                 self._decide(following, following.message)
@@ -225,30 +177,23 @@ class Question:
             raise error
         failure = f"{getattr(self.deserves_vote, '__name__', 'when')} failed on a response: {error!r}"
         logger.warning("%s; the response is put to the vote", failure, exc_info=error)
-        self._votes.fail(failure)
+        self._ballot.add_notice(failure)
 
     def check_limits(self) -> None:
         """Launch no more samples once the question has had its time, or spent its budget."""
-        options = self.setup.options
-        if not self.begun:
-            return
-        if self.clock.over:
+        budget, clock = self._budget, self.request.clock
+        if clock.over:
             self._ended_by = "timeout"
-        elif (options.token_budget is not None and self.tokens >= options.token_budget) or (
-            options.time_budget is not None and self.clock.seconds >= options.time_budget
+        elif (budget.tokens is not None and self.tokens >= budget.tokens) or (
+            budget.seconds is not None and clock.seconds >= budget.seconds
         ):
             self._ended_by = "budget"
 
     def report_spending(self) -> None:
         """Report the cost to the listener once, even if the question failed."""
-        if self._on_spent:
-            self._on_spent(self.tokens, self.launched)
-        self._on_spent = None
-
-    @property
-    def first(self) -> Sample | None:
-        """The first sample, once it has ended."""
-        return self._samples.get(0)
+        if self._budget.on_spent and not self._reported:
+            self._budget.on_spent(self.tokens, self.launched)
+        self._reported = True
 
     @property
     def asks(self) -> DeservesVote | None:
@@ -287,7 +232,7 @@ class Question:
         result, options = self._result(), self.setup.options
         first = self._responses.get(0)
         if self.setup.mixture and first is not None and first.score is not None:
-            self.setup.mixture.observe(first.score, **self._votes.made_of)
+            self.setup.mixture.observe(first.score, **self._ballot.made_of)
         if options.abstain_below is not None:
             result = replace(result, doubt=result.doubt_below(options.abstain_below))
         if result.doubt is None and (options.on_undecided == "answer" or not result.undecided):
@@ -301,20 +246,19 @@ class Question:
         samples = [sample for _, sample in sorted(self._samples.items())]
         if not self._responses:
             raise error_without_response(samples)
-        votes, given = self._votes, self._given
+        ballot, given = self._ballot, self._given
         decision = self.decision
         if decision is None:
-            decision = decide(votes.rule(self._rule, self._max_samples), given)
-            decision = replace(decision, stop=True, reason=self._ended_by or "budget")
-        hopeless = votes.hopeless_notices(decision) if decision.hopeless else []
-        notices = [*self._notices, *hopeless, *(self._audit_notices or votes.notices(given))]
-        notices += [*votes.confidence_notices(len(given)), *failure_notices(samples)]
-        promises = self._promises(self._calibration, decision) if self._calibration else {}
+            decision = replace(self._decided(), stop=True, reason=self._ended_by or "budget")
+        hopeless = ballot.never_agrees_notices(decision) if decision.hopeless else []
+        notices = [*self._notices, *hopeless, *(self._audit_notices or ballot.notices(given))]
+        notices += [*ballot.confidence_notices(len(given)), *failure_notices(samples)]
+        promises = self._promises(self.plan.calibration, decision) if self.plan.calibration else {}
         id = token_hex(8) if self.setup.online and decision.reason != "alone" else None
         if self._on_finished and decision.reason != "alone":
             answers = [*map(attrgetter("answer"), given), *self._audit_answers]
             p_correct = promises.get("p_correct", {}).get("value")
-            self._on_finished(Finished.of(answers, votes.readings, decision, id, p_correct, self.kind))
+            self._on_finished(Finished.of(answers, ballot.readings, decision, id, p_correct, self.request.kind))
         usage, responses = self._usage(), self._sampled(samples)
         winner, decision = self._winner(responses, decision)
         share = share_of_answer(decision, [one.answer for one in given].count(None))
@@ -323,12 +267,12 @@ class Question:
         if merged:
             notices.append("the answer was put together field by field: no response gave it as a whole")
         figures = {
-            **({} if id is None else {"id": id, "kind": self.kind}),
-            "method": self._rule.name,
+            **({} if id is None else {"id": id, "kind": self.request.kind}),
+            "method": self.plan.rule.name,
             "samples": decision.samples,
             "launched": len(samples),
             "failed": [*map(attrgetter("status"), samples)].count("failed"),
-            "without_confidence": len(votes.missing),
+            "without_confidence": len(ballot.missing),
             **({"merged": True} if merged else {}),
             **promises,
             "tokens": {**usage.account, "winner": output_tokens(winner)},
@@ -340,11 +284,11 @@ class Question:
 
     def _decide(self, sample: Sample, message: AIMessage) -> None:
         """Read a response, and decide on all so far."""
-        if self.taken_alone:
+        if self.not_voted:
             response = Response(None, alone=True)
         else:
             try:
-                response = self._votes.read(message)
+                response = self._ballot.read_response(message)
             except LogprobsUnavailable as error:
                 if self.model.not_requested is None:
                     raise
@@ -370,20 +314,20 @@ class Question:
     def _useful(self, most: int) -> int:
         """Return how many of so many samples may be needed to decide."""
         if most == 1 or not self.setup.prepared.is_set():  # to look ahead may take long before that
-            return min(most, self._rule.earliest) if self._rule.earliest > 1 else most
+            return min(most, self.plan.rule.earliest) if self.plan.rule.earliest > 1 else most
         if any(one.answer is not None for one in self._responses.values()):
             return fewest_further(self._rule_in_use, self._given, most)
         try:
-            return fewest_further(rule_in_use(self._rule, self._max_samples), self._given, most)
+            return fewest_further(rule_in_use(self.plan.rule, self._max_samples), self._given, most)
         except Exception:  # of a user's rule that reads answers, and cannot read one that is made up
             return most
 
     def _compare(self, sample: Sample, decision: Decision) -> None:
         """Compare the answer of one more response with that of the decision."""
-        notices, outcome = self._votes.notices(self._given), ", and came to nothing"
+        notices, outcome = self._ballot.notices(self._given), ", and came to nothing"
         if sample.status == "complete" and sample.message is not None:
             try:
-                self._audit_answers = [self._votes.read_audit(sample.message)]
+                self._audit_answers = [self._ballot.read_audit(sample.message)]
                 agrees = self._audit_answers == [decision.answer]
                 outcome = f": it {'agrees' if agrees else 'does not agree'} with it"
             except Exception as error:  # of a response that nothing rests on
@@ -394,7 +338,7 @@ class Question:
         """Raise if all samples so far have failed (two or more, or one that will recur). Warn if none has an answer."""
         if self._responses:
             self._unanswered = False
-            notices = self._votes.notices(self._given)
+            notices = self._ballot.notices(self._given)
             logger.warning("%s; sampling goes on", "; ".join(notices))
             return
         if len(self._samples) > 1 or will_recur(self._samples[0].error):
@@ -402,15 +346,15 @@ class Question:
 
     def _promises(self, calibration: Calibration, decision: Decision) -> dict[str, Any]:
         """Return how likely a calibration says the answer is right, or agreed with, and what it guarantees."""
-        safeguard, promises = self.setup.options.safeguard, dict[str, Any]()
-        for name, curve in probability_curves(calibration, self._rule).items():
+        promises = dict[str, Any]()
+        for name, curve in self.plan.probability_curves().items():
             if (share := curve.support(decision)) is not None:
                 source: Any = "labels" if name == "p_correct" else "consensus"
                 promises[name] = Likelihood(value=curve.probability(share), source=source)
-        if self.setup.options.rule is None and not calibration.counts(safeguard):
+        if self.setup.options.rule is None and not calibration.counts():
             if decision.reason == "gate":
-                promises["guarantee"] = calibration.gate_promise(safeguard)
-            elif calibration.guarantee and calibration.by_agreement(safeguard):
+                promises["guarantee"] = calibration.gate_promise()
+            elif calibration.guarantee and calibration.by_agreement():
                 promises["guarantee"] = calibration.guarantee
         return promises
 
@@ -434,12 +378,12 @@ class Question:
         assert winner is not None
         if given == decision.answer or decision.answer is None:
             return winner, decision
-        if (together := self._votes.write(winner, decision.answer)) is not None:
+        if (together := self._ballot.write_answer(winner, decision.answer)) is not None:
             return together, decision
         return winner, replace(decision, answer=given, whole=None)
 
     def _sampled(self, samples: Sequence[Sample]) -> tuple[SampledResponse, ...]:
-        weights = dict(zip(self._responses, self._rule.weights(self._given), strict=True))
+        weights = dict(zip(self._responses, self.plan.rule.weights(self._given), strict=True))
         sampled, unread = [], Response(None)
         for sample in samples:
             response = self._responses.get(sample.index, unread)
@@ -459,13 +403,9 @@ class Question:
         return tuple(sampled)
 
     def _usage(self) -> Usage:
-        judged = self._votes.meanings.judged if self._votes.meanings else None
-        samples, tokens = list(self._samples.values()), lambda: self._estimated_prompt
+        judged = self._ballot.meanings.judged if self._ballot.meanings else None
+        samples, tokens = list(self._samples.values()), lambda: self.request.estimated_prompt_tokens
         return Usage.of(samples, used=self._responses, lost=self._lost, judged=judged, prompt_tokens=tokens)
-
-    @cached_property
-    def _estimated_prompt(self) -> int:
-        return self.model.prompt_tokens(self.messages)
 
 
 def error_without_response(samples: Sequence[Sample]) -> Exception:

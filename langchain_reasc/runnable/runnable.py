@@ -1,6 +1,6 @@
 """``ReASCRunnable``: a more reliable answer for fewer tokens, as a step in any LangChain chain."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from langchain_core.language_models import LanguageModelInput
@@ -12,17 +12,18 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.chunks import chunks_of
 from langchain_reasc.runnable.batch import ONE_INPUT_ONLY, Batch, Outcome
 from langchain_reasc.runnable.concurrency import EventLoop, Threads
-from langchain_reasc.runnable.loop import answer
+from langchain_reasc.runnable.loop import answer, ask
+from langchain_reasc.runnable.options import Options
 from langchain_reasc.runnable.progress import Progress
-from langchain_reasc.runnable.question import Question, ResponseListener
+from langchain_reasc.runnable.question import ResponseListener
+from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.runnable.setup import PreparedOptions
 from langchain_reasc.threads import blocking, blocking_items
 
 __all__ = ["ReASCRunnable"]
 
 
-class ReASCRunnable(PreparedOptions, RunnableSerializable[LanguageModelInput, AIMessage]):
+class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]):
     """Samples a chat model until the evidence for one answer is sufficient (ReASC).
 
     Stands where the model stood: ``prompt | ReASCRunnable(model=llm, calibration="calibration.json") | parser``. The
@@ -58,7 +59,7 @@ class ReASCRunnable(PreparedOptions, RunnableSerializable[LanguageModelInput, AI
             _refuse_ignored(kwargs)
 
         def answered(value: LanguageModelInput, config: RunnableConfig) -> AIMessage:
-            return blocking(answer(Question(self._setup, value, config, kwargs))).message
+            return blocking(self._answered(value, config, kwargs)).message
 
         return self._call_with_config(cast(Any, answered), input, config, run_type="chain")
 
@@ -70,7 +71,7 @@ class ReASCRunnable(PreparedOptions, RunnableSerializable[LanguageModelInput, AI
             _refuse_ignored(kwargs)
 
         async def answered(value: LanguageModelInput, config: RunnableConfig) -> AIMessage:
-            return (await answer(Question(self._setup, value, config, kwargs, is_async=True))).message
+            return (await self._answered(value, config, kwargs, is_async=True)).message
 
         return await self._acall_with_config(cast(Any, answered), input, config, run_type="chain")
 
@@ -105,7 +106,7 @@ class ReASCRunnable(PreparedOptions, RunnableSerializable[LanguageModelInput, AI
         """
 
         def answered(value: LanguageModelInput, config: RunnableConfig) -> Any:
-            return blocking(answer(Question(self._setup, value, config, kwargs, on_response=on_response)))
+            return blocking(self._answered(value, config, kwargs, on_response))
 
         return cast("ReASCResult", self._call_with_config(cast(Any, answered), input, config, run_type="chain"))
 
@@ -120,9 +121,21 @@ class ReASCRunnable(PreparedOptions, RunnableSerializable[LanguageModelInput, AI
         """The asynchronous :meth:`solve`."""
 
         async def answered(value: LanguageModelInput, config: RunnableConfig) -> Any:
-            return await answer(Question(self._setup, value, config, kwargs, is_async=True, on_response=on_response))
+            return await self._answered(value, config, kwargs, on_response, is_async=True)
 
         return cast("ReASCResult", await self._acall_with_config(cast(Any, answered), input, config, run_type="chain"))
+
+    async def _answered(
+        self,
+        value: LanguageModelInput,
+        config: RunnableConfig,
+        kwargs: Mapping[str, Any],
+        on_response: ResponseListener | None = None,
+        *,
+        is_async: bool = False,
+    ) -> ReASCResult:
+        request = Request(self._setup, value, config, kwargs, is_async=is_async)
+        return await answer(await ask(request, on_response=on_response))
 
     def batch(
         self,
@@ -203,7 +216,7 @@ def _refuse_ignored(kwargs: dict[str, Any]) -> None:
     """
     if budgets := kwargs.keys() & {"total_tokens", "total_samples"}:
         raise ConfigurationError(
-            f"{' and '.join(sorted(budgets))} bound a whole batch(); for one input, set token_budget or max_samples"
+            f"{' and '.join(sorted(budgets))} bound a whole batch(); for one input, set max_samples"
         )
     if "on_response" in kwargs:
         raise ConfigurationError(ONE_INPUT_ONLY)

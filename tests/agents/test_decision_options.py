@@ -97,6 +97,7 @@ def test_online_learns_from_every_question_and_then_decides(runner: Any, monkeyp
         ({}, "llm is missing"),
         ({"llm": saying("1"), "answer": "number"}, "answer"),
         ({"llm": saying("1"), "measure": TOP_K}, "measure"),
+        ({"llm": saying("1"), "on_undecided": "abstain"}, "no empty answer to abstain with"),
     ],
 )
 def test_wrong_options_are_named(fields: dict[str, Any], said: str) -> None:
@@ -110,8 +111,10 @@ def test_options_are_kept_by_copies_pickles_and_configurable_fields(runner: Any)
         assert (other.model, other.max_samples, other.name, other.llm) == ("router", 3, "mine", decisions.llm)
     again = pickle.loads(pickle.dumps(decisions.model_copy(update={"llm": RunnableLambda(print)})))
     assert (again.model, again.max_samples) == ("router", 3)
-    with pytest.raises(ValueError, match="frozen"):
-        decisions.max_samples = 4
+    decisions.max_samples = 4
+    assert decisions.model_copy().max_samples == 4
+    with pytest.raises(ConfigurationError, match="max_samples"):
+        decisions.max_samples = 0
     assert "not_implemented" in dumps(decisions)
     model = naming("sales", "billing")
     fewer = ReASCDecisionModel(llm=model).configurable_fields(max_samples=ConfigurableField(id="n"))

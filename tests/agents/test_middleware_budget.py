@@ -55,7 +55,6 @@ def spent(agent: Any) -> Any:
         ({"max_run_tokens": 10 * CALL_TOKENS - 1}, [7, 3, 1]),
         ({"max_run_samples": 12, "max_run_tokens": 10 * CALL_TOKENS}, [7, 3, 1]),
         ({"max_run_samples": 12, "max_samples": 2}, [2, 1]),
-        ({"max_run_tokens": 1000, "token_budget": 4 * CALL_TOKENS}, [4, 4, 1]),
         ({"max_run_seconds": 1e-9}, [1, 1]),
     ],
     ids=str,

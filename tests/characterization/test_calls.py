@@ -334,7 +334,9 @@ def test_a_soak_of_failures_gives_every_place_back(mode: str) -> None:
 
     model = Counting(script=script, live=inside)
     counting = ReASCRunnable(model=model, max_samples=5, on_undecided="raise")
-    scored = ReASCRunnable(model=model, max_samples=5, calibration=calibration(), safeguard="paper")
+    scored = ReASCRunnable(
+        model=model, max_samples=5, calibration=calibration(), rule=calibration().rule(safeguard="paper")
+    )
     questions = [f"q{at}" for at in range(100)]
 
     def outcome(error: Exception | None) -> str:
@@ -383,7 +385,7 @@ def test_places_are_shared_by_a_batch_and_its_samples(run: Runner) -> None:
 
 def test_how_many_samples_are_launched(run: Runner, golden: Golden) -> None:
     """By gate, concurrency and budget: samples decided on, and samples launched."""
-    measured: Any = {"calibration": calibration(), "safeguard": "paper"}
+    measured: Any = {"calibration": calibration(), "rule": calibration().rule(safeguard="paper")}
     seen = {}
     for concurrency in (1, 2, 5):
         for name, options in {"open gate": measured, "counted": {}, "six at most": {"max_samples": 6}}.items():

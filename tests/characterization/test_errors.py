@@ -31,7 +31,7 @@ ERRORS: dict[str, Callable[[], Any]] = {
     ),
     "a programming error": lambda: ReASCRunnable(model=saying(Reply("", error=TypeError("f() takes 1"))), **ONE),
     "missing logprobs": lambda: ReASCRunnable(
-        model=saying(Reply(logprob=None)), calibration=calibration(), safeguard="paper", **ONE
+        model=saying(Reply(logprob=None)), calibration=calibration(), rule=calibration().rule(safeguard="paper"), **ONE
     ),
     "another model": lambda: ReASCRunnable(
         model=saying("1"), calibration=calibration(fingerprint={"model": "other", "sampling": {"temperature": 0.2}})

@@ -24,7 +24,6 @@ WRONG: dict[str, Any] = {
     "rule": "asc",
     "max_samples": 0,
     "concurrency": 0,
-    "confidence": 0.5,
     "on_missing_confidence": "guess",
     "sample_timeout": 0,
     "timeout": -1,
@@ -32,15 +31,12 @@ WRONG: dict[str, Any] = {
     "measure": "top_k",
     "online_state": "state.json",
     "audit": 1.5,
-    "calibrator": 3,
     "answer": "vibes",
     "tool_votes": 3,
     "fixed_prompt": object(),
-    "safeguard": "none",
     "on_undecided": "guess",
     "abstain_below": 0.9,
     "token_budget": 0,
-    "time_budget": 0,
     "ask_confidence": "perhaps",
     "max_sample": 3,
 }
@@ -105,12 +101,14 @@ def script(question: str, index: int) -> Reply:
 
 
 def plain(model: Any = None, **options: Any) -> ReASCRunnable:
-    given: dict[str, Any] = {"calibration": calibration(), "safeguard": "paper", "max_samples": 8, "confidence": 0.9}
+    known = calibration()
+    rule = known.rule(safeguard="paper", confidence=0.9)
+    given: dict[str, Any] = {"calibration": known, "rule": rule, "max_samples": 8}
     return ReASCRunnable(model=model or Scripted(script=script), **ONE, **(given | options))
 
 
 def changed(name: str, value: Any) -> ReASCRunnable:
-    reasc = plain(**{name: {"max_samples": 2, "confidence": 0.8, "model": saying("5")}[name]})
+    reasc = plain(**{name: {"max_samples": 2, "min_share": 0.4, "model": saying("5")}[name]})
     setattr(reasc, name, value)
     return reasc
 
@@ -122,7 +120,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "copy": lambda: copy.copy(plain()),
     "model_copy": lambda: plain(max_samples=2).model_copy(update={"max_samples": 8}),
     "assigned": lambda: changed("max_samples", 8),
-    "assigned confidence": lambda: changed("confidence", 0.9),
+    "assigned share": lambda: changed("min_share", 0.5),
     "assigned model": lambda: changed("model", Scripted(script=script)),
     "bound": lambda: plain().bind(stop=["END"]),
     "with config": lambda: plain().with_config(tags=["mine"], max_concurrency=3),

@@ -10,7 +10,7 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 
 import langchain_reasc as lr
-from langchain_reasc import ChatReASC, ReASCRunnable
+from langchain_reasc import ASC, ChatReASC, ReASCRunnable
 from langchain_reasc.answers import ToolVotes, free_text, json_object
 
 from .conftest import Runner
@@ -39,10 +39,9 @@ def objects(*prices: float) -> Scripted:
 
 RUNNABLES: dict[str, Callable[[], Any]] = {
     "agreeing": lambda: ReASCRunnable(model=saying("42"), **ONE),
-    "split": lambda: ReASCRunnable(model=saying("1", "2", "1", "3", "1"), **ONE, confidence=0.9),
+    "split": lambda: ReASCRunnable(model=saying("1", "2", "1", "3", "1"), **ONE, rule=ASC(0.9)),
     "undecided": lambda: ReASCRunnable(model=saying(*TIES), **ONE, max_samples=6),
     "no answers": lambda: ReASCRunnable(model=saying(Reply("who knows")), **ONE, max_samples=3),
-    "one token over budget": lambda: ReASCRunnable(model=saying(*TIES), **ONE, token_budget=24),
     "waves": lambda: ReASCRunnable(model=saying(*"1213"), concurrency=3, rule=lr.Cap(7), max_samples=7),
     "cut off, no usage": lambda: ReASCRunnable(model=cut_off_wave(usage=False), rule=Unforeseen(3)),
     "cut off, usage at the end": lambda: ReASCRunnable(model=cut_off_wave(), rule=Unforeseen(3)),
@@ -58,19 +57,19 @@ RUNNABLES: dict[str, Callable[[], Any]] = {
     ),
     "gate": lambda: ReASCRunnable(model=saying(Reply(logprob=-2.9)), calibration=calibration()),
     "gate of the paper": lambda: ReASCRunnable(
-        model=saying(Reply(logprob=-2.4)), calibration=calibration(), safeguard="paper"
+        model=saying(Reply(logprob=-2.4)), calibration=calibration(), rule=calibration().rule(safeguard="paper")
     ),
     "weighed": lambda: ReASCRunnable(
         model=saying(Reply("so 1", -0.9), Reply("so 2", -2.3), Reply("so 1", -0.4), Reply("so 2", -1.9)),
         calibration=calibration(),
-        safeguard="paper",
+        rule=calibration().rule(safeguard="paper"),
         max_samples=5,
         **ONE,
     ),
     "counted in part": lambda: ReASCRunnable(
         model=saying(Reply("so 1", None), Reply("so 1", -2.0)),
         calibration=calibration(),
-        safeguard="paper",
+        rule=calibration().rule(safeguard="paper", on_missing_confidence="count"),
         on_missing_confidence="count",
         **ONE,
     ),

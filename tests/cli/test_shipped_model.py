@@ -119,7 +119,7 @@ def test_a_calibration_made_here_serves_here_and_nowhere_else(tmp_path: Path) ->
     assert calibration.fingerprint.model == embedded_model_path().name
     assert calibration.vocabulary_size
     account = json.loads(reasc("ask", EASY, "--calibration", out, "--seed", 0, "--json").stdout)
-    assert account["responses"][0]["score"] is not None
+    assert account["responses"][0]["answer"] is not None
     refused = reasc("ask", QUESTION, "--calibration", out, "--temperature", 0.3, code=1)
     assert "temperature" in refused.stderr and "--allow-mismatch" in refused.stderr
     reasc("ask", EASY, "--calibration", out, "--temperature", 0.3, "--seed", 0, "--allow-mismatch")

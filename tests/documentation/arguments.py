@@ -20,7 +20,7 @@ def answer(text: str) -> str | None:
 def runnables(model: BaseChatModel, calibration: Calibration, path: Path, name: str) -> AIMessage:
     ReASCRunnable(model=model)
     ReASCRunnable(model=model, calibration=calibration, allow_fingerprint_mismatch=True)
-    ReASCRunnable(model=model, calibration=path, max_samples=8, concurrency=8, confidence=0.9)
+    ReASCRunnable(model=model, calibration=path, max_samples=8, concurrency=8, min_share=0.4)
     ReASCRunnable(model=model, calibration=name, on_missing_confidence="count")
     ReASCRunnable(model=model.bind(stop=["\n"]), calibration="mixture", measure=Measure("top_k"))
     reasc = ReASCRunnable(model=model, answer=answer, timeout=60, sample_timeout=None)

@@ -9,7 +9,7 @@ from fastapi_app import EASY, Served, served
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
 from runnable.fakes import Reply, saying
 
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import ASC, ReASCRunnable
 
 pytestmark = in_a_browser
 
@@ -55,7 +55,7 @@ class Page:
 def test_a_reader_sees_each_sample_the_evidence_and_why_it_stopped(page: Any) -> None:
     with ChatLlamaCpp(seed=1) as model:
         own = embedded_model_path().with_name("calibration.json")
-        with served(ReASCRunnable(confidence=0.95, model=model, calibration=own)) as app:
+        with served(ReASCRunnable(model=model, calibration=own)) as app:
             shown = page(app)
             shown.find("[type=submit]").click()
             status = shown.wait("#status", "the evidence is sufficient")
@@ -68,7 +68,7 @@ def test_a_reader_sees_each_sample_the_evidence_and_why_it_stopped(page: Any) ->
 
 def test_samples_are_shown_before_the_decision_and_a_closed_tab_cuts_off_the_rest(page: Any, browser: Any) -> None:
     first = saying("<b>1</b>", Reply(endless=True))
-    with served(ReASCRunnable(confidence=0.95, model=first, concurrency=2, answer="regex:answer is (.*)")) as app:
+    with served(ReASCRunnable(rule=ASC(), model=first, concurrency=2, answer="regex:answer is (.*)")) as app:
         kept = browser.current_window_handle
         browser.switch_to.new_window("tab")
         shown = page(app)

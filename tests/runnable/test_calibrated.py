@@ -119,10 +119,10 @@ def guarded(**fields: Any) -> Any:
 
 
 def test_the_safeguard_takes_the_safe_gate_and_the_paper_its_own(runner: Any) -> None:
-    for safeguard, samples in (("default", 4), ("paper", 1)):
-        reasc = ReASCRunnable(model=saying(SURE), calibration=guarded(mean=3.0), safeguard=safeguard, max_samples=4)
-        result = runner.solve(reasc, "q")
-        assert (result.decision.samples, result.decision.reason == "gate") == (samples, safeguard == "paper")
+    made = guarded(mean=3.0)
+    for rule, samples in ((None, 4), (made.rule(safeguard="paper"), 1)):
+        result = runner.solve(ReASCRunnable(model=saying(SURE), calibration=made, rule=rule, max_samples=4), "q")
+        assert (result.decision.samples, result.decision.reason == "gate") == (samples, rule is not None)
         assert result.notices == ()
     surer = ReASCRunnable(model=saying(Reply("it is 7", -4.0)), calibration=guarded(mean=3.0))
     assert runner.solve(surer, "q").decision.reason == "gate"
@@ -133,7 +133,6 @@ def test_votes_are_counted_where_weights_are_not_vouched_for(runner: Any) -> Non
     result = runner.solve(ReASCRunnable(model=saying(UNSURE, SURE, SURE), calibration=made, max_samples=3), "q")
     assert result.decision.evidence == {"8": 1.0, "7": 2.0}
     assert result.notices == ("votes are counted, not weighed: nothing shows it",)
-    paper = ReASCRunnable(model=saying(UNSURE, SURE, SURE), calibration=made, max_samples=3, safeguard="paper")
+    rule = made.rule(safeguard="paper")
+    paper = ReASCRunnable(model=saying(UNSURE, SURE, SURE), calibration=made, max_samples=3, rule=rule)
     assert runner.solve(paper, "q").decision.evidence["7"] > 2
-    weak = guarded(fallback="the score is worth nothing")
-    assert runner.solve(ReASCRunnable(model=saying(SURE), calibration=weak, safeguard="paper"), "q").notices == ()

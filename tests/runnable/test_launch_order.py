@@ -59,7 +59,7 @@ class Whole(ASC):
     ("answers", "options", "launched"),
     [
         ("1", {"concurrency": 16}, 4),
-        ("1", {"confidence": 0.85}, 2),
+        ("1", {"rule": ASC(0.85)}, 2),
         ("1", {"rule": Cap(6)}, 6),
         ("1211111", {}, 6),
         ("1", {"rule": ReASC(Standardizer(1.0, 1.0), gate=9.0), "measure": TOP_K}, 2),

@@ -3,17 +3,48 @@
 import builtins
 import sys
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from langchain_core.runnables import ConfigurableField
 
 from langchain_reasc import ChatReASC, ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.runnable.options import Options, VoteOptions
 
 from .fakes import TOP_K, Reply, Scripted, calibration, saying
 
 pytestmark = pytest.mark.sync_only
+
+
+def test_the_typed_keywords_are_the_options() -> None:
+    assert get_type_hints(VoteOptions).keys() == Options.model_fields.keys() - {"model"}
+    assert Options.model_fields.keys() == ReASCRunnable.model_fields.keys() - {"name"}
+    hints = get_type_hints(Options)
+    assert {name: hints[name] for name in get_type_hints(VoteOptions)} == get_type_hints(VoteOptions)
+
+
+@pytest.mark.parametrize(
+    ("removed", "instead"),
+    [
+        ({"safeguard": "paper"}, r'rule=calibration.rule\(safeguard="paper"\)'),
+        ({"confidence": 0.9}, r"rule=ASC\(0.99\)"),
+        ({"token_budget": 1000}, "total_tokens, for an agent max_run_tokens"),
+        ({"time_budget": 1.0}, "set timeout"),
+        ({"calibrator": None}, "learns together"),
+    ],
+)
+def test_what_was_removed_says_what_to_use_instead(removed: dict[str, Any], instead: str) -> None:
+    with pytest.raises(ConfigurationError, match=instead):
+        ReASCRunnable(model=saying("1"), **removed)
+
+
+def test_all_around_one_model_learns_together_and_another_model_learns_apart(runner: Any) -> None:
+    model, other = (Scripted(script=lambda question, index: Reply("it is 1", -1.0)) for _ in range(2))
+    one, same = (ReASCRunnable(model=model, calibration="online") for _ in range(2))
+    assert one.calibrator is same.calibrator is one.model_copy(update={"max_samples": 4}).calibrator
+    assert one.calibrator is not ReASCRunnable(model=other, calibration="online").calibrator
+    assert one.calibrator is not ReASCRunnable(model=model, calibration="online", answer="number").calibrator
 
 
 @pytest.mark.parametrize("kind", [ReASCRunnable, ChatReASC])

@@ -9,7 +9,7 @@ from servers.chat_wire import Chat
 from servers.exchange import Exchange
 from servers.fake_server import Served, serving
 
-from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
+from langchain_reasc import ASC, ChatReASC, ReASCMiddleware, ReASCRunnable
 from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
 
@@ -111,6 +111,16 @@ def test_where_no_confidence_is_needed_it_goes_on_without(
     assert all(sum(SAID in notice for notice in account["notices"]) <= 1 for account in accounts)
 
 
+@pytest.mark.parametrize("rule", [None, ASC()])
+def test_no_logprobs_are_asked_for_where_nothing_reads_them(runner: Any, served: Served, rule: Any) -> None:
+    """The calibration counts votes, or a rule is given that does; then its measure is of no use."""
+    advice = {} if rule else {"fallback": "the score separates nothing"}
+    made = calibration(fingerprint=ON_GPT, **advice)
+    result = runner.solve(ReASCRunnable(model=chat(served), calibration=made, rule=rule, max_samples=4), "q")
+    assert result.answer == "42" and refused(served) == 0
+    assert not any("logprobs" in notice or "carry no confidence" in notice for notice in result.notices)
+
+
 @pytest.mark.parametrize(("status", "body"), REFUSALS)
 @pytest.mark.parametrize(("model", "runner"), [(chat, Runner), (compatible, AsyncRunner)], indirect=["runner"])
 def test_servers_refuse_in_many_words(runner: Any, model: Any, status: int, body: Any) -> None:
@@ -205,7 +215,8 @@ def test_one_sample_that_is_refused_counts_as_one_vote_and_the_others_keep_their
     options: dict[str, Any] = {"on_missing_confidence": "count", "concurrency": 1, "max_samples": 4}
     with serving(refusing(only=lambda exchange: exchange.at == 1)) as served:
         made = calibration(fingerprint=ON_GPT)
-        result = runner.solve(ReASCRunnable(model=chat(served), calibration=made, confidence=0.999, **options), "q")
+        rule = made.rule(confidence=0.999, on_missing_confidence="count")
+        result = runner.solve(ReASCRunnable(model=chat(served), calibration=made, rule=rule, **options), "q")
         assert [response.score is None for response in result.responses] == [False, True, False, False]
         assert result.message.response_metadata["reasc"]["without_confidence"] == 1
         assert "logprobs_refused" not in result.message.response_metadata

@@ -104,7 +104,6 @@ def test_a_given_rule_wins_over_a_calibration_that_would_count(runner: Any, advi
     options: dict[str, Any] = {"rule": GATED, "calibration": calibration(**advice)}
     told = "the rule reasc decides as given, where the calibration advises counting votes: worth nothing"
     assert solved(runner, saying(SURE), **options) == ("7", "reasc", "gate", 1, (told,))
-    assert solved(runner, saying(SURE), safeguard="paper", **options)[4] == ()
     assert solved(runner, saying(SURE), rule=ASC(), calibration=options["calibration"])[4] == ()
 
 

@@ -71,10 +71,11 @@ def test_the_line_is_asked_for_and_is_no_part_of_the_answer(runner: Any) -> None
 
 def test_a_response_without_a_statement_is_without_confidence(runner: Any, calibrated: Any) -> None:
     model = stating("it is 1.\nConfidence: 30%", "it is 2", "it is 2.\nConfidence: certain", "it is 1")
-    options: Any = {"model": model, "calibration": calibrated, "safeguard": "paper", "ask_confidence": True}
+    options: Any = {"model": model, "calibration": calibrated, "ask_confidence": True}
     with pytest.raises(LogprobsUnavailable, match=r"no confidence, although it was asked for .*'Confidence: 85%'"):
-        runner.invoke(ReASCRunnable(**options), "q")
-    result = runner.solve(ReASCRunnable(**options, on_missing_confidence="count", max_samples=4), "q")
+        runner.invoke(ReASCRunnable(**options, rule=calibrated.rule(safeguard="paper")), "q")
+    rule = calibrated.rule(safeguard="paper", on_missing_confidence="count")
+    result = runner.solve(ReASCRunnable(**options, rule=rule, on_missing_confidence="count", max_samples=4), "q")
     assert [response.score for response in result.responses] == [0.3, None, None, None]
     assert [response.weight for response in result.responses][1:] == [1.0] * 3, "never a zero"
     assert result.message.response_metadata["reasc"]["without_confidence"] == 3
@@ -85,7 +86,8 @@ def test_a_response_without_a_statement_is_without_confidence(runner: Any, calib
 
 
 def test_logprobs_and_statements_are_no_stand_in_for_each_other(runner: Any, calibrated: Any) -> None:
-    options: Any = {"model": saying("1"), "calibration": calibrated, "safeguard": "paper", "ask_confidence": True}
+    paper = calibrated.rule(safeguard="paper")
+    options: Any = {"model": saying("1"), "calibration": calibrated, "rule": paper, "ask_confidence": True}
     with pytest.raises(LogprobsUnavailable, match="no 'verbalized' signal: the response states no confidence"):
         runner.invoke(ReASCRunnable(**options), "q")
     model, of_tokens = stating("it is 1.\nConfidence: 30%"), calibration(fingerprint=calibrated.fingerprint)
@@ -154,7 +156,8 @@ def test_it_is_calibrated_like_any_other_signal(runner: Any, calibrated: Any, tm
     assert calibrated.measure == STATED and calibrated.auroc.value > 0.9
     save_calibration(calibrated, tmp_path / "calibration.json")
     assert load_calibration(tmp_path / "calibration.json") == calibrated
-    options: Any = {"calibration": calibrated, "ask_confidence": True, "safeguard": "paper"}
+    paper = calibrated.rule(safeguard="paper")
+    options: Any = {"calibration": calibrated, "ask_confidence": True, "rule": paper}
     results = [runner.solve(ReASCRunnable(model=Scripted(script=script), **options), q) for q, _ in QUESTIONS[:12]]
     for result in results:
         stated = result.responses[0].message.response_metadata["verbalized_confidence"]

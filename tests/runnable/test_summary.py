@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.prompts import ChatPromptTemplate
 
-from langchain_reasc import ChatReASC, ReASCRunnable
+from langchain_reasc import ASC, ChatReASC, ReASCRunnable
 from langchain_reasc.calibration import Gate, SupportCurve
 from langchain_reasc.method.stopping import ESC
 
@@ -42,7 +42,7 @@ ENDLESS = Reply("the answer is 1", endless=True)
         ([Reply("no idea")], {}, "no answer: none of 4 responses names one"),
         (
             ["1"],
-            {"confidence": 0.9},
+            {"rule": ASC(0.9)},
             "decided: 3 of 3 responses gave it, enough for it to stay ahead of the other answers",
         ),
         (["1"], {"rule": ESC(window=2)}, "decided: 2 of 2 responses gave it, and so did all of the last window"),

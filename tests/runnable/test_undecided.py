@@ -53,17 +53,6 @@ def test_a_conversation_goes_on_after_an_abstention(runner: Any, kind: Any) -> N
         assert [one["content"] for one in served.requests[0]["messages"]] == ["How much is it?", "Just try."]
 
 
-def test_tokens_that_are_spent_end_the_sampling(runner: Any) -> None:
-    model = saying("1", "2")  # 7 tokens of prompt and 4 of answer each
-    result = runner.solve(ReASCRunnable(model=model, concurrency=1, token_budget=30), "q")
-    assert (result.decision.reason, result.decision.samples) == ("budget", 3)
-    assert result.usage.bill["total_tokens"] == 33
-    waves = runner.solve(ReASCRunnable(model=saying("1", "2"), concurrency=4, token_budget=30), "q")
-    assert waves.decision.samples == 4, "a wave in flight is not torn apart"
-    unspent = runner.solve(ReASCRunnable(model=saying("1"), concurrency=1, token_budget=10_000), "q")
-    assert (unspent.decision.reason, unspent.decision.samples) == ("agreement", 4)
-
-
 def test_no_answer_anywhere_is_said_after_a_wave_and_at_the_end(runner: Any, caplog: Any) -> None:
     reasc = ReASCRunnable(model=saying(Reply("no idea")), max_samples=12)
     with caplog.at_level(logging.WARNING, "langchain_reasc"):

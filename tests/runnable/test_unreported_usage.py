@@ -42,18 +42,14 @@ SAYS: dict[str, Callable[[int], Reply]] = {
 }
 
 
-@pytest.mark.parametrize("budget", ["token_budget", "total_tokens"])
 @pytest.mark.parametrize("what", SAYS)
-def test_a_budget_holds_where_nothing_is_reported(runner: Any, what: str, budget: str) -> None:
+def test_a_budget_holds_where_nothing_is_reported(runner: Any, what: str) -> None:
     """Samples of 625 tokens each, all unlike, so that only the budget ends it."""
     kind = Thinking if what == "reasoning" else Scripted
     model = kind(script=lambda question, index: SAYS[what](index))
     options: dict[str, Any] = {"answer": "auto", "concurrency": 1, "on_missing_confidence": "count"}
     question = WORDS if what == "a long prompt" else "q"
-    if budget == "token_budget":
-        message = runner.invoke(ReASCRunnable(model=model, token_budget=3000, **options), question)
-    else:
-        [message] = runner.batch(ReASCRunnable(model=model, **options), [question], total_tokens=3000)
+    [message] = runner.batch(ReASCRunnable(model=model, **options), [question], total_tokens=3000)
     account = message.response_metadata["reasc"]
     assert 3 <= account["launched"] <= 5
     assert account["tokens"]["estimated"] and message.usage_metadata["total_tokens"] >= 625 * account["launched"]

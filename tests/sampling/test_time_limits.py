@@ -185,11 +185,3 @@ def test_the_shorter_limit_holds() -> None:
     assert not clock.over
     assert clock.over
     assert QuestionClock(question=None, sample=None).wave() is None
-
-
-@pytest.mark.parametrize(("seconds", "launched"), [(1e-9, 2), (1000.0, 4)])
-def test_a_time_budget_bounds_what_is_launched_and_cuts_nothing_off(runner: Any, seconds: float, launched: int) -> None:
-    model = Scripted(script=lambda question, index: Reply(f"the answer is {index}"))
-    result = runner.solve(ReASCRunnable(model=model, max_samples=4, concurrency=2, time_budget=seconds), "q")
-    assert [response.status for response in result.responses] == ["complete"] * launched
-    assert result.decision.reason == "budget"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from langchain_reasc_lab.pools import PoolScores, calibrate_offline_on, record_pool
 
-from langchain_reasc import Measure, ReASCRunnable, load_calibration, save_calibration
+from langchain_reasc import ASC, Measure, ReASCRunnable, load_calibration, save_calibration
 from langchain_reasc.answers import equivalent
 from langchain_reasc.exceptions import FingerprintMismatch
 from langchain_reasc.models import read_signals
@@ -57,7 +57,7 @@ def test_every_token_that_the_server_generates_is_on_the_bill(
     asked = model.bind(logprobs=True, top_logprobs=20)
     real_server.wait_until_idle()
     before = real_server.generated()
-    reasc = ReASCRunnable(model=asked, answer="boxed", max_samples=4, confidence=0.9999)  # nothing is cut off
+    reasc = ReASCRunnable(model=asked, answer="boxed", max_samples=4, rule=ASC(0.9999))  # nothing is cut off
     result = runner.solve(reasc, brief(1)[0].input)
     real_server.wait_until_idle()
     assert result.usage.output_tokens == real_server.generated() - before

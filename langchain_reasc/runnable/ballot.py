@@ -6,16 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.messages import AIMessage
 
 from langchain_reasc.answers import (
     REASONING,
     TOO_SLOW,
     Classes,
-    ObjectVotes,
     Vote,
     arguments_of,
     held_to_schema,
@@ -24,7 +22,7 @@ from langchain_reasc.answers import (
     why_unchecked,
     with_answer,
 )
-from langchain_reasc.calibration import Calibration, check_made_of
+from langchain_reasc.calibration import check_made_of
 from langchain_reasc.complaints import warn_once
 from langchain_reasc.exceptions import (
     ConfidenceError,
@@ -34,70 +32,54 @@ from langchain_reasc.exceptions import (
     is_control_flow,
 )
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.fields import ByField
-from langchain_reasc.method.hopeless import Hopeless
-from langchain_reasc.method.stopping import Decision, Response, StoppingRule
+from langchain_reasc.method.stopping import Decision, Response
 from langchain_reasc.models.contract import LOGPROBS_REFUSED
 from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
-from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.meanings import Meanings
+from langchain_reasc.runnable.plan import Plan
+from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import HOPELESS
-from langchain_reasc.runnable.setup import Setup, Terms
-from langchain_reasc.sampling import Cutoff, QuestionClock, within
+from langchain_reasc.sampling import within
 
-__all__ = ["Votes"]
+__all__ = ["Ballot"]
 
 logger = logging.getLogger(__name__)
 _LATE: Final = 0.1  # seconds after the question's time, for answers of responses that came just before
 _NO_TIME: Final = 0.01  # seconds for each answer after that, as most are found at once
 
 
-class QuestionContext(Protocol):
-    """What a question says of itself: see :class:`~langchain_reasc.runnable.question.Question`."""
-
-    setup: Setup
-    model: PreparedModel
-    messages: list[BaseMessage]
-    config: RunnableConfig
-    clock: QuestionClock
-    cutoff: Cutoff
-
-
-class Votes:
+class Ballot:
     """Reads the responses to one question, in launch order.
 
     The first response whose scores are made of another signal, k or V than those of the calibration is refused; a
     later one is without confidence.
 
     Args:
-        question: what is asked, of which model, how answers are found, compared and scored, and how long it may take.
-        calibration: the calibration in use.
-        terms: how the question is decided under it.
+        request: what is asked, of which model, and how long it may take.
+        plan: how it is decided.
         learning: whether the token signals of all responses are kept, to learn from. Then none is refused.
 
     Attributes:
+        extract: finds the answer in a response.
         meanings: sorts answers in free text by what they mean; None compares their spelling.
         readings: the token signals of each response, None where it has none; empty unless they are kept.
         missing: why votes have no confidence, and count as one each.
         made_of: the ``top_k`` and ``vocabulary_size`` that the first score was made of.
     """
 
-    def __init__(
-        self, question: QuestionContext, calibration: Calibration | None, terms: Terms, *, learning: bool
-    ) -> None:
-        setup, model, options = question.setup, question.model, question.setup.options
-        clock, cutoff = question.clock, question.cutoff
-        self._extract = held_to_schema(setup.extract, model.text_schema)
+    def __init__(self, request: Request, plan: Plan, *, learning: bool) -> None:
+        setup, model, options = request.setup, request.model, request.setup.options
+        clock, cutoff = request.clock, request.cutoff
+        self.extract = held_to_schema(setup.extract, model.text_schema)
         self.meanings: Meanings | None = None
         if equivalence := setup.extract.equivalence:
-            self.meanings = Meanings(equivalence, question.messages, question.config, clock=clock, cutoff=cutoff)
+            self.meanings = Meanings(equivalence, request.messages, request.config, clock=clock, cutoff=cutoff)
         self._tools, self._schemas = options.tool_votes, model.schemas
         self._text_schema = model.text_schema
-        self._measure, self._learning = terms.measure, learning
-        self._calibration = None if options.allow_fingerprint_mismatch or terms.counted else calibration
-        self._required = setup.on_missing_confidence == "error" and not terms.counted
+        self._measure, self._learning = plan.measure, learning
+        self._calibration = None if options.allow_fingerprint_mismatch or plan.counted else plan.calibration
+        self._required = setup.on_missing_confidence == "error" and not plan.counted
         self._clock, self._cutoff = clock, cutoff
-        self._parts: dict[str, Mapping[str, str] | None] = {}  # of each answer
         self._near = Classes(self._is_near)
         self._failures: dict[str, None] = {}  # notices, in order, each once
         self._no_vote: Counter[str] = Counter()  # why -> responses
@@ -108,15 +90,7 @@ class Votes:
         self.readings: list[SignalReading | None] = []
         self.made_of = Provenance(top_k=None, vocabulary_size=None)
 
-    def rule(self, rule: StoppingRule, budget: int) -> StoppingRule:
-        """Wrap the rule: vote field by field or on the whole, and stop early on fields that never agree."""
-        rule = Hopeless(rule, self._parts_of, budget)
-        objects = self._extract.objects
-        if objects and objects.by_field:
-            rule = ByField(rule, objects.tolerance, tuple(objects.voted), objects.accepts)
-        return rule
-
-    def read(self, message: AIMessage) -> Response:
+    def read_response(self, message: AIMessage) -> Response:
         """Read a response.
 
         Raises:
@@ -142,13 +116,13 @@ class Votes:
         self.readings.append(reading)
         return answer
 
-    def fail(self, notice: str) -> None:
+    def add_notice(self, notice: str) -> None:
         """Keep a notice of something that failed; the same one is given once."""
         self._failures[notice] = None
 
-    def write(self, message: AIMessage, answer: str) -> AIMessage | None:
+    def write_answer(self, message: AIMessage, answer: str) -> AIMessage | None:
         """Return a response with an object in it that was put together from several; None where that cannot be."""
-        return with_answer(message, answer, self._extract.objects) if self._extract.objects else None
+        return with_answer(message, answer, self.extract.objects) if self.extract.objects else None
 
     def notices(self, responses: Sequence[Response]) -> list[str]:
         """Return notices of responses that cast no vote, or one that alone would not have been enough."""
@@ -173,7 +147,7 @@ class Votes:
             notices.append(f"asked without logprobs, which the model's server refuses: {self._refused}")
         return notices
 
-    def hopeless_notices(self, decision: Decision) -> list[str]:
+    def never_agrees_notices(self, decision: Decision) -> list[str]:
         """Say what never agrees, and how to leave it out of the vote; log it once a process."""
         names = decision.hopeless
         notice = (
@@ -185,7 +159,7 @@ class Votes:
 
     def _vote(self, message: AIMessage) -> Vote:
         """Find the vote in the response's own words while the question has time: a user's function may take long."""
-        read = partial(vote_of, message, self._extract, self._tools, self._schemas)
+        read = partial(vote_of, message, self.extract, self._tools, self._schemas)
         left = self._clock.left
         vote = Vote(None)
         try:
@@ -195,11 +169,11 @@ class Votes:
         except Exception as error:  # the user's extractor: one odd response must not lose the others
             if isinstance(error, ReASCError) or is_control_flow(error):
                 raise
-            self.fail(f"the answer extractor failed on a response: {error!r}")
+            self.add_notice(f"the answer extractor failed on a response: {error!r}")
         if vote.why_none:
             self._no_vote[vote.why_none] += 1
         if vote.answer and (why := self._why_unchecked(message, vote)):
-            self.fail(why)
+            self.add_notice(why)
         return vote
 
     def _why_unchecked(self, message: AIMessage, vote: Vote) -> str | None:
@@ -210,7 +184,7 @@ class Votes:
             )
             why = next(filter(None, (why_unchecked((self._schemas or {}).get(name)) for name in names)), None)
         else:
-            what, objects = "objects are not checked against their schema", self._extract.objects
+            what, objects = "objects are not checked against their schema", self.extract.objects
             why = why_unchecked(objects.schema if objects else self._text_schema)
         return f"{what}: {why}" if why else None
 
@@ -218,7 +192,7 @@ class Votes:
         """Return the first answer that says the same in other words, or with numbers near to these."""
         if vote.answer is None:
             return None
-        if vote.calls or self._extract.objects:
+        if vote.calls or self.extract.objects:
             return self._near.of(vote.answer)
         return self.meanings.of(vote.answer) if self.meanings else vote.answer
 
@@ -239,7 +213,7 @@ class Votes:
                 self.readings.append(None if vote.answer is None else reading)
 
     def _reading(self, message: AIMessage, vote: Vote) -> SignalReading:
-        places = places_of(message, self._extract, vote) if self._measure and self._measure.of_span else None
+        places = places_of(message, self.extract, vote) if self._measure and self._measure.of_span else None
         return read_signals(message, of_calls=vote.calls, places=places)
 
     def _score_by(self, measure: Measure, reading: SignalReading) -> float:
@@ -257,26 +231,15 @@ class Votes:
             self._scored, self.made_of = True, reading.provenance(measure.signal)
         return score
 
-    def _parts_of(self, answer: str) -> Mapping[str, str] | None:
-        """Return the arguments of calls, or the fields of an object; None of an answer that is one thing."""
-        if answer not in self._parts:
-            objects = self._extract.objects or (None if self._extract.texts_vote else ObjectVotes())
-            fields = objects.fields(answer) if objects else None
-            if not fields:  # what is decided by field is one thing, too
-                fields = {"": answer} if objects and objects.by_field else None
-            arguments = arguments_of(answer)
-            self._parts[answer] = fields if arguments is None else arguments
-        return self._parts[answer]
-
     def _is_near(self, one: str, other: str) -> bool:
-        objects = self._extract.objects
+        objects = self.extract.objects
         return self._tools.same(one, other) or (objects is not None and objects.same(one, other))
 
     def _advice(self, decision: Decision) -> str:
         """Return the option, as it is written, that leaves out of the vote what never agrees."""
         if arguments_of(decision.answer or "") is not None:
             return self._advice_on_calls([name.split(".", 1) for name in decision.hopeless])
-        objects = self._extract.objects
+        objects = self.extract.objects
         kept = list(objects.leave_out) if objects and set(objects.leave_out) != set(REASONING) else []
         by_field = "by_field=True, " if objects and objects.by_field else ""
         return f"answer=json_object({by_field}leave_out={json.dumps([*kept, *decision.hopeless])})"

@@ -1,0 +1,91 @@
+"""What is asked: the prompt, the model with the arguments of the call, and how long an answer may take."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.runnables import RunnableConfig
+
+from langchain_reasc.models.prepared import to_messages
+from langchain_reasc.runnable.plan import Plan
+from langchain_reasc.runnable.setup import Setup
+from langchain_reasc.sampling import Cutoff, QuestionClock
+
+__all__ = ["Request"]
+
+
+class Request:
+    """One input, as it is put to the model.
+
+    Args:
+        setup: how it is answered.
+        value: the input.
+        config: the config of the run above the samples' own; its ``max_concurrency`` bounds those in flight.
+        kwargs: passed to every call of the model.
+        is_async: whether it is answered in an event loop.
+        cutoff: tells when the whole call is given up.
+
+    Attributes:
+        model: what is sampled, with the arguments of the call.
+        messages: the prompt.
+        clock: how long it has taken.
+        prompt_tokens: tokens of the prompt, once a response has reported them.
+
+    Raises:
+        ConfigurationError: a chat model does not accept this input.
+        LogprobsUnavailable: the model that the config chooses is known to give no confidence where one is needed.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        value: LanguageModelInput,
+        config: RunnableConfig,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        is_async: bool = False,
+        cutoff: Cutoff | None = None,
+    ) -> None:
+        self.setup, self.config, self.is_async = setup, config, is_async
+        self.clock = QuestionClock(question=setup.options.timeout, sample=setup.options.sample_timeout)
+        self.model = setup.model.resolved(config).bind(kwargs or {})
+        if self.model.no_logprobs:
+            setup.require_confidence(self.model)
+        self.messages = to_messages(value)
+        self.cutoff = cutoff or Cutoff()
+        self.prompt_tokens: int | None = None
+
+    @cached_property
+    def kind(self) -> str:
+        """The kind of request, where something is learned online about each kind."""
+        options = self.setup.options
+        if not self.setup.online:
+            return ""
+        return self.model.fingerprint(self.messages, prompt=options.fixed_prompt, answer=options.answer).kind
+
+    def plan(self, *learned: Any) -> Plan:
+        """Make the plan by the calibration in use, or by ``learned``, a calibration and its notices.
+
+        Raises:
+            FingerprintMismatch: the calibration was measured on something else.
+        """
+        setup = self.setup
+        if setup.calibration:
+            setup.require_fit(setup.calibration, self.model, self.messages)
+        if learned:
+            calibration, notices = learned
+            return replace(setup.plan(calibration), notices=notices)
+        known = setup.online.calibration_for(self.kind) if setup.online else setup.learned
+        return setup.plan(known, self.kind)
+
+    @property
+    def reads_in_thread(self) -> bool:
+        """Whether reading a response may take too long for the event loop."""
+        return self.is_async and (self.setup.extract.blocks or self.model.runs_functions)
+
+    @cached_property
+    def estimated_prompt_tokens(self) -> int:
+        """About how many tokens the prompt has."""
+        return self.model.prompt_tokens(self.messages)
