@@ -67,28 +67,39 @@ class ServerClient(AdaptedChatOpenAI):
         return await self._agenerate(messages, **kwargs)
 
     def events(
-        self, messages: list[BaseMessage], kwargs: Mapping[str, Any], beside: dict[str, Any], n: int = 1
-    ) -> AsyncGenerator[list[Json | None]]:
-        """Yield the events of n responses to one request, in lists as they come together, and None for their end.
+        self,
+        messages: list[BaseMessage],
+        kwargs: Mapping[str, Any],
+        take: Callable[[Json | None], None],
+        beside: dict[str, Any],
+        n: int = 1,
+    ) -> AsyncGenerator[object]:
+        """Hand over the events of n responses to one request, and None for their end; yield each time some have come.
 
         Of a server that refuses to stream, it is the first response alone, in one event.
 
         Args:
             messages: the prompt, unless the arguments hold a :class:`RawRequest`.
             kwargs: the arguments of the call.
+            take: gets the events.
             beside: gets what is said of the responses beside their events.
             n: how many.
         """
 
-        def request(streamed: bool) -> AsyncGenerator[list[Json | None]]:
+        def request(streamed: bool) -> AsyncGenerator[object]:
             whole = {**kwargs, WHOLE: True}
-            return self._events(messages, kwargs, beside, n) if streamed else self._events(messages, whole, beside, 1)
+            return self._events(messages, kwargs if streamed else whole, take, beside, n if streamed else 1)
 
         return self._logprobs.streamed(request, kwargs.get("model"))
 
     async def _events(
-        self, messages: list[BaseMessage], kwargs: Mapping[str, Any], beside: dict[str, Any], n: int
-    ) -> AsyncGenerator[list[Json | None]]:
+        self,
+        messages: list[BaseMessage],
+        kwargs: Mapping[str, Any],
+        take: Callable[[Json | None], None],
+        beside: dict[str, Any],
+        n: int,
+    ) -> AsyncGenerator[object]:
         raw: RawRequest | None = kwargs.get(RAW)
         rest = {name: value for name, value in kwargs.items() if name not in (RAW, WHOLE, "stream_usage")}
         options: Json = {"headers": dict(raw.headers)} if raw else {}
@@ -106,19 +117,19 @@ class ServerClient(AdaptedChatOpenAI):
 
         async def response(wanted: bool) -> AsyncGenerator[Any]:
             heard: list[bytes] = []
+
+            def hear(data: bytes, event: Json | None) -> None:
+                if raw and event is not None:
+                    heard.append(data)
+                    raw.on_event(heard)
+                take(event)
+
             said = {EVENTS: heard} if raw else {}
-
-            def hear(data: bytes) -> None:
-                heard.append(data)
-                raw.on_event(heard)  # type: ignore[union-attr]
-
             first: Any = ChatGenerationChunk(message=AIMessageChunk(content="", response_metadata=said))
-            async with aclosing(self.raw_events(body(wanted), options, hear if raw else None)) as arriving:
-                async for events in arriving:
-                    if first is not None:
-                        yield first
-                        first = None
-                    yield events
+            async with aclosing(self.raw_events(body(wanted), options, hear)) as arriving:
+                async for _ in arriving:
+                    yield first
+                    first = None
 
         arriving = response(True)
         if asked.get("logprobs") and body(True) != body(False):
@@ -126,10 +137,9 @@ class ServerClient(AdaptedChatOpenAI):
         with _without_key(self.openai_api_key), nullcontext() if raw else langchain_errors():
             async with aclosing(arriving) as items:
                 async for item in items:
-                    if isinstance(item, ChatGenerationChunk):
+                    if item is not None:
                         beside |= item.message.response_metadata
-                    else:
-                        yield item
+                    yield item
 
     async def _agenerate(
         self,

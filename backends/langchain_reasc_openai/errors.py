@@ -18,7 +18,7 @@ from langchain_core import exceptions as core
 
 from langchain_reasc.exceptions import ReASCError, SamplingError, ServerBusy
 
-__all__ = ["Fault", "causes", "classified", "fault_of", "retry_after"]
+__all__ = ["HTTP_ERRORS", "HTTP_TIMEOUTS", "Fault", "causes", "classified", "fault_of", "retry_after"]
 
 
 class Fault(Enum):
@@ -56,13 +56,13 @@ _PASSING_TLS: Final = (
     *(ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError),
     *(ssl.SSLWantReadError, ssl.SSLWantWriteError),
 )
-# openai's client changed from httpx to httpx2; older ones let its errors through in the middle of a stream.
-_TRANSPORT_ERRORS: Final[tuple[type[Exception], ...]] = tuple(
-    importlib.import_module(name).TransportError for name in ("httpx2", "httpx") if importlib.util.find_spec(name)
-)
+# openai's client changed from httpx to httpx2.
+_HTTPX: Final = [importlib.import_module(name) for name in ("httpx2", "httpx") if importlib.util.find_spec(name)]
+HTTP_ERRORS: Final[tuple[type[Exception], ...]] = tuple(module.RequestError for module in _HTTPX)
+HTTP_TIMEOUTS: Final[tuple[type[Exception], ...]] = tuple(module.TimeoutException for module in _HTTPX)
 _OF_TYPE: Final[Sequence[tuple[tuple[type[Exception], ...], Fault, type[core.ModelError]]]] = (
     ((openai.APITimeoutError, TimeoutError), Fault.DOWN, core.ModelTimeoutError),
-    ((openai.APIConnectionError, OSError, *_TRANSPORT_ERRORS), Fault.DOWN, core.ModelConnectionError),
+    ((openai.APIConnectionError, OSError, *HTTP_ERRORS), Fault.DOWN, core.ModelConnectionError),
     ((openai.APIResponseValidationError, json.JSONDecodeError), Fault.ONCE, core.ModelAPIError),
 )
 _NOT_PICKLED: Final = ("request", "response", "_request")  # they hold the key

@@ -1,7 +1,8 @@
 """Raw events of OpenAI's chat completions: decode and check them, and merge those of one response."""
 
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import jiter
@@ -29,6 +30,8 @@ __all__ = [
 Json = dict[str, Any]
 _STATED: Final = ("role", "type", "id")
 """Strings in a delta that are said, not spelled out: some servers repeat them in each event."""
+_PLAIN: Final = {"role", "content"}
+"""What most deltas hold."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -40,15 +43,8 @@ class EventDecoder:
         self._data: list[bytes] = []
         self._begun = False
 
-    async def aiter_bytes(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
-        """Yield the data of events, those together that end in the same piece. The last one needs no empty line."""
-        async for piece in pieces:
-            if events := self._decoded(piece):
-                yield events
-        if events := self._decoded(b"\n\n"):
-            yield events
-
-    def _decoded(self, piece: bytes) -> list[bytes]:
+    def decoded(self, piece: bytes) -> list[bytes]:
+        """Return the data of the events that end in a piece. An empty line must follow the last one."""
         self._pieces.append(piece)
         if b"\n" not in piece and b"\r" not in piece:
             return []
@@ -105,9 +101,11 @@ def usable(event: Any, n: int = 1) -> Json | None:
     return event
 
 
-def events_in(datas: Iterable[bytes]) -> list[Json]:
-    """Return the events of a response of which their JSON was kept."""
-    return [event for data in datas if (event := usable(parsed(data))) is not None]
+def events_in(datas: Iterable[bytes]) -> Iterator[Json]:
+    """Yield the events of a response of which their JSON was kept."""
+    for data in datas:
+        if (event := usable(parsed(data))) is not None:
+            yield event
 
 
 def _is_asked_for(choice: Any, n: int) -> bool:
@@ -132,6 +130,8 @@ def check_delta(delta: Any) -> None:
     Raises:
         SamplingError: it is not of OpenAI's form.
     """
+    if isinstance(delta, dict) and delta.keys() <= _PLAIN and isinstance(delta.get("content"), str | None):
+        return
     calls = delta.get("tool_calls") if isinstance(delta, dict) else None
     if not (
         isinstance(delta, dict)
@@ -188,6 +188,8 @@ def _function_of(call: Json) -> Json:
 
 def text_in(delta: Json) -> str:
     """Return all that the model wrote in a delta: text, reasoning, a refusal, or arguments of calls."""
+    if delta.keys() <= _PLAIN and type(text := delta.get("content")) is str:
+        return text
     said = [value for name, value in delta.items() if isinstance(value, str) and name not in _STATED]
     for call in delta.get("tool_calls") or ():
         function = call.get("function") or {}
@@ -217,11 +219,11 @@ class MergedResponse:
     """The events of one response, merged.
 
     In a delta strings are joined and lists merged by their elements' ``index``. Elsewhere the last value stands that is
-    not null. Events are not changed.
+    not null.
 
     Args:
         lean: whether only the text and the log-probability of a token's alternatives are kept: the lists of their bytes
-            would be most of what Python's garbage collector has to look at.
+            would be most of what Python's garbage collector has to look at. They are taken out of the events.
     """
 
     def __init__(self, *, lean: bool = False) -> None:
@@ -256,7 +258,9 @@ class MergedResponse:
         """Return log-probabilities with those of the next event, whatever lists they come in."""
         if isinstance(more, dict):
             known = before if isinstance(before, dict) else {}
-            return known | {name: self._extended(known.get(name), value) for name, value in more.items()}
+            for name, value in more.items():
+                known[name] = self._extended(known.get(name), value)
+            return known
         if isinstance(more, list):
             listed = before if isinstance(before, list) else []
             listed += map(_without_bytes, more) if self._lean else more
@@ -354,9 +358,7 @@ def is_another(call: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
 
 
 def _without_bytes(token: Any) -> Any:
-    """Return a token without the bytes of its alternatives."""
-    try:
-        ranked = [{"token": one["token"], "logprob": one["logprob"]} for one in token["top_logprobs"]]
-    except (KeyError, TypeError):
-        return token
-    return {**token, "top_logprobs": ranked}
+    """Return a token, which is changed, without the bytes of its alternatives."""
+    with suppress(KeyError, TypeError):
+        token["top_logprobs"] = [{"token": one["token"], "logprob": one["logprob"]} for one in token["top_logprobs"]]
+    return token

@@ -5,8 +5,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager, suppress
 from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -14,14 +14,17 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import _handle_openai_api_error, _handle_openai_bad_request
-from openai import APIError, AsyncStream, BadRequestError, BaseModel, pydantic_function_tool
+from openai import APIConnectionError, APIError, APITimeoutError, BadRequestError, BaseModel, pydantic_function_tool
+from openai._models import FinalRequestOptions
 from pydantic_core import to_jsonable_python
 
+from langchain_reasc_openai.errors import HTTP_ERRORS, HTTP_TIMEOUTS
 from langchain_reasc_openai.events import EventDecoder, Json, parsed, usable
 
 __all__ = ["CLIENT_FIELDS", "AdaptedChatOpenAI", "default_parameters", "langchain_errors", "messages_of"]
 
 _DRAINED_WITHIN: Final = 0.1  # seconds
+_DONE: Final = b"[DONE]"
 CLIENT_FIELDS: Final = ("client", "async_client", "root_client", "root_async_client")
 """What ChatOpenAI connects with, and keeps in fields. Needed to leave them out of a pickle, which cannot hold them;
 replaced when ChatOpenAI can be pickled by itself."""
@@ -48,46 +51,69 @@ class AdaptedChatOpenAI(ChatOpenAI):
         return body, options
 
     async def raw_events(
-        self, body: Mapping[str, Any], options: Mapping[str, Any], hear: Callable[[bytes], None] | None = None
-    ) -> AsyncGenerator[list[Json | None]]:
-        """Send a body as it is, and yield the events of its response that can be used, in lists as they come together.
+        self, body: Mapping[str, Any], options: Mapping[str, Any], take: Callable[[bytes, Json | None], None]
+    ) -> AsyncGenerator[None]:
+        """Send a body as it is, and hand over the events of its response that can be used, each with its JSON.
 
-        None stands for the end, ``[DONE]``. A reply in one piece, asked for or not, is one event and the end.
-        ``hear`` gets the JSON of each. Needed as langchain-openai writes a body of its own, from messages that know
-        OpenAI's fields alone, and reads as much of a reply: it goes out by openai's documented way for undocumented
-        requests (``client.post``), on ChatOpenAI's ``root_async_client``.
+        Yields after each piece of the response, and once before the first event. The end, ``[DONE]``, is handed over as
+        None. A reply in one piece, asked for or not, is one event and the end. Each event is dropped before the next is
+        parsed: many at once would keep Python's garbage collector busy for longer than parsing takes.
 
         Raises:
             openai.APIError: the server refuses, or an event is an error.
         """
-        content, n = json.dumps(body, default=to_jsonable_python).encode(), body.get("n") or 1
-        stream = await self.root_async_client.post(
-            "/chat/completions",
-            cast_to=object,
-            content=content,  # openai's own fails at half of a surrogate pair
-            options=options,
-            stream=True,
-            stream_cls=_DecodedStream,
-        )
-        async with stream:
-            if "json" in stream.response.headers.get("content-type", ""):
-                reply = await stream.response.aread()
-                if not reply.lstrip().startswith(b"data:"):  # as some servers name events
-                    yield [*_read([reply], n, stream.response.request, hear), None]
-                    return
-            async for datas in stream._iter_events():
-                at = next((at for at, data in enumerate(datas) if data.startswith(b"[DONE]")), None)
-                kept: list[Json | None] = []
-                try:
-                    kept += _read(datas[:at], n, stream.response.request, hear)
-                except Exception:
-                    if kept:  # what came before was paid for
-                        yield kept
-                    raise
-                yield kept if at is None else [*kept, None]
-                if at is not None:
-                    await _drain(stream.response)
-                    return
+        n, begun = body.get("n") or 1, False
+        async with aclosing(self._pieces(body, options)) as pieces:
+            async for response, datas in pieces:
+                for data in datas:
+                    done = data.startswith(_DONE)
+                    event = None if done else usable(_checked(parsed(data), response.request), n)
+                    if not (begun or event is None):
+                        begun = True
+                        yield
+                    if done or event is not None:
+                        take(data, event)
+                    if done:
+                        await _drain(response)
+                        return
+                yield
+
+    async def _pieces(
+        self, body: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> AsyncGenerator[tuple[Any, list[bytes]]]:
+        """Yield the data of the events of a response, those together that come in one piece, beside the response.
+
+        Needed as openai's ``post`` reads lines one by one, makes a pydantic object of each event, and takes as long for
+        a request as httpx and aiohttp together. ``root_async_client`` still makes the request and names its errors. A
+        public way to build and send a request would replace it.
+        """
+        client = self.root_async_client
+        content = json.dumps(body, default=to_jsonable_python).encode()  # openai's fails at half of a surrogate pair
+        asked = FinalRequestOptions.construct(method="post", url="/chat/completions", content=content, **options)
+        request = client._build_request(await client._prepare_options(asked))
+        try:
+            response = await client._client.send(request, stream=True)
+        except HTTP_ERRORS as error:
+            kind = APITimeoutError if isinstance(error, HTTP_TIMEOUTS) else APIConnectionError
+            raise kind(request=request) from error
+        decoder = EventDecoder()
+        try:
+            if not response.is_success:
+                await response.aread()
+                raise client._make_status_error_from_response(response)
+            if "json" in response.headers.get("content-type", ""):
+                reply = await response.aread()
+                is_stream = reply.lstrip().startswith(b"data:")  # as some servers name events
+                yield response, decoder.decoded(reply + b"\n\n") if is_stream else [reply, _DONE]
+                return
+            is_packed = "content-encoding" in response.headers
+            async for piece in response.aiter_bytes() if is_packed else response.stream:
+                if datas := decoder.decoded(piece):
+                    yield response, datas
+            if datas := decoder.decoded(b"\n\n"):
+                yield response, datas
+        finally:
+            await response.aclose()
 
     def chunk_of(self, event: Json, choice: Json | None) -> ChatGenerationChunk:
         """Return one choice of an event, normalized, as a chunk; or its usage, where there is no choice.
@@ -140,29 +166,12 @@ def langchain_errors() -> Iterator[None]:
         _handle_openai_api_error(error)
 
 
-class _DecodedStream(AsyncStream[Any]):
-    """A stream whose ``_iter_events`` yields what :class:`EventDecoder` does.
-
-    Needed as openai's client reads lines one by one and makes a pydantic object of each event, at ten times the cost,
-    and hides whether a stream ended by ``[DONE]``. A choice of the decoder would replace it.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._decoder: Any = EventDecoder()
-
-
-def _read(datas: Iterable[bytes], n: int, request: Any, hear: Callable[[bytes], None] | None) -> Iterator[Json]:
-    """Yield the events that can be used."""
-    for data in datas:
-        event = parsed(data)
-        if isinstance(event, dict) and (error := event.get("error")):
-            said = error.get("message") if isinstance(error, dict) else error
-            raise APIError(str(said or "the server sent an error"), request=request, body=error)
-        if (kept := usable(event, n)) is not None:
-            if hear:
-                hear(data)
-            yield kept
+def _checked(event: Any, request: Any) -> Any:
+    """Return an event; raise it if it is an error."""
+    if isinstance(event, dict) and (error := event.get("error")):
+        said = error.get("message") if isinstance(error, dict) else error
+        raise APIError(str(said or "the server sent an error"), request=request, body=error)
+    return event
 
 
 async def _drain(response: Any) -> None:

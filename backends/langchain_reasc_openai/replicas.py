@@ -177,7 +177,7 @@ class _Response:
         return self._bound.over
 
     def receive(self, event: Json, choice: Json) -> None:
-        """Hand over a choice of an event; where the response goes on past its limit, its end instead of the rest."""
+        """Hand over a choice of an event."""
         if self.passed:
             return
         if choice.get("delta") is None:
@@ -187,8 +187,11 @@ class _Response:
         self.ended = self.ended or bool(reason)
         self._take(event, choice)
         self._bound.count(tokens_in(choice), text_in(choice["delta"]), ended=bool(reason))
-        self.passed = self._bound.passed
-        if self.passed:
+
+    def check_limit(self) -> None:
+        """End the response if it has gone on past its limit of tokens; the rest of it is not received."""
+        if not self.passed and self._bound.passed:
+            self.passed = True
             for _ in self._bound.cut(lambda _: self.end("length")):
                 pass
 
@@ -229,25 +232,31 @@ async def read(
             a cut connection from a response that ended.
         Exception: what the server's client raised.
     """
-    server, last, heard = attempt.replica, None, False
+    server = attempt.replica
+    last: Json | None = None
+    heard = False
     limit = token_limit(server.client, kwargs)
     responses = [_Response(limit, partial(take, index)) for index in range(n)]
-    arriving = server.client.events(messages, kwargs, beside, n)
-    async with _silence_limit(server) as restart, aclosing(arriving) as lists:
-        async for events in lists:
+
+    def hear(event: Json | None) -> None:
+        nonlocal last, heard
+        if event is None:
+            for response in responses:
+                response.end("stop")
+            return
+        heard = True
+        if event.get("usage"):
+            last = event
+        for choice in event.get("choices") or ():
+            responses[choice.get("index") or 0].receive(event, choice)
+
+    arriving = server.client.events(messages, kwargs, hear, beside, n)
+    async with _silence_limit(server) as restart, aclosing(arriving) as pieces:
+        async for _ in pieces:
             restart()
             attempt.record_answer()
-            for event in events:
-                heard = heard or event is not None
-                if event is None:
-                    for response in responses:
-                        response.end("stop")
-                    continue
-                if event.get("usage"):
-                    last = event
-                for choice in event.get("choices") or ():
-                    responses[choice.get("index") or 0].receive(event, choice)
-            events.clear()  # else all wait here for the next, where the garbage collector looks at each again and again
+            for response in responses:
+                response.check_limit()
             if any(response.passed for response in responses) and all(response.over for response in responses):
                 break
     if last is not None:

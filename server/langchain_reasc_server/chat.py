@@ -70,8 +70,8 @@ class Won:
 
     def _own_usage(self) -> Json:
         """Return the tokens of the winner alone, as far as they are known."""
-        own = next((event["usage"] for event in reversed(self._events) if event.get("usage")), None)
-        if own is None:
+        own = self._upstream_reply.get("usage") or {}
+        if not own:
             told = self.message.response_metadata["reasc"]
             prompt = round(told["tokens"]["input"] / told["launched"])
             return {"prompt_tokens": prompt, "completion_tokens": told["tokens"]["winner"]}
@@ -117,23 +117,28 @@ class Won:
             Refused: that response broke off, and another cannot go on from where it was.
         """
         reply, is_own = self._reply()
-        said = self._events if is_own and has_own_indices(self._events) else [*events_of(reply)]
+        own = [*self._upstream_events()]
+        said = own if is_own and has_own_indices(own) else [*events_of(reply)]
         events = [*self.call.shown(_left(said, passed), head)]
         if self.call.wants_usage:
-            own = next((event for event in reversed(self._events) if event.get("usage")), {})
+            kept = next((event for event in reversed(own) if event.get("usage")), {})
             last = event_of({**reply, "id": head["id"], "created": head["created"]}, None)
-            events.append({**own, **last, "usage": self.usage})
+            events.append({**kept, **last, "usage": self.usage})
         events[-1] = {**events[-1], "reasc": self.account}
         yield from events
 
-    @cached_property
-    def _events(self) -> list[Json]:
+    def _upstream_events(self) -> Iterator[Json]:
         return events_in(self.message.response_metadata.get(EVENTS) or ())
+
+    @cached_property
+    def _upstream_reply(self) -> Json:
+        """What the upstream itself has said, with the usage that it reports; empty where it is not known."""
+        return merged(self._upstream_events()) if self.message.response_metadata.get(EVENTS) else {}
 
     def _reply(self) -> tuple[Json, bool]:
         """Return the reply, and whether it is what the upstream itself has said."""
-        reply = merged(self._events) if self._events else reply_of(self.message, self.call.model)
-        changed = with_message(reply, self.message) if self._events else reply
+        reply = self._upstream_reply or reply_of(self.message, self.call.model)
+        changed = with_message(reply, self.message) if self._upstream_reply else reply
         reply = changed or reply
         return {**reply, "choices": self.call.trimmed(reply["choices"])}, changed is None
 
@@ -187,7 +192,7 @@ class FirstResponse:
         self._followed = self._followed or events
         if len(events) <= 1 or (self._live and events is self._followed):
             with suppress(RuntimeError):  # the loop has ended
-                new = events_in(events[-1:]) if events is self._followed else []
+                new = [*events_in(events[-1:])] if events is self._followed else []
                 self._loop.call_soon_threadsafe(self._arrive, new)
 
     def wake(self, *_: object) -> None:

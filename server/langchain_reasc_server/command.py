@@ -1,5 +1,6 @@
 """``reasc serve``: check the options, build the server, and run it in one process or several."""
 
+import gc
 import importlib
 import logging
 import os
@@ -185,6 +186,7 @@ class Service:
         @asynccontextmanager
         async def lifetime() -> AsyncIterator[None]:
             threading.Thread(target=_ask_capabilities, args=(model,), kwargs={"strict": False}, daemon=True).start()
+            gc.freeze()  # what was imported stays, and need not be looked at each time that garbage is collected
             with stack:
                 yield
 

@@ -10,7 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import BaseChatOpenAI
 from langchain_reasc_openai import langchain_openai_internals as internals
-from openai import AsyncStream
+from openai import AsyncOpenAI
 from packaging.requirements import Requirement
 
 CHANGED = f"langchain-openai {version('langchain-openai')} changed what langchain_openai_internals.py rests on: "
@@ -34,7 +34,9 @@ def test_methods_take_what_they_took_and_fields_are_there() -> None:
         assert list(inspect.signature(method).parameters) == arguments, f"{CHANGED}{name} takes other arguments"
     for name in FIELDS:
         assert name in ChatOpenAI.model_fields, f"{CHANGED}the field {name} is gone"
-    assert inspect.isasyncgenfunction(getattr(AsyncStream, "_iter_events", None)), "openai changed how it reads streams"
+    client = AsyncOpenAI(api_key="any")
+    for name in ("_client", "_prepare_options", "_build_request", "_make_status_error_from_response"):
+        assert hasattr(client, name), f"openai {version('openai')} changed how it makes requests: {name} is gone"
 
 
 def test_the_version_is_one_of_those_that_are_asked_for() -> None:
