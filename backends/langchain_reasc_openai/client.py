@@ -16,7 +16,7 @@ from pydantic import PrivateAttr, SecretStr
 from langchain_reasc.models.refusal import LogprobsMemory
 from langchain_reasc_openai.errors import causes
 from langchain_reasc_openai.events import Json
-from langchain_reasc_openai.langchain_openai_internals import AdaptedChatOpenAI, langchain_errors
+from langchain_reasc_openai.langchain_openai_internals import AdaptedChatOpenAI, langchain_errors, unquoted
 
 __all__ = ["EVENTS", "RAW", "WHOLE", "RawRequest", "ServerClient"]
 
@@ -150,7 +150,7 @@ class ServerClient(AdaptedChatOpenAI):
     ) -> ChatResult:
         generate = partial(super()._agenerate, messages, stop, run_manager)
         with _without_key(self.openai_api_key):
-            result: ChatResult = await self._sent(generate, kwargs, streamed=False)
+            result: ChatResult = await unquoted(self._sent(generate, kwargs, streamed=False))
             return result
 
     async def _sent(self, send: Callable[..., Awaitable[Any]], kwargs: Mapping[str, Any], *, streamed: bool) -> Any:

@@ -17,7 +17,7 @@ from langchain_reasc_openai.presets import PRESETS, Capabilities, Preset, preset
 from langchain_reasc_openai.probing import probe, remembered
 from langchain_reasc_openai.replicas import ReplicaPool
 from langchain_reasc_openai.routing import Replica, RetryPolicy
-from langchain_reasc_openai.server import Server, base_urls, require_same_model
+from langchain_reasc_openai.server import Server, base_urls, check_header, require_same_model
 from langchain_reasc_openai.transport import bounded_http_client
 
 __all__ = ["Connection", "ServerFields", "connection_fields", "known_preset"]
@@ -54,6 +54,10 @@ def connection_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     key = _first(fields, "api_key", "openai_api_key")
     if key is None:
         key = _key_of(preset or preset_of_host(urls[0]), urls)
+    for header, value in {**(fields.get("default_headers") or {}), "api_key": key}.items():
+        text = value.get_secret_value() if isinstance(value, SecretStr) else value
+        if isinstance(text, str):
+            check_header(header, text)
     return {**rest, "preset": name, "base_urls": urls, "openai_api_base": urls[0], "openai_api_key": key}
 
 

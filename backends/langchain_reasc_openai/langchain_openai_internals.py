@@ -5,9 +5,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -18,11 +18,13 @@ from openai import APIConnectionError, APIError, APITimeoutError, BadRequestErro
 from openai._models import FinalRequestOptions
 from pydantic_core import to_jsonable_python
 
+from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_openai.errors import HTTP_ERRORS, HTTP_TIMEOUTS
 from langchain_reasc_openai.events import EventDecoder, Json, parsed, usable
 
-__all__ = ["CLIENT_FIELDS", "AdaptedChatOpenAI", "default_parameters", "langchain_errors", "messages_of"]
+__all__ = ["CLIENT_FIELDS", "AdaptedChatOpenAI", "default_parameters", "langchain_errors", "messages_of", "unquoted"]
 
+T = TypeVar("T")
 _DRAINED_WITHIN: Final = 0.1  # seconds
 _DONE: Final = b"[DONE]"
 CLIENT_FIELDS: Final = ("client", "async_client", "root_client", "root_async_client")
@@ -88,9 +90,7 @@ class AdaptedChatOpenAI(ChatOpenAI):
         public way to build and send a request would replace it.
         """
         client = self.root_async_client
-        content = json.dumps(body, default=to_jsonable_python).encode()  # openai's fails at half of a surrogate pair
-        asked = FinalRequestOptions.construct(method="post", url="/chat/completions", content=content, **options)
-        request = client._build_request(await client._prepare_options(asked))
+        request = await unquoted(self._request(body, options))
         try:
             response = await client._client.send(request, stream=True)
         except HTTP_ERRORS as error:
@@ -114,6 +114,12 @@ class AdaptedChatOpenAI(ChatOpenAI):
                 yield response, datas
         finally:
             await response.aclose()
+
+    async def _request(self, body: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+        content = json.dumps(body, default=to_jsonable_python).encode()  # openai's fails at half of a surrogate pair
+        asked = FinalRequestOptions.construct(method="post", url="/chat/completions", content=content, **options)
+        client = self.root_async_client
+        return client._build_request(await client._prepare_options(asked))
 
     def chunk_of(self, event: Json, choice: Json | None) -> ChatGenerationChunk:
         """Return one choice of an event, normalized, as a chunk; or its usage, where there is no choice.
@@ -153,6 +159,21 @@ class AdaptedChatOpenAI(ChatOpenAI):
             if isinstance(generation.message, AIMessage):
                 generation.message.usage_metadata = None
         return result
+
+
+async def unquoted(request: Awaitable[T]) -> T:
+    """Await what makes a request; the error of a header that is not ASCII, such as a key, must not hold its value.
+
+    Raises:
+        ConfigurationError: a header is not ASCII.
+    """
+    try:
+        return await request
+    except UnicodeEncodeError as error:
+        if error.encoding != "ascii":
+            raise
+    # Here, and not above, so that the other error is not its context.
+    raise ConfigurationError("a header of the request is not ASCII; see api_key, default_headers and extra_headers")
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from langchain_reasc.exceptions import (
 from langchain_reasc.files import parse_json
 from langchain_reasc_openai.presets import PRESETS, Preset, preset_of_host
 
-__all__ = ["Answer", "Identity", "Server", "base_url", "base_urls", "identify", "require_same_model"]
+__all__ = ["Answer", "Identity", "Server", "base_url", "base_urls", "check_header", "identify", "require_same_model"]
 
 _SHOWN = 300  # characters of a server's own message
 _LARGEST: Final = 10_000_000  # bytes of an answer, unpacked
@@ -74,6 +74,20 @@ def base_urls(given: str | Sequence[str]) -> tuple[str, ...]:
     if not urls:
         raise ConfigurationError("base_url is an empty list; give the address of at least one server")
     return urls
+
+
+def check_header(name: str, value: str) -> None:
+    """Check that a header can carry a value, which the error does not quote: it may be a key.
+
+    Raises:
+        ConfigurationError: the value is not ASCII.
+    """
+    if not value.isascii():
+        at = next(at for at, letter in enumerate(value, 1) if not letter.isascii())
+        raise ConfigurationError(
+            f"{name} has a letter that is not ASCII (letter {at} of {len(value)}), which an HTTP header cannot carry; "
+            "copy it again"
+        )
 
 
 def _without_secrets(given: str) -> str:
@@ -136,6 +150,8 @@ class Server(Closing):
         proxy: str | None = None,
     ) -> None:
         self.url, self._key, self._timeout = url, api_key, timeout
+        if api_key:
+            check_header("api_key", api_key.get_secret_value())
         key = {"Authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
         self._client = httpx.Client(
             headers={**key, **(headers or {})}, timeout=timeout, proxy=proxy, follow_redirects=False

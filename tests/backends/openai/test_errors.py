@@ -11,9 +11,9 @@ import httpx
 import openai
 import pytest
 from langchain_core import exceptions as core
-from langchain_reasc_openai import RetryPolicy
-from langchain_reasc_openai.errors import Fault, classified, fault_of, retry_after
-from pydantic import TypeAdapter, ValidationError
+from langchain_reasc_openai import RetryPolicy, probe
+from langchain_reasc_openai.errors import Fault, causes, classified, fault_of, retry_after
+from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from backends.openai.conftest import model_of
 from backends.openai.fake_server import Fake, serving, vllm
@@ -121,6 +121,47 @@ def test_calls_raise_them_and_a_run_is_as_hopeful_as_its_samples(
         with pytest.raises(SamplingError) as all_failed:
             face.solve(ReASCRunnable(model=model), "How much is 2 + 2?")
         assert all_failed.value.is_retryable is (code == 500)
+
+
+SECRET = "sk-süß-secret"
+
+
+def held(error: BaseException) -> str:
+    """All that an error and those behind it hold."""
+    return "".join(f"{one!r} {vars(one)}" for one in causes(error))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda fake: model_of(fake, api_key=SECRET),
+        lambda fake: model_of(fake, api_key=SecretStr(SECRET)),
+        lambda fake: model_of(fake, default_headers={"x-key": SECRET}),
+        lambda fake: probe(fake.url, api_key=SecretStr(SECRET)),
+    ],
+    ids=["key", "secret key", "header", "probe"],
+)
+def test_a_key_that_no_header_can_carry_is_refused_unquoted(fake: Fake, make: Any) -> None:
+    with pytest.raises(ConfigurationError, match="not ASCII") as raised:
+        make(fake)
+    assert "secret" not in held(raised.value)
+
+
+@pytest.mark.parametrize("call", ["invoke", "stream", "sample"])
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [({}, {"extra_headers": {"x-key": SECRET}}), ({"api_key": lambda: SECRET}, {})],
+    ids=["header", "function"],
+)
+def test_so_is_one_that_is_first_known_with_the_call(
+    fake: Fake, face: Face, call: str, fields: dict[str, Any], options: dict[str, Any]
+) -> None:
+    with model_of(fake, **fields) as model, pytest.raises(ConfigurationError, match="not ASCII") as raised:
+        if call != "sample":
+            getattr(face, call)(model, "Hello", **options)
+        [(_, failed)] = face.sample(model, "Hello", n=1, **options)
+        raise failed.error
+    assert "secret" not in held(raised.value)
 
 
 def test_nobody_there_may_pass_and_a_refused_key_will_not(face: Face, gone: Fake) -> None:
