@@ -160,15 +160,16 @@ class Gateway:
             said = f"{method} {path} is not open here; an operator opens more with --allow-path"
             raise Refused(404, said, code="path_not_open")
         body = await self.bodies.read(request)
-        async with self._until_gone(request, client):
-            self.admission.charge(client, samples=int(request.method == "POST"))
+        async with self._until_gone(request, client, samples := int(request.method == "POST")):
+            self.admission.charge(client, samples=samples)
             await self._forward(request, client, body, None, "not a chat completion", send)
 
     async def _chat(self, request: Request, client: Client, send: Send) -> None:
         """Vote on a chat completion, or pass it through."""
         body, call = await self._asked(request)
         why = call.why_not_voted(self.solver.votes)
-        async with self._until_gone(request, client):
+        samples = call.most_samples(self.solver.votes) if why is None else call.responses
+        async with self._until_gone(request, client, samples, body):
             if why is None:
                 await self._vote(call, request, client, send)
                 return
@@ -188,7 +189,8 @@ class Gateway:
             why = call.why_not_voted(self.solver.votes)
         except Untranslatable as error:
             why = error.why
-        async with self._until_gone(request, client):
+        samples = call.most_samples(self.solver.votes) if call is not None and why is None else 1
+        async with self._until_gone(request, client, samples, body):
             if call is not None and why is None:
                 await self._vote(call, request, client, Translated(send, ResponseWriter(asked.body, asked.model)))
                 return
@@ -338,8 +340,16 @@ class Gateway:
         self.decided.append(Decided(time.time(), time.monotonic() - begun, won.call.model, account, client))
 
     @asynccontextmanager
-    async def _until_gone(self, request: Request, client: Client) -> AsyncIterator[None]:
+    async def _until_gone(
+        self, request: Request, client: Client, samples: int = 0, body: bytes = b""
+    ) -> AsyncIterator[None]:
         """Admit a request, and cancel its work once the client has gone.
+
+        Args:
+            request: the request.
+            client: whose it is.
+            samples: the most samples that the request may draw; they are reserved until its end.
+            body: the prompt of each sample.
 
         Raises:
             ClientDisconnect: the client has gone.
@@ -358,7 +368,8 @@ class Gateway:
         try:
             with ExitStack() as waiting:
                 waiting.enter_context(self.metrics.waiting.track_inprogress())
-                async with self.admission.admit(client):
+                tokens = samples * estimated_tokens(body) if self.admission.tokens_per_minute else 0
+                async with self.admission.admit(client, samples, tokens):
                     waiting.close()
                     yield
         except asyncio.CancelledError:

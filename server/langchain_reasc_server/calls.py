@@ -12,11 +12,14 @@ from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_server.wire import Json, replayed
 
-__all__ = ["HEADER", "Call", "Hear", "VotePolicy", "Wishes", "messages_of"]
+__all__ = ["COUNTED", "HEADER", "Call", "Hear", "VotePolicy", "Wishes", "messages_of"]
 
 Hear = Callable[[list[bytes]], None]
 """Called with the JSON of the events of a response so far, each time another event arrives."""
 HEADER: Final = "x-reasc-"
+COUNTED: Final = "none"
+"""The name of no calibration, for a request whose votes are counted."""
+_SUFFIX: Final = ":reasc"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +31,7 @@ class VotePolicy:
         max_samples: the most samples of a request, whatever the request asks for.
         rule: when to stop, as ``reasc ask --rule`` takes it; with None the calibration decides.
         calibration: ``"online"``, a file, or None to count votes.
+        offered: name -> file of the calibrations that a request may choose.
         state: the file in which ``"online"`` keeps what it has learned.
         worth: samples for one more point of agreement, see ``Options.worth``.
         concurrency: samples of a request launched at once.
@@ -38,6 +42,7 @@ class VotePolicy:
     max_samples: int = 16
     rule: str | None = None
     calibration: str | None = "online"
+    offered: Mapping[str, str] = field(default_factory=dict)
     state: str | None = None
     worth: float | None = None
     concurrency: int = 4
@@ -45,13 +50,17 @@ class VotePolicy:
 
 
 class Wishes(BaseModel):
-    """What a request may ask of its vote, in its field ``reasc`` or in headers such as ``x-reasc-max-samples``.
+    """What a request may ask of its vote: in its field ``reasc``, in headers, or after the name of its model.
+
+    A header is called ``x-reasc-max-samples``, say. ``MODEL:reasc-8`` means 8 samples of ``MODEL``, for clients whose
+    users can choose nothing but a model.
 
     Attributes:
         answer: where the answer is in a text.
         max_samples: the most samples.
         rule: the name of a stopping rule, without parameters.
         abstain_below: give no answer that is less likely right than this.
+        calibration: the name of a calibration that the operator offers, or ``"none"``.
         usage: whose tokens are reported as usage.
     """
 
@@ -61,6 +70,7 @@ class Wishes(BaseModel):
     max_samples: int | None = Field(default=None, ge=1)
     rule: str | None = Field(default=None, max_length=1000)
     abstain_below: float | None = None
+    calibration: str | None = Field(default=None, max_length=1000)
     usage: Literal["all", "winner"] = "all"
 
     @field_validator("answer")
@@ -78,27 +88,29 @@ class Wishes(BaseModel):
         return rule
 
     @classmethod
-    def in_request(cls, given: Any, headers: Mapping[str, str]) -> "Wishes":
-        """Read the wishes of a request. Those in its field ``reasc`` come before those in headers.
+    def in_request(cls, given: Any, headers: Mapping[str, str], suffix: str = "") -> "Wishes":
+        """Read the wishes of a request. Its field ``reasc`` comes before its headers, and these before the suffix.
 
         Args:
             given: the value of the field ``reasc``, or None.
             headers: the headers of the request.
+            suffix: what follows ``:reasc-`` in the name of its model.
 
         Raises:
             ConfigurationError: an option is unknown, or has a wrong value.
         """
         named = {name: HEADER + name.replace("_", "-") for name in cls.model_fields}
-        texts = {name: headers[header] for name, header in named.items() if header in headers}
+        texts = {"max_samples": suffix} if suffix else {}
+        texts |= {name: headers[header] for name, header in named.items() if header in headers}
         try:
-            by_header = cls.model_validate_strings(texts).model_dump(exclude_unset=True)
+            by_text = cls.model_validate_strings(texts).model_dump(exclude_unset=True)
             by_field = cls.model_validate({} if given is None else given).model_dump(
                 exclude_none=True, exclude_unset=True
             )
         except ValidationError as error:
             said = findings(error, whole="reasc", names=lambda _: cls.model_fields)
             raise ConfigurationError(f"reasc: {'; '.join(said)}") from None
-        return cls(**by_header | by_field)
+        return cls(**by_text | by_field)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +149,11 @@ class Call:
             ConfigurationError: the request asks for something wrong.
         """
         kept = {name: value for name, value in body.items() if name != "reasc"}
-        asked = Wishes.in_request(body.get("reasc"), headers).model_dump(exclude_none=True)
+        model, suffix = kept.get("model"), ""
+        if isinstance(model, str) and _SUFFIX in model:
+            kept["model"], _, suffix = model.partition(_SUFFIX)
+        wishes = Wishes.in_request(body.get("reasc"), headers, suffix.removeprefix("-"))
+        asked = wishes.model_dump(exclude_none=True)
         usage = asked.pop("usage")
         return cls(kept, asked, kept != body, forwarded, served, usage)
 

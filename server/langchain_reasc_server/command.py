@@ -69,7 +69,7 @@ def serve(
 
     reasc serve --url http://gpu1:8000 --model Qwen/Qwen2.5-7B-Instruct
 
-    reasc serve --model my.gguf --answer number --state learned.sqlite
+    reasc serve --gguf my.gguf --answer number --state learned.sqlite
 
     reasc serve     the shipped model: arithmetic word problems
     """
@@ -87,7 +87,7 @@ def serve(
     service = Service(
         source=source,
         upstream=behind,
-        votes=voting.votes(shipped=source.is_shipped),
+        votes=voting.votes(shipped=source.is_shipped and behind.gguf is None),
         limits=limits,
         ping=ping,
         traces=traces,
@@ -174,6 +174,8 @@ class Service:
 
     def app(self, gateway: "Gateway", stack: ExitStack) -> "Starlette":
         """Return the application, which closes the stack when the server has shut down."""
+        from langchain_reasc_server.processes import watched_event_loop
+
         model: Any = gateway.upstream.chat_model
         if self.traces:
             from langchain_reasc_server.tracing import exported_traces
@@ -188,7 +190,8 @@ class Service:
             threading.Thread(target=_ask_capabilities, args=(model,), kwargs={"strict": False}, daemon=True).start()
             gc.freeze()  # what was imported stays, and need not be looked at each time that garbage is collected
             with stack:
-                yield
+                async with watched_event_loop():
+                    yield
 
         gateway.lifetime = lifetime
         return gateway.app

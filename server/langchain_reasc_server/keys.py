@@ -6,8 +6,8 @@ import binascii
 import hmac
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -56,25 +56,35 @@ class Allowance:
         self._what, self._clock = what, clock
         self._per_minute = math.inf if per_minute is None else per_minute
         self.left, self._since = self._per_minute, clock()
+        self._held = 0.0
 
     def use(self, count: float) -> None:
         """Subtract what a request has used, which may be more than was left."""
         self.left -= count
 
+    @contextmanager
+    def hold(self, most: float) -> Iterator[None]:
+        """Reserve what a running request may still use, so that other requests cannot use it at the same time."""
+        self._held += most
+        try:
+            yield
+        finally:
+            self._held -= most
+
     def check(self) -> None:
-        """Require that at least one is left.
+        """Require that at least one is left, beside what running requests have reserved.
 
         Raises:
-            Refused: less is left. The error says when to ask again.
+            Refused: less is left. The error says when to ask again: in a second if only reserved ones are missing.
         """
         if math.isinf(self._per_minute):
             return
         now, rate = self._clock(), self._per_minute / _MINUTE
         self.left = min(self._per_minute, self.left + (now - self._since) * rate)
         self._since = now
-        if self.left < 1:
+        if self.left - self._held < 1:
             said = f"{self._per_minute:g} {self._what} a minute are allowed for a key"
-            raise _too_many(said, (1 - self.left) / rate, f"too_many_{self._what}")
+            raise _too_many(said, max(1.0, (1 - self.left) / rate), f"too_many_{self._what}")
 
 
 @dataclass(eq=False)
@@ -137,8 +147,13 @@ class Admission:
         return self._clients[found[0] if found else ""]
 
     @asynccontextmanager
-    async def admit(self, client: Client) -> AsyncIterator[None]:
-        """Wait for a place for a client's request, and keep the place until the end.
+    async def admit(self, client: Client, samples: int = 0, tokens: int = 0) -> AsyncIterator[None]:
+        """Wait for a place for a request, and keep the place until the end.
+
+        Args:
+            client: whose request it is.
+            samples: the most samples that the request may draw; they are reserved until its end.
+            tokens: the most tokens, likewise.
 
         Raises:
             Refused: the client, or all together, ask for too much.
@@ -146,8 +161,9 @@ class Admission:
         self._check(client)
         client.running, self._inside = client.running + 1, self._inside + 1
         try:
-            async with self._room:
-                yield
+            with client.samples.hold(samples), client.tokens.hold(tokens):
+                async with self._room:
+                    yield
         finally:
             client.running, self._inside = client.running - 1, self._inside - 1
 

@@ -1,12 +1,14 @@
 """Run the server in this process, or in several workers that uvicorn's supervisor replaces when they end."""
 
+import asyncio
+import faulthandler
 import os
 import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
@@ -19,9 +21,11 @@ from uvicorn.supervisors import Multiprocess
 from langchain_reasc_server.metrics import METRICS
 from langchain_reasc_server.reading import LARGEST_HEAD
 
-__all__ = ["FAILED_TO_START", "run_here", "run_workers", "shared_folder", "uvicorn_options"]
+__all__ = ["FAILED_TO_START", "run_here", "run_workers", "shared_folder", "uvicorn_options", "watched_event_loop"]
 
 _KEPT_ALIVE: Final = 75  # seconds; longer than clients keep an idle connection, or they would send into a closed one
+_STANDS_STILL: Final = 30.0
+"""Seconds after which a process whose event loop does nothing at all is ended."""
 _STARTED_WITHIN: Final = 30
 """Seconds for which the supervisor waits for a new worker, or for one of which no thread answers any more."""
 
@@ -109,3 +113,24 @@ def shared_folder() -> Iterator[Path]:
     finally:
         del os.environ[METRICS]
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@asynccontextmanager
+async def watched_event_loop() -> AsyncIterator[None]:
+    """End this process, and print where it hangs, if the event loop stands still for too long.
+
+    A thread in C does that, so it works while Python itself hangs. Whoever started the process starts another:
+    uvicorn's supervisor, systemd or Docker.
+    """
+    watching = asyncio.create_task(_put_off_the_end())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        faulthandler.cancel_dump_traceback_later()
+
+
+async def _put_off_the_end() -> None:
+    while True:
+        faulthandler.dump_traceback_later(_STANDS_STILL, exit=True)
+        await asyncio.sleep(1)

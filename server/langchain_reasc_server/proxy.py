@@ -55,6 +55,7 @@ _READY_WITHIN: Final = 5.0
 _KEPT_ALIVE: Final = 4.0  # less than servers keep an idle connection, which may close it while a request is on its way
 _LONGEST_HEADER: Final = 65_536  # bytes
 _FILLED_IN: Final = ("user-agent", "accept", "content-type")  # by aiohttp, where a request has none
+_LARGEST_REPLY: Final = 256 << 20  # bytes, of those that are kept until their end
 _Answer = tuple[aiohttp.ClientResponse, bytes | None]
 
 
@@ -199,7 +200,7 @@ class Servers:
             response = await sent
             try:
                 is_whole = response.status >= 400 or (call is not None and not call.streamed)
-                whole = await response.read() if is_whole else None
+                whole = await _read(response) if is_whole else None
             except BaseException:
                 response.close()
                 raise
@@ -220,7 +221,7 @@ class Servers:
         """Give a response back in one piece; an error without the operator's key, which a server may quote."""
         if status >= 400 and not self._pass_keys and len(self._key) > 8:
             if any(name == "content-encoding" and value.lower() != "identity" for name, value in given):
-                said = f"the upstream answers with status {status}, and with a text that is compressed"
+                said = f"the upstream refuses it with {status}, in words that are compressed"
                 raise Refused(502, said, code="upstream_error")
             body = body.replace(self._key.encode(), b"***")
         kept = [(name, value) for name, value in given if name != "content-length"]
@@ -261,6 +262,21 @@ def _unicode(value: str) -> str:
         return value.encode("latin-1").decode()
     except UnicodeDecodeError:
         return value
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """Return a body as it comes over the wire: nobody bounds what a compressed one would unpack to.
+
+    Raises:
+        Refused: it is too large.
+    """
+    body = bytearray()
+    async for part in response.content.iter_any():
+        body += part
+        if len(body) > _LARGEST_REPLY:
+            said = f"the upstream's reply has more than {_LARGEST_REPLY >> 20} MiB"
+            raise Refused(502, said, code="upstream_error")
+    return bytes(body)
 
 
 def _broken(error: aiohttp.ClientError, said: str, code: str = "upstream_error") -> Refused:

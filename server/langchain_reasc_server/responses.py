@@ -6,7 +6,7 @@ Nothing is stored, so that a request has to bring all that it refers to.
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from langchain_reasc_openai.events import is_another
@@ -33,14 +33,11 @@ class Untranslatable(Exception):
 
 # Requests
 
-_NOT_OF_CHAT: Final = (
-    *("previous_response_id", "conversation", "background", "prompt", "context_management"),
-    "top_logprobs",
-)
-"""Fields that refer to what a server keeps, and logprobs in a form of their own."""
+_STATEFUL: Final = ("previous_response_id", "conversation", "background", "prompt", "context_management")
+"""Fields that refer to what a server keeps."""
 _REWRITTEN: Final = (
     *("input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "text", "reasoning"),
-    *("max_output_tokens", "include", "stream_options"),
+    *("max_output_tokens", "include", "top_logprobs", "stream_options"),
 )
 _DROPPED: Final = ("truncation", "max_tool_calls", "store", "metadata")
 """Those without a meaning for a sample: OpenAI would store each, and takes metadata only of what it stores."""
@@ -62,20 +59,24 @@ def chat_request(asked: Mapping[str, Any], limit: str) -> Json:
         Untranslatable: it asks for what chat completions do not have.
         Refused: it is malformed.
     """
-    for name in _NOT_OF_CHAT:
+    for name in _STATEFUL:
         if asked.get(name):
             raise Untranslatable(name)
-    if _LOGPROBS in str(asked.get("include")):
-        raise Untranslatable("logprobs")
-    left_out = (*_NOT_OF_CHAT, *_REWRITTEN, *_DROPPED)
+    left_out = (*_STATEFUL, *_REWRITTEN, *_DROPPED)
     body = {name: value for name, value in asked.items() if name not in left_out and value is not None}
     body |= {"messages": _messages(asked), **_tools(asked), **_text_options(_object_in(asked, "text"))}
     options = {
         "reasoning_effort": _object_in(asked, "reasoning").get("effort"),
         limit: asked.get("max_output_tokens"),
         "stream_options": {"include_usage": True} if asked.get("stream") else None,
+        **_logprobs_asked(asked),
     }
     return body | {name: value for name, value in options.items() if value is not None}
+
+
+def _logprobs_asked(asked: Mapping[str, Any]) -> Json:
+    include, beside = asked.get("include"), {name: asked[name] for name in ("top_logprobs",) if asked.get(name)}
+    return {"logprobs": True, **beside} if beside or (isinstance(include, list) and _LOGPROBS in include) else {}
 
 
 def _tools(asked: Mapping[str, Any]) -> Json:
@@ -203,9 +204,14 @@ def _part(part: Json) -> Json:
         return {"type": "text", "text": _text_in(part, "text", "input")}
     if kind == "refusal":
         return {"type": kind, kind: _text_in(part, kind, "input")}
+    if kind == "input_audio":
+        return {"type": kind, kind: _object_in(part, kind)}
     if kind == "input_image" and part.get("image_url"):
         detail = {"detail": part["detail"]} if part.get("detail") else {}
         return {"type": "image_url", "image_url": {"url": part["image_url"], **detail}}
+    if kind == "input_file" and not part.get("file_url"):
+        named = ("file_id", "file_data", "filename")
+        return {"type": "file", "file": {name: part[name] for name in named if part.get(name)}}
     raise Untranslatable(kind)
 
 
@@ -256,6 +262,8 @@ _ECHOED: Final[Mapping[str, Any]] = {
 """Fields of a request that its Response repeats -> what stands there where the request has none."""
 _TOOL: Final = dict.fromkeys(("description", "parameters", "strict"))
 """What a function among the tools of a Response has, where the request says nothing of it."""
+_OF_CHAT: Final = ("id", "object", "created", "model", "choices", "usage")
+_OF_CHOICE: Final = ("index", "delta", "message", "logprobs", "finish_reason")
 _INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
 _PARTS: Final[Mapping[str, Json]] = {
     "output_text": {"text": "", "annotations": [], "logprobs": []},
@@ -292,7 +300,7 @@ class ResponseWriter:
             for tool, namespace in _in_namespaces(asked.get("tools") or [])
             if namespace
         }
-        self._account: Json = {}
+        self._unknown: Json = {}
         self._usage: Json | None = None
         self._finish_reason: str | None = None
         self._error: Json | None = None
@@ -310,7 +318,7 @@ class ResponseWriter:
             **self._head,
             **_ECHOED,
             **asked,
-            **self._account,
+            **self._unknown,
             "status": self._status,
             "completed_at": int(time.time()) if self._status == "completed" else None,
             "error": self._error,
@@ -334,13 +342,13 @@ class ResponseWriter:
             self._error = _error(error)
             yield from self.end()
             return
-        if "reasc" in event:
-            self._account = {"reasc": event["reasc"]}
+        self._unknown |= _beside(event, _OF_CHAT)
         self._model = event.get("model") or self._model
         self._usage = _usage(event["usage"]) if event.get("usage") else self._usage
         for choice in (event.get("choices") or ())[:1]:
+            self._unknown |= _beside(choice, _OF_CHOICE)
             self._finish_reason = choice.get("finish_reason") or self._finish_reason
-            yield from self._said(choice.get("delta") or {})
+            yield from self._said(choice.get("delta") or {}, _logprobs(choice.get("logprobs")))
 
     def end(self, *, complete: bool = False) -> Iterator[bytes]:
         """Yield the events that end the Response.
@@ -362,23 +370,26 @@ class ResponseWriter:
             yield from self._end_call(place, of_last if place == len(self._output) - 1 else "completed")
         yield self._event(f"response.{self._status}", response=self.response)
 
-    def _said(self, delta: Json) -> Iterator[bytes]:
+    def _said(self, delta: Json, logprobs: list[Json]) -> Iterator[bytes]:
         for kind, text in (
             ("reasoning_text", delta.get("reasoning_content") or delta.get("reasoning")),
             ("output_text", _text_of(delta.get("content"))),
             ("refusal", delta.get("refusal")),
         ):
             if isinstance(text, str) and text:
-                yield from self._write(kind, text)
+                yield from self._write(kind, text, logprobs)
         for call in delta.get("tool_calls") or ():
             yield from self._call(call)
 
-    def _write(self, kind: str, text: str) -> Iterator[bytes]:
+    def _write(self, kind: str, text: str, logprobs: list[Json]) -> Iterator[bytes]:
         if not self._writing or self._output[-1]["content"][0]["type"] != kind:
             yield from self._begin_text(kind)
         part = self._output[-1]["content"][0]
         part["refusal" if kind == "refusal" else "text"] += text
-        beside: Json = {"logprobs": []} if kind == "output_text" else {}
+        beside = {}
+        if kind == "output_text":
+            part["logprobs"] += logprobs
+            beside = {"logprobs": logprobs}
         yield self._part_event(f"response.{kind}.delta", delta=text, **beside)
 
     def _begin_text(self, kind: str) -> Iterator[bytes]:
@@ -448,6 +459,10 @@ class ResponseWriter:
         return b"event: " + kind.encode() + b"\n" + sse(event)
 
 
+def _beside(given: Mapping[str, Any], known: Sequence[str]) -> Json:
+    return {name: value for name, value in given.items() if name not in known and value is not None}
+
+
 def _new_id(prefix: str) -> str:
     return f"{prefix}_{uuid.uuid4().hex}"
 
@@ -457,6 +472,21 @@ def _text_of(content: Any) -> Any:
     if isinstance(content, list):
         return "".join(part.get("text") or "" for part in content if isinstance(part, dict))
     return content
+
+
+def _logprobs(logprobs: Any) -> list[Json]:
+    """Return logprobs with the bytes of each token, which many servers leave out."""
+    tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
+    return [
+        {**_token(one), "top_logprobs": [_token(other) for other in one.get("top_logprobs") or ()]}
+        for one in tokens or ()
+    ]
+
+
+def _token(one: Json) -> Json:
+    token = str(one.get("token") or "")
+    written = one.get("bytes") or [*token.encode(errors="surrogatepass")]
+    return {"token": token, "logprob": one.get("logprob") or 0.0, "bytes": written}
 
 
 def _usage(usage: Json) -> Json:

@@ -50,6 +50,7 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
 class UpstreamOptions:
     """What stands behind the server."""
 
+    gguf: Annotated[Path | None, typer.Option(metavar="FILE", help="The same as --model FILE.")] = None
     preset: Annotated[
         str | None,
         typer.Option(
@@ -69,6 +70,10 @@ class UpstreamOptions:
 
     def open(self, source: ModelOptions) -> AbstractContextManager[Any]:
         """Open the model. If a server has only one model, the model needs no name."""
+        if self.gguf is not None:
+            if source.model is not None or source.url or source.model_class:
+                raise ConfigurationError("--gguf names the model already; leave out --model, --url and --model-class")
+            source.model = str(self.gguf)
         if not source.url:
             for name in ("preset", "pass_keys"):
                 if getattr(self, name):
@@ -122,6 +127,10 @@ class ServeVoteOptions:
         str | None,
         typer.Option(metavar="FILE", help=r"From reasc calibrate. \[default: learns without labels]"),
     ] = None
+    offer: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help="A calibration that a request may choose by this name; repeatable."),
+    ] = None
     state: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where what is learned is kept; read at the start.")
     ] = None
@@ -145,8 +154,20 @@ class ServeVoteOptions:
             **{name: getattr(self, name) for name in names},
             answer=default if self.answer is None else self.answer,
             calibration=self.calibration or (None if self.no_learning or self.rule else "online"),
+            offered=self._offered(),
             state=None if self.state is None else str(self.state),
         )
+
+    def _offered(self) -> dict[str, str]:
+        """Return name -> file of the calibrations that requests may choose. Each file is read once, as a check."""
+        offered = dict(one.partition("=")[::2] for one in self.offer or ())
+        for name, file in offered.items():
+            from langchain_reasc.calibration import load_calibration
+
+            if not (name and file):
+                raise ConfigurationError(f"--offer takes NAME=FILE, got {name or file!r}")
+            load_calibration(file)
+        return offered
 
 
 @dataclass

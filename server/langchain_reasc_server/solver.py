@@ -15,9 +15,9 @@ from langchain_core.messages import AIMessage
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.calibration import ConsensusCalibrator, Observations
 from langchain_reasc.calibration.summary import calibration_knows, learning_knows
-from langchain_reasc.exceptions import FingerprintMismatch
+from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.method.registry import rule_from_text
-from langchain_reasc_server.calls import Call, Hear, VotePolicy
+from langchain_reasc_server.calls import COUNTED, Call, Hear, VotePolicy
 from langchain_reasc_server.chat import Won
 
 __all__ = ["Solver", "Upstream"]
@@ -93,7 +93,9 @@ class Solver:
             Exception: the upstream's refusal, if no sample succeeded.
         """
         asked, own, notice = call.asked, self.votes.answer, None
-        learns = asked.get("answer", own) == own and "rule" not in asked
+        if (chosen := asked.get("calibration", COUNTED)) != COUNTED:
+            return await self._won(self._solver(self._own, asked, self._offered(chosen)), call, hear)
+        learns = asked.get("answer", own) == own and not asked.keys() & {"rule", "calibration"}
         of_model = self._own if self.upstream.is_own(call.model) else self._models.get(call.model)
         if learns and of_model is not None:
             try:
@@ -136,6 +138,13 @@ class Solver:
         message = await self.upstream.solve(solver, call, hear, self.votes.in_flight)
         return Won(call, message, solver.max_samples, notice)
 
+    def _offered(self, name: str) -> str:
+        """Return the file of a calibration that a request chooses."""
+        if name not in self.votes.offered:
+            named = ", ".join([*self.votes.offered, COUNTED])
+            raise ConfigurationError(f"there is no calibration {name!r} here; a request may choose {named}")
+        return self.votes.offered[name]
+
     def _solver(self, base: ChatReASC, asked: Mapping[str, Any], calibration: str | None) -> ChatReASC:
         """Return a model's solver, or one with what a request asks for; the last few are kept.
 
@@ -150,6 +159,7 @@ class Solver:
             return base.model_copy(update={**update, "calibration": base.learned, "online_state": None})
         key = (id(base), *sorted(update.items()), calibration)
         if (known := self._others.pop(key, None)) is None:
+            update.pop("calibration", None)
             if calibration != self.votes.calibration:
                 update |= {"calibration": calibration, "online_state": None}
             if "rule" in asked:

@@ -85,7 +85,7 @@ def test_answers_of_the_shipped_model_are_numbers_and_those_of_another_are_messa
     pytest.importorskip("llama_cpp")
     assert "answers in text (number)" in run("--check")
     assert "answers in text (choice)" in run("--check", "--answer", "choice")
-    for other in (("--answer", "message"), ("--model", embedded_model_path())):
+    for other in (("--answer", "message"), ("--gguf", embedded_model_path())):
         assert "answers in text" not in run("--check", *other)
 
 
@@ -105,8 +105,10 @@ def test_the_readme_s_request_gets_the_readme_s_answer() -> None:
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "an unknown name in the file": (("--config", "FILE"), "'vibes', not an option"),
     "no such file": (("--config", "nowhere.toml"), "nowhere.toml cannot be read"),
+    "two models": (("--gguf", "a.gguf", "--model", "b"), "--gguf names the model already"),
     "learning and not": (("--no-learning", "--state", "s.json"), "--no-learning excludes"),
-    "no such calibration": (("--calibration", "no-such.json"), "no-such.json"),
+    "a calibration without a name": (("--offer", "c.json"), "--offer takes NAME=FILE, got 'c.json'"),
+    "no such calibration": (("--offer", "math=no-such.json"), "no-such.json"),
     "two sources of knowledge": (("--calibration", "c.json", "--state", "s.json"), "--state keeps what is learned"),
     "keys for nobody": (("--pass-keys",), "--pass-keys goes with --url"),
     "no keys in the file": (("--keys", "EMPTY"), "holds no keys"),
@@ -346,6 +348,35 @@ def test_a_port_in_use_is_an_error_of_one_line(workers: str, upstream: Served) -
         port = str(used.getsockname()[1])
         with pytest.raises(ReASCError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"):
             run("--url", upstream.root, "--preset", "generic", "--workers", workers, "--port", port)
+
+
+HANGS = {
+    "in Python": "while True: pass",
+    "in a wait": "import time; time.sleep(10**6)",
+    "in C, with the interpreter held": "import re; re.match('(a+)+$', 'a' * 60 + 'b')",
+}
+
+
+@pytest.mark.slow  # starts three processes
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
+@pytest.mark.parametrize("hangs", HANGS)
+def test_a_worker_whose_event_loop_hangs_is_replaced(upstream: Served, hangs: str, tmp_path: Path) -> None:
+    options = ("--url", upstream.root, "--preset", "generic", "--no-learning", "--workers", "2")
+    fault = f"async def hang(*_):\n {HANGS[hangs]}\n"
+    fault += "from langchain_reasc_server import app, processes\n"
+    fault += "processes._STANDS_STILL = 5\napp.Gateway._status = hang"
+    (tmp_path / "fault.py").write_text(fault)
+    (tmp_path / "sitecustomize.py").write_text("import sys\nif 'spawn_main' in str(sys.orig_argv): import fault")
+    with process(*options, path=str(tmp_path)) as (url, started):
+        before = _started(started.pid, url)
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(url.removesuffix("v1"), timeout=20)
+        assert eventually(lambda: len(before & (now := _workers(started.pid))) == 1 and len(now) == 2, 90)
+        body = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], "tools": [TOOL]}
+        for _ in range(4):
+            assert httpx.post(f"{url}/chat/completions", json=body, timeout=30).status_code == 200
+        started.send_signal(signal.SIGTERM)
+        assert started.wait(20) == 0
 
 
 @pytest.mark.slow  # waits

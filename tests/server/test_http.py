@@ -1,4 +1,4 @@
-"""What clients of HTTP do in their own ways: paths, versions of the protocol, and browsers."""
+"""What clients of HTTP do in their own ways: paths, ids of requests, versions of the protocol, and browsers."""
 
 import json
 import socket
@@ -36,7 +36,8 @@ PATHS = {
     "//v1/chat/completions": "/v1/chat/completions",
     "/v1//chat//completions//": "/v1/chat/completions",
     "/v1/models/": "/v1/models",
-    "/v1/models/some/tiny": "/v1/models/some/tiny",
+    "/v1/models/some/tiny:reasc-8": "/v1/models/some/tiny",
+    "/v1/models/tiny%3Areasc": "/v1/models/tiny",
     "/v1/models/tiny:latest": "/v1/models/tiny:latest",
 }
 
@@ -53,6 +54,13 @@ def test_an_address_without_v1_says_what_is_missing(server: Front) -> None:
     response = server.http.post(server.url.removesuffix("/v1") + "/chat/completions", json=VOTED)
     assert response.status_code == 404 and "below /v1" in response.json()["error"]["message"]
     assert server.http.get(server.url).status_code == 404  # and leads nowhere
+
+
+@pytest.mark.parametrize("body", [VOTED, {**VOTED, "stream": True}, {**VOTED, "seed": 1}, {"n": 0, "reasc": 7}])
+def test_the_id_of_a_request_comes_back_and_goes_to_the_upstream(server: Front, body: Any) -> None:
+    assert server.post(body, headers={"x-request-id": "r1"}).headers["x-request-id"] == "r1"
+    assert server.upstream.headers[-1].get("x-request-id") == "r1" or "reasc" in body
+    assert "x-request-id" not in server.post(body).headers
 
 
 @pytest.mark.parametrize("origin", [ORIGIN, "https://elsewhere.example"])
@@ -80,7 +88,10 @@ def test_pages_of_the_origins_that_are_named_may_ask(server: Front, origin: str)
         ("null", None, 403),
         ("http://localhost:3000", None, 403),
         ("http://evil.example:8080", "evil.example:8080", 403),  # whose owner lets the name lead here
-        ("http://127.0.0.1:8080", "127.0.0.1:8080", 403),
+        ("http://reasc:8080", "reasc:8080", 200),
+        ("http://127.0.0.1:8080", "127.0.0.1:8080", 200),
+        ("http://[::1]:8080", "[::1]:8080", 200),
+        ("https://reasc.local", "reasc.local", 200),
         (None, "reasc.example.org", 200),  # not a page
     ],
 )

@@ -4,8 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from langchain_reasc.calibration import (
+    Fingerprint,
+    Observation,
     ObservationStore,
+    calibrate_consensus,
+    save_calibration,
 )
 
 from .serving import HELLO, SHAPE, Front, Said, eventually, front
@@ -63,3 +69,21 @@ def test_what_a_request_asks_for_by_itself_is_not_learned_of(tmp_path: Path) -> 
                     account = server.chat(model=model, response_format=SHAPE, reasc=asked).json()["reasc"]
                     assert "kind" not in account
     assert [*tmp_path.iterdir()] == []
+
+
+def test_a_request_may_choose_a_calibration_that_is_offered(tmp_path: Path) -> None:
+    questions = [Observation((0, 0, 0, at % 3), np.empty((0, 4))) for at in range(40)]
+    offered = {"arithmetic": Fingerprint(), "of another prompt": Fingerprint(prompt_sha256="0" * 64)}
+    paths = {name: str(tmp_path / f"{name}.json") for name in offered}
+    for name, fingerprint in offered.items():
+        save_calibration(calibrate_consensus(questions, fingerprint=fingerprint), paths[name])
+    with front(Said(), votes={"answer": "number", "calibration": "online", "offered": paths}) as server:
+        chosen = server.chat(reasc={"calibration": "arithmetic"}).json()["reasc"]
+        by_header = server.post({"messages": HELLO}, headers={"x-reasc-calibration": "arithmetic"}).json()["reasc"]
+        assert "p_agree" in chosen and "p_agree" in by_header and "kind" not in chosen
+        counted = server.chat(reasc={"calibration": "none"}).json()["reasc"]
+        assert counted["notices"] == ["no calibration: counting votes (finite horizon)"] and "kind" not in counted
+        for name, why in (("of another prompt", "prompt_sha256"), ("paths", "arithmetic, of another prompt, none")):
+            refused = server.chat(reasc={"calibration": name})
+            assert refused.status_code == 400 and why in refused.json()["error"]["message"]
+        assert "kind" in server.chat().json()["reasc"]

@@ -98,6 +98,7 @@ def test_the_winner_comes_back_as_a_response(kind: str, streamed: bool) -> None:
         assert (response["model"], response["instructions"], response["top_p"]) == ("tiny", "Be brief.", 1.0)
         assert (response["presence_penalty"], response["frequency_penalty"]) == (0.0, 0.0)
         assert response["service_tier"] == "default"
+        assert response["system_fingerprint"] == "fp_1" and response["x_timing"] == {"queued": 3}
         account, usage = response["reasc"], response["usage"]
         drawn = len(server.upstream.requests)
         assert account["samples"] == drawn > 1 and account["stop"] == "agreement"
@@ -123,6 +124,8 @@ ITEMS: list[dict[str, Any]] = [
         "content": [
             {"type": "input_text", "text": "And this?"},
             {"type": "input_image", "image_url": "data:,", "detail": "low"},
+            {"type": "input_file", "file_data": "data:,", "filename": "a.pdf"},
+            {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
         ],
     },
 ]
@@ -140,6 +143,8 @@ MESSAGES: list[dict[str, Any]] = [
         "content": [
             {"type": "text", "text": "And this?"},
             {"type": "image_url", "image_url": {"url": "data:,", "detail": "low"}},
+            {"type": "file", "file": {"file_data": "data:,", "filename": "a.pdf"}},
+            {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
         ],
     },
 ]
@@ -147,15 +152,14 @@ MESSAGES: list[dict[str, Any]] = [
 
 def test_each_sample_is_the_request_as_a_chat_completion() -> None:
     asked: dict[str, Any] = {
-        "model": "tiny",
-        "reasc": {"max_samples": 2},
+        "model": "tiny:reasc-2",
         "instructions": "Be brief.",
         "input": ITEMS,
         "tools": [{**FUNCTION, "strict": True, "description": None}],
         "tool_choice": {"type": "function", "name": "weather"},
         "text": {**FORMAT, "verbosity": "low"},
         "reasoning": {"effort": "low", "summary": "auto"},
-        "include": ["reasoning.encrypted_content"],
+        "include": ["reasoning.encrypted_content", "message.output_text.logprobs"],
         "max_output_tokens": 9,
         "truncation": "disabled",
         "store": True,
@@ -176,6 +180,7 @@ def test_each_sample_is_the_request_as_a_chat_completion() -> None:
             "verbosity": "low",
             "reasoning_effort": "low",
             "max_completion_tokens": 9,
+            "logprobs": True,
             "stream": True,
             "stream_options": {"include_usage": True},
             **same,
@@ -218,7 +223,10 @@ BY_TURNS = [
     call_piece(0, ': "Rome"}'),
     call_piece(1, "}"),
 ]
+TOKENS = {"content": [{"token": "ä", "logprob": -0.5, "top_logprobs": [{"token": "b", "logprob": -1.0}]}]}
 STOP, CUT = (CHAT.chunk(choices=[{"delta": {}, "finish_reason": reason}]) for reason in ("stop", "length"))
+WITH_LOGPROBS = delta(content="ä")
+WITH_LOGPROBS["choices"][0]["logprobs"] = TOKENS
 AS_OBJECT = delta(tool_calls=[{"index": 0, "id": "a", "function": {"name": "weather", "arguments": {"city": "Rome"}}}])
 ODD: dict[str, tuple[list[Any], str, list[Any], str | None]] = {
     "a refusal": ([delta(refusal="no "), delta(refusal="way")], "stop", [("refusal", "no way")], None),
@@ -281,6 +289,16 @@ class Named(Said):
         return [{**one, "function": {**one["function"], "name": name}} for one in super().called(request, at)]
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_logprobs_have_the_bytes_of_their_tokens(server: Front, streamed: bool) -> None:
+    server.upstream.answer = says([WITH_LOGPROBS])
+    response = whole_of(server, streamed, tools=[FUNCTION], top_logprobs=1)
+    expected = {"token": "ä", "logprob": -0.5, "bytes": [195, 164]}
+    assert response["output"][0]["content"][0]["logprobs"] == [
+        {**expected, "top_logprobs": [{"token": "b", "logprob": -1.0, "bytes": [98]}]}
+    ]
+
+
 class Both(Said):
     """A server with chat completions and the Responses API, which answers with what it was asked."""
 
@@ -314,12 +332,6 @@ UNTRANSLATABLE: dict[str, tuple[dict[str, Any], str]] = {
         },
         "function_call_output",
     ),
-    "a sound": (
-        {"input": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]},
-        "input_audio",
-    ),
-    "logprobs": ({"tools": [FUNCTION], "include": ["message.output_text.logprobs"]}, "logprobs"),
-    "alternatives": ({"tools": [FUNCTION], "top_logprobs": 1}, "top_logprobs"),
     "another form of text": ({"text": {"format": {"type": "grammar"}}}, "grammar"),
     "a type of many lines": ({"tools": [{"type": "a\r\nx-evil: 1"}]}, "not understood"),
 }
@@ -370,6 +382,17 @@ def test_an_upstream_that_does_not_stream_is_translated_all_the_same() -> None:
     with front(chat_alone(whole)) as server:
         *_, last = events_of(server)
         assert last["type"] == "response.completed" and last["response"]["output"][0]["type"] == "message"
+
+
+def test_what_a_choice_says_beside_its_message_is_kept(server: Front) -> None:
+    for streamed in (False, True):
+        for voted in ({}, KINDS["text"]):
+            server.upstream.answer = Said() if voted else chat_alone(Said())
+            response = whole_of(server, streamed, **voted)
+            in_pieces = streamed or voted  # where the upstream says it
+            assert response["x_timing"] == {"queued": 3} and response.get("x_of_choice") == (
+                [1, 2] if in_pieces else None
+            )
 
 
 def test_what_is_kept_under_an_id_is_the_upstreams_where_that_is_open() -> None:

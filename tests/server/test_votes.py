@@ -142,11 +142,12 @@ ASKS: dict[str, dict[str, Any]] = {
         "headers": {"x-reasc-answer": "number", "x-reasc-max-samples": "9"},
         "reasc": {"max_samples": 2},
     },
+    "suffix": {"headers": {"x-reasc-answer": "number"}, "model": "tiny:reasc-2"},
 }
 
 
 @pytest.mark.parametrize("way", ASKS)
-def test_a_request_asks_for_its_vote_in_a_field_or_in_headers(way: str) -> None:
+def test_a_request_asks_for_its_vote_in_a_field_in_headers_or_by_its_model(way: str) -> None:
     body = {"model": "tiny", "messages": HELLO, **ASKS[way]}
     headers = body.pop("headers", {})
     with front(Said()) as server:
