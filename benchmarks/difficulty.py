@@ -18,8 +18,8 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Final
 
-from langchain_reasc_lab.pools import MeasureSpec, Pool, record_pool
-from langchain_reasc_lab.replay import MethodSettings, read_pool, replay, summarize
+from langchain_reasc_lab.pools import MeasureSpec, Pool, read_pool, record_pool
+from langchain_reasc_lab.replay import MethodSettings, replay, summarize
 from langchain_reasc_lab.replay.metrics import Row
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from rich.console import Console

@@ -15,8 +15,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from langchain_reasc_lab.pools import Pool, PoolScores
-from langchain_reasc_lab.replay import read_pool
+from langchain_reasc_lab.pools import Pool, PoolScores, read_pool
 from langchain_reasc_lab.replay.replay import splits
 
 from langchain_reasc.method.decision import Decision, Response

@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from langchain_reasc_lab.pools import PoolScores
-from langchain_reasc_lab.replay import read_pool
+from langchain_reasc_lab.pools import PoolScores, read_pool
 from langchain_reasc_lab.replay.arrangement import COLUMNS, Arrangement, RecordedPool
 from langchain_reasc_lab.replay.methods import Method
 from langchain_reasc_lab.replay.replay import splits

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 from lab.pools.synthetic import write_pool
-from langchain_reasc_lab.pools import PoolScores
-from langchain_reasc_lab.replay import read_pool
+from langchain_reasc_lab.pools import PoolScores, read_pool
 from runnable.fakes import Reply, Scripted
 
 from benchmarks.total_budget import CAPPED, NARROW, ROUNDS, UNIFORM, at_equal_cost, main, shared

@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from langchain_core.exceptions import ContextOverflowError as CoreContextOverflowError
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 
 from langchain_reasc.answers import AnswerSpec, Extractor, extractor, places_of, vote_of
-from langchain_reasc.calibration import FixedPrompt
-from langchain_reasc.data import LabelledQuestion
+from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ContextOverflowError, LogprobsUnavailable, SamplingError
 from langchain_reasc.models.contract import FAILED_ATTEMPTS, RECEIVED_TOKENS, TOKEN_SIGNALS_INFO
 from langchain_reasc.models.logprobs import SignalReading, read_signals, token_lengths
@@ -30,7 +29,6 @@ __all__ = [
     "DrawnQuestion",
     "DrawnResponse",
     "PendingQuestion",
-    "Prompts",
     "QuestionSampler",
     "is_overflow",
     "sample_questions",
@@ -53,19 +51,6 @@ _OVERFLOW: Final = re.compile(
     r"too large for model with \d+ maximum context",
     re.IGNORECASE,
 )
-
-
-class Prompts(Protocol):
-    """The prompt of each question, such as a :class:`~langchain_reasc.data.Template` makes it."""
-
-    @property
-    def fixed(self) -> FixedPrompt | None:
-        """The part of the prompts that is the same for every question."""
-        ...
-
-    def messages(self, question: str) -> list[BaseMessage]:
-        """Return the prompt for a question; for the empty one, what all prompts have in common."""
-        ...
 
 
 class PendingQuestion(NamedTuple):
@@ -123,7 +108,7 @@ class QuestionSampler:
     """
 
     model: Runnable[LanguageModelInput, Any]
-    prompt: Prompts
+    prompt: Template
     samples: int
     answer: AnswerSpec = "auto"
 

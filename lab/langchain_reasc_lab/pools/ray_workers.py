@@ -22,8 +22,9 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import Runnable
 
 from langchain_reasc.answers import AnswerSpec
+from langchain_reasc.data import Template
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError, missing_extra, portable
-from langchain_reasc_lab.pools.drawing import DrawnQuestion, PendingQuestion, Prompts, QuestionSampler
+from langchain_reasc_lab.pools.drawing import DrawnQuestion, PendingQuestion, QuestionSampler
 
 __all__ = ["LOCAL", "RayWorkers", "import_ray", "ray_cluster"]
 
@@ -232,7 +233,7 @@ def _unchanged(sampler: QuestionSampler) -> QuestionSampler:
     return sampler
 
 
-def _sampler(make_model: MakeModel, prompt: Prompts, samples: int, answer: AnswerSpec) -> QuestionSampler:
+def _sampler(make_model: MakeModel, prompt: Template, samples: int, answer: AnswerSpec) -> QuestionSampler:
     made = make_model()
     model = made.__enter__() if isinstance(made, AbstractContextManager) else made
     return QuestionSampler(model, prompt, samples, answer)

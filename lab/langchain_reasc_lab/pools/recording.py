@@ -34,7 +34,6 @@ from langchain_reasc_lab.pools.drawing import (
     DrawnQuestion,
     DrawnResponse,
     PendingQuestion,
-    Prompts,
     QuestionSampler,
     sample_questions,
 )
@@ -66,7 +65,7 @@ def record_pool(
     samples: int = 16,
     answer: AnswerSpec = "auto",
     system: str | None = None,
-    template: Template | Prompts | None = None,
+    template: Template | None = None,
     measure: Measure | None = None,
     concurrency: int = 1,
     workers: Workers | None = None,
@@ -90,7 +89,7 @@ def record_pool(
         answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`. It is called a few
             times for each, see :func:`langchain_reasc.answers.places_of`.
         system: a system message in front of each question.
-        template: the rest of the prompt around each question, such as worked examples; or the whole prompt of each.
+        template: the rest of the prompt around each question, such as worked examples.
         measure: makes the recorded ``score``; None for the paper's.
         concurrency: questions in flight at once. Several use a server better. The pool then has them in the order they
             were complete, and a model in this process gives the same responses to the last bit only one after the
@@ -114,10 +113,10 @@ def record_pool(
     """
     _check_positive(samples=samples, concurrency=concurrency)
     target, measure = Path(path), measure or Measure()
-    prompt = (template or Template()).after(system) if isinstance(template, Template | None) else template
+    prompt = (template or Template()).after(system)
     metadata = _provenance(PreparedModel.of(model, logprobs=True), prompt, answer) | {
         "system": system,
-        "template": list(map(list, template.fixed)) if isinstance(template, Template) else None,
+        "template": list(map(list, template.fixed)) if template else None,
         "measure": {"signal": measure.signal, "score": measure.score, "window": measure.window},
     }
     recording = Recording(_open_and_update(target, metadata, questions, on_notice), metadata, measure)
@@ -247,7 +246,7 @@ def model_limit(model: PreparedModel) -> int | None:
     return next((value for value in given if isinstance(value, int) and value > 0), None)
 
 
-def _provenance(source: PreparedModel, prompt: Prompts, answer: AnswerSpec) -> dict[str, Any]:
+def _provenance(source: PreparedModel, prompt: Template, answer: AnswerSpec) -> dict[str, Any]:
     """Return what a pool's responses came from, and when, and how their answers are found."""
     extract = extractor(answer)
     if extract.equivalence:

@@ -1,9 +1,5 @@
 """Replay every method over recorded pools; tables and plots."""
 
-from langchain_reasc_lab.pools import Pool as Pool
-from langchain_reasc_lab.pools import PoolQuestion as PoolQuestion
-from langchain_reasc_lab.pools import PoolResponse as PoolResponse
-from langchain_reasc_lab.pools import read_pool as read_pool
 from langchain_reasc_lab.replay.arrangement import *  # noqa: F403
 from langchain_reasc_lab.replay.bootstrap import *  # noqa: F403
 from langchain_reasc_lab.replay.graders_compared import *  # noqa: F403

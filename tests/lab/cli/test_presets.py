@@ -7,7 +7,7 @@ import pytest
 from cli.test_commands import reasc
 from langchain_reasc_lab.data import PRESETS
 from langchain_reasc_lab.last_letters import last_letters
-from langchain_reasc_lab.replay import read_pool
+from langchain_reasc_lab.pools import read_pool
 from langchain_reasc_llama_cpp import embedded_model_path
 
 FILES = Path(__file__).parents[1] / "data" / "files"

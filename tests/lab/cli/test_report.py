@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from cli.test_commands import reasc
-from langchain_reasc_lab.replay import MethodSettings, read_pool, replay, summarize
+from langchain_reasc_lab.pools import read_pool
+from langchain_reasc_lab.replay import MethodSettings, replay, summarize
 
 from lab.pools.synthetic import question, response, write_lines, write_pool
 

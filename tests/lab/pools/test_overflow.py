@@ -7,8 +7,7 @@ import httpx
 import openai
 import pytest
 from langchain_core.exceptions import ContextOverflowError as CoreContextOverflowError
-from langchain_reasc_lab.pools import is_overflow, record_pool
-from langchain_reasc_lab.replay import read_pool
+from langchain_reasc_lab.pools import is_overflow, read_pool, record_pool
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from lab.pools.synthetic import Guesser

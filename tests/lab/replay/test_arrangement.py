@@ -6,19 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.pools import PoolScores
+from langchain_reasc_lab.pools import Pool, PoolScores, read_pool
 from langchain_reasc_lab.replay import (
     COLUMNS,
     Arrangement,
     Cells,
     Method,
     MethodSettings,
-    Pool,
     RecordedPool,
     Split,
     asc_at_once,
     counting,
-    read_pool,
     splits,
     weighing,
 )

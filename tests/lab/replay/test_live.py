@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_reasc_lab.pools import PoolScores
+from langchain_reasc_lab.pools import PoolScores, read_pool
 from langchain_reasc_lab.replay import (
     AGREEMENT,
     HORIZON,
@@ -12,7 +12,6 @@ from langchain_reasc_lab.replay import (
     Arrangement,
     MethodSettings,
     RecordedPool,
-    read_pool,
     replay,
     splits,
 )

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from langchain_reasc_lab.replay import OTHER_WEIGHING, MethodSettings, as_data, footnotes, read_pool, replay, summarize
+from langchain_reasc_lab.pools import read_pool
+from langchain_reasc_lab.replay import OTHER_WEIGHING, MethodSettings, as_data, footnotes, replay, summarize
 from langchain_reasc_lab.rules import CISC
 
 from lab.pools.synthetic import question, response, write_lines, write_pool

@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from langchain_reasc_lab.pools import PoolScores, calibrate_offline_on
+from langchain_reasc_lab.pools import Pool, PoolScores, calibrate_offline_on, read_pool
 from langchain_reasc_lab.replay import (
-    Pool,
     Replay,
     Row,
     as_data,
@@ -18,7 +17,6 @@ from langchain_reasc_lab.replay import (
     plot_posteriors,
     plot_tradeoff,
     print_comparison,
-    read_pool,
     replay,
     summarize,
     worked_table,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.pools import PoolScores, calibrate_offline_on, calibrated_on
+from langchain_reasc_lab.pools import PoolScores, calibrate_offline_on, calibrated_on, read_pool
 from langchain_reasc_lab.replay import (
     AGREEMENT,
     HORIZON,
@@ -18,7 +18,6 @@ from langchain_reasc_lab.replay import (
     Replay,
     Row,
     live_rule,
-    read_pool,
     replay,
     splits,
     summarize,

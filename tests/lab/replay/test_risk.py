@@ -6,18 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.replay import (
-    OFFLINE,
-    Pool,
-    as_data,
-    footnotes,
-    likelihoods,
-    plot_risk,
-    read_pool,
-    replay,
-    risk_of,
-    summarize,
-)
+from langchain_reasc_lab.pools import Pool, read_pool
+from langchain_reasc_lab.replay import OFFLINE, as_data, footnotes, likelihoods, plot_risk, replay, risk_of, summarize
 
 from lab.pools.synthetic import question, response, write_lines, write_pool
 from langchain_reasc.exceptions import ConfigurationError

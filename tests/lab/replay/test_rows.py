@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from langchain_reasc_lab.pools import read_pool
 from langchain_reasc_lab.replay import (
     AGREEMENT,
     ASC_AT_ONCE,
@@ -22,7 +23,6 @@ from langchain_reasc_lab.replay import (
     as_data,
     footnotes,
     print_comparison,
-    read_pool,
     replay,
     side_by_side,
     summarize,

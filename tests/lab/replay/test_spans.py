@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from langchain_core.messages import AIMessage
-from langchain_reasc_lab.pools import PoolScores, PoolStore, record_pool
-from langchain_reasc_lab.replay import read_pool
+from langchain_reasc_lab.pools import PoolScores, PoolStore, read_pool, record_pool
 from pydantic import Field
 
 from lab.pools.synthetic import Guesser, labelled, write_lines, write_pool

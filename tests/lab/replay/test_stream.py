@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.pools import PoolScores
+from langchain_reasc_lab.pools import PoolScores, read_pool
 from langchain_reasc_lab.replay import (
     AUDITED,
     ONLINE,
@@ -14,7 +14,6 @@ from langchain_reasc_lab.replay import (
     MethodSettings,
     RecordedPool,
     Streamed,
-    read_pool,
     splits,
     weighing,
 )

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from langchain_reasc_lab.pools import PoolScores, calibrate_mixture_on, calibrate_offline_on, record_pool
-from langchain_reasc_lab.replay import Pool
+from langchain_reasc_lab.pools import Pool, PoolScores, calibrate_mixture_on, calibrate_offline_on, record_pool
 from runnable.fakes import Reply, Scripted
 
 from langchain_reasc.data import LabelledQuestion
