@@ -53,14 +53,6 @@ def test_different_numbers_of_responses_are_told(tmp_path: Path) -> None:
     assert sc["accuracy"]["value"] == 1 and sc["samples"]["value"] == pytest.approx(8.5)
 
 
-def test_an_answer_that_is_flagged_both_right_and_wrong_counts_as_it_was_first(tmp_path: Path) -> None:
-    both = question("a", response("7", correct=False), response("7", correct=True), response("7", correct=True))
-    also = question("b", response("5", correct=True), response("5", correct=False))
-    seen = replayed(write_lines(tmp_path / "p.sqlite", both, also, question("c", response("7"))))
-    accuracy = {row["method"]: row["accuracy"]["value"] for row in seen["rows"]}
-    assert accuracy["SC@3"] == pytest.approx(2 / 3)
-
-
 @pytest.mark.parametrize("answer", ["7", "1", None])
 def test_all_right_all_wrong_and_no_answer_at_all_count_votes(tmp_path: Path, answer: str | None) -> None:
     lines = [question(f"q{n}", *[response(answer, 3 + i) for i in range(8)]) for n in range(30)]
@@ -92,15 +84,3 @@ def test_signals_that_only_some_questions_have_are_left_out_with_a_note(tmp_path
     seen = replayed(stored(tmp_path / "p.sqlite", *rows), "--calibration-size", 10, "--signal", "token_logprob")
     assert "only 20 questions of p.sqlite have signal 'top_k', others have others: it is left out" in seen["told"]
     assert "60 responses have no score by token_logprob" in seen["told"]
-
-
-def test_signals_with_nothing_in_common_leave_the_votes(tmp_path: Path) -> None:
-    one = {"answer": "7", "completion_tokens": 2}
-    rows = [(f"q{n}", [one], [{"top_k" if n % 2 else "token_logprob": [1.0, 2.0]}]) for n in range(10)]
-    rows += [("mixed", [one, one], [{"top_k": [1.0, 2.0]}, {"token_logprob": [1.0, 2.0]}])]
-    path = stored(tmp_path / "p.sqlite", *rows)
-    seen = replayed(path)
-    assert seen["tested"] == 11
-    assert "no scores or token signals, so ReASC cannot be replayed" in seen["told"]
-    assert "only 5 questions of p.sqlite have signal 'top_k'" in seen["told"]
-    assert "has no 'top_k' signal (it has: none" in refused(path, "--signal", "top_k", "--calibration-size", 4)

@@ -70,13 +70,6 @@ def test_a_dry_run_prints_data_and_writes_nothing(tmp_path: Path) -> None:
     assert data["accuracy"]["low"] <= data["accuracy"]["value"] == 0.5 <= data["accuracy"]["high"]
 
 
-def test_a_pool_without_any_answer(tmp_path: Path) -> None:
-    pool = write_lines(tmp_path / "p.sqlite", question("a", response(None), response(None)))
-    data = json.loads(reasc("grade", pool, "--grader", "alias", "--dry-run", "--json").stdout)
-    assert data["accuracy"]["value"] == 0 and data["agreement_with_exact"] is None
-    assert "No response has an answer." in reasc("grade", pool, "--grader", "alias", "--dry-run").stdout
-
-
 def test_labels_may_come_from_a_file(tmp_path: Path) -> None:
     pool, labels = a_pool(tmp_path), tmp_path / "labels.csv"
     labels.write_text("question,answer\nWhich town is 0?,Bergen\nWhich other?,Rome\n", encoding="utf-8")
@@ -115,16 +108,6 @@ def test_a_judge_is_asked_once_and_billed(tmp_path: Path) -> None:
     assert json.loads(shown.stdout)["judge"]["reused"] == 5
     assert right(pool) == [[True, True, False], [False, False, False]]
     assert read_pool(pool).metadata["grader"] == "judge(tiny)"
-
-
-def test_a_prompt_of_ones_own(tmp_path: Path) -> None:
-    pool, prompt = a_pool(tmp_path), tmp_path / "prompt.txt"
-    prompt.write_text("{question}|{references}|<given_answer>\n{answer}\n</given_answer>", encoding="utf-8")
-    with serving(Judging(seed="none")) as server:
-        judged(server, pool, "--judge-prompt", prompt)
-        sent = {request["messages"][-1]["content"] for request in server.requests}
-    assert "Which town is 0?|- Oslo|<given_answer>\nbergen\n</given_answer>" in sent
-    assert re.fullmatch(r"judge\(tiny, prompt [0-9a-f]{8}\)", read_pool(pool).metadata["grader"])
 
 
 def test_a_judge_who_talks_nonsense_changes_nothing(tmp_path: Path) -> None:

@@ -58,12 +58,6 @@ def test_it_lists_what_there_is() -> None:
     assert "histogram" in shown and "Figures 2 and 6" in shown
 
 
-def test_pools_of_one_name_are_told_apart_by_their_folders(pools: list[Path], tmp_path: Path) -> None:
-    again = write_pool(tmp_path / "one.sqlite", 60, 8, seed=3)
-    data = json.loads(reasc("report", pools[0], again, *TABLE, "--json", "-").stdout)
-    assert [one["name"] for one in data["pools"]] == [f"{path.parent.name}/one" for path in (pools[0], again)]
-
-
 def test_a_pool_that_cannot_tell_something_leaves_a_sentence(pools: list[Path], tmp_path: Path) -> None:
     lines = (question(f"q{n}", response("7"), response("8")) for n in range(50))
     bare = write_lines(tmp_path / "bare.sqlite", *lines)
@@ -97,22 +91,6 @@ def test_without_jinja2_the_extra_is_named_before_anything_is_computed(
     done = reasc("report", "nope.jsonl", "--out", tmp_path / "r.html", code=1)
     assert 'pip install "langchain-reasc[lab]"' in done.stderr
     assert reasc("report", pools[0], *TABLE).stdout, "a terminal needs no jinja2"
-
-
-def test_markdown_shows_pictures_that_stand_alone(tmp_path: Path) -> None:
-    from xml.etree import ElementTree
-
-    pool = write_pool(tmp_path / "p.sqlite", questions=30, samples=4)
-    page = tmp_path / "r.md"
-    chosen = ("--only", "tradeoff", "--only", "tokens", "--calibration-size", 10, "--shuffles", 1, *SAID[-4:])
-    reasc("report", pool, *chosen, "--markdown", page)
-    drawn = sorted((tmp_path / "r-figures").iterdir())
-    assert [picture.name for picture in drawn] == ["tokens.svg", "tradeoff.svg"]
-    for picture in drawn:
-        assert f"](r-figures/{picture.name})" in page.read_text(encoding="utf-8")
-        root = ElementTree.fromstring(picture.read_text(encoding="utf-8"))
-        assert root.tag == "{http://www.w3.org/2000/svg}svg" and "prefers-color-scheme" in str(root[0].text)
-    assert "](" not in reasc("report", pool, *chosen, "--markdown", "-").stdout
 
 
 def calibrated(folder: Path, *, shared: bool = False, **more: Any) -> Path:
@@ -154,18 +132,6 @@ def test_a_pool_is_calibrated_on_the_one_beside_it_as_in_the_demo(tmp_path: Path
     assert "24 others in" in reasc("replay", test).stdout
 
 
-def test_a_number_of_questions_calibrates_on_the_pool_itself(tmp_path: Path) -> None:
-    test = calibrated(tmp_path)
-    data, _ = main_table(test, "--calibration-size", 16, *SAID[-4:])
-    assert data["pools"][0]["calibration_pool"] is None and data["settings"]["shuffles"] == 10
-    note = data["parts"][0]["table"]["notes"][0]
-    assert "24 questions tested, calibrated on 16 others;" in note
-    assert "--calibration-size 16" in data["parts"][0]["command"]
-    assert "not calibrated on" not in reasc("replay", tmp_path / "calibration-pool.sqlite", code=1).stderr
-    both = ("--calibration-size", 16, "--calibration-pool", tmp_path / "calibration-pool.sqlite")
-    assert "leave out one of them" in reasc("report", test, *both, code=1).stderr
-
-
 @pytest.mark.parametrize(
     ("more", "says"),
     [({"fingerprint": {"model": "other"}}, "(their model differ)"), ({"shared": True}, "both hold question 'q0'")],
@@ -180,12 +146,3 @@ def test_a_pool_that_cannot_calibrate_is_not_used_and_refused_where_it_was_named
     assert f"not calibrated on {beside}" in done.stderr and says in " ".join(done.stderr.split())
     refused = reasc("report", test, "--calibration-pool", beside, code=1)
     assert says in " ".join(refused.stderr.split())
-
-
-def test_prices_are_of_the_recorded_model(tmp_path: Path) -> None:
-    prices = tmp_path / "prices.toml"
-    prices.write_text('currency = "USD"\n[models.gpt]\ninput = 1.0\noutput = 2.0\n')
-    mute = write_pool(tmp_path / "mute.sqlite", 10, 4)
-    told = write_pool(tmp_path / "told.sqlite", 10, 4, metadata={"fingerprint": {"model": "gpt-x"}})
-    for pool, says in ((mute, "does not say which model it is of"), (told, "there is no price of the model 'gpt-x'")):
-        assert says in " ".join(reasc("report", pool, "--prices", prices, code=1).stderr.split())

@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_reasc_lab.pools import DrawnQuestion, PendingQuestion, PoolResponse, QuestionSampler
-from langchain_reasc_lab.pools.costs import Bill, Estimate, Price, duration, estimate, money, read_prices
+from langchain_reasc_lab.pools.costs import Bill, Estimate, Price, estimate, read_prices
 
 from lab.pools.synthetic import Guesser
 from langchain_reasc.data import LabelledQuestion, Template
@@ -133,11 +133,6 @@ def test_an_estimate_rests_on_the_best_that_is_known(
     assert found.is_expected == (completion_by == "recorded" or not found.bill.responses)
 
 
-def test_the_template_is_part_of_each_prompt() -> None:
-    template = Template.read("{question}" + "y" * 60).after("z" * 100)
-    assert estimate(Guesser(), QUESTIONS, ALL, template, {}).bill.prompt == 40 * (40 + 60 + 100) // 4
-
-
 def test_a_registered_class_counts_and_another_is_not_asked() -> None:
     assert estimated(Counting()).prompt_by == "characters"  # it might ask its provider
     register_integration(f"{Counting.__module__}.Counting")(lambda model: Integration(counts_tokens=True))
@@ -175,28 +170,3 @@ def test_what_is_wrong_is_named(text: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as refused:
         read_prices(tmp_path / "p.json")
     assert says in str(refused.value) and str(tmp_path / "p.json") in str(refused.value)
-
-
-def test_no_file_and_no_toml(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="there is no such file"):
-        read_prices(tmp_path / "p.json")
-    (tmp_path / "p.toml").write_text("currency = ")
-    with pytest.raises(ConfigurationError, match="is not valid TOML"):
-        read_prices(tmp_path / "p.toml")
-    with pytest.raises(ConfigurationError, match="cannot read prices"):
-        read_prices(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("amount", "shown"),
-    [(0, "0.00 USD"), (1234.567, "1,234.57 USD"), (0.5, "0.50 USD"), (4.2e-7, "0.00000042 USD")],
-)
-def test_small_amounts_are_shown(amount: float, shown: str) -> None:
-    assert money(amount, "USD") == shown
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"), [(0.0283, "28 ms"), (1.04, "1.0 s"), (59.97, "1 min 0 s"), (3599.7, "1 h 0 min")]
-)
-def test_times_are_shown(seconds: float, shown: str) -> None:
-    assert duration(seconds) == shown

@@ -83,13 +83,6 @@ def test_a_tolerance_that_is_given_holds_for_whole_numbers_too() -> None:
             Numeric(wrong)
 
 
-@given(st.fractions(max_denominator=10**6), st.fractions(max_denominator=10**6), st.sampled_from([None, 0.0, 0.01]))
-def test_numeric_is_symmetric_and_takes_a_number_as_itself(one: object, other: object, tolerance: float | None) -> None:
-    by = Numeric(tolerance)
-    assert told(by, str(one), str(one)) is True
-    assert told(by, str(one), str(other)) == told(by, str(other), str(one))
-
-
 def test_a_formula_that_would_take_for_ever_is_wrong_after_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     by = Mathematical()
     told(by, r"\sqrt{2}+4", "7")  # the worker runs

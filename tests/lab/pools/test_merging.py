@@ -31,13 +31,6 @@ def test_two_halves_are_the_whole(tmp_path: Path) -> None:
     assert merged.metadata["merged_from"] == ["a.sqlite", "b.sqlite"] and merged.metadata["seed"] == 0
 
 
-def test_a_merged_pool_goes_on_recording(tmp_path: Path) -> None:
-    halves = recorded(tmp_path / "a.sqlite", slice(2)), recorded(tmp_path / "b.sqlite", slice(2, 3))
-    merge_pools(*halves, tmp_path / "c.sqlite")
-    whole = read_pool(recorded(tmp_path / "whole.sqlite", samples=3))
-    assert content(read_pool(recorded(tmp_path / "c.sqlite", samples=3))) == content(whole)
-
-
 def test_the_same_responses_come_once_and_the_longer_recording_counts(tmp_path: Path) -> None:
     short, long = recorded(tmp_path / "a.sqlite", slice(3)), recorded(tmp_path / "b.sqlite", slice(1, 4), samples=5)
     assert merge_pools(short, long, tmp_path / "c.sqlite") == Merged(4, 2 + 3 * 5, 2, 0, 2, 5)
@@ -109,13 +102,3 @@ def test_one_id_for_two_questions_or_two_labels(tmp_path: Path) -> None:
     c = lines(tmp_path / "d.jsonl", response("5"), input="How many?", reference="8")
     with pytest.raises(PoolError, match=r"differ in the accepted answers of 'q'"):
         merge_pools(a, c, tmp_path / "c.sqlite")
-
-
-def test_samples_that_failed_add_up(tmp_path: Path) -> None:
-    told = ({"metadata": {"failed": {"samples": at, "tokens": 10 * at}}} for at in (1, 2))
-    paths = [
-        write_lines(tmp_path / f"{name}.jsonl", metadata, question(name, response("5")))
-        for name, metadata in zip("ab", told, strict=True)
-    ]
-    merge_pools(*paths, tmp_path / "c.sqlite")
-    assert read_pool(tmp_path / "c.sqlite").metadata["failed"] == {"samples": 3, "tokens": 30}

@@ -57,9 +57,3 @@ def test_answers_flagged_both_right_and_wrong(tmp_path: Path) -> None:
     assert "question 'a', answer '7': 1 right, 1 wrong; question 'c', answer '5': 2 right, 1 wrong)" in note
     write_verdicts(pool, grade_pool(pool, Exact()))
     assert not list(contradictions(read_pool(path)))
-
-
-def test_of_many_contradictions_some_are_shown_and_of_long_answers_the_begin(tmp_path: Path) -> None:
-    both = response("x" * 90, correct=True), response("x" * 90, correct=False)
-    note = notes(tmp_path, *(question(f"q{number}", *both) for number in range(7)))
-    assert "; and 4 more)" in note and "x" * 41 not in note and "'q3'" not in note

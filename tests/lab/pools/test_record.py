@@ -11,7 +11,7 @@ from langchain_reasc_lab.pools import PoolScores, PoolStore, calibrate_mixture_o
 
 from lab.pools.synthetic import Guesser, content, labelled
 from langchain_reasc.data import LabelledQuestion, Template
-from langchain_reasc.exceptions import ConfigurationError, PoolError, SamplingError
+from langchain_reasc.exceptions import PoolError, SamplingError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models import PreparedModel
 
@@ -136,12 +136,6 @@ def test_a_sample_that_failed_is_drawn_once_more(tmp_path: Path) -> None:
     pool = record_pool(Guesser(hears=flaky), QUESTIONS, tmp_path / "flaky.sqlite", samples=4)
     whole = record_pool(Guesser(), QUESTIONS, tmp_path / "whole.sqlite", samples=4)
     assert len(failed) == 4 and content(pool) == content(whole)
-
-
-@pytest.mark.parametrize("name", ["concurrency", "samples"])
-def test_at_least_one_question_and_one_sample(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"{name} must be 1 or more, got 0"):
-        record_pool(Guesser(), QUESTIONS, tmp_path / "p.sqlite", **{name: 0})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

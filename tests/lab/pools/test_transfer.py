@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -109,14 +108,6 @@ def test_what_is_no_pool(tmp_path: Path) -> None:
     }.items():
         assert says in reasc("pool", "import", tmp_path / name, tmp_path / "p.sqlite", code=1).stderr
     assert not (tmp_path / "p.sqlite").exists()
-
-
-def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = write_pool(tmp_path / "pool.sqlite", questions=2, samples=1)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    for command in (("export", pool, "p.parquet"), ("import", "p.parquet", "p.sqlite")):
-        refused = reasc("pool", command[0], *(tmp_path / one for one in command[1:]), code=1)
-        assert 'pip install "langchain-reasc[data]"' in refused.stderr
 
 
 @pytest.mark.slow  # its import alone takes seconds

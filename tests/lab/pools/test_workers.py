@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from cli.test_commands import reasc
 from langchain_reasc_lab.pools import DrawnQuestion, PendingQuestion, QuestionSampler, record_pool
-from langchain_reasc_lab.pools.ray_workers import RayWorkers, ray_cluster
+from langchain_reasc_lab.pools.ray_workers import RayWorkers
 
 from lab.pools.synthetic import Guesser, labelled, write_lines
-from langchain_reasc import exceptions
 from langchain_reasc.data import LabelledQuestion, Template
-from langchain_reasc.exceptions import ConfigurationError, MissingExtraError
+from langchain_reasc.exceptions import MissingExtraError
 
 QUESTION = LabelledQuestion("q0", "Ada has 3 pens and 4 cups. How many things has Ada?", "7", ("seven",))
 
@@ -51,15 +50,6 @@ def data(tmp_path: Path) -> Path:
     return write_lines(tmp_path / "q.jsonl", {"question": "How much is 2 + 2?", "answer": 4})
 
 
-def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="count of workers must be 1 or more, got 0"):
-        RayWorkers(count=0)
-    with pytest.raises(ConfigurationError, match="cpus of workers must be 0 or more, got -1"):
-        RayWorkers(cpus=-1)
-    with pytest.raises(ConfigurationError, match="on a machine of the cluster"), ray_cluster("ray://head:1", cpus=1):
-        pass
-
-
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, data: Path, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"ray is not installed.*langchain-reasc\[ray\]"):
@@ -68,13 +58,3 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, data: P
     assert "langchain-reasc[ray]" in refused.stderr and not (tmp_path / "c.sqlite").exists()
     refused = reasc("record", data, "--out", tmp_path / "c.sqlite", "--ray-workers", "2", code=1)
     assert refused.stderr == "error: --ray-workers goes with --ray\n"
-
-
-def test_any_error_can_be_sent() -> None:
-    class Odd(Exception):
-        def __init__(self, one: int, other: int) -> None:
-            super().__init__(f"{one} and {other}")
-
-    sent = again(exceptions.portable(Odd(1, 2)))
-    assert isinstance(sent, exceptions.SamplingError) and str(sent) == "Odd: 1 and 2"
-    assert isinstance(exceptions.portable(ValueError("fine")), ValueError)

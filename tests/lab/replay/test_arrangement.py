@@ -22,7 +22,7 @@ from langchain_reasc_lab.replay import (
 )
 
 from lab.pools.synthetic import append_signals, question, response, write_lines, write_pool
-from langchain_reasc.method import ASC, SCORES, Cap, Measure, decide, support
+from langchain_reasc.method import SCORES, Measure, decide, support
 
 
 def _uneven(path: Path) -> Path:
@@ -102,21 +102,6 @@ def test_of_equal_answers_the_first_recorded_one_says_whether_they_are_right(tmp
         arrangement = Arrangement(RecordedPool(pool, PoolScores(pool)), split, split.tested, 8)
         for method in counting(MethodSettings(max_samples=8)):
             assert (arrangement.outcome(method)[:, 0] == right).all()
-
-
-def test_asc_at_equal_cost_comes_as_near_as_any_confidence_can(tmp_path: Path) -> None:
-    pool = read_pool(_uneven(tmp_path / "p.sqlite"))
-    [split] = splits(pool, 0, shuffles=1, seed=0)
-    arrangement = Arrangement(RecordedPool(pool, PoolScores(pool)), split, split.tested, 16)
-
-    def spent(confidence: float) -> float:
-        return float(arrangement.outcome(Method("ASC", ASC(confidence) | Cap(16)))[:, 2].mean())
-
-    costs = [spent(confidence) for confidence in np.linspace(0.501, 0.9999, 60)]
-    for tokens in (0.0, *np.linspace(min(costs), max(costs), 7), 1e9):
-        found = arrangement.asc_confidence(tokens)
-        assert 0.5 < found < 1
-        assert abs(spent(found) - tokens) <= min(abs(cost - tokens) for cost in costs)
 
 
 @pytest.mark.parametrize("score", SCORES)

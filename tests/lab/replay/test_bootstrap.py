@@ -11,15 +11,6 @@ def _columns(**columns: list[list[float]]) -> Bootstrap:
     return Bootstrap(held, ~np.isnan(next(iter(held.values()))), seed=0)
 
 
-def test_an_interval_holds_what_resampled_questions_give() -> None:
-    rng = np.random.default_rng(1)
-    right = (rng.random(400) < 0.7).astype(float)
-    estimate = _columns(right=[right.tolist()]).share("right")
-    spread = 1.96 * np.sqrt(right.mean() * (1 - right.mean()) / 400)
-    assert estimate.value == right.mean()
-    assert (estimate.low, estimate.high) == pytest.approx((right.mean() - spread, right.mean() + spread), abs=0.01)
-
-
 def test_differences_are_paired() -> None:
     one = [float(number % 2) for number in range(100)]
     drawn = _columns(one=[one], better=[[min(1.0, value + (at == 0)) for at, value in enumerate(one)]])
@@ -54,17 +45,6 @@ def test_a_share_among_some_questions() -> None:
     drawn = _columns(right=[[1.0, 0.0, 0.0, 0.0]], accepted=[[1.0, 1.0, 0.0, 0.0]])
     estimate = drawn.share("right", among="accepted")
     assert (estimate.value, estimate.low, estimate.high) == pytest.approx((0.5, exact(1, 2).low, exact(1, 2).high))
-
-
-def test_a_question_counts_as_often_in_the_interval_as_in_the_value() -> None:
-    rng = np.random.default_rng(0)
-    right = rng.random(200) < 0.5
-    often = rng.random((9, 200)) < np.where(right, 0.9, 0.2)  # shuffles happen to test the ones answered right
-    cells = np.where(often, right[None].astype(float), np.nan)
-    estimate = _columns(right=cells.tolist()).share("right")
-    assert estimate.value == pytest.approx(np.nanmean(cells)) and estimate.value > 0.7  # of which half are right
-    assert estimate.low < estimate.value < estimate.high
-    assert estimate.high - estimate.value == pytest.approx(estimate.value - estimate.low, rel=0.5)
 
 
 @pytest.mark.parametrize(("right", "questions"), [(0, 30), (1, 30), (29, 30), (30, 30), (1, 1)])
@@ -110,16 +90,6 @@ def test_the_interval_of_a_difference_holds_it(gained: float, lost: float, shuff
     assert all(one.low <= one.value <= one.high for one in found)
 
 
-def test_a_difference_among_some_questions_is_that_of_these_alone() -> None:
-    rng = np.random.default_rng(1)
-    one, other, among = (rng.random((1, 60)) < share for share in (0.6, 0.5, 0.4))
-    held = [(which & among).astype(float).tolist() for which in (one, other, among)]
-    some = _columns(**dict(zip(("one", "other", "among"), held, strict=True))).difference("one", "other", among="among")
-    alone = [[which[among].astype(float).tolist()] for which in (one, other)]
-    whole = _columns(one=alone[0], other=alone[1]).difference("one", "other")
-    assert (some.value, some.low, some.high) == pytest.approx((whole.value, whole.low, whole.high))
-
-
 def _learned(rng: np.random.Generator, shuffles: int, spread: float) -> Bootstrap:
     """What was learned moves all questions of a shuffle, and a fifth of its variance is that of the recording."""
     each = np.sqrt(0.2) * rng.normal() + np.sqrt(0.8) * rng.normal(size=(shuffles, 1))
@@ -143,15 +113,3 @@ def test_one_arrangement_does_not_show_what_learning_varies() -> None:
     assert alone.low < alone.value == learned.value
     assert np.isnan(learned.low) and np.isnan(learned.high) and learned.interval(".1f") == ""
     assert np.isnan(_columns(right=[[1.0] * 30]).share("right", learned=0.2).low)  # nor an exact one
-
-
-@pytest.mark.parametrize(("shuffles", "wider"), [(10, 1.4), (30, 1.25)])
-def test_questions_and_the_order_of_responses_are_not_counted_twice(shuffles: int, wider: float) -> None:
-    rng, widths = np.random.default_rng(4), []
-    for _ in range(60):
-        cells = (rng.random((shuffles, 300)) < rng.beta(0.5, 0.5, 300)) - (rng.random((shuffles, 300)) < 0.5) * 1.0
-        tested = rng.permuted(np.tile(np.arange(300) < 240, (shuffles, 1)), axis=1)
-        run = Bootstrap({"x": np.where(tested, cells, np.nan)}, tested, seed=0, resamples=200)
-        widths.append([(one := run.resampled("x", learned=rho)).high - one.low for rho in (0.0, 1 / 3)])
-    narrow, wide = np.mean(widths, axis=0)
-    assert narrow <= wide < wider * narrow  # nothing was learned

@@ -7,8 +7,8 @@ from langchain_reasc_lab.pools import read_pool
 from langchain_reasc_lab.replay import OTHER_WEIGHING, MethodSettings, as_data, footnotes, replay, summarize
 from langchain_reasc_lab.rules import CISC
 
-from lab.pools.synthetic import question, response, write_lines, write_pool
-from langchain_reasc.method import Cap, Decision, Measure, Response, decide, support
+from lab.pools.synthetic import write_pool
+from langchain_reasc.method import Cap, Measure, Response, decide
 
 PRIORLESS = ["Finite horizon (0.95)", "Cannot catch up", "ASC or cannot catch up", "Ahead by 2", "Ahead by 3 (MAKER)"]
 PRIORLESS += ["SPRT (ConSol)", "Majority certificate", "CITE"]
@@ -39,25 +39,8 @@ def test_every_other_rule_has_its_row_where_it_is_asked_for(tmp_path: Path) -> N
     assert [row.method for row in uncalibrated][-8:] == PRIORLESS  # L = 3 is learned
 
 
-def test_where_nothing_tells_odds_the_rows_are_left_out_and_it_is_said(tmp_path: Path) -> None:
-    right, wrong = (response(answer, score=0.5) for answer in "71")
-    pool = read_pool(write_lines(tmp_path / "p.sqlite", *(question(f"q{n}", right, wrong, right) for n in range(5))))
-    run = replay(pool, ["recorded"], calibration_size=3, settings=SIX, rules="all")
-    rows = summarize(run, resamples=20)
-    assert {row.method for row in rows} & {*OTHER_WEIGHING} == {*OTHER_WEIGHING[3:]}
-    assert (
-        "no row of Bayesian vote (0.99) by recorded, CGES by recorded, CITE (weighted) by recorded: odds are learned"
-        in " ".join(run.notes)
-    )
-
-
 def test_a_rule_that_never_stops_is_called_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, call = [], CISC.__call__
     monkeypatch.setattr(CISC, "__call__", lambda self, responses: calls.append(responses) or call(self, responses))
     assert decide(CISC() | Cap(4), [Response("a", score) for score in (0.9, 0.2, 0.5, 0.7, 0.1)]).reason == "budget"
     assert len(calls) == 1
-
-
-def test_evidence_below_zero_supports_nothing() -> None:
-    told = Decision(stop=False, answer="a", reason=None, samples=2, evidence={"a": -0.5, "b": -1.5})
-    assert support(told) == 0.5

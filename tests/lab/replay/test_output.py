@@ -74,19 +74,6 @@ def test_the_table_fits_with_nothing_cut_off(run: Replay, parameters: float | No
     assert ("Δ acc. to ASC" if encoding == "utf-8" else "Delta acc. to ASC") in table
 
 
-def test_controls_and_other_rules_fit_too(pool: Pool) -> None:
-    run = replay(pool, [Measure()], calibration_size=40, controls=True, rules="all")
-    rows = summarize(run, resamples=50)
-    for width, name in ((80, "   cost (offline)"), (100, " ASC at equal cost (offline)")):
-        table = _printed(run, rows, width).split("20 questions")[0]
-        assert max(map(len, table.splitlines())) <= width and "..." not in table and "…" not in table
-        assert all(one in table for one in (name, " ASC (4 at once)", " Cannot catch up", " DistriVoting"))
-
-
-def test_one_line_says_which_rule_runs_live(run: Replay, rows: list[Row]) -> None:
-    assert _printed(run, rows).count("is the row 'ReASC (offline, safeguarded)': the agreement rule") == 2
-
-
 def test_the_data_is_complete_and_plain_json(run: Replay, rows: list[Row]) -> None:
     data = json.loads(json.dumps(as_data(run, rows), allow_nan=False))
     assert (data["questions"], data["tested"], data["calibration_size"], data["seed"]) == (60, 20, 40, 0)

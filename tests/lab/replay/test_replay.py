@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.pools import PoolScores, calibrate_offline_on, calibrated_on, read_pool
+from langchain_reasc_lab.pools import calibrated_on, read_pool
 from langchain_reasc_lab.replay import (
     AGREEMENT,
     HORIZON,
@@ -24,7 +24,6 @@ from langchain_reasc_lab.replay import (
 )
 
 from lab.pools.synthetic import BY_HAND, question, response, write_lines, write_pool
-from langchain_reasc.calibration import calibrate_offline
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.method import Measure
 
@@ -131,15 +130,6 @@ def test_what_runs_by_default_has_a_row_beside_the_papers(tmp_path: Path) -> Non
     np.testing.assert_array_equal(*papers)
 
 
-def test_answers_missing_and_single_responses_say_nothing_within_questions(tmp_path: Path) -> None:
-    """A response without an answer has no vote to weigh, whatever its score."""
-    asked = [question(f"q{n}", response("7", score=2.0 + n % 7), response(None, score=0.0)) for n in range(20)]
-    pool = read_pool(write_lines(tmp_path / "p.sqlite", question("w", response("1", score=0.5)), *asked))
-    firsts, further = [(at, 0) for at in range(21)], [(at, 1) for at in range(1, 21)]
-    made = calibrate_offline_on(pool, PoolScores(pool), firsts, "recorded", further=further)
-    assert made.within is None and "it is unknown" in (made.unweighed or "")
-
-
 def test_auto_chooses_on_the_calibration_questions_alone(tmp_path: Path) -> None:
     chosen = []
     for tested in (20, 60):  # the same calibration questions, other tested ones
@@ -147,17 +137,6 @@ def test_auto_chooses_on_the_calibration_questions_alone(tmp_path: Path) -> None
         run = replay(read_pool(path), ["auto"], calibration_size=60)
         chosen.append(run.outcomes[OFFLINE, "auto"].calibrations[0].measure)
     assert chosen[0] == chosen[1]
-
-
-def test_auto_has_its_gate_tested_on_responses_that_did_not_choose(tmp_path: Path) -> None:
-    pool = read_pool(write_pool(tmp_path / "p.sqlite", 100, 1, separation=0.5))
-    scores, firsts = PoolScores(pool), [(at, 0) for at in range(100)]
-    gate = calibrate_offline_on(pool, scores, firsts, "auto").gate
-    chosen = scores.select(firsts, seed=0)
-    values = [score for (score,) in scores.scores(chosen.measure)]
-    right = [bool(one.correct) for one in pool.responses]
-    assert gate == calibrate_offline(values, right, measure=chosen.measure, cross_fitted=chosen.cross_fitted).gate
-    assert gate != calibrate_offline(values, right, measure=chosen.measure).gate
 
 
 def test_shuffles_move_questions_and_responses_and_are_reproducible(tmp_path: Path) -> None:

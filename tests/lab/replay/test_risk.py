@@ -35,13 +35,6 @@ def test_a_risk_coverage_curve_by_hand() -> None:
     assert risk.aurc == pytest.approx((0 + 1 / 2 + 2 / 3) / 3)
 
 
-def test_equal_probabilities_are_in_no_order() -> None:
-    one = risk_of(arrays([0.5, 0.5, 0.5, 0.5]), arrays([1, 1, 0, 0]))
-    other = risk_of(arrays([0.5, 0.5, 0.5, 0.5]), arrays([0, 0, 1, 1]))
-    assert one is not None and other is not None
-    assert one.risk.tolist() == other.risk.tolist() == [0.5] * 4
-
-
 def test_arrangements_without_any_are_left_out() -> None:
     risk = risk_of(arrays([NAN, NAN], [0.5, 0.6]), arrays([1, 0], [1, 1]))
     assert risk is not None

@@ -15,8 +15,6 @@ from langchain_reasc_lab.simulation.signals import SIGNAL_KINDS
 
 from langchain_reasc.calibration import auroc_of
 
-NAMES = list(ANSWERS)
-
 
 def _auroc(scores: Floats, correct: npt.NDArray[np.bool_]) -> float:
     return float(auroc_of(scores[correct], scores[~correct]))
@@ -27,16 +25,6 @@ def _of(answers: str, signal: str = "none", *, questions: int = 3000, seed: int 
     kind = PoolKind(answers, signal)
     index = next(index for index in range(100) if kind_of(index) == kind)
     return simulated_pool(index, seed=seed, questions=questions, **options).tested
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_questions_have_distributions_and_a_right_answer_among_them_or_none(name: str) -> None:
-    for seed in range(5):
-        asked = ANSWERS[name](np.random.default_rng(seed), 400)
-        assert (asked.shares >= 0).all() and (asked.shares.sum(axis=1) <= 1 + 1e-9).all()
-        assert ((asked.right >= -1) & (asked.right < asked.shares.shape[1])).all()
-        assert ((asked.likely >= 0) & (asked.likely <= 1) & (asked.unanswered < 1)).all()
-        assert len(asked.right) == len(asked.unanswered) == len(asked.shares) == 400
 
 
 def test_answers_come_by_their_shares_and_what_is_left_comes_once() -> None:
@@ -54,22 +42,6 @@ def test_answers_come_by_their_shares_and_what_is_left_comes_once() -> None:
     once = 1 - 0.5 - 0.2
     expected = 0.75**3 * (1 - (6 * 0.5 * 0.2 * once + 3 * 0.7 * once**2 + once**3))  # all but three different ones
     assert two == pytest.approx(expected, abs=0.01)
-
-
-def test_the_kinds_are_what_they_are_called() -> None:
-    for seed in range(2):
-        without = (_of("40 % without", seed=seed).answers < 0).mean(axis=1)
-        assert without.mean() == pytest.approx(0.4, abs=0.02) and without.std() > 0.15
-        alike = _of("temperature 0", "strong", seed=seed, measures=3)
-        assert (alike.answers == 0).all() and (alike.tokens == alike.tokens[:, :1]).all()
-        assert (alike.scores == alike.scores[:, :, :1]).all() and len(np.unique(alike.scores)) > 1000
-        assert _of("near-perfect", seed=seed).correct.mean() > 0.9
-        assert _of("hopeless", seed=seed).correct.mean() < 0.1
-        assert _of("two answers, hard", seed=seed).answers.max() == 1
-        easy, hard = (_of(f"two answers, {how}", seed=seed).correct.mean() for how in ("easy", "hard"))
-        assert hard < 0.8 < easy + 0.05
-        modes = np.sort(ANSWERS["two modes"](np.random.default_rng(seed), 500).shares, axis=1)
-        assert (modes[:, -2:].sum(axis=1) > 0.79).all() and (modes[:, -2] > 3 * modes[:, -3]).mean() > 0.8
 
 
 @pytest.mark.parametrize(
@@ -91,14 +63,6 @@ def test_a_signal_separates_as_it_is_asked_to(signal: str, low: float, high: flo
     assert low - 0.03 < auroc < high + 0.03
     assert _auroc(found.scores[1], found.correct) == pytest.approx(0.5, abs=0.03)  # every second one is noise
     assert abs(_auroc(found.scores[2], found.correct) - 0.5) < abs(auroc - 0.5) + 0.03
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_even_the_smallest_pools_have_finite_scores(name: str) -> None:
-    for signal in SIGNAL_KINDS:
-        found = _of(name, signal, questions=1, budget=1, measures=3)
-        assert found.scores.shape == (3, 1, 1) and np.isfinite(found.scores).all() and len(found) == 1
-        assert [one.score for one in found.to_question(0, 2)] == found.scores[2, 0].tolist()
 
 
 def test_a_pool_is_known_by_its_number_and_seed() -> None:

@@ -3,13 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_reasc_lab.pools import PoolScores, PoolStore, read_pool, record_pool
 from pydantic import Field
 
-from lab.pools.synthetic import Guesser, labelled, write_lines, write_pool
+from lab.pools.synthetic import Guesser, labelled, write_lines
 from langchain_reasc.answers import extractor, places_of, vote_of
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method import Measure
@@ -49,17 +48,6 @@ def test_what_is_recorded_is_replayed_as_it_would_be_scored_live(tmp_path: Path)
     assert scores.unscored(ANSWER) == 0
 
 
-def test_a_pool_may_hold_older_questions_without_spans(tmp_path: Path) -> None:
-    path = tmp_path / "p.sqlite"
-    record_pool(Guesser(), QUESTIONS[:2], path, samples=3)
-    with pytest.raises(PoolError, match=r"does not say which tokens are the 'answer_span'.*record it anew"):
-        PoolScores(read_pool(path)).scores(ANSWER)
-    pool = record_pool(Spelling(), QUESTIONS[:4], path, samples=3)
-    scores = PoolScores(pool)
-    assert [row.count(None) for row in scores.scores(ANSWER)] == [3, 3, 0, 0]
-    assert scores.unscored(ANSWER) == 6
-
-
 def test_answers_that_are_found_again_have_no_spans(tmp_path: Path) -> None:
     path, said = tmp_path / "p.sqlite", list[str]()
     before = record_pool(Spelling(), QUESTIONS[:2], path, samples=3)
@@ -82,17 +70,3 @@ def test_spans_beyond_the_tokens_are_no_score(tmp_path: Path) -> None:
     line = {"id": "a", "reference": "7", "responses": [{"answer": "7", "completion_tokens": 3, "answer_span": [3]}]}
     with pytest.raises(PoolError, match="answer_span"):
         read_pool(write_lines(tmp_path / "p.sqlite", line))
-
-
-def test_auto_considers_them_where_every_vote_has_them(tmp_path: Path) -> None:
-    path, rng = write_pool(tmp_path / "p.sqlite", 60, 2), np.random.default_rng(0)
-    store, firsts = PoolStore.open(path), [(at, 0) for at in range(60)]
-    for held in read_pool(path).questions:
-        values = [rng.normal(-1, 0.8, one.completion_tokens) for one in held.responses]
-        for one, of_response in zip(held.responses, values, strict=True):
-            of_response[5:8] += 3.0 * (one.answer == "7")
-        store.set_signals(held.id, [{"token_logprob": one} for one in values])
-        store.set_responses(held.id, [{"answer_span": (5, 8)}] * 2)
-    assert PoolScores(read_pool(path)).select(firsts, seed=0).measure == ANSWER
-    store.set_responses("q3", [{"answer_span": None}, {"answer_span": (5, 8)}])
-    assert PoolScores(read_pool(path)).select(firsts, seed=0).measure != ANSWER

@@ -9,7 +9,6 @@ from runnable.conftest import AsyncRunner, Runner
 from runnable.fakes import Reply, Scripted, calibration
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import ASC
 
 
@@ -51,15 +50,6 @@ BY_HAND: dict[str, list[tuple[Any, ...]]] = {
 def test_waves_launches_latency_and_tokens_by_hand(name: str) -> None:
     for times, needed, concurrency, options, expected in BY_HAND[name]:
         assert one(times, needed, concurrency, **options) == expected
-
-
-def test_what_cannot_be() -> None:
-    with pytest.raises(ConfigurationError, match="concurrency is 1 sample at once or more, got 0"):
-        one([1, 2], 1, 0)
-    with pytest.raises(ConfigurationError, match="question 0 has 2 responses, and its decision cannot rest on 3"):
-        one([1, 2], 3, 1)
-    with pytest.raises(ConfigurationError, match="cannot rest on 0 of them"):
-        one([1, 2], 0, 1)
 
 
 @pytest.mark.parametrize(

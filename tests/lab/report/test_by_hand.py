@@ -8,8 +8,7 @@ from langchain_reasc_lab.replay import MIXTURE, OFFLINE, SAFEGUARDED, exact
 from langchain_reasc_lab.report import Study
 
 from lab.pools.synthetic import question, response, write_lines, write_pool
-from lab.report.studies import by_hand, cell, made, notes, row, rows_of, study
-from langchain_reasc.exceptions import PoolError
+from lab.report.studies import by_hand, cell, made, row, rows_of, study
 from langchain_reasc.method.evidence import WEIGHTS
 
 LOST = f"On the questions that it accepts, SC@4 is 50.0 points more accurate than the gate of {OFFLINE}"
@@ -118,16 +117,6 @@ def test_n_is_read_from_the_pool_where_it_tells(tmp_path: Path, metadata: dict[s
     assert says in " ".join(table.notes)
 
 
-def test_pools_are_compared_in_tokens_where_n_is_not_known_of_all(tmp_path: Path) -> None:
-    write_pool(tmp_path / "known.sqlite", 10, 4, signals=False, metadata={"fingerprint": {"model": "Qwen2.5-7B"}})
-    write_pool(tmp_path / "unknown.sqlite", 10, 4, signals=False)
-    table = made("main", *(study(tmp_path / f"{name}.sqlite", None) for name in ("known", "unknown")))
-    assert [column.name for column in table.columns][:3] == ["Pool", "Method", "Accuracy %"]
-    assert "TFLOPs" not in [column.name for column in table.columns]
-    assert [one[0] for one in table.rows] == ["known"] * 6 + ["unknown"] * 6
-    assert "of known it is 7,000,000,000" in " ".join(table.notes)
-
-
 def test_money_is_that_of_the_prompts_and_of_what_was_generated(tmp_path: Path) -> None:
     prices, model = tmp_path / "prices.toml", {"metadata": {"fingerprint": {"model": "Qwen2.5-7B"}}}
     prices.write_text('currency = "EUR"\n[models."Qwen2.5-7B"]\ninput = 1.0\noutput = 10.0\n')
@@ -137,39 +126,3 @@ def test_money_is_that_of_the_prompts_and_of_what_was_generated(tmp_path: Path) 
     assert (costs["pass@1"], costs["SC@4"]) == (pytest.approx(0.02 + 0.4), pytest.approx(4 * (0.02 + 0.4)))
     mute = write_lines(tmp_path / "mute.sqlite", model, question("q", *[response("7", 40)] * 4))
     assert "EUR/1,000" not in rows_of("main", study(mute, None, budget=4, prices=prices))[0]
-
-
-def test_where_reasc_is_less_accurate_or_accepts_everything_a_note_says_so(tmp_path: Path) -> None:
-    right = question("right", *[response("7", score=1.0)] * 4)
-    wrong = question("wrong", *[response("1", score=0.0)] * 4)
-    lured = [question(f"q{n}", response("1", score=1.5), *[response("7", score=0.0)] * 3) for n in range(3)]
-    write_lines(tmp_path / "lured.sqlite", right, wrong, *lured)
-    told = made("main", study(tmp_path / "lured.sqlite", "recorded", size=2, budget=4)).notes
-    [note] = [note for note in told if note.startswith(f"ASC is 100.0 points more accurate than {OFFLINE}")]
-    assert note.endswith("the difference is [-0.1, +100.0], which may be chance.")  # three questions
-    sure = [question(f"q{n}", *[response("7", score=2.0 + n)] * 4) for n in range(3)]
-    write_lines(tmp_path / "sure.sqlite", right, wrong, *sure)
-    table = made("stage2", study(tmp_path / "sure.sqlite", "recorded", size=2, budget=4))
-    assert {one[0] for one in table.rows} == {"mixture"}
-    assert f"The gate of {OFFLINE} accepts every question, and leaves none to Stage 2." in table.notes
-
-
-def test_scores_that_tell_nothing_calibrate_nothing(tmp_path: Path) -> None:
-    write_lines(tmp_path / "p.sqlite", *[question(f"q{n}", *[response(str(n % 2), score=1.0)] * 4) for n in range(8)])
-    same = study(tmp_path / "p.sqlite", "recorded", size=4)
-    for name in ("stage1", "stage2", "ablation", "mappings", "p_target", "scale"):
-        with pytest.raises(PoolError, match="nothing could be calibrated on p: all 4 scores equal 1"):
-            made(name, same)
-    assert {one[0] for one in made("controls", same).rows} == {"ReASC (online)"}
-    assert "the row 'ASC': no calibration could be had, so that votes are counted." in notes("main", same)
-
-
-def test_a_mapping_that_the_scores_cannot_have_says_so(tmp_path: Path) -> None:
-    lines = [
-        question(f"q{n}", *[response("7" if (n + at) % 3 else "1", score=-5.0 + (n + at) % 3) for at in range(4)])
-        for n in range(12)
-    ]
-    table = made("mappings", study(write_lines(tmp_path / "p.sqlite", *lines), "recorded", size=6))
-    assert row(table, "offline", "mean: S / μ") == (None, None, None, None)
-    assert any("mean: S / μ by the offline calibration cannot be had: weight='mean'" in note for note in table.notes)
-    assert cell(row(table, "offline", "sigmoid: 1 / (1 + exp(-λz))")[0]) > 0

@@ -3,7 +3,6 @@
 import html
 import json
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,9 +22,9 @@ from langchain_reasc_lab.report import (
 from langchain_reasc_lab.report.figures import tradeoff
 
 from lab.pools.synthetic import append_signals, question, response, write_lines
-from lab.report.studies import SETTINGS, pool, weighed
+from lab.report.studies import SETTINGS, weighed
 from lab.report.test_rendering import parsed
-from langchain_reasc.exceptions import MissingExtraError, ReASCError
+from langchain_reasc.exceptions import ReASCError
 from langchain_reasc.method.confidence import Measure
 
 pytest.importorskip("matplotlib")
@@ -108,30 +107,3 @@ def test_pools_that_cannot_tell_say_why(tmp_path: Path, name: str) -> None:
         else:
             with pytest.raises(ReASCError, match=r"\w+ .{20}"):
                 figures(name, one)
-
-
-def test_sweeps_are_drawn_from_their_tables(two: tuple[Study, ...]) -> None:
-    table = contents()["scale"].make(two)
-    [made] = figures("scale_plot", *two)
-    assert contents()["scale"].make(two) is table, "computed once for the table and the figure"
-    assert "a, offline, Accuracy % (Tokens) by λ: 0: " in made.text and "b &lt;&amp;&gt; c" in made.html
-    row = next(row for row in table.rows if row[:3] == ("a", "mixture", 0.7))
-    assert f"0.7: {row[3].value:.1f} [{row[3].low:.1f}, {row[3].high:.1f}] ({row[4]:,.0f})" in made.text
-
-
-def test_without_matplotlib_the_extra_is_named(two: tuple[Study, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    studies = [weighed(two[0].pool.path)]
-    with pytest.raises(MissingExtraError, match=r"langchain-reasc\[lab\]"):
-        figures("tradeoff", *studies)
-    made = make_report(studies, chosen_entries(["tradeoff"]))
-    assert "matplotlib is not installed" in made.parts[0].problems[0]
-
-
-def test_acceptance_is_drawn_against_sizes_where_they_differ(tmp_path: Path) -> None:
-    studies = []
-    for name, model in (("a", "x-1B"), ("b", "x-7B")):
-        told = {"fingerprint": {"model": model}}
-        studies.append(weighed(pool(tmp_path, name, 30, metadata=told), name))
-    [sized] = figures("acceptance", *studies)
-    assert "parameters (billions)" in sized.html and "(7 billion parameters)" in sized.text

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from lab.pools.synthetic import question, response, write_lines, write_pool
@@ -36,11 +35,6 @@ def test_recorded_times_by_hand(tmp_path: Path) -> None:
     assert "by the times that were recorded" in notes("latency", study(path, None))
 
 
-def test_the_95th_percentile_is_of_questions(tmp_path: Path) -> None:
-    path = timed(tmp_path / "p.sqlite", *([float(n)] for n in range(101)))
-    assert rows_of("latency", study(path, None))[0]["95th"] == pytest.approx(95)
-
-
 @pytest.mark.parametrize(
     ("seconds", "rate", "one_at_once", "all_at_once", "says"),
     [
@@ -67,29 +61,6 @@ def test_where_times_come_from(
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pool(tmp_path_factory.mktemp("pool") / "pool.sqlite", 60, 16)
-
-
-def test_methods_that_weigh_are_timed_too(pool: Path) -> None:
-    rows = by_method(rows_of("latency", study(pool, size=40)))
-    names = {name for name, _ in rows}
-    assert names >= {*METHODS, "Finite horizon (0.97)", "Agreement (0.975)"} and any("ReASC" in name for name in names)
-    for name in names:
-        by_at_once = [rows[name, at] for at in (1, 4, 16)]
-        waves, latencies, tokens = np.array([[row[c] for row in by_at_once] for c in ("Waves", "Latency", "Tokens")])
-        assert (np.diff(waves) <= 0).all() and (np.diff(latencies) <= 1e-9).all() and (np.diff(tokens) >= -1e-9).all()
-        assert latencies[0] == pytest.approx(tokens[0])  # one after another, by tokens
-        assert all(rows[name, at]["95th"] >= rows[name, at]["Latency"] for at in (1, 4, 16))
-
-
-def test_where_asc_takes_less_time_the_table_says_so(pool: Path) -> None:
-    """To send the first response alone costs a wave where all could go at once."""
-    one = study(pool, size=40)
-    rows, told = by_method(rows_of("latency", one)), notes("latency", one)
-    for at_once in (1, 16):
-        more = [name for name, at in rows if at == at_once and rows[name, at]["Latency"] > rows["ASC", at]["Latency"]]
-        ours = [name for name in more if "ReASC" in name]
-        assert bool(ours) == (at_once == 16) == (f"with {at_once} at once" in told)
-        assert all(name in told.split(f"with {at_once} at once, ")[1] for name in ours)
 
 
 def test_the_batched_variant_decides_alike_and_pays_for_its_batch(pool: Path) -> None:

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from langchain_reasc_lab.replay.methods import MethodSettings
-from langchain_reasc_lab.report import Entry, Figure, Study, StudySettings, Table, chosen_entries, contents, make_report
+from langchain_reasc_lab.report import Entry, Figure, Study, StudySettings, Table, contents, make_report
 from langchain_reasc_lab.report.report import command_for
 
 from lab.report.studies import SETTINGS, TABLE, pool, report, weighed
-from langchain_reasc.exceptions import ConfigurationError, PoolError
+from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Measure
 
 
@@ -49,22 +48,6 @@ def test_what_no_pool_can_give_is_said_once_and_the_next_part_is_made(tmp_path: 
         assert [part.is_empty for part in made.parts] == [True, False, True]
         assert made.parts[0].problems == ["there are no scores; record some."]
         assert made.parts[1].figures == [drawn]
-
-
-def test_pools_have_names_of_their_own(tmp_path: Path) -> None:
-    one = weighed(pool(tmp_path, "a", 6))
-    for studies in ([], [one, one]):
-        with pytest.raises(ConfigurationError, match="a name of its own"):
-            make_report(studies, [])
-
-
-def test_entries_are_chosen_by_name() -> None:
-    with pytest.raises(ConfigurationError, match=r"no table or figure is called 'histgram'; did you mean 'histogram'"):
-        chosen_entries(["histgram"])
-    assert [one.name for one in chosen_entries(["risk", "histogram"])] == [
-        name for name in contents() if name in ("risk", "histogram")
-    ]
-    assert [one.name for one in chosen_entries([])] == list(contents())
 
 
 def test_the_command_prints_a_part_with_the_same_settings(tmp_path: Path) -> None:

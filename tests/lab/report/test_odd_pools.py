@@ -13,7 +13,7 @@ from langchain_reasc_lab.replay.methods import OFFLINE
 from langchain_reasc_lab.report import Study, chosen_entries, make_report
 
 from lab.pools.synthetic import question, response, write_lines, write_pool
-from lab.report.studies import cell, made, row, study
+from lab.report.studies import made, row, study
 from langchain_reasc.exceptions import PoolError
 
 TABLES = (
@@ -100,21 +100,3 @@ def test_a_pool_without_scores_compares_the_methods_that_count(tmp_path: Path) -
     for name in set(TABLES) - COUNTING:
         with pytest.raises(PoolError, match="plain has neither scores nor token signals"):
             made(name, plain)
-
-
-def test_one_pool_that_cannot_have_a_table_is_named_below_that_of_the_others(tmp_path: Path) -> None:
-    write_pool(tmp_path / "plain.sqlite", 12, 4, signals=False)
-    plain = study(tmp_path / "plain.sqlite", None, size=8, shuffles=0)
-    whole = _odd(tmp_path / "whole.sqlite", 36)
-    table = made("stage1", plain, whole)
-    assert {one[0] for one in table.rows} == {"whole"}
-    assert any(note.startswith("plain has neither scores nor token signals") for note in table.notes)
-
-
-def test_where_some_arrangements_cannot_be_calibrated_a_note_says_in_how_many(tmp_path: Path) -> None:
-    lines = [question(f"q{n}", *[response(_mixed(n, at), score=1.0 + (n == 0)) for at in range(4)]) for n in range(8)]
-    write_lines(tmp_path / "p.sqlite", *lines)  # two calibration questions differ in score where q0 is one of them
-    table = made("main", study(tmp_path / "p.sqlite", "recorded", size=2, shuffles=6))
-    [told] = [note for note in table.notes if note.startswith(f"{OFFLINE} counted votes in ")]
-    assert "of 6 arrangements: all 2 scores equal 1" in told
-    assert np.isfinite(cell(row(table, "ReASC (mixture)")[0]))

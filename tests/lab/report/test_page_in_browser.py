@@ -62,31 +62,3 @@ def test_a_table_is_sorted_by_click_by_value(page: Any) -> None:
     heading(page, 3).find_element("tag name", "button").click()
     assert [text.split()[0] for text in column(page, 3)] == ["72.5", "72.5", "59.4", "9.0", "–"]
     assert column(page, 2)[0] == "ReASC", "72.54 before 72.46"
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(320, "light"), (1200, "dark")])
-def test_it_can_be_read_on_a_phone_and_in_the_dark(page: Any, width: int, scheme: str) -> None:
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    page.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-    assert page.execute_script("return document.documentElement.scrollWidth") <= width
-    backgrounds = {"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"}
-    script = "return getComputedStyle(document.body).backgroundColor"
-    for now in (scheme, "dark" if scheme == "light" else "light"):
-        assert page.execute_script(script) == backgrounds[now]
-        page.find_element("css selector", "#tools button").click()
-    page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-def test_without_scripts_and_in_print_it_is_whole_and_light(page: Any, path: Path) -> None:
-    media = {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]}
-    page.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-    page.execute_script("document.documentElement.dataset.theme = 'dark'")
-    assert page.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert not page.find_element("id", "tools").is_displayed()
-    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
-    page.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
-    page.get(path.as_uri())
-    assert column(page, 2)[0] == "pass@1" and heading(page, 2).text == "Method"
-    page.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

@@ -8,16 +8,13 @@ from langchain_reasc_lab.replay import (
     MIXTURE,
     OFFLINE,
     ONLINE,
-    Estimate,
-    MethodSettings,
     replay,
     summarize,
 )
 from langchain_reasc_lab.report import Study
-from langchain_reasc_lab.report.sensitivity import P_TARGETS, SCALES
+from langchain_reasc_lab.report.sensitivity import SCALES
 
 from lab.report.studies import cell, made, row, synthetic
-from langchain_reasc.exceptions import PoolError
 
 BOTH = ((OFFLINE, "offline"), (MIXTURE, "mixture"))
 
@@ -45,16 +42,6 @@ def test_what_is_chosen_by_default_is_the_row_of_the_main_comparison(studied: St
     for name, calibration in BOTH:
         accuracy, _, _, tokens, _ = row(main, name)
         assert row(made("ablation", studied), calibration, "ReASC")[:2] == (accuracy, tokens)
-
-
-def test_another_target_is_what_a_replay_with_it_gives(studied: Study) -> None:
-    table = made("p_target", studied)
-    assert [one[1] for one in table.rows] == [*P_TARGETS, *P_TARGETS]
-    settings = MethodSettings(p_target=P_TARGETS[1])
-    rows = summarize(replay(studied.pool, ["recorded"], shuffles=2, calibration_size=16, settings=settings))
-    for name, calibration in BOTH:
-        [one] = [one for one in rows if one.method == name]
-        assert row(table, calibration, P_TARGETS[1])[:2] == (one.accuracy.percent, one.tokens.value)
 
 
 def test_all_calibration_sizes_are_tested_on_the_same_questions(tmp_path: Path) -> None:
@@ -101,13 +88,3 @@ def test_controls_spend_what_they_say_and_every_loss_is_told(studied: Study) -> 
         if note.startswith(f"{control} is ") and f" points more accurate than {method}: " in note
     }
     assert lost and told == lost
-
-
-def test_tasks_have_a_row_for_each_pool_and_method_of_the_paper(studied: Study, tmp_path: Path) -> None:
-    pools = [synthetic(tmp_path / "letters.sqlite", 24, shuffles=0), studied]
-    methods = ["SC@16", "ESC (w=4)", "ASC", OFFLINE, ONLINE, MIXTURE]
-    table = made("tasks", *pools)
-    assert [tuple(one[:2]) for one in table.rows] == [(pool.name, name) for pool in pools for name in methods]
-    assert all(isinstance(one[2], Estimate) for one in table.rows)
-    with pytest.raises(PoolError, match="the main comparison has the methods on this one"):
-        made("tasks", studied)

@@ -11,12 +11,9 @@ import pytest
 from langchain_reasc_lab.replay.metrics import Estimate
 from langchain_reasc_lab.report import (
     Column,
-    Entry,
-    Figure,
     Made,
     Report,
     Table,
-    make_report,
     print_report,
     report_csv,
     report_data,
@@ -121,23 +118,6 @@ def test_a_terminal_of_any_width_shows_every_column(made: Report, width: int, en
     assert grid.count("pass@1") == (2 if width == 50 else 1), "each part names its rows"
 
 
-@pytest.mark.parametrize("form", ["page", "markdown", "terminal", "file"])
-def test_what_holds_of_two_tables_is_said_once(made: Report, form: str) -> None:
-    column, note = Column("Cost", ".1f", "What it costs.", best="low"), "A note to both."
-    notes = {"one": [note, "Its own."], "two": [note]}
-    tables = {name: Table([column], [[1.0], [2.0]], own) for name, own in notes.items()}
-    entries = (Entry(name, name.title(), "", "table", print) for name in tables)
-    both = Report(made.studies, [Made(entry, tables[entry.name], [], [], 0) for entry in entries])
-    if form in ("page", "markdown"):
-        text = (report_page if form == "page" else report_markdown)(both)
-    else:
-        text = printed(both, force_terminal=form == "terminal")
-    for said in (note, "Its own.", "What it costs.", "What else holds of it stands under"):
-        assert text.count(said) == 1
-    assert text.count("is the best of its column") == (form != "file"), "in a file nothing is bold"
-    assert form != "page" or 'stands under <a href="#part-one">One</a>' in text
-
-
 def test_a_terminal_is_not_told_to_do_anything(made: Report) -> None:
     table = Table([Column("x\x1b[2J")], [["\x1b]0;title\x07 text\x00"]], notes=["\x1b[31mred"])
     text = printed(alone(made, table))
@@ -171,31 +151,6 @@ def test_the_page_is_whole_loads_nothing_and_runs_nothing_but_its_own(made: Repo
     for text in ("A note with <script>", "b: It has none, <script>", "Seen: <script>", "No pool has it.", "Table 1"):
         assert text in shown
     assert page == report_page(made), "the same for the same report"
-
-
-def test_the_first_screen_is_the_verdict_the_comparison_and_one_picture(made: Report) -> None:
-    figure = Figure('<svg viewBox="0 0 9 9" width="9" height="9" role="img" aria-label="x"></svg>', "Seen.")
-    drawn = Made(Entry("tradeoff", "Accuracy against tokens", "", "figure", print), None, [figure], [], 0.0)
-    verdicts = [["It saves.", "Much."], ["It does not."]]
-    page = parsed(report_page(Report(made.studies, [*made.parts, drawn], verdicts)))
-    text = "".join(page.itertext())
-    places = [text.index(found) for found in ("It saves. Much.", "It does not.", "The main", "In words", "Contents")]
-    assert places == sorted(places), "what is read first comes first, and the contents after it"
-    order = [one.get("id") for one in page.iter() if one.get("id") in ("verdict", "part-main", "part-tradeoff", "rest")]
-    assert order == ["verdict", "part-main", "part-tradeoff", "rest"]
-    both = Report(made.studies, made.parts, verdicts)
-    assert report_markdown(both).splitlines()[2] == "**a: It saves. Much.**"
-    assert report_data(both)["verdicts"] == {"a": "It saves. Much.", "b": "It does not."}
-    assert printed(both).startswith("a: It saves. Much.")
-
-
-def test_a_table_without_a_number_is_not_shown(made: Report) -> None:
-    empty = Table([Column("x"), Column("y", ".1f")], [["a", None]], ["a cannot be had: it is broken."])
-    entry = Entry("none", "None", "", "table", lambda studies: empty)
-    [part] = make_report(made.studies, [entry]).parts
-    assert part.table is None and part.problems == ["a cannot be had: it is broken."]
-    shown = "".join(parsed(report_page(Report(made.studies, [made.parts[0], part]))).itertext())
-    assert "None (none): a cannot be had: it is broken." in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-2", "@SUM(A1)", "\t=1", " =HYPERLINK(0)"])

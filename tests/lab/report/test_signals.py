@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.replay import Estimate
 from langchain_reasc_lab.report import Study
 from scipy.stats import norm
 
@@ -35,25 +34,6 @@ def test_separation_by_hand(tmp_path: Path) -> None:
     told = notes("separation", study(tmp_path / "p.sqlite"))
     assert "2 right and 3 wrong responses; 2 of 2 questions have both" in told
     assert "earlier version" in told  # no answer_span
-
-
-def test_every_score_of_every_signal_has_a_row(pool: Path) -> None:
-    rows = rows_of("separation", study(pool))
-    assert [row["Signal"] for row in rows] == ["self_certainty"] * 5 + ["token_logprob"] * 5
-    assert [row["Score"] for row in rows[:5]] == ["mean", "tail_group", "average_group", "bottom_group", "lowest_group"]
-    assert all(isinstance(row["AUROC"], Estimate) and row["AUROC"].low < row["AUROC"].value for row in rows)
-    best = max(rows, key=lambda row: row["AUROC"].value)
-    assert best["Signal"] == "token_logprob"  # 0.5 against a noise of 0.8, not 0.2 against one of 0.3 in each token
-
-
-def test_windows_go_one_beyond_the_longest_response(pool: Path) -> None:
-    rows = [row for row in rows_of("window", study(pool)) if row["Signal"] == "token_logprob"]
-    assert [row["Window"] for row in rows] == [8, 16, 32, 64]
-    shorter = [row["Shorter %"] for row in rows]
-    assert shorter == sorted(shorter) and (shorter[0], shorter[-1]) == (0, 100)
-    means = {row["Signal"]: row["AUROC"] for row in rows_of("separation", study(pool)) if row["Score"] == "mean"}
-    assert rows[-1]["AUROC"] == means["token_logprob"]
-    assert "with 64 and more, the score is the plain mean" in notes("window", study(pool))
 
 
 def first_scores(path: Path, scores: "np.ndarray[Any, Any]") -> Study:
@@ -111,12 +91,6 @@ def test_signals_that_are_no_numbers_and_empty_responses_are_left_out(tmp_path: 
     assert all(np.isfinite(row["AUROC"].value) for row in told if row.get("AUROC"))
 
 
-def test_one_pool_that_tells_nothing_does_not_take_the_others_rows(tmp_path: Path, pool: Path) -> None:
-    bare = write_lines(tmp_path / "p.sqlite", question("q", response("7"), response("8")))
-    assert {row["Pool"] for row in rows_of("separation", study(bare, None), study(pool))} == {"pool"}
-    assert "no row, because" in notes("separation", study(bare, None), study(pool))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_scores_that_are_all_alike(tmp_path: Path, name: str) -> None:
     path = scored(tmp_path / "p.sqlite", *([("7", [1.0] * 9), ("8", [1.0] * 9)] for _ in range(20)))
@@ -125,11 +99,3 @@ def test_scores_that_are_all_alike(tmp_path: Path, name: str) -> None:
             rows_of(name, study(path))
     else:
         assert all(row["AUROC"].value == 0.5 for row in rows_of(name, study(path)))
-
-
-def test_a_posterior_that_falls_is_told(tmp_path: Path) -> None:
-    """The lower component is the wider: it wins again far above both means."""
-    rng = np.random.default_rng(0)
-    scores = np.concatenate((rng.normal(0, 3, 200), rng.normal(1.5, 0.2, 200)))
-    told = notes("components", first_scores(tmp_path / "p.sqlite", scores))
-    assert "the mixture's posterior is not monotone: " in told
