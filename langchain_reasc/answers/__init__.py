@@ -1,37 +1,37 @@
 """Answers: the vote of each response, spelled so that equal answers vote together.
 
-The answer is a property of the message. The first rule that fits decides:
+The answer is a property of the message. The first row that fits decides:
 
 ==============================  =======================================================================================
 a response                      votes for
 ==============================  =======================================================================================
-read by ``message_extractor``   what its function returns for the ``AIMessage``, whatever stands below
+read by ``message_extractor``   what its function returns for the ``AIMessage``, whatever the rows below say
 that refuses, or was filtered   nothing: it has a ``refusal`` block or field, or a finish reason that says so
-with an invalid tool call       nothing; what a function or ``json:`` finds in its text goes before
+with an invalid tool call       nothing, unless a function or ``json:`` finds an answer in its text
 with tool calls                 its calls: the multiset of ``{name, args}``, without ids, with the arguments that the
-                                tools would get; cut off, nothing; what a function or ``json:`` finds in its text goes
-                                before
+                                tools would get. A response that was cut off votes for nothing. What a function or
+                                ``json:`` finds in the text comes first
 with calls that cannot be made  nothing: the tool was not bound, or would refuse the arguments
-with an object's tool call      read by ``json_object``: that object, as if it stood in the text
+with an object's tool call      read by ``json_object``: that object, as if the text contained it
 whose reasoning never ended     nothing
 that was cut off                what its text states explicitly, and never through the gate: a closed box, ``<answer>``,
                                 ``####``, "the answer is ..." up to the end of the sentence, a complete JSON object, a
-                                pattern's match that has words or marks around its group. What a function finds may be
-                                half an answer: it does not count
+                                pattern's match that has words or marks around its group. What a function finds does
+                                not count, because it may be half an answer
 any other                       what the extractor finds in its text. Reasoning is left out: tags such as ``<think>``,
-                                Harmony's channels; blocks and fields of reasoning are no text. With ``message``, the
-                                JSON object that is all its text; any other text is as good as another, cut off or not
-                                (where the call holds texts to a schema, nothing, and so for an object it refuses)
+                                Harmony's channels, and blocks and fields of reasoning. With ``message``, the JSON
+                                object that is the whole text; all other texts count as one answer, cut off or not (if
+                                the call asks for a schema, only objects that the schema allows vote)
 ==============================  =======================================================================================
 
-``auto`` takes what the response says its answer is (a box, ``<answer>``, ``####``, "the answer is" in some 15
-languages), the last such statement where there are several; else the number that it comes down to: the last one, aside
-from courtesies, notes and subordinate clauses. It never depends on what is installed. Answers are compared after
+``auto`` takes what the response states as its answer (a box, ``<answer>``, ``####``, "the answer is" in some 15
+languages); of several statements, the last. Without a statement it takes the last number, but skips courtesies, notes
+and subordinate clauses. The result does not depend on which packages are installed. Answers are compared after
 :func:`normalize`, calls as :class:`ToolVotes` says (without arguments such as ``reasoning``), objects as
-:func:`json_object` does; answers in free text by what they mean, see :func:`free_text`.
+:func:`json_object` does, and answers in free text by their meaning, see :func:`free_text`.
 
-Responses that call tools have a kind, which tools they call, and vote on that first: calls that differ in an argument
-do not lose to fewer responses that call none.
+Responses that call tools vote first on which tools are called. So calls that differ in an argument do not lose to
+fewer responses that call no tool.
 """
 
 from langchain_reasc.answers.calls import ToolVotes, arguments_of, kind_of
@@ -137,4 +137,4 @@ __all__ = [
 ]
 
 EXTRACTION_VERSION = 5
-"""The version of the rules by which answers are found. Recordings name it: another may find other answers."""
+"""The version of the rules that find answers. Recordings name the version, since another may find other answers."""

@@ -24,7 +24,7 @@ REFUSED_CALLS: Final = "calls that the tool's schema refuses"
 UNKNOWN_TOOL: Final = "calls of an unknown tool"
 
 Calls = Iterable[Mapping[str, Any]]
-"""Calls of tools, each with ``name`` and ``args``."""
+"""Tool calls, each with ``name`` and ``args``."""
 
 _NORMALIZERS: Final[dict[str, Callable[[str], str]]] = {
     "casefold": lambda text: " ".join(text.split()).casefold(),
@@ -34,22 +34,23 @@ _NORMALIZERS: Final[dict[str, Callable[[str], str]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ToolVotes:
-    """How calls of tools are compared.
+    """How tool calls are compared.
 
-    An argument is named ``"city"``; one of a certain tool ``"weather.city"``; one inside another ``"filter.date"``,
-    whether or not lists are between them; or all of it, ``"search.filter.date"``.
+    An argument is named ``"city"``, or with its tool ``"weather.city"``. An argument inside another is
+    ``"filter.date"``, with or without lists between them, or with its tool ``"search.filter.date"``.
 
     Attributes:
-        exclude_args: arguments that are left out of the vote; of every tool, or tool -> arguments. By default those in
-            which a model thinks aloud, such as ``reasoning``.
-        tolerance: argument -> how far, at most, its number is from another that it agrees with.
-        normalize: argument -> what spells its strings before they are compared: a function, or ``"casefold"`` (white
-            space too) or ``"whitespace"``.
-        hierarchical: whether responses vote on which tools are called first, and on the arguments then.
-        check_schema: whether calls abstain that the tool's schema refuses, and calls of a tool that is not there.
+        exclude_args: arguments that are left out of the vote: of every tool, or a mapping from tool to arguments. By
+            default those in which a model thinks aloud, such as ``reasoning``.
+        tolerance: argument -> the largest difference at which two numbers still agree.
+        normalize: argument -> how its strings are normalized before they are compared: a function, ``"casefold"``
+            (which also ignores white space) or ``"whitespace"``.
+        hierarchical: whether responses vote first on which tools are called, and then on the arguments.
+        check_schema: whether a call casts no vote if the tool does not exist or its schema refuses the arguments.
 
     Raises:
-        ConfigurationError: a tolerance that is no distance, an unknown name, a string where several are expected.
+        ConfigurationError: a tolerance is not a distance, a name is unknown, or a single string is given where several
+            are expected.
     """
 
     exclude_args: Names | Mapping[str, Names] = REASONING
@@ -66,10 +67,10 @@ class ToolVotes:
                 raise ConfigurationError(f"normalize takes a function, or one of {known}, got {name!r}")
 
     def unknown_names(self, schemas: Schemas) -> list[str]:
-        """Return what the options name that no tool has, each in a sentence with the argument that may be meant.
+        """Return a sentence for each name in the options that no tool has, with the argument that may be meant.
 
-        Only the first part of a name is looked up, such as ``filter`` of ``filter.date``. Nothing is unknown if a tool
-        takes arguments that its schema does not name.
+        Only the first part of a name is looked up, such as ``filter`` in ``filter.date``. Every name is accepted if a
+        tool takes arguments that its schema does not name.
 
         Args:
             schemas: as in :meth:`received`.
@@ -90,7 +91,7 @@ class ToolVotes:
         return complaints
 
     def _named(self) -> Iterator[tuple[str, str]]:
-        """Yield the names that the options give, each behind its option; without those of reasoning."""
+        """Yield (option, name) for each name in the options, except the default names of reasoning."""
         excluded = self.exclude_args
         if isinstance(excluded, Mapping):
             excluded = [f"{tool}.{name}" for tool, names in excluded.items() for name in names]
@@ -102,7 +103,7 @@ class ToolVotes:
 
         Args:
             calls: each with ``name`` and ``args``.
-            schemas: tool -> schema of its arguments, as :func:`schemas_of` gives it; None where they are not known.
+            schemas: tool -> schema of its arguments, from :func:`schemas_of`; None if the schemas are unknown.
         """
         found = []
         for call in calls:
@@ -115,11 +116,11 @@ class ToolVotes:
         return found
 
     def answer(self, calls: Calls) -> str | None:
-        """Return calls as they are :meth:`received` as canonical JSON; None where they have no such form.
+        """Return calls (as :meth:`received` gives them) as canonical JSON, or None if JSON cannot express them.
 
-        Calls are sorted, and so are their arguments; ids are dropped; a number is a number, so that ``1`` and ``1.0``
-        agree, but ``true`` and ``"1"`` are others. Strings count letter by letter: a path or a name is no matter of
-        spelling. Only what is the same by its form is: UUIDs in any case, instants in UTC, a letter with its accent.
+        Calls and their arguments are sorted, and ids are dropped. ``1`` and ``1.0`` agree, but not ``true`` or
+        ``"1"``. Strings must be equal letter by letter, because a path or a name may depend on its spelling. UUIDs in
+        any case, equal instants, and composed or decomposed accents agree.
 
         Args:
             calls: each with ``name`` and ``args``.
@@ -127,11 +128,11 @@ class ToolVotes:
         return _spelled({"name": call["name"], "args": self._compared(call["name"], call["args"])} for call in calls)
 
     def kind(self, calls: Calls) -> str | None:
-        """Return which tools are called, and how often each; None where calls are voted on as a whole."""
+        """Return which tools are called and how often, or None if calls are voted on as a whole."""
         return _kind(calls) if self.hierarchical else None
 
     def label(self, right: str, schemas: Schemas | None = None) -> str:
-        """Return the right answer in the spelling of :meth:`answer` where it is a list of calls; else as it is."""
+        """Return the right answer, spelled as :meth:`answer` spells it if it is a list of calls."""
         calls = _calls_in(right)
         received = right if calls is None else self.received(calls, schemas)
         return right if isinstance(received, str) else self.answer(received) or right
@@ -153,7 +154,7 @@ class ToolVotes:
         return agree[0][0] if len(calls) == 1 else _all_paired(agree)
 
     def _compared(self, tool: str, value: Any, path: Path = ()) -> Any:
-        """Return the arguments without what is left out of the vote, strings normalized."""
+        """Return the arguments that count for the vote, with normalized strings."""
         if isinstance(value, Mapping):
             inner = {str(key): (one, (*path, str(key))) for key, one in value.items()}
             return {key: self._compared(tool, *at) for key, at in inner.items() if not self._is_excluded(tool, at[1])}
@@ -170,21 +171,21 @@ class ToolVotes:
 
 
 def canonical_calls(answer: str) -> str | None:
-    """Return an answer that is a list of calls in canonical form; None where it is anything else."""
+    """Return the calls in an answer in canonical form, or None if the answer is not a list of calls."""
     calls = _calls_in(answer)
     return None if calls is None else _spelled(calls)
 
 
 def kind_of(answer: str | None) -> str | None:
-    """Return which tools an answer calls that is a list of calls; None of any other answer."""
+    """Return which tools an answer calls, or None if the answer is not a list of calls."""
     calls = None if answer is None else _calls_in(answer)
     return None if calls is None else _kind(calls)
 
 
 def arguments_of(answer: str) -> Mapping[str, str] | None:
-    """Return the arguments of an answer that is a list of calls, ``tool.argument`` -> value as JSON; else None.
+    """Return ``tool.argument`` -> value as JSON, or None if the answer is not a list of calls.
 
-    They are named as in :class:`ToolVotes`. What goes by one name, as in several calls of one tool, is a list.
+    Names are those of :class:`ToolVotes`. If several calls have the same tool, a value is a list.
     """
     calls = _calls_in(answer)
     if calls is None:

@@ -18,7 +18,7 @@ _WORDS: dict[Ending, str] = {
         model_context_window_exceeded context_length_exceeded token_limit time_limit limit time incomplete pause_turn
         error error_limit abort aborted cancelled canceled""",
 }
-"""The providers' words for each ending; where a response has several endings, the first of these counts."""
+"""The providers' words for each ending. If a response has several endings, the first of these counts."""
 _ENDINGS = [(ending, frozenset(words.split())) for ending, words in _WORDS.items()]
 _FIELDS = (
     "finish_reason",
@@ -45,7 +45,7 @@ def ending_of(message: AIMessage) -> Ending:
 
 
 def has_finish_reason(metadata: Mapping[str, Any]) -> bool:
-    """Return whether the metadata of a response, or of a chunk, says why generation ended."""
+    """Return whether the metadata of a response or a chunk says why generation ended."""
     return not _ENDS.isdisjoint(metadata) and any(metadata.get(field) for field in _ENDS)
 
 
@@ -59,9 +59,9 @@ def is_refusal(message: AIMessage) -> bool:
 
 
 def says_nothing(message: AIMessage) -> bool:
-    """Return whether a response is none: without calls, it is filtered, ends in a malformed call, or is empty.
+    """Return whether a response has no content: it calls no tool, and is filtered, malformed or empty.
 
-    A refusal says something, and so do blocks besides text and reasoning, such as a picture.
+    A refusal is content, and so are blocks other than text and reasoning, such as a picture.
     """
     blocks = message.content if isinstance(message.content, list) else ()
     others = [block for block in blocks if isinstance(block, dict) and block.get("type") not in _THOUGHT_OR_TEXT]
@@ -111,9 +111,9 @@ _FRAMES = re.compile(r"</?response>|<\|(?:begin|end)_of_solution\|>|<\|(?:start|
 
 
 def without_reasoning(text: str) -> str | None:
-    """Return a text without its reasoning; None where the reasoning never ended.
+    """Return a text without its reasoning, or None if the reasoning never ended.
 
-    A closing tag alone ends thinking that the prompt began: all before it is reasoning.
+    If only a closing tag is found, the prompt opened the reasoning, and everything before the tag is reasoning.
     """
     if _CHANNEL in text:
         ends = [channel.end() for channel in _FINAL.finditer(text)]

@@ -36,28 +36,28 @@ from langchain_reasc.answers.text import (
 from langchain_reasc.exceptions import ConfigurationError
 
 ANY_TEXT: Final = "text"
-"""What every text votes for where texts are not compared."""
+"""The common answer of all texts if texts are not compared."""
 _PATTERN_SECONDS: Final = 1.0
-"""Processor time that a pattern of the user's may take over one text."""
+"""Seconds of processor time that a user's pattern may take on one text."""
 
 
 @dataclass(frozen=True)
 class Extractor:
-    """A function from a response to a normalized answer; ``a | b`` asks ``b`` where ``a`` finds none.
+    """A function from a response to a normalized answer. ``a | b`` asks ``b`` if ``a`` finds no answer.
 
     Attributes:
-        find: finds the raw answer, or None, in a text (with ``reads_message``, in the message). With ``cut_off=True``
-            it finds only what a text that was cut off explicitly states.
+        find: finds the raw answer in a text (or in the message, with ``reads_message``), or returns None. With
+            ``cut_off=True`` it accepts only answers that the text states explicitly.
         name: the name shown in messages.
-        over_tool_calls: whether its finding is the answer of a response that also calls tools.
+        over_tool_calls: whether its answer also counts for a response that calls tools.
         reads_message: whether ``find`` is given the ``AIMessage``.
-        canonical: turns a raw answer into the spelling in which equal answers agree.
-        without_units: whether what it finds has no unit, so that a label needs none either.
-        blocks: whether finding an answer may take seconds, and is done beside an event loop.
-        texts_vote: whether texts are compared. Where not, all of them vote for one and the same.
-        objects: how the object is compared that is the answer; None where it is anything else.
-        equivalence: decides which differently spelled answers vote together; None where the spelling decides.
-        otherwise: the extractor that is asked where this one finds none.
+        canonical: spells a raw answer so that equal answers agree.
+        without_units: whether its answers have no unit, so that the unit of a label is dropped too.
+        blocks: whether finding an answer may take seconds, and so runs in a thread instead of the event loop.
+        texts_vote: whether texts are compared. Otherwise all texts vote for one common answer.
+        objects: how answers that are objects are compared; None if answers are not objects.
+        equivalence: decides which differently spelled answers vote together; None to compare spellings.
+        otherwise: the extractor that is asked if this one finds no answer.
     """
 
     find: Callable[..., str | None]
@@ -73,16 +73,16 @@ class Extractor:
     otherwise: "Extractor | None" = None
 
     def __call__(self, response: str | AIMessage, *, cut_off: bool = False) -> str | None:
-        """Return the answer in a text, or in a message; where it was cut off, only what it explicitly states."""
+        """Return the answer in a text or a message. If it was cut off, accept only explicit statements."""
         raw, found_by = self._first(response, cut_off)
         return None if raw is None else found_by.canonical(raw) or None
 
     def raw(self, response: str | AIMessage, *, cut_off: bool = False) -> str | None:
-        """Return the answer as it stands in the response, before it is normalized."""
+        """Return the answer as the response spells it, not normalized."""
         return self._first(response, cut_off)[0]
 
     def label(self, right: str) -> str:
-        """Return the right answer in the spelling of extracted ones: ``18 dollars`` is 18 where units are dropped."""
+        """Spell the right answer as extracted answers are spelled: ``18 dollars`` is 18 if units are dropped."""
         return self.canonical(without_unit(right) if self.without_units else right)
 
     def __or__(self, other: "Extractor") -> "Extractor":
@@ -98,7 +98,7 @@ class Extractor:
         )
 
     def _first(self, response: str | AIMessage, cut_off: bool) -> "tuple[str | None, Extractor]":
-        """Return the first finding in the chain of extractors, and the extractor that found it."""
+        """Return the first answer that the chain of extractors finds, and the extractor that found it."""
         given: Any = response
         if isinstance(response, str):
             given = AIMessage(response) if self.reads_message else response
@@ -116,11 +116,11 @@ def extractor(spec: AnswerSpec = "auto") -> Extractor:
     """Return the extractor that a name or a function stands for.
 
     Args:
-        spec: ``"auto"`` (what the response says its answer is, else the number it comes down to), ``"boxed"``,
-            ``"number"`` (the last one), ``"choice"``, ``"math"`` (like auto, and equal formulas agree),
-            ``"regex:PATTERN"`` (its first group), ``"json:FIELD"`` (dots descend), ``"json"`` (the whole object, as
-            :func:`json_object`), ``"text"`` (the whole response), ``"message"`` (for agents: calls of tools and JSON
-            objects; texts are not compared), or any function from text to an answer or None.
+        spec: ``"auto"`` (what the response states as its answer, else its last number), ``"boxed"``, ``"number"`` (the
+            last one), ``"choice"``, ``"math"`` (like auto, and equal formulas agree), ``"regex:PATTERN"`` (its first
+            group), ``"json:FIELD"`` (dots descend), ``"json"`` (the whole object, as :func:`json_object`), ``"text"``
+            (the whole response), ``"message"`` (for agents: tool calls and JSON objects, without comparing texts), or
+            any function from text to an answer or None.
 
     Raises:
         ConfigurationError: an unknown name or an invalid pattern.
@@ -144,7 +144,8 @@ def extractor(spec: AnswerSpec = "auto") -> Extractor:
 def message_extractor(find: Callable[[AIMessage], str | None], *, name: str | None = None) -> Extractor:
     """Return an extractor whose function gets the whole ``AIMessage``: its tool calls, its blocks, how it ended.
 
-    It alone decides what is an answer, of refusals and of responses that were cut off too (these never pass the gate).
+    The function alone decides what is an answer, also for refusals and for responses that were cut off (which never
+    pass the gate).
 
     Args:
         find: message -> answer, or None.
@@ -160,22 +161,19 @@ def boxed() -> Extractor:
 
 
 def last_number() -> Extractor:
-    """Return an extractor of the last quantity in the text, whatever it belongs to.
-
-    Such as ``-5``, ``$1,234.5``, ``3/4``, ``3.2e-4``, ``3:45 PM``.
-    """
+    """Return an extractor of the last quantity in the text: ``-5``, ``$1,234.5``, ``3/4``, ``3.2e-4``, ``3:45 PM``."""
     return Extractor(_last_number, "number", without_units=True)
 
 
 def choice(letters: str = "ABCDEFGHIJ") -> Extractor:
-    """Return an extractor of the letter of a multiple-choice answer: boxed, said to be it, called right, or alone."""
+    """Return an extractor of the letter of a multiple-choice answer: boxed, stated, called right, or alone."""
     return Extractor(ChoiceFinder(letters), "choice")
 
 
 def mathematical() -> Extractor:
-    """Return an extractor as ``auto`` where what is equal as mathematics votes together.
+    """Return an extractor like ``auto`` that lets equal formulas vote together.
 
-    So ``\\frac{1}{\\sqrt{2}}`` agrees with ``\\sqrt{2}/2``.
+    For example, ``\\frac{1}{\\sqrt{2}}`` agrees with ``\\sqrt{2}/2``.
 
     Raises:
         MissingExtraError: math-verify is not installed.
@@ -187,10 +185,10 @@ def mathematical() -> Extractor:
 def matching(pattern: str) -> Extractor:
     """Return an extractor of the first group (or, without groups, the whole) of the last match of a pattern.
 
-    A pattern that backtracks for longer than a second of processor time over a response finds nothing in it.
+    A pattern that takes longer than a second of processor time on a response finds nothing in it.
 
     Raises:
-        ConfigurationError: the pattern is no regular expression.
+        ConfigurationError: the pattern is not a regular expression.
     """
     try:
         compiled = regex.compile(pattern)
@@ -202,7 +200,7 @@ def matching(pattern: str) -> Extractor:
         if found is None:
             return None
         group = found[1] if compiled.groups else found[0]
-        # It states an answer where it has words or marks around its group, and ends before the text does.
+        # A match is an explicit answer if it has words or marks around its group, and ends before the text does.
         cued = found.end() < len(text) and re.search(r"\w|#", found[0].replace(group or "", "", 1))
         return group if cued or not cut_off else None
 
@@ -228,19 +226,20 @@ def json_object(
     A list in an object is one value.
 
     Args:
-        by_field: whether each field is decided on its own (``"a.b"`` is a field inside another), numbers by their
-            weighted median and the rest by vote, and the answer put together from them.
+        by_field: whether each field is decided separately (``"a.b"`` is a field inside another) and the answer is
+            assembled from them. Numbers take their weighted median; other fields are voted on.
         leave_out: fields that do not count, at any depth; by default those in which a model thinks aloud.
-        tolerance: field -> how far, at most, its number is from another that it agrees with.
-        voted: by field, those whose numbers are names, such as an id, and are voted on.
-        schema: a JSON schema, or a class that pydantic can validate. Objects that it refuses cast no vote; its defaults
-            are filled in. Where it has a name, calls of other tools remain calls.
-        check: whether an object makes sense, such as whether its parts add up, given the whole object. Objects that it
-            refuses, or fails on, cast no vote; nor is one given that was put together by field and that it refuses:
-            then the answer is the object of the response that agrees with most fields.
+        tolerance: field -> the largest difference at which two numbers still agree.
+        voted: with ``by_field``, fields whose numbers are names, such as an id, and are voted on.
+        schema: a JSON schema, or a class that pydantic can validate. Objects that it refuses cast no vote, and its
+            defaults are filled in. If it has a name, calls of other tools remain calls.
+        check: takes the whole object and returns whether it makes sense, for example whether its parts add up. Objects
+            that it refuses or fails on cast no vote. If it refuses an assembled object, the answer is the object of the
+            response that agrees with most fields.
 
     Raises:
-        ConfigurationError: a tolerance that is no distance, a string where several are expected, an unknown schema.
+        ConfigurationError: a tolerance is not a distance, a single string is given where several are expected, or the
+            schema is unknown.
     """
     given: Any = {"by_field": by_field, "leave_out": leave_out, "voted": voted, "schema": schema, "check": check}
     votes = ObjectVotes(tolerance=tolerance or {}, **given)
@@ -256,36 +255,34 @@ def free_text(
     prompt: str | None = None,
     timeout: float | None = None,
 ) -> Extractor:
-    """Return an extractor of the whole text, where answers that mean the same vote together: a summary, or advice.
+    """Return an extractor of the whole text, for summaries or advice. Answers that mean the same vote together.
 
-    One of ``same``, ``embeddings`` and ``judge`` tells whether two answers do. Answers that differ only in case, white
-    space or a full stop at the end are the same without being compared. Any other new answer is compared with the first
-    answer of each class there is, in the order of the samples' launches, until one is the same: 16 answers that all
-    differ cost 120 comparisons. A class is named by its first answer; that is ``reasc.answer``.
+    Exactly one of ``same``, ``embeddings`` and ``judge`` compares two answers. Answers that differ only in case, white
+    space or a final full stop need no comparison. Any other answer is compared with the first answer of each class, in
+    the order in which samples were launched, until one means the same: 16 different answers cost 120 comparisons. The
+    first answer names its class, and is ``reasc.answer``.
 
-    A comparison that fails costs only itself: the two count as not the same, and a notice says how many failed. After
-    three failures in a row nobody else is asked about this question's answers. Tool calls vote as ever, and a text that
+    If a comparison fails, the two answers count as different, and a notice says how many comparisons failed. After
+    three failures in a row, no more answers to this question are compared. Tool calls vote as usual, and a text that
     was cut off casts no vote.
 
     Args:
         same: compares two answers, and returns a bool.
-        embeddings: two answers are the same where the cosine of their vectors is ``threshold`` or more. Each answer is
+        embeddings: two answers mean the same if the cosine of their vectors is at least ``threshold``. Each answer is
             embedded once.
-        threshold: above 0, at most 1. What is right depends on the embedding model.
-        judge: a chat model that is asked whether two answers mean the same, or any Runnable that takes the prompt as a
-            string and gives an ``AIMessage``. Whatever the length of the answers, they are sent whole. Its calls are
-            runs of their own below the question's, tagged ``reasc:judge``. Their tokens are
-            :attr:`Usage.judge <langchain_reasc.runnable.result.Usage>`, and no part of the winning message's
-            ``usage_metadata``: the judge is another model, with another price.
-        prompt: what the judge is asked instead of
-            :data:`~langchain_reasc.answers.JUDGE_PROMPT`: a text with ``{first}``, ``{second}`` and, if wanted,
-            ``{question}`` (the last human message), each best between tags of its own, as in ``<a>{first}</a>``: what
-            an answer itself writes of the prompt's tags is escaped. The judge must reply yes or no: as a word at the
-            beginning or end, or in JSON as ``{"same": true}``.
-        timeout: seconds that a comparison may take. That of the question ends comparing too.
+        threshold: above 0, at most 1. The right value depends on the embedding model.
+        judge: a chat model that is asked whether two answers mean the same, or any Runnable from a prompt string to an
+            ``AIMessage``. Answers are sent whole, however long. Each call is a run below the question's, tagged
+            ``reasc:judge``. The tokens are in :attr:`Usage.judge <langchain_reasc.runnable.result.Usage>`, not in the
+            winning message's ``usage_metadata``, because the judge is another model with another price.
+        prompt: the judge's prompt instead of :data:`~langchain_reasc.answers.JUDGE_PROMPT`: a text with ``{first}``,
+            ``{second}`` and optionally ``{question}`` (the last human message). Put each between tags, as in
+            ``<a>{first}</a>``: the prompt's tags are escaped inside an answer. The judge must reply yes or no as a word
+            at the beginning or end, or in JSON as ``{"same": true}``.
+        timeout: seconds that a comparison may take. The question's own timeout ends comparing too.
 
     Raises:
-        ConfigurationError: not exactly one of the three, or an option that does not go with it.
+        ConfigurationError: not exactly one of the three is given, or an option does not go with it.
 
     Example:
         >>> reasc = ReASCRunnable(model=llm, answer=free_text(judge=small_llm))
@@ -294,11 +291,11 @@ def free_text(
     kinds = [kind for kind, one in given.items() if one is not None]
     if len(kinds) != 1:
         raise ConfigurationError(
-            "free_text needs one of same=, embeddings= and judge= to tell which answers mean the same, got "
+            "free_text needs exactly one of same=, embeddings= and judge= to compare answers, got "
             f"{' and '.join(kinds) or 'none'}"
         )
     if prompt is not None and judge is None:
-        raise ConfigurationError("prompt= is what a judge is asked, and goes with judge=")
+        raise ConfigurationError("prompt= is the prompt of the judge; pass judge= too")
     if same is not None:
         equivalence = by_function(same)
     elif embeddings is not None:
@@ -311,20 +308,20 @@ def free_text(
 
 
 def whole_message(schema: Schema | None = None) -> Extractor:
-    """Return an extractor of what agents do: calls of tools, or an object that is all the text.
+    """Return an extractor for agents: tool calls, or an object that is the whole text.
 
-    All other texts are :data:`ANY_TEXT`: they cannot be compared by their spelling. A text that was cut off is a text
-    all the same.
+    All other texts, also those that were cut off, are :data:`ANY_TEXT`, because their spelling cannot be compared.
 
     Args:
-        schema: what the text is held to, if anything: a text that is no object which it allows casts no vote.
+        schema: the schema that the call asks the text to follow, or None. A text that is not an object of this schema
+            casts no vote.
     """
     find = partial(_object_or_text, votes=ObjectVotes(schema=schema))
     return Extractor(find, "message", canonical=str, texts_vote=False)
 
 
 def held_to_schema(extract: Extractor, schema: Schema | None) -> Extractor:
-    """Return the extractor for a call that holds the text of its responses to a schema, unless it has its own."""
+    """Return the extractor for a call that asks for text of a schema, unless the extractor has a schema."""
     if schema is None or extract.otherwise:
         return extract
     if not extract.texts_vote:
@@ -336,13 +333,13 @@ def held_to_schema(extract: Extractor, schema: Schema | None) -> Extractor:
 
 
 def _unless_cut_off(find: Callable[[Any], str | None], given: Any, *, cut_off: bool) -> str | None:
-    """Ask a function that knows nothing of responses that were cut off: what it finds may be half an answer."""
+    """Wrap a function that does not know whether a response was cut off, and may find half an answer."""
     return None if cut_off else find(given)
 
 
 def _auto(text: str, *, cut_off: bool = False) -> str | None:
     found = explicit_answer(text, cut_off=cut_off)
-    # A box that was cut off is no answer, whatever digits stand in it.
+    # A box that was cut off is not an answer, even if it has digits.
     return found if found is not None or cut_off or "\\boxed{" in text else closing_number(text)
 
 

@@ -20,14 +20,14 @@ from langchain_reasc.method.fields import within
 # Objects in a text
 
 _DEEPEST: Final = 32
-"""Levels of braces and brackets in an object that is read: each character is parsed that often at most."""
+"""The deepest nesting of an object that is read. Each character is parsed at most this many times."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
 _OPENING = re.compile(r"[{\[]")
 _CLOSING: Final = {"{": "}", "[": "]"}
 
 
 class FoundObject(NamedTuple):
-    """An object and where it stands: ``text[start:end]``."""
+    """An object and its place: ``text[start:end]``."""
 
     start: int
     end: int
@@ -35,20 +35,20 @@ class FoundObject(NamedTuple):
 
 
 def last_object(text: str, *, cut_off: bool = False) -> FoundObject | None:
-    """Return the last object in a text; in one that was cut off, none inside an object that never ended."""
+    """Return the last object in a text. If the text was cut off, skip objects inside one that never ended."""
     return next(_objects_backwards(text, cut_off), None)
 
 
 def field_of_last_object(text: str, path: str, *, cut_off: bool = False) -> str | None:
-    """Return a field of the last object that has it, as text: strings as they are, the rest as JSON.
+    """Return a field of the last object that has it, as text: a string as it is, any other value as JSON.
 
     Args:
-        text: as for :func:`last_object`, as is ``cut_off``.
+        text: the text of a response.
         path: the field's name; ``a.b`` descends.
         cut_off: whether the text was cut off.
 
     Returns:
-        None without such an object, or where the field is null, NaN or infinite.
+        None if there is no such object, or if the field is null, NaN or infinite.
     """
     keys = path.split(".")
     if f'"{keys[0]}"' not in text:
@@ -72,7 +72,7 @@ def _descend(value: Any, keys: Sequence[str]) -> Any:
 
 
 def parsed_object(text: str) -> dict[str, Any] | None:
-    """Return the object that a text is; None where it is anything else. NaN and infinities in it are null."""
+    """Parse a text that is one object; return None for anything else. NaN and infinities become null."""
     try:
         value = parse_json(text, strict=False, parse_constant=lambda name: None)
     except ValueError:
@@ -81,7 +81,7 @@ def parsed_object(text: str) -> dict[str, Any] | None:
 
 
 def _objects_backwards(text: str, cut_off: bool) -> Iterator[FoundObject]:
-    """Yield the outermost objects, the last first; where braces hold no JSON, the objects inside them."""
+    """Yield the outermost objects, last first. If a pair of braces is not JSON, yield the objects inside it."""
     pairs, unclosed = _pairs(text)
     done = len(text)  # what begins behind it is inside an object that has been read
     for start, end, height in reversed(pairs):  # the order of closing, backwards: around before inside, the last first
@@ -93,9 +93,9 @@ def _objects_backwards(text: str, cut_off: bool) -> Iterator[FoundObject]:
 
 
 def _pairs(text: str) -> tuple[list[tuple[int, int, int]], int]:
-    """Return the balanced pairs of braces in the order in which they close, and where the first open one starts.
+    """Return the balanced pairs of braces in closing order, and the place of the first brace that stays open.
 
-    Each pair is its start, its end, and the levels from it to the deepest in it.
+    Each pair is (start, end, depth of the nesting inside).
     """
     pairs: list[tuple[int, int, int]] = []
     stack: list[tuple[str, int]] = []
@@ -120,31 +120,31 @@ def _pairs(text: str) -> tuple[list[tuple[int, int, int]], int]:
 REASONING: Final = (
     *("reasoning", "rationale", "explanation", "thoughts", "thought", "thinking", "scratchpad", "chain_of_thought"),
 )
-"""Fields and arguments in which a model thinks aloud: no two responses agree in them."""
+"""Fields and arguments in which a model thinks aloud, so that no two responses agree."""
 
 Names = Sequence[str] | AbstractSet[str]
-"""Several names, in any collection that pydantic knows too."""
+"""Several names, in a collection that pydantic knows."""
 Path = tuple[str, ...]
-"""The keys that lead to a value; in a list, those that lead to the list."""
+"""The keys that lead to a value. A value in a list has the keys of the list."""
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _UTC: Final = re.compile(r"\A(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?)[+-]00:00\Z")
 
 
 def canonical(value: Any) -> str:
-    """Return a value as JSON in which equal values are spelled alike: ``1.0`` as ``1``, the keys in order, NFC.
+    """Return a value as JSON that spells equal values alike: ``1.0`` as ``1``, sorted keys, NFC.
 
-    UUIDs are in lower case, and what ends an instant in UTC is ``Z``.
+    UUIDs are in lower case, and an instant in UTC ends with ``Z``.
 
     Raises:
-        RecursionError: it is nested too deeply.
+        RecursionError: the value is nested too deeply.
     """
     text = json.dumps(plain(value), sort_keys=True, ensure_ascii=False, default=str)
     return text if text.isascii() else normalize("NFC", text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def plain(value: Any) -> Any:
-    """Return a value in which equal ones are alike: sets in order, decimals as numbers, instants in UTC."""
+    """Normalize a value: sort sets, write decimals as numbers, and instants in UTC."""
     match value:
         case str():
             return value.lower() if _UUID.fullmatch(value) else _UTC.sub(r"\1Z", value)
@@ -171,7 +171,7 @@ def plain(value: Any) -> Any:
 
 
 def leaves(value: Any, path: Path = (), *, into_lists: bool = False) -> Iterator[tuple[Path, Any]]:
-    """Yield the values in an object, those in objects inside it too, and if asked those in lists of objects."""
+    """Yield the values in an object and in objects inside it, and if asked in lists of objects."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from leaves(inner, (*path, key), into_lists=into_lists)
@@ -183,7 +183,7 @@ def leaves(value: Any, path: Path = (), *, into_lists: bool = False) -> Iterator
 
 
 def near(one: Any, other: Any, tolerance: Mapping[str, float], tool: str = "", path: Path = ()) -> bool:
-    """Return whether two JSON values are the same but for numbers that are within their tolerance."""
+    """Return whether two JSON values are the same, except for numbers within their tolerance."""
     match one, other:
         case dict(), dict():
             same_keys = one.keys() == other.keys()
@@ -204,13 +204,13 @@ def _is_number(value: Any) -> bool:
 
 
 def names_of(path: Path, tool: str = "") -> tuple[str, ...]:
-    """Return the names by which options refer to a value, the one with its tool first."""
+    """Return the names that options may use for a value; the first one includes the tool."""
     name = ".".join(path)
     return (f"{tool}.{name}", name) if tool else (name,)
 
 
 def option_for(options: Mapping[str, Any], path: Path, tool: str = "") -> Any:
-    """Return the option for a value; None where there is none."""
+    """Return the option for a value, or None."""
     return next((options[name] for name in names_of(path, tool) if name in options), None) if options else None
 
 
@@ -218,7 +218,7 @@ def check_options(tolerance: Mapping[str, float], **names: object) -> None:
     """Check tolerances, and that names come as a collection.
 
     Raises:
-        ConfigurationError: naming it.
+        ConfigurationError: a tolerance is not a distance, or a single string is given instead of several names.
     """
     for option, given in names.items():
         several = given.values() if isinstance(given, Mapping) else [given]

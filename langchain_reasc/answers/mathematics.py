@@ -1,9 +1,9 @@
 r"""Equality of mathematical answers by math-verify: one spelling for ``\frac{1}{\sqrt{2}}`` and ``\sqrt{2}/2``.
 
-math-verify limits its time with signals, which raise outside of the main thread, and some formulas would take for ever.
-So it runs in processes of its own (:mod:`.mathematics_worker`), started as answers need them. An answer that takes
-longer than it may keeps its plain spelling, and its process is replaced. No process pool of a library fits: they start
-their processes by importing the user's ``__main__`` again, or by forking a process that has threads.
+Some formulas take forever, and math-verify limits its time with signals, which work only in the main thread. So
+math-verify runs in separate processes (:mod:`.mathematics_worker`), started on demand. An answer that takes too long
+keeps its plain spelling, and its process is replaced. The process pools of libraries do not fit: they import the user's
+``__main__`` again, or fork a process that has threads.
 """
 
 import atexit
@@ -22,7 +22,7 @@ from langchain_reasc.answers.spelling import normalize, plain_text, read_quantit
 from langchain_reasc.exceptions import MissingExtraError, missing_extra
 
 SECONDS = 3.0
-"""An answer may take, once the worker runs."""
+"""Seconds that an answer may take once the worker runs."""
 _STARTING = 60.0
 """Seconds that the worker may take to import sympy."""
 _LONGEST = 300
@@ -33,7 +33,7 @@ _OR = re.compile(r"\s+(?:or|and)\s+")
 
 
 def require_math_verify() -> None:
-    """Check that math-verify is installed, before anything is paid for.
+    """Check that math-verify is installed, before any sample is paid for.
 
     Raises:
         MissingExtraError: math-verify, or the parser it needs, is not installed.
@@ -43,9 +43,9 @@ def require_math_verify() -> None:
 
 
 def canonical_mathematics(answer: str) -> str:
-    """Return the common spelling of all equal formulas if it is found within seconds; else that of :func:`normalize`.
+    """Return the common spelling of all equal formulas, or that of :func:`normalize` if it is not found in time.
 
-    No tolerance: ``0.333`` is not ``1/3``.
+    There is no tolerance: ``0.333`` is not ``1/3``.
     """
     plain = normalize(answer)
     if len(plain) < 2 or len(plain) > _LONGEST or read_quantity(plain) is not None or _WORDS.search(plain):
@@ -59,7 +59,7 @@ def canonical_mathematics(answer: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _read_formula(formula: str) -> str | None:
-    """Return the canonical spelling of a formula; None where it is none, or took too long.
+    """Return the canonical spelling of a formula, or None if it is not a formula or took too long.
 
     Raises:
         queue.Empty: all workers are busy.
@@ -109,7 +109,7 @@ class _Worker:
             raise MissingExtraError(f"math-verify could not be started: {greeting.strip() or 'it ended at once'}")
 
     def _reply(self, line: str, seconds: float) -> str:
-        """Send a line to the process and return its reply; empty where the process ends, or is too slow."""
+        """Send a line to the process and return its reply, or an empty text if the process ends or is too slow."""
         process = self._process
         assert process is not None and process.stdin is not None and process.stdout is not None
         deadline = threading.Timer(seconds, process.kill)

@@ -1,7 +1,7 @@
-"""The worker process of math-verify: reads a formula as a JSON string a line, writes its canonical spelling or null.
+"""The worker process of math-verify: reads a formula (a JSON string) per line, and writes its spelling, or null.
 
-Run as a file by :mod:`.mathematics`; it imports nothing of this package. It ends when its input does, and when a
-formula takes much longer than it may.
+:mod:`.mathematics` runs this file, which imports nothing from this package. The process ends when its input ends, or
+when a formula takes much too long.
 """
 
 import faulthandler
@@ -27,7 +27,7 @@ def main() -> None:
     print(json.dumps("ready"), file=out, flush=True)
     with open(os.devnull, "w") as nowhere:
         for line in sys.stdin:
-            # Ends a process that computes on when nobody is left to kill it.
+            # Ends the process if it still computes after its parent is gone.
             faulthandler.dump_traceback_later(3 * float(sys.argv[1]), exit=True, file=nowhere)
             try:
                 found = canonical(json.loads(line))
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def canonical(formula: str) -> str | None:
-    """Return the spelling that formulas equal to this one share; None where it is none.
+    """Return the spelling that equal formulas share, or None if the text is not a formula.
 
     Pairs and intervals keep their brackets and their order, sets and lists are sorted.
     """
@@ -59,7 +59,7 @@ def _as_set(parts: list[str]) -> str | None:
 
 
 def _split(text: str) -> list[str]:
-    """The parts between the commas that stand in no bracket."""
+    """Split at commas that are outside of brackets."""
     parts, depth, start = [], 0, 0
     for at, sign in enumerate(text):
         depth += (sign in "([{") - (sign in ")]}")
@@ -117,7 +117,7 @@ def _spelled_interval(interval: Any) -> str:
 
 
 def _simplest(formula: Any) -> Any:
-    """Rational functions have one reduced form; of the rest, what sympy finds simplest."""
+    """Reduce a rational function; simplify any other expression."""
     import sympy
 
     exact = sympy.nsimplify(formula.doit(), rational=True)
@@ -128,7 +128,7 @@ def _simplest(formula: Any) -> Any:
 
 
 def _zero(difference: Any) -> Any:
-    """What is zero, without factors that do not matter: of 2x = 4 and x = 2 the same."""
+    """Drop constant factors of an expression that is zero, so that 2x = 4 and x = 2 are the same."""
     import sympy
 
     top = sympy.expand(sympy.numer(sympy.together(sympy.nsimplify(difference.doit(), rational=True))))

@@ -1,6 +1,6 @@
 """Objects as answers: structured output in texts and tool calls, compared as canonical JSON, whole or by field.
 
-:func:`with_answer` writes an object that was put together from several responses into one of them.
+:func:`with_answer` writes an object that was assembled from several responses into one of them.
 """
 
 import json
@@ -34,11 +34,11 @@ _FENCED = re.compile(r"\s*```\w*\s*\n(.*)\n\s*```\s*", re.DOTALL)
 
 
 class ValidObject(NamedTuple):
-    """An object that its schema takes, as JSON values.
+    """An object that its schema accepts, as JSON values.
 
     Attributes:
-        full: as the schema has it, with defaults and all that is left out of the vote.
-        comparable: the same, in which equal values are spelled alike.
+        full: the validated object, with defaults and with the fields that are left out of the vote.
+        comparable: the same object with equal values spelled alike.
     """
 
     full: dict[str, Any]
@@ -50,17 +50,18 @@ class ObjectVotes:
     """How objects are compared. A field inside another object is named ``"a.b"``; a list is one value.
 
     Attributes:
-        by_field: whether each field is decided on its own, and the answer put together from them.
-        leave_out: fields that do not count, at any depth, whatever their case; they do where an object has no others.
-        tolerance: field -> how far, at most, its number is from another that it agrees with.
-        voted: by field, those whose numbers are names, such as an id: they are voted on, where other numbers take their
-            weighted median.
-        schema: what objects are validated by. It fills in defaults, and those it refuses cast no vote.
-        check: whether an object makes sense, such as whether its sum is right. Those it refuses cast no vote, and none
-            is put together that it refuses.
+        by_field: whether each field is decided separately, and the answer is assembled from them.
+        leave_out: fields that do not count, at any depth and in any case, unless the object has no other fields.
+        tolerance: field -> the largest difference at which two numbers still agree.
+        voted: with ``by_field``, fields whose numbers are names, such as an id. They are voted on, while other numbers
+            take their weighted median.
+        schema: validates objects and fills in defaults. An object that it refuses casts no vote.
+        check: returns whether an object makes sense, for example whether its sum is right. An object that it refuses
+            casts no vote, and is never assembled as the answer.
 
     Raises:
-        ConfigurationError: a tolerance that is no distance, a string where several are expected, an unknown schema.
+        ConfigurationError: a tolerance is not a distance, a single string is given where several are expected, or the
+            schema is unknown.
     """
 
     by_field: bool = False
@@ -75,10 +76,10 @@ class ObjectVotes:
         if isinstance(self.schema, type):
             adapter_of(self.schema)
         elif self.schema is not None and not isinstance(self.schema, Mapping):
-            raise ConfigurationError(f"a schema is a dictionary or a class, got {self.schema!r}")
+            raise ConfigurationError(f"schema must be a dictionary or a class, got {self.schema!r}")
 
     def __str__(self) -> str:
-        """Return the name shown in messages, by which calibrations tell one spec from another."""
+        """Return the name for messages and calibrations, which distinguishes one spec from another."""
         options = {
             "by_field": self.by_field,
             f"schema={self.name or 'unnamed'}": self.schema is not None,
@@ -92,32 +93,32 @@ class ObjectVotes:
 
     @property
     def name(self) -> str | None:
-        """The name of the schema, and so of the tool that asks for it; None where it has none."""
+        """The name of the schema, which is also the name of the tool that asks for it, or None."""
         return name_of_schema(self.schema)
 
     def same(self, one: str, other: str) -> bool:
-        """Return whether two answers are the same but for numbers within their tolerance. It is not transitive."""
+        """Return whether two answers are the same, except for numbers within their tolerance. Not transitive."""
         if one == other or self.by_field or not self.tolerance:
             return one == other
         a, b = parsed_object(one), parsed_object(other)
         return a is not None and b is not None and near(a, b, self.tolerance)
 
     def in_text(self, text: str, *, cut_off: bool = False) -> str | None:
-        """Return the answer that the last object in a text is; None without one, and where it is refused."""
+        """Return the last object in a text as an answer, or None if there is no object or it is refused."""
         found = last_object(text, cut_off=cut_off)
         return None if found is None else self.answer(found.value)
 
     def in_calls(self, calls: list[ToolCall]) -> dict[str, Any] | None:
-        """Return the object that these calls give (structured output by function calling); None for ordinary ones.
+        """Return the object in calls that are structured output by function calling, or None for ordinary calls.
 
-        It is the argument of a single call, of the tool that is named as the schema is, where that has a name.
+        The object is the arguments of a single call. If the schema has a name, the tool must have the same name.
         """
         if len(calls) != 1 or (self.name is not None and calls[0]["name"] != self.name):
             return None
         return calls[0]["args"]
 
     def answer(self, value: Mapping[str, Any]) -> str | None:
-        """Return an object as canonical JSON, without what is left out; None where it is refused."""
+        """Return an object as canonical JSON without the fields that are left out, or None if it is refused."""
         found = self.validated(value)
         try:
             return None if found is None else self.spelled(found)
@@ -125,16 +126,16 @@ class ObjectVotes:
             return None
 
     def label(self, right: str) -> str:
-        """Return the right answer in the spelling of :meth:`answer`; what is no object as it is."""
+        """Return the right answer, spelled as :meth:`answer` spells it if it is an object."""
         value = parsed_object(right)
         return (None if value is None else self.answer(value)) or right
 
     def fields(self, answer: str) -> dict[str, str]:
-        """Return the fields of an answer, name -> value as canonical JSON; none of what is no object."""
+        """Return the fields of an answer, name -> value as canonical JSON; empty if the answer is not an object."""
         return {field_name(path): canonical(leaf) for path, leaf in leaves(parsed_object(answer) or {}) if path}
 
     def accepts(self, answer: str) -> bool:
-        """Return whether the schema allows an answer, whatever it says of the fields that are left out."""
+        """Return whether the schema allows an answer, ignoring the fields that are left out."""
         value = parsed_object(answer)
         if value is None or self.schema is None:
             return value is not None
@@ -151,7 +152,7 @@ class ObjectVotes:
         return True
 
     def validated(self, value: Mapping[str, Any]) -> "ValidObject | None":
-        """Return an object as its schema has it, with defaults; None if the schema or the check refuses it."""
+        """Validate an object and fill in defaults; return None if the schema or the check refuses it."""
         found = self._as_schema_has_it(value)
         try:
             return found if found is None or self.check is None or self.check(found.full) else None
@@ -176,15 +177,15 @@ class ObjectVotes:
             return None
 
     def spelled(self, found: "ValidObject") -> str:
-        """Return a validated object as canonical JSON, without what is left out of the vote.
+        """Return a validated object as canonical JSON, without the fields that are left out of the vote.
 
         Raises:
-            RecursionError: it is nested too deeply.
+            RecursionError: the object is nested too deeply.
         """
         return canonical(self.compared(found.comparable))
 
     def compared(self, value: Any, path: Path = ()) -> Any:
-        """Return a value without what is left out of the vote."""
+        """Return a value without the fields that are left out of the vote."""
         if isinstance(value, dict):
             kept = {key: one for key, one in value.items() if not self.is_left_out((*path, key))}
             kept = value if not kept and not path else kept  # it is all there is
@@ -192,7 +193,7 @@ class ObjectVotes:
         return [self.compared(one, path) for one in value] if isinstance(value, list) else value
 
     def is_left_out(self, path: Path) -> bool:
-        """Return whether the field that these keys lead to does not count."""
+        """Return whether the field at these keys is left out of the vote."""
         return not {path[-1].casefold(), ".".join(path).casefold()}.isdisjoint(self._left_out)
 
     @cached_property
@@ -201,13 +202,13 @@ class ObjectVotes:
 
 
 def whole_object(text: str) -> dict[str, Any] | None:
-    """Return the object that a text is, in a code block or not; None where there is anything else in it."""
+    """Parse a text that is only an object, in a code block or not; return None for anything else."""
     fenced = _FENCED.fullmatch(text)
     return parsed_object((fenced[1] if fenced else text).strip())
 
 
 def _without_required(schema: Any, names: Collection[str]) -> Any:
-    """Return the schema without its demand for fields of these names."""
+    """Return the schema without these names among its required fields."""
     if isinstance(schema, list):
         return [_without_required(inner, names) for inner in schema]
     if not isinstance(schema, Mapping):
@@ -222,18 +223,18 @@ def _without_required(schema: Any, names: Collection[str]) -> Any:
 
 
 def with_answer(message: AIMessage, answer: str, votes: ObjectVotes) -> AIMessage | None:
-    """Return a copy of a message that gives another object as its answer, and keeps its fields that do not count.
+    """Return a copy of a message with another object as its answer. Fields that do not count keep their values.
 
-    It is written wherever the message has its object: in the text, or in the arguments of its tool call with all copies
-    of them, and in what a client has parsed (``additional_kwargs["parsed"]``).
+    The object is written to every place where the message has one: the text, all copies of a tool call's arguments,
+    and what a client has parsed (``additional_kwargs["parsed"]``).
 
     Args:
         message: a response whose answer is an object.
-        answer: the object to give, as a decision by field has it.
-        votes: how objects are compared, and validated.
+        answer: the object to write, from a decision by field.
+        votes: how objects are compared and validated.
 
     Returns:
-        None where the message has no object, or where the schema refuses the one that would be written.
+        None if the message has no object, or if the schema refuses the object to write.
     """
     value = _full_object(message, answer, votes)
     is_call = votes.in_calls(message.tool_calls) is not None
@@ -250,7 +251,7 @@ def with_answer(message: AIMessage, answer: str, votes: ObjectVotes) -> AIMessag
 
 
 def _full_object(message: AIMessage, answer: str, votes: ObjectVotes) -> dict[str, Any] | None:
-    """Return the object to write, with the message's own fields that do not count; None where it cannot be written."""
+    """Return the object to write, with the message's own values of fields that do not count, or None if impossible."""
     old, new = votes.in_calls(message.tool_calls), parsed_object(answer)
     if old is None and (found := last_object(str(message.text))):
         old = found.value
@@ -260,7 +261,7 @@ def _full_object(message: AIMessage, answer: str, votes: ObjectVotes) -> dict[st
 
 
 def _merged(old: Any, new: Any, votes: ObjectVotes, path: Path = ()) -> Any:
-    """Return the new value, with the old one's fields that do not count."""
+    """Return the new value with the old value's fields that do not count."""
     if canonical(votes.compared(old, path)) == canonical(new):
         return old
     if not isinstance(old, dict) or not isinstance(new, dict):
@@ -296,7 +297,7 @@ def _update_of_call(message: AIMessage, value: dict[str, Any]) -> dict[str, Any]
 
 
 def _with_arguments(blocks: Any, id: str | None, value: dict[str, Any]) -> Any:
-    """Return blocks in which the call with this id has other arguments; anything but a list as it is."""
+    """Return content blocks with new arguments for the call with this id; return anything but a list as it is."""
     if not isinstance(blocks, list) or id is None:
         return blocks
 

@@ -1,6 +1,6 @@
 """JSON schemas of tools and of structured output: validate values and fill in defaults.
 
-A schema that is broken, or that refers to what is not in it, refuses nothing.
+A schema that is broken, or that refers to definitions it does not contain, refuses nothing.
 """
 
 import json
@@ -42,7 +42,7 @@ Schemas = Mapping[str, Schema]
 # Finding schemas
 
 ANY_TOOL: Final = "*"
-"""Stands for the tools whose names or arguments are not known; its schema takes everything."""
+"""Stands for tools with unknown names or arguments. Its schema accepts everything."""
 STRUCTURE: Final = (
     "response_format",  # OpenAI and all who speak its API
     "format",  # Ollama
@@ -54,22 +54,22 @@ STRUCTURE: Final = (
     "grammar",  # llama.cpp
     "guided_json",  # vLLM
 )
-"""The arguments of a call that hold the text of a response to a structure."""
+"""Arguments of a model call that ask for structured text."""
 _AROUND: Final = ("json_schema", "function", "schema", "parameters", "input_schema")
-"""What providers' response formats and tools hold a schema under."""
+"""Keys that contain the schema in providers' response formats and tools."""
 
 
 def schemas_of(tools: Any) -> dict[str, Schema]:
-    """Return tool name -> schema of its arguments: the class that a tool validates them by, else a JSON schema.
+    """Return tool name -> schema of its arguments: the class that validates them, or a JSON schema.
 
     Args:
-        tools: what ``tools=`` (or ``functions=``) is in a model's bound arguments: dictionaries as OpenAI, Anthropic,
-            Gemini and Bedrock have them, JSON schemas with a title, LangChain tools, classes, functions; one of them or
-            several.
+        tools: the value of ``tools=`` (or ``functions=``) in a model's bound arguments, one tool or several:
+            dictionaries in the form of OpenAI, Anthropic, Gemini or Bedrock, JSON schemas with a title, LangChain
+            tools, classes, functions.
 
     Returns:
-        ``{}`` as the schema of a tool that is named without one; and under :data:`ANY_TOOL`, where a tool of the
-        provider's own does not even say what its calls are named.
+        The schemas. A tool without a schema has ``{}``, and a provider's tool whose calls have an unknown name has
+        ``{}`` under :data:`ANY_TOOL`.
     """
     found: dict[str, Schema] = {}
     for tool in tools if isinstance(tools, Sequence) and not isinstance(tools, str) else [tools]:
@@ -81,7 +81,7 @@ def schemas_of(tools: Any) -> dict[str, Schema]:
 
 
 def text_schema_of(arguments: Mapping[str, Any]) -> Schema | None:
-    """Return the schema to which a call's arguments hold the text of responses; None where there is none."""
+    """Return the schema that a model call's arguments ask the text to follow, or None."""
     for name in STRUCTURE:
         if (given := arguments.get(name)) is None:
             continue
@@ -104,7 +104,7 @@ def unwrapped(schema: Any, around: Sequence[str] = _AROUND) -> Any:
 
 
 def name_of_schema(schema: Schema | None) -> str | None:
-    """Return the name of a schema, and so of the tool that asks for it; None where it has none."""
+    """Return the name of a schema, which is also the name of the tool that asks for it, or None."""
     if isinstance(schema, type):
         return schema.__name__
     if not isinstance(schema, Mapping):
@@ -127,7 +127,7 @@ def _named_schema(tool: Any) -> tuple[str, Schema]:
 
 
 def _class_of_arguments(tool: Any) -> type[BaseModel] | None:
-    """Return the class by which a tool validates its arguments, without what the model does not give; else None."""
+    """Return the class that validates a tool's arguments, without fields that LangChain injects, or None."""
     if isfunction(tool):
         with suppress(Exception):  # such as a function without a description
             tool = StructuredTool.from_function(tool)
@@ -141,13 +141,13 @@ def _class_of_arguments(tool: Any) -> type[BaseModel] | None:
 
 @lru_cache(maxsize=64)
 def _without_fields(schema: type[BaseModel], names: frozenset[str]) -> type[BaseModel]:
-    """Return the class without fields that it requires."""
+    """Return the class without some of its required fields."""
     left_out = dict.fromkeys(names, (Any, Field(default=None, exclude=True)))
     return create_model(schema.__name__, __base__=schema, **left_out)  # type: ignore[call-overload, no-any-return]
 
 
 def _gemini_functions(tool: Any) -> list[Any] | None:
-    """Return the functions of a tool of Gemini's, which holds several; None for any other tool."""
+    """Return the functions in a tool in Gemini's form, or None for any other tool."""
     for name in ("function_declarations", "functionDeclarations"):
         declared = tool.get(name) if isinstance(tool, Mapping) else getattr(tool, name, None)
         if isinstance(declared, Sequence):
@@ -157,7 +157,7 @@ def _gemini_functions(tool: Any) -> list[Any] | None:
 
 
 def _in_json_schema(schema: Any) -> Any:
-    """Return a schema of Gemini's, ``{"type": "STRING", "nullable": true}``, as JSON schema."""
+    """Convert a schema in Gemini's form, ``{"type": "STRING", "nullable": true}``, to JSON schema."""
     if isinstance(schema, list):
         return [_in_json_schema(inner) for inner in schema]
     if not isinstance(schema, Mapping):
@@ -185,15 +185,15 @@ def _held_in_json_schema(word: str, held: Any) -> Any:
 
 
 def received(value: Any, schema: Schema | None, *, check: bool = True) -> Any:
-    """Return the arguments that a tool would get, as JSON values that are alike where it would get equal ones.
+    """Return the arguments that a tool would get, as JSON values with equal values spelled alike.
 
     Args:
         value: the arguments of a call.
-        schema: what the tool validates them by.
+        schema: validates the tool's arguments.
         check: whether the arguments may be refused.
 
     Returns:
-        None where they are refused.
+        None if the arguments are refused.
     """
     if not schema:
         return value
@@ -211,22 +211,22 @@ def received(value: Any, schema: Schema | None, *, check: bool = True) -> Any:
 
 
 def comparable(adapter: TypeAdapter[Any], validated: Any) -> Any:
-    """Return what a class has validated as JSON values that are alike where they are equal."""
+    """Return a validated object as JSON values with equal values spelled alike."""
     return to_jsonable_python(plain(adapter.dump_python(validated, by_alias=True, round_trip=True)))
 
 
 @lru_cache(maxsize=64)
 def runs_functions(schema: type) -> bool:
-    """Return whether a class validates by functions of the user's, which may take long."""
+    """Return whether a class has validators of the user, which may take long."""
     return validates_by_functions(schema)
 
 
 @lru_cache(maxsize=64)
 def adapter_of(schema: type) -> TypeAdapter[Any]:
-    """Return what validates by a class.
+    """Return pydantic's adapter for a class.
 
     Raises:
-        ConfigurationError: pydantic cannot.
+        ConfigurationError: pydantic cannot validate by this class.
     """
     try:
         return TypeAdapter(schema)
@@ -235,7 +235,7 @@ def adapter_of(schema: type) -> TypeAdapter[Any]:
 
 
 def arguments_in(schema: Schema) -> list[str] | None:
-    """Return the names of a tool's arguments; None if it may take others, or its schema does not tell."""
+    """Return the names of a tool's arguments, or None if it may take others or its schema does not list them."""
     try:
         held = adapter_of(schema).json_schema() if isinstance(schema, type) else schema
     except Exception:  # it has a type of the user's own that JSON schema knows nothing of
@@ -245,36 +245,36 @@ def arguments_in(schema: Schema) -> list[str] | None:
 
 
 _SECONDS: Final = 0.1
-"""Processor time that one value may take: some schemas and patterns would take for ever, and strangers write them."""
+"""Seconds of processor time for one value. Strangers write schemas and patterns, and some would take forever."""
 _LONGEST_PATTERN: Final = 2000
 _WANTED: Final[Mapping[str, tuple[type, ...]]] = {
     **dict.fromkeys(("required", "enum", "anyOf", "oneOf"), (list,)),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), (int, float)),
 }
-"""The types of keywords by which a broken schema, or one of an older draft, would refuse everything."""
+"""Keywords -> their types. A broken schema, or one of an older draft, would refuse everything by another type."""
 
 
 def why_unchecked(schema: Schema | None) -> str | None:
-    """Return why values are not checked by a schema: jsonschema is not installed, or it takes too long."""
+    """Return why a schema does not check values (jsonschema is not installed, or takes too long), or None."""
     schema = unwrapped(schema)
     return _checker(_written(schema)).why_not if isinstance(schema, Mapping) and schema else None
 
 
 def refuses(schema: Mapping[str, Any], value: Any) -> bool:
-    """Return whether a schema refuses a value; one that is broken, or takes too long, refuses none.
+    """Return whether a schema refuses a value. A schema that is broken or takes too long refuses nothing.
 
-    Items that repeat are not refused: a set takes them. Defaults are not looked at: a default is the tool's own affair,
-    and may be none that the schema allows.
+    Repeated items are allowed, because the tool may make a set of them. Defaults are not checked: a tool may have a
+    default that its schema does not allow.
     """
     return _checker(_written(schema)).refuses(value)
 
 
 class _TooSlowError(Exception):
-    """A value took more than its time."""
+    """Checking a value took too long."""
 
 
 class _Deadline(threading.local):
-    """The end of the time of the value that this thread is at."""
+    """The deadline for the value that this thread checks."""
 
     _began = _ends = math.inf
 
@@ -294,12 +294,12 @@ _deadline = _Deadline()
 
 @dataclass(slots=True)
 class _Checker:
-    """A schema by which values are read and checked, each in bounded time.
+    """Reads and checks values by a JSON schema, each in bounded time.
 
     Attributes:
-        schema: the JSON schema; True where values are left as they are.
-        validator: jsonschema's; None where values are not checked.
-        why_not: why they are not.
+        schema: the JSON schema, or True to leave values as they are.
+        validator: jsonschema's validator, or None if values are not checked.
+        why_not: why values are not checked.
         parts: id of a part of the schema -> its validator.
     """
 
@@ -318,7 +318,7 @@ class _Checker:
         return self.within_time(lambda: _Reader(self, defaults, formats).read(value, self.schema), otherwise=value)
 
     def takes(self, value: Any, schema: Any) -> bool:
-        """Return whether a part of the schema takes a value; without jsonschema, each does."""
+        """Return whether a part of the schema accepts a value; without jsonschema, always True."""
         if self.validator is None:
             return True
         if (part := self.parts.get(id(schema))) is None:
@@ -326,7 +326,7 @@ class _Checker:
         return bool(part.is_valid(value))
 
     def within_time(self, work: Callable[[], T], otherwise: T) -> T:
-        """Return what the work gives; where the schema is broken or takes too long, the other."""
+        """Return the result of the work, or the other value if the schema is broken or takes too long."""
         _deadline.start()
         try:
             return work()
@@ -363,13 +363,13 @@ def _checker(schema: str) -> _Checker:
 
 
 def _without_dialect(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without ``$schema``, by which jsonschema would take a validator of its own."""
+    """Return a schema without ``$schema``, which would make jsonschema choose another validator."""
     return {word: inner for word, inner in schema.items() if word != "$schema" or not isinstance(inner, str)}
 
 
 @cache
 def _bounded(kind: Any) -> Any:
-    """Return a validator class of jsonschema that keeps to the deadline."""
+    """Return a validator class of jsonschema that stops at the deadline."""
     from jsonschema import ValidationError as Refusal
     from jsonschema.validators import extend
 
@@ -430,39 +430,39 @@ _TYPES: Final[dict[str, Any]] = {
 }
 _Readers = dict[str, TypeAdapter[Any]]
 _READERS: Final[_Readers] = {"integer": TypeAdapter(int), "number": TypeAdapter(float), "boolean": TypeAdapter(bool)}
-"""Values are read by pydantic, as LangChain's tools read them."""
+"""pydantic reads values, as it does for LangChain's tools."""
 _FORMATS: Final[_Readers] = {
     **{"date": TypeAdapter(date), "date-time": TypeAdapter(datetime), "time": TypeAdapter(time_of_day)},
     **{"duration": TypeAdapter(timedelta), "uuid": TypeAdapter(UUID), "ipv6": TypeAdapter(IPv6Address)},
 }
-"""JSON schema's formats of strings that can be spelled in several ways."""
+"""Formats of JSON schema whose strings can be spelled in several ways."""
 _FINER: Final = re.compile(r"[.,]\d{7,}")  # than microseconds, to which pydantic cuts
 _LONGEST_CHAIN: Final = 100
 
 
 def read(value: Any, schema: Mapping[str, Any], *, defaults: bool = True, formats: bool = False) -> Any:
-    """Return the value as a tool with this schema reads it: strings as numbers where it wants them, with defaults.
+    """Read a value as a tool with this schema does: convert strings to numbers if it asks for numbers, add defaults.
 
     Args:
-        value: as it comes from JSON.
+        value: a value parsed from JSON.
         schema: its JSON schema.
-        defaults: whether what is left out is filled in where the schema has a default for it.
-        formats: whether strings that the schema calls dates, times or UUIDs are spelled in one way, to be compared:
-            equal instants as the same.
+        defaults: whether defaults of the schema are filled in.
+        formats: whether strings with the format of a date, a time or a UUID get one common spelling, so that equal
+            instants are the same.
     """
     return _checker(_written(schema)).read(value, defaults=defaults, formats=formats)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads values by schemas whose references start from the root."""
+    """Reads values by schemas whose references start at the root."""
 
     checker: _Checker
     defaults: bool
     formats: bool
 
     def read(self, value: Any, schema: Any, around: tuple[int, ...] = ()) -> Any:
-        """Return the value as read by a schema; ``around`` holds the ids of the enclosing schemas of the same value."""
+        """Read a value by a schema; ``around`` has the ids of the enclosing schemas of the same value."""
         _deadline.check()
         schema = _resolved(schema, self.checker.schema)
         if not isinstance(schema, dict) or id(schema) in around:
@@ -481,7 +481,7 @@ class _Reader:
         return _spelled(value, schema) if self.formats and isinstance(value, str) else value
 
     def _read_by_parts(self, value: Any, schema: Mapping[str, Any], around: tuple[int, ...]) -> Any:
-        """Return the value as read by the schema's ``allOf``, ``anyOf`` and ``oneOf``."""
+        """Read a value by the schema's ``allOf``, ``anyOf`` and ``oneOf``."""
         for branch in schema.get("allOf", ()):
             value = self.read(value, branch, around)
         for word in ("anyOf", "oneOf"):
@@ -502,7 +502,7 @@ class _Reader:
         return full
 
     def _read_by_branch(self, value: Any, branches: list[Any], around: tuple[int, ...]) -> Any:
-        """Return the value as read by the first branch that takes it; else by the first that takes it as read."""
+        """Read a value by the first branch that accepts it, or else by the first that accepts it after reading."""
         fitting = [one for one in branches if self.checker.takes(value, one)]
         read = ((one, self.read(value, one, around)) for one in fitting or branches)
         return next((found for one, found in read if fitting or self.checker.takes(found, one)), value)
@@ -535,7 +535,7 @@ def _is_of(value: Any, types: list[str]) -> bool:
 
 
 def _converted(value: Any, schema: Mapping[str, Any]) -> Any:
-    """Return the value converted to the schema's type; as it is where that fails."""
+    """Convert a value to the schema's type, or return it unchanged if that fails."""
     types = _types_of(schema)
     if not _is_of(value, types):
         for name in types:
@@ -545,7 +545,7 @@ def _converted(value: Any, schema: Mapping[str, Any]) -> Any:
 
 
 def _spelled(text: str, schema: Mapping[str, Any]) -> str:
-    """Return a string in the canonical spelling of its schema's format; as it is where it does not parse."""
+    """Spell a string canonically by its schema's format, or return it unchanged if it cannot be parsed."""
     adapter = _FORMATS.get(str(schema.get("format")))
     if adapter is None or _FINER.search(text):
         return text

@@ -1,7 +1,7 @@
 """Normalize answers: ``1,000``, ``1000.0`` and ``$1000`` are one.
 
-LaTeX and typography are made plain first (:func:`plain_text`), then quantities are read (:func:`read_quantity`), and
-marks that say nothing are dropped (:func:`normalize`). All take linear time: a model may write anything.
+First LaTeX and typography become plain text (:func:`plain_text`), then quantities are read (:func:`read_quantity`), and
+meaningless marks are dropped (:func:`normalize`). Each step takes linear time, because a model may write anything.
 
 A quantity is one token: ``1,234.5``, ``1.234,56``, ``1 000 000``, ``3/4``, ``1 1/2``, ``3.2e-4``, ``10^8``,
 ``$1.5 million``; and so is a time (``3:45 PM``), a date (``2024-01-15``) and a ratio (``3:2``).
@@ -42,7 +42,7 @@ _LATEX = (
     (re.compile(r"(-?)\s?\\frac(?:\{\s?(-?\d+)\s?\}|\s?(\d)\s?)(?:\{\s?(\d+)\s?\}|(\d))"), r" \1\2\3/\4\5"),
     (re.compile(r"\\sqrt\s?([0-9a-zA-Z])"), r"\\sqrt{\1}"),
 )
-"""LaTeX and its plain spelling, in the order in which they are replaced."""
+"""LaTeX -> plain spelling, in the order of replacement."""
 _TEN_TO_THE = re.compile(
     r"(?<=\d)\s?(?:×|x|\*|·|⋅|\\times|\\cdot)\s?10\s?\^\s?(?:\{\s?([-+]?\d+)\s?\}|([-+]?\d+))", re.IGNORECASE
 )
@@ -50,10 +50,7 @@ _DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d{1,9}),(?=\d{1,2}\s?(?:€|EUR\b|Eur
 
 
 def plain_text(text: str) -> str:
-    """Return a text with LaTeX and typography made plain: ``\\dfrac{3}{4}`` as ``3/4``, ``–5`` as ``-5``.
-
-    Words stay as they are.
-    """
+    """Write LaTeX and typography as plain text: ``\\dfrac{3}{4}`` as ``3/4``, ``–5`` as ``-5``. Words are unchanged."""
     if not text.isascii():
         text = text.translate(_SIGNS)
         text = _FRACTION_SIGN.sub(lambda sign: f" {unicodedata.normalize('NFKC', sign[0]).replace('⁄', '/')}", text)
@@ -67,7 +64,7 @@ def plain_text(text: str) -> str:
 
 
 def _unwrapped(text: str) -> str:
-    """Return a text without commands that only set its looks: ``\\text{\\textbf{Blue}}`` is ``Blue``."""
+    """Remove commands that only change the appearance: ``\\text{\\textbf{Blue}}`` becomes ``Blue``."""
     kept: list[str] = []
     dropped: list[bool] = []  # for each open brace, whether it went with its command
     at = 0
@@ -85,7 +82,7 @@ def _unwrapped(text: str) -> str:
 # Quantities
 
 _WRITTEN_OUT = 60
-"""Powers of ten, and digits of a fraction, up to which a number is written out; beyond, it keeps its spelling."""
+"""The largest power of ten, and the most digits of a fraction, that are written out. A longer number is unchanged."""
 _EXACT = Context(prec=5000, traps=[Inexact])  # more digits than a number has whose spelling is looked into
 _WINDOW = 400
 _LONGEST_TOKEN = 80
@@ -117,12 +114,12 @@ _DIGIT = re.compile(r"\d")
 _SIGNED = re.compile(rf"(?P<sign>[-+]?)\ ?{_NUMBER}", _FLAGS)
 _TIME = re.compile(rf"{_CLOCK}|{_HOUR}|{_RATIO}", _FLAGS)
 _SEPARATORS = {"european": (r"\.", ","), "spaced": (" ", ","), "swiss": ("['’]", "."), "english": (",", ".")}
-"""Of each way to write a number: what stands between its thousands, and before its decimals."""
+"""Way to write a number -> the marks between thousands and before decimals."""
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 
 
 def last_quantity(text: str, *, since: int = 0) -> str | None:
-    """Return the last quantity of a plain text as it is written there; none that begins before ``since`` counts."""
+    """Return the last quantity of a plain text as it is written, ignoring those that begin before ``since``."""
     end = len(text)
     while end > since:  # from the end, so that a long text costs no more than its tail
         start = max(end - _WINDOW, 0)
@@ -135,7 +132,7 @@ def last_quantity(text: str, *, since: int = 0) -> str | None:
 
 
 def read_quantity(text: str) -> str | None:
-    """Return the canonical spelling of a plain text that is nothing but a quantity, else None.
+    """Return the canonical spelling of a plain text that is only a quantity, or None.
 
     ``"1.234,50"`` gives ``"1234.5"``, ``"1 1/2"`` ``"1.5"``, ``"2/6"`` ``"1/3"``, ``"3.2e-4"`` ``"0.00032"``, and
     ``"3:45pm"`` ``"3:45 pm"``.
@@ -180,7 +177,7 @@ def _decimal(match: re.Match[str]) -> Fraction | None:
 
 
 def _exact(value: Fraction) -> str:
-    """Spell a number as a decimal where that is finite, else as a reduced fraction: 1/2 and 0.5 agree."""
+    """Spell a number as a decimal if that is finite, else as a reduced fraction, so that 1/2 and 0.5 agree."""
     try:
         decimal = _EXACT.divide(Decimal(value.numerator), Decimal(value.denominator))
     except Inexact:
@@ -191,7 +188,7 @@ def _exact(value: Fraction) -> str:
 # Answers
 
 _LONGEST = 1000
-"""Characters up to which the spelling of an answer is looked into; a longer one is a text."""
+"""The most characters of an answer that is normalized. A longer answer is compared as a text."""
 _CURRENCY_OR_PERCENT = re.compile(r"[$€£¥₹₩₽%]|^(?:usd|eur|gbp|chf)\s(?=[\d.-])", re.IGNORECASE)
 _UNKNOWN = re.compile(r"[a-z](?:\([a-z]\))?\s?=\s?(?=[^=\s])")  # x = 5, f(x) = 2x
 _LETTER = re.compile(r"\(([a-z])\)|\[([a-z])\]")
@@ -211,11 +208,11 @@ _UNIT = re.compile(
 
 
 def normalize(answer: str) -> str:
-    """Return the canonical form of an answer: numbers plainly written, currency and formats dropped, text casefolded.
+    """Return the canonical form of an answer: plain numbers, no currency or formatting, casefolded text.
 
     ``"$1,000.0"`` gives ``"1000"``, ``"1/2"`` and ``"\\frac{1}{2}"`` give ``"0.5"``, ``"x = 5"`` gives ``"5"``,
-    ``"(1, 2)"`` ``"(1,2)"``, ``" Blue. "`` ``"blue"``. Tool calls keep their letters as they are. Normalizing twice
-    changes nothing. It takes time in proportion to the length.
+    ``"(1, 2)"`` ``"(1,2)"``, ``" Blue. "`` ``"blue"``. The letters of tool calls are unchanged. Normalizing twice
+    changes nothing. The time is proportional to the length.
     """
     if answer.startswith("[{") and (calls := canonical_calls(answer)):
         return calls
@@ -230,12 +227,12 @@ def normalize(answer: str) -> str:
 
 
 def equivalent(one: str | None, other: str | None) -> bool:
-    """Return whether two answers are the same once normalized; no answer equals nothing."""
+    """Return whether two answers are equal after normalization. None equals no answer."""
     return one is not None and other is not None and normalize(one) == normalize(other)
 
 
 def without_unit(answer: str) -> str:
-    """Return the number of an answer that is one with a unit, such as ``12 square meters``; else the answer."""
+    """Return the number of an answer with a unit, such as ``12 square meters``, or else the whole answer."""
     text = " ".join(_CURRENCY_OR_PERCENT.sub("", plain_text(answer[:_LONGEST])).split()).strip(" .*")
     if read_quantity(text) is not None or not (match := _UNIT.fullmatch(text)):
         return answer

@@ -1,12 +1,11 @@
 """Find the answer in a text, by rules that are tried in order.
 
 1. :func:`marked_answer`: the last box, ``<answer>``, field ``"answer"``, or ``####``.
-2. :func:`statements`: what stands behind "the answer is" in many languages; :func:`stated_answer` finds the answer in
-   it.
-3. :func:`closing_number`: else the number that the text comes down to, past remarks and courtesies.
+2. :func:`statements`: the text after "the answer is" in many languages; :func:`stated_answer` finds the answer in it.
+3. :func:`closing_number`: otherwise the last number, before closing remarks and courtesies.
 
-The first two are explicit (:func:`explicit_answer`): they hold in a text that was cut off too. For multiple choice,
-:class:`ChoiceFinder` looks for a letter.
+The first two are explicit (:func:`explicit_answer`), so they also count in a text that was cut off. For multiple
+choice, :class:`ChoiceFinder` looks for a letter.
 """
 
 import re
@@ -19,15 +18,15 @@ from langchain_reasc.answers.spelling import QUANTITY, last_quantity, plain_text
 
 _T = TypeVar("_T")
 _REACH = 300
-"""Characters behind a cue in which its answer must begin and end."""
+"""Characters after a cue that must contain the whole answer."""
 
 
 def explicit_answer(text: str, *, cut_off: bool = False) -> str | None:
-    """Return what a text says its answer is; None where it does not say.
+    """Return the answer that a text states explicitly, or None.
 
     Args:
         text: a response, without its reasoning.
-        cut_off: whether it ends where the model was stopped: the last, unfinished statement then does not count.
+        cut_off: whether the model was stopped. An unfinished last statement then does not count.
     """
     if (marked := marked_answer(text, cut_off=cut_off)) is not None:
         return marked
@@ -47,7 +46,7 @@ _NUMBER_FIRST = re.compile(r"\s*[-−–+$€£\\.]*\d")
 
 
 def marked_answer(text: str, *, cut_off: bool = False) -> str | None:
-    """Return the content of the last box; else of the last ``<answer>``, or field ``answer``; else behind ``####``."""
+    """Return the content of the last box, else of the last ``<answer>`` or field ``answer``, else after ``####``."""
     inside = boxed_content(text, cut_off=cut_off)
     if inside is not None and inside.strip():
         return without_unit(inside)
@@ -68,9 +67,9 @@ def _behind_hashes(text: str, cut_off: bool) -> str | None:
 
 
 def boxed_content(text: str, *, cut_off: bool = False) -> str | None:
-    """Return the content of the last ``\\boxed{...}``, braces balanced; None without one, or where it never ends.
+    """Return the content of the last ``\\boxed{...}`` with balanced braces, or None.
 
-    A box without braces (``\\boxed 7``) shows no end, so it does not count in a text that was cut off.
+    A box without braces (``\\boxed 7``) has no visible end, so it does not count in a text that was cut off.
     """
     opening = max(text.rfind("\\boxed"), text.rfind("\\fbox"))
     if opening < 0 or not (command := _BOX.match(text, opening)):
@@ -96,7 +95,7 @@ def _last_tagged(text: str) -> str | None:
 # Statements
 
 _OCCURRENCES = 20
-"""How many places of each cue are looked at, counted from the end of the text."""
+"""The most places of a cue that are tried, from the end of the text."""
 _CUES = ("answer", "ans.", "ans:", "答案", "答え", "정답", "الإجابة", "الجواب", "उत्तर", "đáp án")
 _CUES_OF_DECIMAL_COMMAS = (
     *("antwort", "réponse", "respuesta", "resposta", "risposta", "antwoord", "odpowied", "svar", "cevap"),
@@ -122,7 +121,7 @@ _TURNED_ROUND = re.compile(r"(?:\A|[.!?:;,]\s|\n)([^.!?;,\n]{1,60}?)\s+is\s+(?:t
 
 
 def statements(text: str, *, cut_off: bool = False) -> Iterator[tuple[str, bool]]:
-    """Yield the statements after "the answer is" and the like, the last first, and whether commas are decimal."""
+    """Yield the statements after "the answer is" and similar cues, last first, and whether commas are decimal."""
     for at, cue in _cues(text):
         behind = text[at + len(cue) : at + len(cue) + _REACH]
         heading = _HEADING.match(behind) if _is_heading(text, at) else None
@@ -135,13 +134,13 @@ def statements(text: str, *, cut_off: bool = False) -> Iterator[tuple[str, bool]
 
 
 def _subject_before(text: str, at: int) -> str | None:
-    """Return the subject in front of a cue, as in "28 is the answer", but not "what is the answer"."""
+    """Return the subject before a cue, as in "28 is the answer", but not "what is the answer"."""
     before = _TURNED_ROUND.search(text[max(at - 120, 0) : at])
     return before[1] if before and re.search(r"\d|\b[A-J]\b", before[1]) else None
 
 
 def _cues(text: str) -> list[tuple[int, str]]:
-    """Return the places of cues at the beginning of a word, the last first."""
+    """Return the places of cues that begin a word, last first."""
     lowered = _lowered(text)
     found: list[tuple[int, str]] = []
     for cue in (*_CUES, *_CUES_OF_DECIMAL_COMMAS):
@@ -156,7 +155,7 @@ def _cues(text: str) -> list[tuple[int, str]]:
 
 
 def _lowered(text: str) -> str:
-    """Return the text in lower case, each character at its place."""
+    """Return the text in lower case with every character at its old index."""
     lowered = text.lower()
     if len(lowered) == len(text):
         return lowered
@@ -164,15 +163,15 @@ def _lowered(text: str) -> str:
 
 
 def _is_heading(text: str, at: int) -> bool:
-    """Return whether nothing but marks of a heading stands before a cue on its line."""
+    """Return whether a cue's line has only heading marks before the cue."""
     start = text.rfind("\n", 0, at) + 1
     return at - start < 60 and _BEFORE_HEADING.fullmatch(text, start, at) is not None
 
 
 def _rest_of_sentence(link: re.Match[str], cut_off: bool) -> str | None:
-    """Return the rest of a sentence behind its link; None for a question, and for one that was cut off.
+    """Return the rest of a sentence after its verb, or None for a question or a sentence that was cut off.
 
-    On a line below its cue, it counts only where it is short: "Answer:" may head a long solution, or a list.
+    If it begins on the line after the cue, it must be short: "Answer:" may be the heading of a long solution or list.
     """
     sentence = _SENTENCE.match(link.string, link.end())
     if sentence is None or (end := sentence["end"]).startswith("?"):
@@ -184,10 +183,10 @@ def _rest_of_sentence(link: re.Match[str], cut_off: bool) -> str | None:
     return statement if ended or not cut_off else None
 
 
-# What of a statement is the answer
+# The answer in a statement
 
 _WORDS = 6
-"""Words up to which a statement without a number is an answer ("The answer is New York")."""
+"""The most words of a statement that is an answer without a number ("The answer is New York")."""
 _FRAME = " \t\n*_`\"'“”:.!"
 _LETTER = re.compile(r"\(([A-J])\)(?=\W|\Z)|([A-J])(?=[).:]\s|\Z)")
 _UNCLOSED = re.compile(r"\s\([^()]*\Z")  # an aside that the sentence's end cut through: (see p. 3)
@@ -199,7 +198,7 @@ _TALK = (
         r"|[,;]\s(?:so|and\sthe|and\sso|but|not|i\.?e\.?|or\sabout|or\sapprox|approx|rounded)\b|\sand\snot\s|\s—\s|\s–\s"
     ),
 )
-"""What ends an answer: an aside, or a clause that goes on about it."""
+"""Ends an answer: an aside, or a further clause."""
 _HEDGE = re.compile(
     r"(?i)(?:that\s+is|about|approximately|approx\.?|around|roughly|exactly|only|just|simply|equal\sto|a\stotal\sof|"
     r"≈|~|=|\\approx)\s*"
@@ -225,14 +224,14 @@ _DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d{1,9}),(?=\d{1,9}(?![\d,]))")
 
 
 def stated_answer(statement: str, *, comma_decimal: bool = False) -> str | None:
-    """Return the answer in a statement: of "about 42 apples (see step 3), because ..." the 42.
+    """Return the answer in a statement: 42 in "about 42 apples (see step 3), because ...".
 
     Args:
-        statement: what stands behind "the answer is", up to the end of the sentence.
-        comma_decimal: whether its language writes 3,5 for three and a half.
+        statement: the text after "the answer is", up to the end of the sentence.
+        comma_decimal: whether the language writes 3,5 for three and a half.
 
     Returns:
-        Its number without the unit and the talk around it, its letter, or its few words; None where it states none
+        The number without its unit and surrounding words, or the letter, or a few words; None if it states no answer
         ("The answer is found as follows").
     """
     text = _UNCLOSED.sub("", plain_text(statement)).replace("**", "").replace("__", "").strip(_FRAME)
@@ -249,7 +248,7 @@ def stated_answer(statement: str, *, comma_decimal: bool = False) -> str | None:
 
 
 def _right_side(text: str) -> str:
-    """Return the right side of an equation; several equations, or none, as they are."""
+    """Return the right side of a single equation, or else the text unchanged."""
     return text if _SEVERAL_EQUATIONS.search(text) else text.rpartition("=")[2].strip() or text
 
 
@@ -263,7 +262,7 @@ def _without_talk(text: str) -> str:
 
 
 def _among_words(text: str) -> str | None:
-    """Return the quantity in a statement with words, or the statement where it is short or a formula."""
+    """Return the quantity in a statement with words, or the whole statement if it is short or a formula."""
     quantities = list(QUANTITY.finditer(text))
     few_words = len(text.split()) <= _WORDS
     if not quantities:
@@ -282,7 +281,7 @@ def _among_words(text: str) -> str | None:
 _TAIL = 4000
 _LINES = 40
 _CUT_THROUGH = 100
-"""Characters at the beginning of a piece of text in which a number may be the rest of one."""
+"""Characters at the beginning of a cut piece of text that may contain the rest of a longer number."""
 _REMARK = re.compile(
     r"""[\s*_(>\#-]*(?:
         let\ me\ know|(?:i\ )?hope\ (?:this|that|it)|i\ hope|feel\ free|would\ you\ like|do\ you\ (?:want|have)|
@@ -311,14 +310,14 @@ _SUBORDINATE = (
         r"|\sto\s(?:reach|make|get|fill|cover|buy|pay|complete|finish|match)\s|\sin\s(?=(?:19|20)\d\d\b)"
     ),
 )
-"""What ends the main clause of a sentence: an aside, or a subordinate clause."""
+"""Ends the main clause of a sentence: an aside, or a subordinate clause."""
 _ANY_NUMBER = re.compile(r"\d|[½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]")
 
 
 def closing_number(text: str) -> str | None:
-    """Return the number a text comes down to: bold in its last line, or the last one that stands in no mere remark.
+    """Return the number in bold in the last line, or else the last number that is not in a closing remark.
 
-    A formula at the very end, such as ``$2\\sqrt{3}$``, is more than the numbers in it.
+    If the text ends with a formula such as ``$2\\sqrt{3}$``, return the formula instead of its numbers.
     """
     tail = text[-_TAIL:]
     concluded = _without_remarks(tail)
@@ -339,7 +338,7 @@ def closing_number(text: str) -> str | None:
 
 
 def last_number_in(text: str) -> str | None:
-    """Return the last number of a text of any length, whatever it belongs to."""
+    """Return the last number of a text of any length."""
     if not _ANY_NUMBER.search(text):
         return None
     size = 600
@@ -360,7 +359,7 @@ def _without_remarks(text: str) -> str:
 
 
 def _without_last_remarks(pieces: list[str], *, at_most: int = _TAIL) -> list[str]:
-    """Return lines or sentences without trailing remarks; the first always stays."""
+    """Drop closing remarks from lines or sentences, but never the first one."""
     end = len(pieces)
     while end > 1 and len(pieces) - end < at_most and _REMARK.match(pieces[end - 1]):
         end -= 1
@@ -373,7 +372,7 @@ _CHOICE_MARKUP = re.compile(r"[*`$]|__")
 _WRONG = r"""(?!\W{0,3}\s*(?:is|are|was|were|cannot|can't|isn't)\b\s*
     (?:also\ |too\ |clearly\ )?(?:wrong|incorrect|false|not|out|impossible|be|invalid))"""
 _NO_ARTICLE = r"(?![\w'’]|\s+(?!(?:because|since|as|for|is|and|or|but|not|although|which)\b)[a-z])"
-"""Behind a letter that stands alone: "C because", but not "A dog" or "I think"."""
+"""After a letter that is alone: "C because", but not "A dog" or "I think"."""
 _RIGHT = r"""(?:
       (?:is|seems|looks|must\ be)\s+(?:the\s+|clearly\s+|therefore\s+)*(?:right|correct|best|true|answer|only|one)
     | remains|fits|works|matches|satisfies|makes\ (?:the\ most\ )?sense)\b"""
@@ -386,10 +385,10 @@ _CHOSEN = r"""\b(?i:
 
 
 class ChoiceFinder:
-    """Finds the letter: said to be the answer, called right, chosen, or alone on a line.
+    """Finds the letter that is stated as the answer, called right, chosen, or alone on a line.
 
     Args:
-        letters: the choices there are.
+        letters: the possible choices.
     """
 
     def __init__(self, letters: str = "ABCDEFGHIJ") -> None:
@@ -417,8 +416,8 @@ class ChoiceFinder:
 
         Args:
             text: a response, without its reasoning.
-            cut_off: whether it was cut off: then only an explicit statement counts, or a letter that is all there is,
-                as where the model may generate a single token.
+            cut_off: whether it was cut off. Then only an explicit statement counts, or a text that is only a letter
+                (the model may be limited to one token).
         """
         marked = marked_answer(text, cut_off=cut_off)
         if marked is not None and (letter := self._letter_of(marked)):
@@ -450,10 +449,10 @@ def _letter(match: re.Match[str] | None) -> str | None:
 
 
 def _first(found: Iterable[str | None]) -> str | None:
-    """Return the first that is found, or None."""
+    """Return the first match, or None."""
     return next(filter(None, found), None)
 
 
 def last_of(found: Iterator[_T]) -> _T | None:
-    """Return the last of several, or None."""
+    """Return the last match, or None."""
     return next(iter(deque(found, maxlen=1)), None)

@@ -1,4 +1,4 @@
-"""The vote of a whole message, and the place of the answer in its text."""
+"""Find what a message votes for, and where the answer is in its text."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -27,17 +27,17 @@ _NO_VOTE: Final[Mapping[Ending, str]] = {"refused": REFUSAL, "filtered": FILTERE
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """What a response votes for.
+    """The vote of a response.
 
     Attributes:
-        answer: the normalized answer; None when it casts no vote.
-        cut_off: whether the response was cut off before its end. It may then vote, but not be accepted alone.
-        why_none: why it casts no vote, for a notice: one of a few phrases; None where it does.
-        kind: the coarse class of the answer, on which responses vote first: which tools are called. None where none is.
-        fields: of an object that is voted on by field, name -> value as canonical JSON.
-        calls: whether it is a vote for calls of tools.
-        instead: without a vote, the calls that were refused, by which they are recognised when they come again; ``""``
-            where the response says nothing at all.
+        answer: the normalized answer; None if the response casts no vote.
+        cut_off: whether the response was cut off. It may vote, but is never accepted alone.
+        why_none: a short phrase that says why the response casts no vote, or None if it votes.
+        kind: the coarse class of the answer, which is voted on first: the tools that are called, or None.
+        fields: name -> value as canonical JSON, of an object that is voted on by field.
+        calls: whether the vote is for tool calls.
+        instead: if there is no vote, the calls that were refused, to recognise them when they come again; ``""`` for
+            an empty response.
     """
 
     answer: str | None
@@ -61,7 +61,7 @@ def vote_of(
         message: the response.
         extract: finds the answer in it.
         tools: how calls are compared.
-        schemas: tool -> schema of its arguments, as :func:`schemas_of` gives it; None where the tools are not known.
+        schemas: tool -> schema of its arguments, from :func:`schemas_of`; None if the tools are unknown.
     """
     try:
         vote = _vote_of(message, extract, tools, schemas)
@@ -143,17 +143,17 @@ def _spoken_text(message: AIMessage) -> str:
     return str((message if len(spoken) == len(message.content) else AIMessage(spoken)).text)
 
 
-# Where the answer stands
+# The place of the answer
 
 Place = tuple[int, int]
 """A range of characters, half-open."""
 
 _TRIED: Final = 8
-"""Places at which the answer may be spelled, counted from the end of the response; each asks the extractor again."""
+"""The most places that are tried, from the end of the response. Each place asks the extractor again."""
 _LONGEST: Final = 100
-"""Characters up to which an answer is also looked for in another spelling."""
+"""The most characters of an answer that is also searched in another spelling."""
 _TAIL: Final = 4000
-"""Characters before the answer's end in which the last step begins."""
+"""The most characters from the beginning of the last step to the end of the answer."""
 _OTHER = str.maketrans(
     "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ",
     "1234567890bcdefghijklmnopqrstuvwxyzaBCDEFGHIJKLMNOPQRSTUVWXYZA",
@@ -164,14 +164,14 @@ _STEP_END = re.compile(r"[.!?][\"'”)*_\]$]*\s+(?=[^\s\da-z])|[。！？]\s*|\n
 
 
 class Places(NamedTuple):
-    """Ranges of characters in a response, half-open.
+    """Half-open ranges of characters in a response.
 
     Attributes:
-        text: the response's text, in which they are.
-        answer: where its answer is spelled; None where that cannot be told, and where it has no answer.
-        last_step: from the beginning of the last line or sentence before the one in which the answer stands, up to the
-            answer; without such a one, from the beginning of its own. The answer itself where it is all there is. Of a
-            response whose answer has no place, its last two lines or sentences.
+        text: the text of the response.
+        answer: the range that spells the answer; None if it cannot be found, or if there is no answer.
+        last_step: the range from the beginning of the line or sentence before the answer's own, up to the answer. If
+            there is no such line, it begins with the answer's own line; if the text is only the answer, it is the
+            answer. If the answer's range is unknown, it is the last two lines or sentences.
     """
 
     text: str
@@ -180,18 +180,17 @@ class Places(NamedTuple):
 
 
 def places_of(message: AIMessage, extract: Extractor, vote: Vote) -> Places:
-    """Return where the answer of a response stands in its text.
+    """Find the range of a response's text that spells its answer.
 
-    An extractor gives an answer, not a place, and any function can be one. So the place is found by experiment: where
-    the answer is spelled, other letters and digits are put in its stead, and the extractor is asked again. If it then
-    finds something else, it read this place. The extractor is asked twice as a rule, nine times at most. Nothing is
-    found of an answer that is not in the text as it was found (calls of tools, the sum of what stands there, what a
-    :func:`message_extractor` makes of a message).
+    An extractor returns an answer without its place, and any function can be an extractor. So the place is found by
+    experiment: replace the letters and digits at a place that spells the answer, and ask the extractor again. If it
+    finds something else, it read this place. The extractor is usually asked twice, and at most nine times. An answer
+    that the text does not contain has no place (tool calls, a sum, the result of a :func:`message_extractor`).
 
     Args:
         message: the response.
-        extract: what found its answer.
-        vote: what it votes for.
+        extract: the extractor that found its answer.
+        vote: the vote of the response.
     """
     text = _spoken_text(message)
     in_text = vote.answer is not None and not vote.calls and not extract.reads_message
@@ -223,13 +222,13 @@ def _found(text: str, extract: Extractor, *, cut_off: bool) -> str | None:
 
 
 def _other(character: str) -> str:
-    """Return another character of its kind; what is neither letter nor digit stays."""
+    """Return another character of the same kind for a letter or digit; return other characters unchanged."""
     other = character.translate(_OTHER)
     return "x" if other == character and character.isalnum() else other
 
 
 def _spellings(answer: str, text: str) -> Iterator[Place]:
-    """Yield where an answer is spelled, the last first: as it is, else with other marks between its parts."""
+    """Yield places that spell an answer, last first: exactly, or else with other marks between its parts."""
     at, exact = len(text), False
     while (at := text.rfind(answer, 0, at + len(answer) - 1)) >= 0:
         if _stands_alone(text, at, at + len(answer)):
@@ -243,12 +242,12 @@ def _spellings(answer: str, text: str) -> Iterator[Place]:
 
 
 def _stands_alone(text: str, begin: int, end: int) -> bool:
-    """Return whether a range is not part of a longer number or word."""
+    """Return whether a range is a whole number or word, not part of a longer one."""
     return not ((begin and _is_joined(text[begin - 1], text[begin])) or _is_joined(text[end - 1], text[end : end + 1]))
 
 
 def _is_joined(one: str, other: str) -> bool:
-    """Return whether two characters are both digits, or both letters of a script that has cases."""
+    """Return whether two characters are both digits, or both letters of a script with upper and lower case."""
     if one.isdigit() or not (one.isalpha() and other.isalpha()):
         return one.isdigit() and other.isdigit()
     return one.swapcase() != one and other.swapcase() != other

@@ -1,8 +1,8 @@
 """The method as pure functions, from token signals to a decision, without LangChain or models.
 
-``token_signals`` → ``confidence`` (one score per response) → ``evidence`` (how much a response counts) → ``stopping``
-(go on or stop). ``horizon``, ``bayesian_vote``, ``agreement`` and ``value`` are further rules, ``registry`` has them by
-name; ``fields`` and ``hopeless`` decide on answers in parts. All their public names can be imported from here.
+``token_signals`` → ``confidence`` (one score per response) → ``evidence`` (the weight of a response) → ``stopping``
+(continue or stop). ``horizon``, ``bayesian_vote``, ``agreement`` and ``value`` are further rules, and ``registry``
+finds rules by name. ``fields`` and ``hopeless`` decide on answers in parts. Import all public names from here.
 """
 
 from langchain_reasc.method.agreement import *  # noqa: F403

@@ -1,10 +1,10 @@
-"""The agreement rule: stop when the whole budget would hardly answer otherwise.
+"""The agreement rule: stop when the whole budget would most likely give the same answer.
 
-What matters of the answers so far is how often each was given: a partition of the number of answers. A Pitman–Yor
-process of discount d and concentration α (Pitman and Yor 1997) gives the next response the answer i, seen n_i times,
-with probability (n_i − d) / (n + α), and one not seen before with (α + k d) / (n + α), where k answers have been seen.
-With d = −κ and α = mκ it is the symmetric Dirichlet over m answers. A :class:`Prior` mixes such processes, so that a
-model that nearly always agrees with itself and one that hardly ever does are both expected, as far as was learned.
+The rule only looks at how often each answer was given: a partition of the number of answers. In a Pitman–Yor process
+of discount d and concentration α (Pitman and Yor 1997), the next response gives answer i, seen n_i times, with
+probability (n_i − d) / (n + α), and a new answer with probability (α + k d) / (n + α), where k answers have been seen.
+With d = −κ and α = mκ it is the symmetric Dirichlet over m answers. A :class:`Prior` is a mixture of such processes,
+from models that nearly always agree with themselves to models that hardly ever do.
 
 The probability that the leader stays is exact: dynamic programming over partitions, backwards from the last answer.
 """
@@ -28,32 +28,31 @@ from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule, check_
 __all__ = ["LARGEST_HORIZON", "Agreement", "Component", "Prior", "default_components", "likelihoods", "stays"]
 
 LARGEST_HORIZON: Final = 24
-"""Answers up to which the look-ahead is exact. Of more answers there are too many partitions to count."""
+"""The most answers with an exact look-ahead. More answers have too many partitions to count."""
 
 Floats = npt.NDArray[np.float64]
 Shape = tuple[int, ...]
-"""How often each answer was given: first the count of the leader or another followed answer, then the others', largest
-first."""
+"""How often each answer was given: first the followed answer (usually the leader), then the others, largest first."""
 
 
 @dataclass(frozen=True)
 class Agreement(StoppingRule):
     """Stop when P(the leader now is what the whole budget would answer | the counts) ≥ ``threshold``.
 
-    The probability is exact for the prior, which is learned without labels from how often answers agree; a response
-    without an answer uses one of the calls that are left. It promises agreement with the majority of the whole budget,
-    not a right answer; the posterior is that of Eq. 5. With the budget spent it does not stop, as
-    :class:`~langchain_reasc.method.stopping.Cap` does.
+    The probability is exact for the prior, which is learned without labels from how often answers agree. A response
+    without an answer uses one of the remaining calls. The rule promises agreement with the majority of the whole
+    budget, not a right answer. The posterior is that of Eq. 5. The rule itself does not stop at the end of the budget;
+    combine it with :class:`~langchain_reasc.method.stopping.Cap`.
 
-    Where a signal deserves trust, ``vote`` weighs responses by it. The leader is then that of the weighted votes, and
-    sampling also stops when they are sufficient; the counts stop it only where they have the same leader.
+    With ``vote``, responses are weighed by their scores. The leader is then that of the weighted votes, and sampling
+    also stops when the weighted votes are sufficient. The counts stop sampling only if they have the same leader.
 
     Attributes:
-        prior: how answers are expected to agree.
+        prior: the expected agreement of answers.
         threshold: θ, above one half.
-        budget: responses in all, ``max_samples``. The probability is exact up to 24 answers. Beyond them, only the two
-            leading answers count, as in :class:`~langchain_reasc.method.horizon.FiniteHorizon`.
-        vote: what weighs responses by their scores; None counts them.
+        budget: the total number of responses, ``max_samples``. The probability is exact up to 24 answers. Beyond 24,
+            only the two leading answers count, as in :class:`~langchain_reasc.method.horizon.FiniteHorizon`.
+        vote: a rule that weighs responses by their scores; None counts responses.
     """
 
     name: ClassVar[str] = "agreement"
@@ -89,11 +88,11 @@ class Agreement(StoppingRule):
         self.prior.leader_stays([1], self.budget)
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
-        """Return one for each response, or what the weighted vote gives it."""
+        """Return one for each response, or its weight in the weighted vote."""
         return super().weights(responses) if self.vote is None else self.vote.weights(responses)
 
     def _count(self, responses: Sequence[Response]) -> Decision:
-        """Decide with each vote as one."""
+        """Decide with every vote counted as one."""
         evidence = evidence_by_answer((response.answer, 1.0) for response in responses)
         stays = self.leader_stays(evidence, self.budget - len(responses))
         stop = stays >= self.threshold and not (len(responses) == 1 and responses[0].cut_off)
@@ -105,7 +104,7 @@ class Agreement(StoppingRule):
 
         Args:
             votes: how many responses gave each answer.
-            left: calls that are left.
+            left: remaining calls.
         """
         lead, *others = sorted(map(int, votes.values()), reverse=True) or [0]
         known = lead + sum(others)
@@ -113,13 +112,13 @@ class Agreement(StoppingRule):
             return 0.0
         if known >= LARGEST_HORIZON:
             return stays_ahead(lead, max(others, default=0), left)
-        # Beyond 24, calls without an answer do not shorten the horizon: each horizon takes a table of its own.
+        # Beyond 24, calls without an answer do not shorten the horizon, because each horizon needs another table.
         horizon = known + left if known + left <= LARGEST_HORIZON else self.budget
         return self.prior.leader_stays([lead, *others], horizon)
 
 
 class Component(NamedTuple):
-    """A Pitman–Yor process: discount d < 1 and concentration α > −d; d < 0 means α / −d answers at most."""
+    """A Pitman–Yor process with discount d < 1 and concentration α > −d. If d < 0, there are at most α / −d answers."""
 
     discount: float
     concentration: float
@@ -138,7 +137,7 @@ def default_components() -> tuple[Component, ...]:
 
 @dataclass(frozen=True)
 class Prior:
-    """A mixture of components with their weights, which sum to one."""
+    """A mixture of Pitman–Yor processes, with weights that sum to one."""
 
     components: tuple[Component, ...]
     weights: tuple[float, ...]
@@ -147,11 +146,13 @@ class Prior:
         if len(self.components) != len(self.weights) or not self.components:
             raise ConfigurationError(f"{len(self.components)} components have {len(self.weights)} weights")
         if any(weight < 0 for weight in self.weights) or abs(sum(self.weights) - 1) > 1e-6:
-            raise ConfigurationError(f"the weights of a prior are 0 or more and sum to 1, got {sum(self.weights):g}")
+            raise ConfigurationError(
+                f"the weights of a prior must be >= 0 and sum to 1, got a sum of {sum(self.weights):g}"
+            )
 
     @classmethod
     def uniform(cls) -> "Prior":
-        """Return all default components with equal weights: what is expected before anything was learned."""
+        """Return all default components with equal weights, for use before anything is learned."""
         components = default_components()
         return cls(components, (1 / len(components),) * len(components))
 
@@ -160,7 +161,7 @@ class Prior:
 
         Args:
             counts: how often each answer was given, the leader's count first; 1 to 24 answers in all.
-            horizon: answers in the end, ``sum(counts)`` at least.
+            horizon: final number of answers, at least ``sum(counts)``.
         """
         shape = _shape(counts)
         if (shape, horizon) not in self._known:
@@ -169,7 +170,9 @@ class Prior:
         return self._known[shape, horizon]
 
     def posterior(self, counts: Sequence[float]) -> Floats:
-        """Return the weights of the components given the counts, shape (components,); the prior's if none allows them.
+        """Return the weights of the components given the counts, shape (components,).
+
+        If no component allows these counts, return the prior's weights.
 
         Args:
             counts: how often each answer was given.
@@ -179,7 +182,7 @@ class Prior:
         return np.asarray(joint / joint.sum()) if joint.any() else weights
 
     def share(self, counts: Sequence[float]) -> float:
-        """Return the expected share of the answer of ``counts[0]`` among all that the model would ever give.
+        """Return the expected share of the answer of ``counts[0]`` among infinitely many responses.
 
         Args:
             counts: how often each answer was given.
@@ -193,10 +196,10 @@ class Prior:
 
 
 def likelihoods(partitions: Iterable[Sequence[float]], components: Sequence[Component]) -> Floats:
-    """Return P(a sequence of answers with these counts) of each component; shape (partitions, components).
+    """Return P(a sequence of answers with these counts) for each component, shape (partitions, components).
 
-    ∏_{i<k} (α + i d) / (α + 1)_{n−1} · ∏_i (1 − d)_{n_i − 1}, where i counts the answers, k there are, from 1 and
-    (x)_m = x (x + 1) … (x + m − 1). The order in which answers came does not matter.
+    ∏_{i<k} (α + i d) / (α + 1)_{n−1} · ∏_i (1 − d)_{n_i − 1}, where i runs from 1 over the k different answers and
+    (x)_m = x (x + 1) … (x + m − 1). The order of the answers does not matter.
     """
     from scipy.special import gammaln
 
@@ -216,12 +219,12 @@ def likelihoods(partitions: Iterable[Sequence[float]], components: Sequence[Comp
 def stays(counts: Sequence[int], horizon: int, components: tuple[Component, ...]) -> Floats:
     """Return P(the answer of ``counts[0]`` has the most votes at the horizon | the counts), shape (components,).
 
-    m answers that are equal at the horizon have 1/m each. Votes after the 24th are taken to name one of the two answers
-    that lead by then.
+    If m answers are tied at the horizon, each counts 1/m. Votes after the 24th are assumed to name one of the two
+    answers that lead after 24.
 
     Args:
         counts: how often each answer was given; 1 to 24 answers in all.
-        horizon: answers in the end.
+        horizon: final number of answers.
         components: the components.
     """
     n, shape = sum(counts), _shape(counts)
@@ -237,7 +240,7 @@ def _shape(counts: Sequence[int]) -> Shape:
 def _table(horizon: int, components: tuple[Component, ...]) -> list[Floats]:
     """Return the probabilities after n ≤ 24 answers, up to the horizon; each of shape (shapes, components)."""
     if horizon < 1:
-        raise ConfigurationError(f"a horizon is 1 answer or more, got {horizon}")
+        raise ConfigurationError(f"horizon must be at least 1 answer, got {horizon}")
     grid, exact = np.asarray(components, dtype=np.float64), min(horizon, LARGEST_HORIZON)
     values: list[Floats] = [np.zeros((0, len(grid)))] * (exact + 1)
     ends = [[_stays_to_the_end(shape, horizon - exact)] for shape in _positions(exact)]
@@ -260,11 +263,11 @@ def _stays_to_the_end(shape: Shape, left: int) -> float:
 
 @lru_cache(maxsize=LARGEST_HORIZON)
 def _steps(n: int) -> tuple[npt.NDArray[np.intp], Floats, Floats, Floats, npt.NDArray[np.intp]]:
-    """Return all ways in which one more answer may come after n: several rows for each shape.
+    """Return all transitions from n to n + 1 answers: several rows for each shape.
 
     Returns:
-        The position of the shape it leads to; how often the answer was given before, 0 for never; how many answers were
-        given that often; how many answers there are; and the row at which each shape's rows begin.
+        For each row, the index of the new shape, how often the added answer was given before (0 for a new answer), how
+        many answers were given that often, and how many different answers there are; and for each shape, its first row.
     """
     positions = _positions(n + 1)
     rows: list[tuple[int, int, int, int]] = []
@@ -287,7 +290,7 @@ def _successors(shape: Shape) -> Iterator[tuple[Shape, int, int]]:
 
 @lru_cache(maxsize=LARGEST_HORIZON + 1)
 def _positions(n: int) -> dict[Shape, int]:
-    """Return every shape of n answers with its position."""
+    """Return every shape of n answers with its index."""
     shapes = ((followed, *others) for followed in range(1, n + 1) for others in partitions(n - followed, n))
     return {shape: at for at, shape in enumerate(shapes)}
 

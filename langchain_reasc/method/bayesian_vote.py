@@ -1,4 +1,4 @@
-"""Votes weighed by the log-odds of being right, and the posterior of the leading answer."""
+"""Weigh votes by the log-odds of being right, and compute the posterior of the leading answer."""
 
 import math
 from abc import abstractmethod
@@ -25,25 +25,25 @@ _LARGEST_LOGIT = 50.0  # e^50 to one decides any vote already
 
 
 class Odds(Protocol):
-    """Maps a score to the log-odds of being right."""
+    """Map a response's score to its log-odds of being right."""
 
     @property
     def average(self) -> float:
-        """Logit p of a response without a score."""
+        """The log-odds of a response without a score."""
         ...
 
     def __call__(self, score: float) -> float:
-        """Return logit p of a response with this score."""
+        """Return the log-odds of a response with this score."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LogisticOdds:
-    """logit p = slope · z + intercept, as a logistic regression on z = (S − μ) / σ finds it.
+    """Log-odds by logistic regression: logit p = slope · z + intercept, with z = (S − μ) / σ.
 
     Attributes:
         statistics: μ and σ of the scores.
-        slope: what a standard deviation adds.
+        slope: the increase per standard deviation.
         intercept: the log-odds of a response with an average score.
     """
 
@@ -55,7 +55,9 @@ class LogisticOdds:
         if not self.statistics.std > 0:
             raise ConfigurationError(f"σ must be above zero, got {self.statistics.std}")
         if not (math.isfinite(self.slope) and math.isfinite(self.intercept)):
-            raise ConfigurationError(f"slope and intercept are finite numbers, got {self.slope} and {self.intercept}")
+            raise ConfigurationError(
+                f"slope and intercept must be finite numbers, got {self.slope} and {self.intercept}"
+            )
 
     @property
     def average(self) -> float:
@@ -70,13 +72,13 @@ class LogisticOdds:
 
 @dataclass(frozen=True, slots=True)
 class PointOdds:
-    """Log-odds known at some scores, with straight lines between them, and level beyond the first and the last.
+    """Log-odds interpolated linearly between known scores, and constant beyond the first and the last.
 
-    It follows scores of any shape: those of token probabilities crowd below zero, with a long tail.
+    This fits scores of any distribution; those of token probabilities crowd below zero, with a long tail.
 
     Attributes:
         points: (score, logit p), scores strictly ascending.
-        average: logit p of a response without a score.
+        average: the log-odds of a response without a score.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -85,10 +87,10 @@ class PointOdds:
     def __post_init__(self) -> None:
         scores = [score for score, _ in self.points]
         if not scores or any(not later > earlier for earlier, later in pairwise(scores)):
-            raise ConfigurationError(f"the scores of odds ascend strictly, got {scores[:5]}")
+            raise ConfigurationError(f"the scores of odds must be strictly ascending, got {scores[:5]}")
 
     def __call__(self, score: float) -> float:
-        """Return logit p."""
+        """Return the log-odds of a response with this score."""
         points = self.points
         at = bisect_right(points, score, key=lambda point: point[0])
         if at == 0 or at == len(points):
@@ -99,16 +101,15 @@ class PointOdds:
 
 @dataclass(frozen=True)
 class LogOddsVote(StoppingRule):
-    """Base of the rules that weigh a response by its odds of being right.
+    """Base class of rules that weigh a response by its odds of being right.
 
     Attributes:
-        odds: logit p, from a score.
-        threshold: P(leader) at which it stops.
-        on_missing_confidence: ``"error"``, or ``"count"`` to let a response without a score count as an
-            average one.
+        odds: maps a score to the log-odds of being right.
+        threshold: the P(leader) at which sampling stops.
+        on_missing_confidence: ``"error"``, or ``"count"`` to count a response without a score as an average one.
 
     Raises:
-        ConfigurationError: a parameter out of range.
+        ConfigurationError: a parameter is out of range.
     """
 
     odds: Odds
@@ -139,14 +140,14 @@ class LogOddsVote(StoppingRule):
         )
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
-        """Return the log-weight of each response, or zero where it speaks against its own answer."""
+        """Return the log-weight of each response, or zero if the log-weight is negative."""
         return [max(0.0, weight) for weight in self._log_weights(responses)]
 
     def log_odds(self, score: float | None) -> float:
-        """Return logit p of a response that votes.
+        """Return the log-odds of a response that votes.
 
         Raises:
-            LogprobsUnavailable: it has no score, and ``on_missing_confidence`` is ``"error"``.
+            LogprobsUnavailable: the response has no score, and ``on_missing_confidence`` is ``"error"``.
         """
         if score is not None:
             return self.odds(score)
@@ -156,7 +157,7 @@ class LogOddsVote(StoppingRule):
 
     @abstractmethod
     def _log_weights(self, responses: Sequence[Response]) -> list[float]:
-        """Return ℓ of each response; zero without a vote."""
+        """Return ℓ of each response; zero for a response without a vote."""
 
     def _unseen(self, evidence: Mapping[str, float]) -> float:
         return 1.0
@@ -164,21 +165,21 @@ class LogOddsVote(StoppingRule):
 
 @dataclass(frozen=True)
 class BayesianVote(LogOddsVote):
-    """Stop when the leader is right with a probability of at least ``threshold``, every response being a witness.
+    """Stop when the leader is right with a probability of at least ``threshold``.
 
     A response that is right with probability p, and otherwise names each of K wrong answers equally often, multiplies
-    the odds of its answer by K · p / (1 − p). With a floor under what one response says::
+    the odds of its answer by K · p / (1 − p). With a lower bound c for the weight of a response::
 
         ℓ = max(c, logit p + log K)
         P(a) = exp(Σ ℓ of a) / (1 + Σ over answers b of exp(Σ ℓ of b))
 
-    where the 1 stands for an answer that nobody has given yet. That is the optimal vote among independent voters of
-    known competence (Nitzan and Paroush 1982), with its posterior. It promises a right answer as far as p is right and
-    responses err independently: where wrong answers agree, it is too sure.
+    where the 1 stands for an answer that no response has given yet. This is the optimal vote of independent voters
+    with known competence (Nitzan and Paroush 1982), with its posterior. The probability is correct if p is correct and
+    responses err independently. If wrong answers agree with each other, it is too high.
 
     Attributes:
-        alternatives: K, wrong answers that a wrong response may name.
-        floor: c, what a response counts at least; never below zero.
+        alternatives: K, the number of wrong answers that a wrong response may name.
+        floor: c, the least weight of a response; never below zero.
     """
 
     name: ClassVar[str] = "bayesian_vote"
@@ -188,9 +189,9 @@ class BayesianVote(LogOddsVote):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 1 <= self.alternatives < math.inf:
-            raise ConfigurationError(f"alternatives is a finite number of at least 1, got {self.alternatives}")
+            raise ConfigurationError(f"alternatives must be a finite number >= 1, got {self.alternatives}")
         if not 0 <= self.floor < math.inf:
-            raise ConfigurationError(f"floor is a finite number of at least 0, got {self.floor}")
+            raise ConfigurationError(f"floor must be a finite number >= 0, got {self.floor}")
 
     def _log_weights(self, responses: Sequence[Response]) -> list[float]:
         equal = math.log(self.alternatives)
@@ -205,7 +206,7 @@ def probability_of_leader(evidence: Mapping[str, float], *, unseen: float = 1.0)
 
     Args:
         evidence: answer -> summed log-weights.
-        unseen: how many answers that nobody has given yet are possible.
+        unseen: the number of possible answers that no response has given yet.
     """
     if not evidence:
         return 0.0

@@ -1,7 +1,8 @@
 """Response scores: the model's confidence in a whole response.
 
 A response score S(y) condenses a token signal (:mod:`.token_signals`) into one float; higher means more confident.
-Most read all tokens (:data:`SCORES`); two are means over the tokens that matter most (:data:`SPAN_SCORES`).
+Most scores read all tokens (:data:`SCORES`). Two are means over the tokens of the answer or of the last step
+(:data:`SPAN_SCORES`).
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -23,12 +24,11 @@ Span = tuple[int, int]
 
 
 class Spans(NamedTuple):
-    """Which tokens of a response are which, as half-open ranges of their indices; None where that cannot be told.
+    """Half-open ranges of token indices in a response; None if a range is unknown.
 
     Attributes:
         answer_span: the tokens that spell any part of the answer, as in CoT-decoding (Wang & Zhou, arXiv 2402.10200).
-        last_step: the tokens from the beginning of the last line or sentence before the one in which the answer stands,
-            up to the answer.
+        last_step: the tokens from the beginning of the line or sentence before the answer's own, up to the answer.
     """
 
     answer_span: Span | None = None
@@ -36,11 +36,11 @@ class Spans(NamedTuple):
 
 
 SPAN_SCORES: Final = Spans._fields
-"""Scores that are the mean over one of the response's spans; they have no window."""
+"""Scores that are the mean over one span of the response. They have no window."""
 
 
 def group_means(token_signals: Floats, window: int) -> npt.NDArray[np.float64]:
-    """Means of all sliding windows (stride 1); a response shorter than the window is one group.
+    """Return the means of all sliding windows (stride 1). A response shorter than the window is one group.
 
     Args:
         token_signals: one signal value per generated token, shape (..., T).
@@ -50,7 +50,7 @@ def group_means(token_signals: Floats, window: int) -> npt.NDArray[np.float64]:
         Shape (..., max(1, T - W + 1)).
     """
     values = np.asarray(token_signals, dtype=np.float64)
-    # Centring first keeps the running sum small, so its rounding stays below 1e-12 on long responses.
+    # Centring keeps the running sum small, so its rounding error stays below 1e-12 on long responses.
     centre = values.mean(axis=-1, keepdims=True)
     if values.shape[-1] <= window:
         return np.asarray(centre)
@@ -72,11 +72,11 @@ SCORES: Final[dict[str, Callable[[Floats, int], npt.NDArray[np.float64]]]] = {
     "average_group": lambda values, window: np.asarray(group_means(values, window).mean(axis=-1)),
     "lowest_group": lambda values, window: np.asarray(group_means(values, window).min(axis=-1)),
 }
-"""Token signals of responses that are equally long, shape (..., T), and W -> their scores, shape (...)."""
+"""Token signals of equally long responses, shape (..., T), and W -> scores, shape (...)."""
 
 
 def response_score(token_signals: npt.ArrayLike, *, score: str = "bottom_group", window: int = DEFAULT_WINDOW) -> float:
-    """S(y): one confidence for a whole response.
+    """Return S(y), one confidence for a whole response.
 
     ``bottom_group`` (Eq. 2, the paper's choice) averages the lowest ``max(1, floor(0.1 n))`` of the n group means;
     ``lowest_group`` takes the lowest, ``average_group`` the mean of all, ``tail_group`` the last group, ``mean`` all
@@ -85,11 +85,11 @@ def response_score(token_signals: npt.ArrayLike, *, score: str = "bottom_group",
     Args:
         token_signals: shape (T,), T ≥ 1, one signal value per generated token.
         score: a name in :data:`SCORES`.
-        window: tokens per group, W ≥ 1; where T ≤ W every score is the plain mean.
+        window: tokens per group, W ≥ 1. If T ≤ W, every score is the plain mean.
 
     Raises:
-        ConfigurationError: an unknown score or a window below 1.
-        ConfidenceError: no tokens, not one-dimensional, or a value that is not finite.
+        ConfigurationError: the score is unknown, or the window is below 1.
+        ConfidenceError: the signals are empty, not one-dimensional, or not finite.
     """
     _check_score(score, window)
     values = np.asarray(token_signals, dtype=np.float64)
@@ -103,16 +103,16 @@ def response_score(token_signals: npt.ArrayLike, *, score: str = "bottom_group",
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """How a response becomes one number S(y): a token signal, a score over it, and the score's window.
+    """Defines the number S(y) of a response: a token signal, a score over it, and the score's window.
 
-    The default is the paper's own: self-certainty, bottom-10 % group confidence, W = 128. ``Measure("token_logprob",
-    "answer_span")`` reads the tokens that spell the answer alone. ``Measure("verbalized", "mean")`` is what the model
-    says of itself instead, where it was asked to (``ask_confidence=True``).
+    The default is the paper's: self-certainty, bottom-10 % group confidence, W = 128. ``Measure("token_logprob",
+    "answer_span")`` reads only the tokens that spell the answer. ``Measure("verbalized", "mean")`` is the confidence
+    that the model states about itself (``ask_confidence=True``).
 
     Attributes:
         signal: a name in :data:`~langchain_reasc.method.token_signals.SIGNALS`, or ``verbalized``.
         score: a name in :data:`SCORES` or :data:`SPAN_SCORES`.
-        window: tokens per group, W ≥ 1; ``mean`` and the scores of a span have none.
+        window: tokens per group, W ≥ 1. ``mean`` and the scores of a span have no window.
     """
 
     signal: str = "self_certainty"
@@ -124,29 +124,29 @@ class Measure:
         _check_score(self.score, self.window, known=(*SCORES, *SPAN_SCORES))
         if self.of_span and self.signal == VERBALIZED:
             raise ConfigurationError(
-                f"the stated confidence belongs to no token, so it has no {self.score!r}: use mean"
+                f"the stated confidence has no tokens, so score {self.score!r} does not apply; use 'mean'"
             )
 
     @property
     def of_span(self) -> bool:
-        """Whether it reads one of the response's spans."""
+        """Whether the score is a mean over one span of the response."""
         return self.score in SPAN_SCORES
 
     @property
     def windowed(self) -> bool:
-        """Whether its window matters."""
+        """Whether the score depends on the window."""
         return self.score != "mean" and not self.of_span
 
     def __call__(self, token_signals: Mapping[str, npt.ArrayLike], spans: Spans | None = None) -> float:
-        """S(y) from a response's token signals (name -> shape (T,)), and its spans where the score is of one.
+        """Compute S(y) from a response's token signals (name -> shape (T,)) and its spans.
 
         Raises:
-            LogprobsUnavailable: the response does not carry this signal, or it cannot be told which tokens are meant.
+            LogprobsUnavailable: the response does not have this signal, or the span is unknown.
             ConfidenceError: the signal is empty or not finite, or ends before the span does.
         """
         if self.signal not in token_signals:
             held = ", ".join(token_signals) or "none"
-            raise LogprobsUnavailable(f"the response carries no {self.signal!r} signal (it carries: {held})")
+            raise LogprobsUnavailable(f"the response has no {self.signal!r} signal (it has: {held})")
         values = token_signals[self.signal]
         if self.of_span:
             return self._over(getattr(spans, self.score, None), np.asarray(values))
@@ -155,12 +155,14 @@ class Measure:
     def _over(self, span: Span | None, values: npt.NDArray[np.floating[Any]]) -> float:
         if span is None:
             raise LogprobsUnavailable(
-                f"no {self.score!r} score: which tokens these are cannot be told (the answer is not spelled in the "
+                f"no {self.score!r} score: its tokens are unknown (the answer is not spelled in the "
                 "response as it was found, or the tokens came without their text); choose another score, or count such "
                 "votes with on_missing_confidence='count'"
             )
         if not 0 <= span[0] < span[1] <= len(values):
-            raise ConfidenceError(f"the {self.score!r} tokens {list(span)} are none of the response's {len(values)}")
+            raise ConfidenceError(
+                f"the {self.score!r} tokens {list(span)} are outside of the response's {len(values)} tokens"
+            )
         return response_score(values[slice(*span)], score="mean")
 
     def __str__(self) -> str:

@@ -23,28 +23,28 @@ _Insufficient = Literal["budget", "timeout", "hopeless", "plurality", "worth", "
 Reason = _Sufficient | _Insufficient
 
 UNDECIDED: Final[tuple[Reason, ...]] = get_args(_Insufficient)
-"""Reasons to stop without sufficient evidence; of several parts of a decision, the first of them counts."""
+"""Reasons to stop without sufficient evidence. If parts of a decision have different reasons, the first one counts."""
 
 ANSWER: Final = "answer"
-"""The kind of an answer that names none, among others that do."""
+"""The kind of an answer without a kind, if other answers have one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a decision needs to know of one response.
+    """One response, as far as a decision depends on it.
 
     Attributes:
-        answer: the extracted, normalized answer; None when there is none (it then casts no vote).
-        score: S(y), finite, or None where no confidence could be read.
+        answer: the extracted, normalized answer; None if there is no answer, and so no vote.
+        score: S(y), finite, or None if no confidence could be read.
         cut_off: whether the response was cut off before its end. Such a response is never accepted alone.
-        kind: the coarse class of the answer, such as which tools are called. Where any response has one, the kinds are
-            voted on first; an answer without a kind is of the kind :data:`ANSWER`.
-        fields: the fields of an answer that is an object, name -> value as JSON. Read by
-            :class:`~langchain_reasc.method.fields.ByField` alone.
-        alone: whether the response is not to be voted on. It casts no vote; where all before it say nothing, it is the
+        kind: the coarse class of the answer, such as the tools that are called. If any response has a kind, the kinds
+            are voted on first, and answers without a kind have the kind :data:`ANSWER`.
+        fields: the fields of an answer that is an object, name -> value as JSON. Only
+            :class:`~langchain_reasc.method.fields.ByField` reads them.
+        alone: whether the response is not voted on. It casts no vote; if all responses before it are empty, it is the
             answer.
-        instead: what it says that has no answer: the calls that were refused, or ``""`` for nothing at all. None where
-            that does not matter.
+        instead: content without an answer: the calls that were refused, or ``""`` for an empty response. None if that
+            does not matter.
     """
 
     answer: str | None
@@ -57,7 +57,7 @@ class Response:
 
     def __post_init__(self) -> None:
         if self.score is not None and not math.isfinite(self.score):  # max(1, exp(nan)) would count it as a vote
-            raise ConfidenceError(f"a response score is {self.score}; use None where no confidence could be read")
+            raise ConfidenceError(f"a response score is {self.score}; use None if no confidence could be read")
 
     def voting(self, answer: str | None) -> "Response":
         """Return the response with this answer and without fields."""
@@ -71,22 +71,22 @@ class Decision:
     """What to do after ``samples`` responses.
 
     Attributes:
-        stop: whether the evidence is sufficient, or the budget spent.
-        answer: the leading answer so far; None when no response has one.
-        reason: why it stopped: ``gate`` (Stage 1), ``evidence`` (the posterior of the answer), ``agreement`` (the whole
-            budget would most likely give the same answer), ``window`` (ESC), ``worth`` (more samples would hardly
+        stop: whether to stop sampling.
+        answer: the leading answer so far; None if no response has an answer.
+        reason: why sampling stopped: ``gate`` (Stage 1), ``evidence`` (the posterior of the answer), ``agreement`` (the
+            whole budget would most likely give the same answer), ``window`` (ESC), ``worth`` (more samples would hardly
             raise the share of the answer), ``budget``, ``timeout``, ``alone`` (the first response is not voted on),
             ``hopeless`` (some arguments will never agree), ``plurality`` (too few responses give the answer),
-            ``unanswered`` (no response has an answer, and more would hardly have one); None while it goes on. Of a
-            decision in parts, the first of :data:`UNDECIDED` that ended one of them.
-        samples: responses the decision rests on.
+            ``unanswered`` (no response has an answer, and more would hardly have one). None if sampling continues. If
+            parts of a decision have different reasons, the first one in :data:`UNDECIDED`.
+        samples: the number of responses that the decision is based on.
         evidence: answer -> accumulated weight, in the order first seen.
-        posterior: P(the leader stays ahead of the runner-up without end), Eq. 5, unless the rule has a posterior of
-            its own. Of a decision in parts, that of the least certain part.
-        parts: the decisions on ``kind`` and ``answer``, or on each field of an object. Empty where only whole answers
+        posterior: P(the leader stays ahead of the runner-up forever), Eq. 5, unless the rule has another posterior. For
+            a decision in parts, that of the least certain part.
+        parts: the decisions on ``kind`` and ``answer``, or on each field of an object. Empty if only whole answers
             were voted on.
-        whole: where the answer is assembled from fields, the best object that a single response gave.
-        hopeless: the arguments or fields that will never agree, where that ended it.
+        whole: if the answer is assembled from fields, the best object that a single response gave.
+        hopeless: if that is the reason, the arguments or fields that will never agree.
     """
 
     stop: bool
@@ -101,12 +101,12 @@ class Decision:
 
     @property
     def stage(self) -> Literal[1, 2]:
-        """1 when a single response was accepted by the gate, else 2 (also where nothing was voted on)."""
+        """1 if the gate accepted a single response, else 2 (also if nothing was voted on)."""
         return 1 if self.reason == "gate" else 2
 
     @property
     def undecided(self) -> bool:
-        """Whether sampling stopped without sufficient evidence, for one of the reasons in :data:`UNDECIDED`."""
+        """Whether sampling stopped for one of the reasons in :data:`UNDECIDED`, without sufficient evidence."""
         return self.reason in UNDECIDED
 
 
@@ -116,17 +116,17 @@ def succession(evidence: Sequence[float]) -> float:
 
 
 def support(decision: Decision, share: Callable[[Sequence[float]], float] = succession) -> float | None:
-    """Return how strongly a decision is supported: the number from which P(correct) is read.
+    """Return the support of a decision, from which P(correct) is read.
 
-    It is the answer's share of the evidence, shrunk by how much there is. So four votes of four (.83) say less than
-    sixteen of sixteen (.94). Evidence below zero counts as none.
+    The support is the answer's share of the evidence, shrunk toward one half if there is little evidence: four votes
+    of four give .83, and sixteen of sixteen give .94. Negative evidence counts as zero.
 
     Args:
-        decision: of any rule. Of a decision in parts, the support of the least supported part.
-        share: the expected share of an answer, from its evidence and that of the others.
+        decision: a decision of any rule. For a decision in parts, the least supported part counts.
+        share: returns the expected share of an answer, from its evidence and that of the others.
 
     Returns:
-        None where there was no vote: no response has an answer, or the first is not voted on.
+        None if there was no vote: no response has an answer, or the first response is not voted on.
     """
     if decision.answer is None or decision.reason == "alone":
         return None
@@ -138,14 +138,14 @@ def support(decision: Decision, share: Callable[[Sequence[float]], float] = succ
 
 
 def share_of_answer(decision: Decision, unanswered: int) -> float | None:
-    """Return the answer's share of all evidence, in which each response without an answer counts as one vote.
+    """Return the answer's share of all evidence. A response without an answer counts as one vote.
 
     Args:
-        decision: of any rule. Of an answer that was put together field by field, the smallest share of a field counts.
-        unanswered: how many of its responses have no answer.
+        decision: a decision of any rule. If the answer is assembled from fields, the smallest share of a field counts.
+        unanswered: the number of responses without an answer.
 
     Returns:
-        None without an answer, or where the first response is not voted on.
+        None if there is no answer, or if the first response is not voted on.
     """
     if decision.answer is None or decision.reason == "alone":
         return None
@@ -157,13 +157,12 @@ def share_of_answer(decision: Decision, unanswered: int) -> float | None:
 
 
 def decide_by_kind(rule: Callable[[Sequence[Response]], Decision], responses: Sequence[Response]) -> Decision:
-    """Apply a rule to the kinds, and to the answers of the leading kind; stop when both have stopped.
+    """Apply a rule to the kinds, and to the answers of the leading kind. Stop when both votes have stopped.
 
-    Of three responses that call one tool with different arguments, and two that call none, the two would win a flat
-    vote. The vote on kinds says that the tool is to be called, and the vote on the arguments goes on.
+    If three responses call one tool with different arguments and two call no tool, the two would win a flat vote. The
+    vote on kinds decides to call the tool, and the vote on the arguments continues.
 
-    Responses of other kinds stay in their places without a vote, so that windows, a cap and the gate see the launch
-    order.
+    Responses of other kinds keep their places without a vote, so that windows, a cap and the gate see the launch order.
 
     Args:
         rule: decides after exactly the responses it is given.
@@ -182,13 +181,13 @@ def decide_by_kind(rule: Callable[[Sequence[Response]], Decision], responses: Se
 def combine(
     parts: Mapping[str, Decision], *, answer: str | None, votes: Decision, whole: str | None = None
 ) -> Decision:
-    """Return the decision that parts make together: it stops when all have, as certain as the least certain one.
+    """Combine the decisions on parts: stop when all parts stop, with the certainty of the least certain part.
 
     Args:
         parts: the decision on each part; not empty.
-        answer: the answer they make together.
+        answer: the answer that the parts make together.
         votes: the decision on whole answers, whose evidence is kept.
-        whole: as in :class:`Decision`.
+        whole: see :class:`Decision`.
     """
     stop = all(part.stop for part in parts.values())
     reasons = [part.reason for part in parts.values() if part.reason]

@@ -15,12 +15,12 @@ _LARGEST_EXPONENT = 50.0  # e^50 decides any vote already; beyond it sums would 
 
 @dataclass(frozen=True, slots=True)
 class Standardizer:
-    """The statistics that turn a score into ``z = (S - μ) / σ`` and then into a weight.
+    """Statistics of scores, to turn a score into ``z = (S - μ) / σ`` and into a weight.
 
     Attributes:
         mean: μ of the calibration's response scores.
         std: σ, greater than zero.
-        scale: λ, how strongly confidence counts (the paper's 0.7).
+        scale: λ, how strongly confidence counts (0.7 in the paper).
     """
 
     mean: float
@@ -57,15 +57,14 @@ WEIGHTS: Final[dict[str, Callable[[float, Standardizer], float]]] = {
     "sigmoid": _sigmoid,
     "count": lambda score, by: 1.0,
 }
-"""Score -> evidence weight: the paper's ``max(1, exp(λ z))`` and the alternatives of its appendix; ``count`` makes it
-ASC."""
+"""Score -> weight: the paper's ``max(1, exp(λ z))``, the alternatives of its appendix, and ``count`` (ASC)."""
 
 
 def check_weight(weight: str, mean: float) -> None:
-    """Refuse an unknown weight, or one that scores with this mean do not allow.
+    """Require a known weight that works for scores with this mean.
 
     Raises:
-        ConfigurationError: it is no name in :data:`WEIGHTS`; or it divides by a mean that is not above zero.
+        ConfigurationError: the weight is not in :data:`WEIGHTS`, or it divides by a mean that is not above zero.
     """
     if weight not in WEIGHTS:
         raise ConfigurationError(f"unknown weight {weight!r}; choose one of {', '.join(WEIGHTS)}")
@@ -89,12 +88,12 @@ def evidence_by_answer(votes: Iterable[tuple[str | None, float]]) -> dict[str, f
 
 
 def leader(evidence: Mapping[str, float]) -> str | None:
-    """Return ``argmax v``; of equals, the answer seen first."""
+    """Return ``argmax v``; ties go to the answer seen first."""
     return max(evidence, key=evidence.__getitem__, default=None)
 
 
 def two_largest(evidence: Mapping[str, float]) -> tuple[float, float]:
-    """Return v1 and v2, the evidence for the two leading answers; 0 for one that there is not."""
+    """Return v1 and v2, the evidence for the two leading answers; 0 for an answer that does not exist."""
     first, second = [*sorted(evidence.values(), reverse=True)[:2], 0.0, 0.0][:2]
     return first, second
 

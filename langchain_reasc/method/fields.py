@@ -15,7 +15,7 @@ from langchain_reasc.method.stopping import StoppingRule
 __all__ = ["ABSENT", "ByField", "assembled", "field_name", "number_in", "within"]
 
 ABSENT: Final = ""
-"""What a response votes for in a field that its object does not have; no JSON is spelled like it."""
+"""The vote for a field that the response's object lacks. It is not valid JSON, so it differs from all values."""
 
 _NUMBER: Final = "a number"
 _FAR: Final = "farther away"
@@ -26,20 +26,20 @@ _SLACK: Final = 1 + 1e-9  # 0.4 is within 0.1 of 0.3
 
 @dataclass(frozen=True)
 class ByField(StoppingRule):
-    """Apply a rule to each field of the responses' objects on its own, and stop when it has stopped for all.
+    """Apply a rule to each field of the responses' objects separately, and stop when all fields have stopped.
 
-    A field whose values are numbers takes their weighted median (the lower of two). The evidence for it is the weight
-    of all numbers within the tolerance of it, against that of all others; while the others outweigh it, only a budget
-    stops. Any other field is voted on, and so is whether a field is a number at all.
+    A field of numbers takes their weighted median (the lower of two). The evidence for the median is the weight of all
+    numbers within the tolerance of it, against the weight of all others. If the others weigh more, only a budget stops
+    the field. Any other field is voted on, and so is whether a field is a number.
 
-    Responses without fields cast no vote, unless all are without: then the rule decides on the whole answers.
+    Responses without fields cast no vote. If no response has fields, the rule decides on whole answers.
 
     Attributes:
         rule: decides on each field.
-        tolerance: field -> how far apart two numbers that agree may be; 0 where none is named.
-        voted: fields whose numbers are names, such as an id, and are voted on as they are.
-        accepts: whether an assembled object is valid; where it is not, the answer is the best object that a single
-            response gave. None accepts all.
+        tolerance: field -> the largest difference at which two numbers agree; 0 by default.
+        voted: fields whose numbers are names, such as an id, and are voted on.
+        accepts: returns whether an assembled object is valid. If it is not, the answer is the best object that a single
+            response gave. None accepts every object.
     """
 
     rule: StoppingRule
@@ -49,7 +49,7 @@ class ByField(StoppingRule):
 
     def __post_init__(self) -> None:
         if wrong := {name: value for name, value in self.tolerance.items() if not 0 <= value < math.inf}:
-            raise ConfigurationError(f"a tolerance is a finite number of at least 0, got {wrong}")
+            raise ConfigurationError(f"a tolerance must be a finite number >= 0, got {wrong}")
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         names = dict.fromkeys(name for one in responses if one.answer is not None for name in one.fields or ())
@@ -64,7 +64,7 @@ class ByField(StoppingRule):
         return combine(parts, answer=answer, votes=votes, whole=whole)
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
-        """Return those of the rule."""
+        """Return the weights of the rule."""
         return self.rule.weights(responses)
 
     def _decide_field(self, name: str, responses: Sequence[Response]) -> Decision:
@@ -98,7 +98,7 @@ class ByField(StoppingRule):
         return replace(split, answer=spelling, stop=spent.stop, reason=spent.reason, posterior=1.0 - split.posterior)
 
     def _closest(self, responses: Sequence[Response], parts: Mapping[str, Decision]) -> str | None:
-        """Return the answer of the response that agrees with most fields; of equals, of the one that weighs most."""
+        """Return the answer of the response that agrees with most fields; a tie goes to the largest weight."""
         weights = self.rule.weights(responses)
 
         def agreement(at: int) -> tuple[int, float]:
@@ -118,10 +118,10 @@ class ByField(StoppingRule):
 
 
 def assembled(fields: Mapping[str, str | None]) -> str | None:
-    """Return the object with these fields as canonical JSON; None where they contradict each other.
+    """Return the object with these fields as canonical JSON, or None if the fields contradict each other.
 
     Args:
-        fields: :func:`field_name` -> value as JSON; what is None or :data:`ABSENT` is left out.
+        fields: :func:`field_name` -> value as JSON; None and :data:`ABSENT` are left out.
     """
     found: dict[str, Any] = {}
     for name, value in fields.items():
@@ -141,13 +141,13 @@ def assembled(fields: Mapping[str, str | None]) -> str | None:
 
 
 def field_name(keys: Sequence[str]) -> str:
-    """Return the name of a nested field: ``a.b``, with a backslash before dots and backslashes in a key."""
+    """Return the name of a nested field, ``a.b``, with a backslash before dots and backslashes in a key."""
     return ".".join(key.replace("\\", "\\\\").replace(".", "\\.") for key in keys)
 
 
 @lru_cache(maxsize=4096)  # a decision reads the same few values again and again
 def number_in(value: str | None) -> float | None:
-    """Return the number that a JSON value is; None for anything else, ``true`` and ``"5"`` too."""
+    """Parse a JSON number; return None for anything else, including ``true`` and ``"5"``."""
     if value is None or not _NUMERAL.fullmatch(value):
         return None
     try:
@@ -158,7 +158,7 @@ def number_in(value: str | None) -> float | None:
 
 
 def within(one: float, other: float, tolerance: float) -> bool:
-    """Return whether two finite numbers are this close to each other; integers may be of any size."""
+    """Return whether two finite numbers differ by at most this much; integers may be of any size."""
     try:
         return abs(one - other) <= tolerance * _SLACK
     except OverflowError:  # one is a whole number beyond all floats, the other a float
@@ -182,10 +182,10 @@ def _value(response: Response, name: str) -> str | None:
 
 
 def _weighted_median(votes: Sequence[tuple[float, float, str | None]]) -> tuple[float, str | None]:
-    """Return the lowest number at which half of the weight is reached, with its first spelling.
+    """Return the first spelling of the lowest number that reaches half of the weight.
 
     Args:
-        votes: (number, weight, spelling) of each; not empty.
+        votes: (number, weight, spelling) for each response; not empty.
     """
     half, reached = sum(weight for _, weight, _ in votes) / 2, 0.0
     ranked = sorted(votes, key=lambda vote: vote[0])

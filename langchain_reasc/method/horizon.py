@@ -1,7 +1,7 @@
-"""Finite-horizon rules: whether the samples left can change the answer, and which question gains most from the next.
+"""Finite-horizon rules: can the remaining samples change the answer, and which question gains most from the next one?
 
-:class:`FiniteHorizon` and :class:`CannotCatchUp` look to the end of the budget. Both count votes; a response without an
-answer casts none, and uses a call all the same. :func:`most_gain_first` shares one budget among many questions.
+:class:`FiniteHorizon` and :class:`CannotCatchUp` look ahead to the end of the budget. Both count votes; a response
+without an answer uses a call without voting. :func:`most_gain_first` shares one budget among many questions.
 """
 
 import math
@@ -21,25 +21,26 @@ __all__ = ["CannotCatchUp", "FiniteHorizon", "expected_gain", "most_gain_first",
 
 @dataclass(frozen=True)
 class FiniteHorizon(StoppingRule):
-    """Stop when the leader would most likely be ahead of the runner-up at the end of the budget too.
+    """Stop when the leader would most likely still be ahead of the runner-up at the end of the budget.
 
-    With v₁ and v₂ votes for the two leading answers and r = budget − calls used, the calls that are left are taken to
-    name one of these two, the leader with a probability of which Beta(v₁ + 1, v₂ + 1) is known. Of them
-    X ~ BetaBinomial(r, v₁ + 1, v₂ + 1) name the leader, and it stops when::
+    Let v₁ and v₂ be the votes for the two leading answers and r = budget − calls used. Assume that each of the r
+    remaining calls names one of these two, the leader with a probability distributed as Beta(v₁ + 1, v₂ + 1). Then
+    X ~ BetaBinomial(r, v₁ + 1, v₂ + 1) of them name the leader, and sampling stops when::
 
         P(v₁ + X > v₂ + r − X) + ½ P(v₁ + X = v₂ + r − X) ≥ φ
 
-    ASC asks instead whether the leader would win without end, and so goes on where what is left can hardly change the
-    answer. This is the stochastic curtailment of sequential trials (Lan, Simon and Halperin 1982), by predictive
-    probability. It promises agreement with the whole budget, not a right answer; the posterior is that of Eq. 5. With
-    the budget spent it does not stop, as :class:`~langchain_reasc.method.stopping.Cap` does.
+    ASC asks instead whether the leader would win with infinitely many samples, so it continues even if the remaining
+    ones can hardly change the answer. This is stochastic curtailment of sequential trials (Lan, Simon and Halperin
+    1982), by predictive probability. It promises agreement with the whole budget, not a right answer. The posterior is
+    that of Eq. 5. The rule itself does not stop at the end of the budget; combine it with
+    :class:`~langchain_reasc.method.stopping.Cap`.
 
     Attributes:
         phi: φ, above 0.5 and below 1. At 0.95 it lost half a point on hard questions with two answers.
-        budget: calls there may be in all.
+        budget: the most calls.
 
     Raises:
-        ConfigurationError: a φ or a budget out of range.
+        ConfigurationError: φ or the budget is out of range.
     """
 
     name: ClassVar[str] = "finite_horizon"
@@ -69,18 +70,19 @@ class FiniteHorizon(StoppingRule):
 
 @dataclass(frozen=True)
 class CannotCatchUp(StoppingRule):
-    """Stop when no answer could overtake the leader with all the calls that are left.
+    """Stop when no answer can overtake the leader with all the remaining calls.
 
-    With r = budget − calls used, the leader stays whatever comes as soon as it has r votes, and every other answer has
-    at most r fewer: with exactly r fewer it could draw level, and a tie goes to the answer seen first. So the answer is
-    always that of the whole budget. Beside a rule that counts votes too, as in ``ASC() | CannotCatchUp(16)``, it saves
-    calls and changes no answer. The posterior is that of Eq. 5. With the budget spent it does not stop.
+    With r = budget − calls used, the leader is safe once it has at least r votes and every other answer is at least r
+    votes behind. (An answer exactly r votes behind could draw level, and a tie goes to the answer seen first.) So the
+    answer is always that of the whole budget. Combined with a rule that also counts votes, as in
+    ``ASC() | CannotCatchUp(16)``, it saves calls and changes no answer. The posterior is that of Eq. 5. The rule itself
+    does not stop at the end of the budget.
 
     Attributes:
-        budget: calls there may be in all.
+        budget: the most calls.
 
     Raises:
-        ConfigurationError: a budget out of range.
+        ConfigurationError: the budget is out of range.
     """
 
     name: ClassVar[str] = "cannot_catch_up"
@@ -114,7 +116,7 @@ def stays_ahead(first: int, second: int, left: int) -> float:
     Args:
         first: v₁, votes for the leader.
         second: v₂, votes for the runner-up.
-        left: r, calls that are left.
+        left: r, the remaining calls.
     """
     ways, both = 0, math.comb(second + left, left)  # ways: twice as many, so that half of a tie is whole
     for wins in range(left + 1):
@@ -137,24 +139,24 @@ def _is_final(votes: Decision, left: int) -> bool:
 
 
 def expected_gain(decision: Decision, horizon: int) -> float:
-    """Return how much one further sample is expected to add to the share of responses that give the answer.
+    """Return the expected gain of one more sample, in share of responses that give the answer.
 
-    A model that is as often right as it repeats itself gives a right answer with the probability p of that answer
-    among its responses, so E[p] is what sampling can raise. Of the two leading answers, with evidence v1 and v2, let
-    the share of the first be Beta(v1 + 1, v2 + 1); of r further votes it then has X, which is beta-binomial. One vote
-    alone often cannot change which answer leads, so the gain is averaged over as many as serve best (the KG(*) policy
-    of Frazier and Powell 2010):
+    If a model is right as often as it repeats itself, an answer with probability p among its responses is right with
+    probability p, so sampling can raise E[p]. Let v1 and v2 be the evidence for the two leading answers, and the share
+    of the first be Beta(v1 + 1, v2 + 1). Of r more votes it gets X, which is beta-binomial. A single vote often cannot
+    change the leader, so the gain per vote is computed for the best number of votes (the KG(*) policy of Frazier and
+    Powell 2010):
 
         max over r ≤ horizon of (E[max(v1 + 1 + X, v2 + 1 + r - X)] / (v1 + v2 + 2 + r) - (v1 + 1) / (v1 + v2 + 2)) / r
 
-    times ρ², where ρ = (v1 + v2 + 1) / (n + 1) is the share of responses that vote for either: it makes such a vote
-    rarer, and smaller what it decides. So a question whose answers scatter does not eat up the budget.
+    times ρ², where ρ = (v1 + v2 + 1) / (n + 1) is the share of responses that vote for one of the two. So a question
+    with scattered answers does not use up the budget.
 
-    Spending a budget on a whole data set is the subject of Blend-ASC (Feng et al. 2025, arXiv 2511.12309) and of UAB
-    (Nguyen et al. 2026, arXiv 2605.26849), too. The gain here is the knowledge gradient's.
+    Blend-ASC (Feng et al. 2025, arXiv 2511.12309) and UAB (Nguyen et al. 2026, arXiv 2605.26849) also spend a budget on
+    a whole data set. The gain here is the knowledge gradient's.
 
     Args:
-        decision: on the responses so far. Of one in parts, its least certain part counts.
+        decision: the decision on the responses so far. For a decision in parts, the least certain part counts.
         horizon: samples that the question may still take.
     """
     while decision.parts:
@@ -166,15 +168,15 @@ def expected_gain(decision: Decision, horizon: int) -> float:
 
 
 def most_gain_first(decisions: Sequence[Decision], horizons: Sequence[int], costs: Sequence[float]) -> list[int]:
-    """Return the questions that a further sample can still change, the one with most gain for its cost first.
+    """Return the questions that another sample can still change, in descending order of gain per cost.
 
     Args:
-        decisions: on the responses to each question so far.
-        horizons: samples that each may still take.
-        costs: what a sample of each is expected to cost, in any unit, above zero.
+        decisions: the decision on the responses to each question so far.
+        horizons: samples that each question may still take.
+        costs: expected cost of a sample of each question, in any unit, above zero.
 
     Returns:
-        Positions in ``decisions``; of equals the one that comes first.
+        Indices into ``decisions``; ties are in the order of the questions.
     """
     rates = [
         expected_gain(decision, horizon) / cost

@@ -1,4 +1,4 @@
-"""Stopping rules by name, as calibration files spell them with their parameters."""
+"""Find stopping rules by name and parameters, as calibration files and the command line write them."""
 
 import json
 import re
@@ -19,22 +19,22 @@ _OWN: Final[dict[str, type[StoppingRule]]] = {
     rule.name: rule for rule in (Cap, ASC, ESC, ReASC, FiniteHorizon, CannotCatchUp, BayesianVote)
 }
 _NESTED: Final[dict[str, type[Any]]] = {"statistics": Standardizer, "odds": LogisticOdds}
-"""Parameters whose own parameters are given instead."""
+"""Parameters that are replaced by their own parameters."""
 
 
 def rules() -> dict[str, type[StoppingRule]]:
-    """Return all stopping rules by name, with those that packages register as ``langchain_reasc.rules``."""
+    """Return all stopping rules by name, including those that packages register as ``langchain_reasc.rules``."""
     registered = (entry.load() for entry in entry_points(group="langchain_reasc.rules"))
     return _OWN | {rule.name: rule for rule in registered}
 
 
 def rule_named(name: str, parameters: Mapping[str, object] | None = None) -> StoppingRule:
-    """Return the rule of that name with these parameters; the others have their defaults.
+    """Return the rule with this name and these parameters; other parameters have their defaults.
 
     Args:
         name: a key of :func:`rules`.
-        parameters: name -> value. A rule's ``statistics`` are given one by one, as ``mean``, ``std`` and ``scale``; its
-            ``odds`` as these with ``slope`` and ``intercept``.
+        parameters: name -> value. Instead of ``statistics``, give ``mean``, ``std`` and ``scale``; instead of ``odds``,
+            give these with ``slope`` and ``intercept``.
 
     Raises:
         ConfigurationError: the rule or a parameter is unknown, a parameter is missing, or a value is not allowed.
@@ -57,14 +57,15 @@ def rule_named(name: str, parameters: Mapping[str, object] | None = None) -> Sto
 
 
 def rule_from_text(text: str, *, budget: int) -> StoppingRule:
-    """Return the rule that a text names, such as ``"asc"`` or ``"esc:window=3"``.
+    """Parse a rule such as ``"asc"`` or ``"esc:window=3"``.
 
     Args:
-        text: the name, and after a colon parameters as ``name=value``, separated by commas; a value is JSON or a text.
-        budget: the budget of a rule that has one, unless the text gives it.
+        text: the name, optionally followed by a colon and parameters ``name=value``, separated by commas. A value is
+            JSON or a text.
+        budget: the budget of the rule, if it has a budget and the text does not give one.
 
     Raises:
-        ConfigurationError: there is no such rule, or it needs other parameters.
+        ConfigurationError: the rule does not exist, or needs other parameters.
     """
     name, _, listed = text.partition(":")
     known = rules()
@@ -83,7 +84,7 @@ def rule_from_text(text: str, *, budget: int) -> StoppingRule:
 
 
 def _value_in(text: str) -> object:
-    """Parse JSON, or else return the text; lists become tuples, since rules are hashable."""
+    """Parse JSON, or else return the text. Lists become tuples, because rules must be hashable."""
 
     def hashable(value: Any) -> object:
         return tuple(map(hashable, value)) if isinstance(value, list) else value
@@ -95,7 +96,7 @@ def _value_in(text: str) -> object:
 
 
 def _parameters(rule: type[Any]) -> dict[str, bool]:
-    """Return parameter -> whether it must be given."""
+    """Return parameter -> whether it is required."""
     found: dict[str, bool] = {}
     for one in fields(rule):
         if one.name in _NESTED:
@@ -106,7 +107,7 @@ def _parameters(rule: type[Any]) -> dict[str, bool]:
 
 
 def _build(kind: type[Any], given: Mapping[str, Any]) -> Any:
-    """Build a rule, or a nested parameter of it, from those of the parameters that are its own."""
+    """Build a rule, or a nested parameter, from the parameters that belong to it."""
     own = {one.name for one in fields(kind)}
     nested = {name: _build(_NESTED[name], given) for name in own & _NESTED.keys()}
     return kind(**nested, **{name: value for name, value in given.items() if name in own})

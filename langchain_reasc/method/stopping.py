@@ -1,8 +1,8 @@
-"""Stopping rules: map the responses so far to a decision to go on, or to stop with an answer and a reason.
+"""Stopping rules: decide from the responses so far whether to continue, or to stop with an answer and a reason.
 
 A rule is a pure function of the responses in launch order. Rules compose: ``ReASC(...) | Cap(16)`` stops when either
-does, ``a & b`` when both do; the evidence and the answer are those of the left one. Live sampling, ``batch``, replay
-over recorded samples and the tests all call :func:`decide`.
+rule stops, and ``a & b`` when both do. The evidence and the answer are those of the left rule. Live sampling,
+``batch``, replay of recorded samples and the tests all call :func:`decide`.
 """
 
 from abc import ABC, abstractmethod
@@ -42,17 +42,17 @@ DEFAULT_BUDGET = 16
 _LARGEST_BUDGET = 10_000
 
 OnMissing = Literal["error", "count"]
-"""What becomes of a response without a score."""
+"""How to treat a response without a score."""
 
 
 class StoppingRule(ABC):
     """A pure function ``Sequence[Response] -> Decision`` that composes with ``|`` and ``&``.
 
     Attributes:
-        name: what results and calibration files call the method; of a composed rule, that of the left one.
-        earliest: responses before which it never stops.
-        may_accept_first: whether it may stop after one response, which is then launched alone.
-        reads_scores: whether it reads the scores of responses, and not their answers alone.
+        name: the method's name in results and calibration files. A composed rule has the name of its left rule.
+        earliest: the fewest responses after which it may stop.
+        may_accept_first: whether it may stop after one response. The first response is then launched alone.
+        reads_scores: whether it reads scores, and not only answers.
     """
 
     name: ClassVar[str]
@@ -71,17 +71,17 @@ class StoppingRule(ABC):
 
     @abstractmethod
     def __call__(self, responses: Sequence[Response]) -> Decision:
-        """Decide after exactly these responses, without looking for an earlier stop."""
+        """Decide after exactly these responses, without checking for an earlier stop."""
 
     def prepare(self) -> None:  # noqa: B027 (most rules look up nothing)
-        """Work out what decisions look up, once: for a rule that looks ahead it takes up to half a second."""
+        """Compute the tables that decisions need. For a rule that looks ahead this takes up to half a second."""
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
-        """Return the evidence each response contributes to its answer: one, unless the rule reads confidence."""
+        """Return the evidence that each response adds to its answer: one, unless the rule reads confidence."""
         return [1.0] * len(responses)
 
     def tally(self, responses: Sequence[Response], reason: Reason | None = None) -> Decision:
-        """Return the decision for the answer with the most evidence: to stop for this reason, or to go on."""
+        """Return a decision for the answer with the most evidence: stop for this reason, or continue if None."""
         answers = [response.answer for response in responses]
         evidence = evidence_by_answer(zip(answers, self.weights(responses), strict=True))
         stop = reason is not None
@@ -95,16 +95,15 @@ class StoppingRule(ABC):
 
 
 def decide(rule: StoppingRule, responses: Sequence[Response], *, undecided: int = 0) -> Decision:
-    """Return the decision at the earliest prefix where ``rule`` stops, or "go on" after all of them.
+    """Return the decision at the earliest prefix of the responses at which ``rule`` stops, or else the last decision.
 
-    Responses are taken in launch order, so the outcome does not depend on which of a wave arrived first. Where any has
-    a kind, the kinds are voted on first. Where the first that says anything is to be taken ``alone``, it
-    is the answer.
+    Responses are in launch order, so the result does not depend on their order of arrival. If any response has a kind,
+    the kinds are voted on first. If the first response that is not empty is marked ``alone``, it is the answer.
 
     Args:
         rule: decides after exactly the responses it is given.
-        responses: in launch order.
-        undecided: how many of them are known to decide nothing.
+        responses: responses in launch order.
+        undecided: the number of first responses that are known not to stop the rule.
     """
     first = next((at for at, one in enumerate(responses) if one.instead != ""), None)
     if first is not None and responses[first].alone:
@@ -120,15 +119,16 @@ def decide(rule: StoppingRule, responses: Sequence[Response], *, undecided: int 
 
 
 def fewest_further(rule: StoppingRule, responses: Sequence[Response], most: int) -> int:
-    """Return how many further responses could decide; ``most`` where fewer could not.
+    """Return the fewest further responses that could stop the rule, at most ``most``.
 
-    They are taken to repeat the leading answer, or the last one (a window may be full with it next), each with the
-    largest weight that a response with that answer had so far. A response that weighs more may decide earlier. Where
-    none has an answer yet, they agree on any, or have none either; a rule that reads scores foresees the latter alone.
+    Assume that they repeat the leading answer, or the last answer (which may complete a window), each with the largest
+    weight of a response with that answer so far. A response with more weight may stop the rule earlier. If no response
+    has an answer yet, assume that they all agree, or that none has an answer; for a rule that reads scores, only the
+    latter.
 
     Args:
-        rule: has not stopped yet.
-        responses: so far, in launch order.
+        rule: a rule that has not stopped yet.
+        responses: the responses so far, in launch order.
         most: one or more.
     """
     weighed = zip(responses, rule.weights(responses), strict=True)
@@ -148,7 +148,7 @@ def fewest_further(rule: StoppingRule, responses: Sequence[Response], most: int)
 
 @dataclass(frozen=True)
 class Cap(StoppingRule):
-    """Stop at ``samples`` responses, whatever they say; on its own, self-consistency with a fixed budget."""
+    """Stop at ``samples`` responses. Alone, this is self-consistency with a fixed budget."""
 
     name: ClassVar[str] = "fixed_budget"
     samples: int = DEFAULT_BUDGET
@@ -191,7 +191,7 @@ class ASC(StoppingRule):
 class ESC(StoppingRule):
     """Early-Stopping Self-Consistency (Li et al. 2024): stop when one of the disjoint windows is unanimous.
 
-    The answer is that window's; while none is, the majority of all responses.
+    The answer is that of the window, or the majority of all responses if no window is unanimous.
     """
 
     name: ClassVar[str] = "esc"
@@ -199,7 +199,7 @@ class ESC(StoppingRule):
 
     def __post_init__(self) -> None:
         if self.window < 1:
-            raise ConfigurationError(f"an ESC window holds at least 1 response, got {self.window}")
+            raise ConfigurationError(f"window must be at least 1 response, got {self.window}")
 
     @property
     def earliest(self) -> int:
@@ -218,15 +218,15 @@ class ESC(StoppingRule):
 class ReASC(StoppingRule):
     """Reliability-aware adaptive self-consistency.
 
-    Stage 1 accepts the first response when ``S(y) ≥ gate``; it is otherwise the first vote of Stage 2, where each
+    Stage 1 accepts the first response if ``S(y) ≥ gate``. Otherwise it becomes the first vote of Stage 2, in which each
     response adds ``weight(z)`` to its answer until the Beta posterior reaches ``confidence``.
 
     Attributes:
         statistics: μ, σ and λ of the calibration.
-        gate: τ_gate, or None for a closed gate (every input goes on to Stage 2).
+        gate: τ_gate, or None for a closed gate (every question continues with Stage 2).
         weight: a name in :data:`~langchain_reasc.method.evidence.WEIGHTS`.
         confidence: C_threshold of the Beta rule.
-        on_missing_confidence: ``"error"``, or ``"count"`` to let a response without a score count as one vote.
+        on_missing_confidence: ``"error"``, or ``"count"`` to count a response without a score as one vote.
     """
 
     name: ClassVar[str] = "reasc"
@@ -259,7 +259,7 @@ class ReASC(StoppingRule):
         return replace(votes, stop=True, reason="evidence") if votes.posterior >= self.confidence else votes
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
-        """Return ``max(1, exp(λ z))`` for each response, or the alternative that ``weight`` names."""
+        """Return ``max(1, exp(λ z))`` for each response, or another formula by ``weight``."""
         return [self._weight(response) for response in responses]
 
     def _weight(self, response: Response) -> float:
@@ -274,7 +274,7 @@ class ReASC(StoppingRule):
 
 @dataclass(frozen=True)
 class FirstAccepted(StoppingRule):
-    """Stage 1 alone: accept the first response when ``S(y) ≥ gate``. It goes with a rule: ``rule | FirstAccepted(t)``.
+    """Stage 1 alone: accept the first response if ``S(y) ≥ gate``. Combine it: ``rule | FirstAccepted(t)``.
 
     Attributes:
         gate: τ_gate.
@@ -305,18 +305,18 @@ def _accepts(gate: float, responses: Sequence[Response]) -> bool:
 
 @dataclass(frozen=True)
 class Supported(StoppingRule):
-    """Apply a rule, and accept its answer only once it has more than ``share`` of the evidence.
+    """Apply a rule, and accept its answer only if it has more than ``share`` of the evidence.
 
-    A rule that looks ahead stops on 4 votes of 15 if no other answer can overtake them: the vote would not change, but
-    most responses say something else. Here sampling then goes on while the samples left, if all of them give the
-    leader, can lift it above the share. Once they cannot, sampling stops: the reason is ``plurality``, and the answer
-    counts as undecided. A response without an answer counts as one vote against the leader, and a sample to come counts
-    as much as the votes so far do on average.
+    A rule that looks ahead may stop with 4 votes of 15 because no other answer can overtake, although most responses
+    disagree. This rule then continues as long as the remaining samples could lift the leader above the share, if all of
+    them gave the leader. When they no longer can, sampling stops with the reason ``plurality``, and the answer counts
+    as undecided. A response without an answer counts as one vote against the leader, and a future sample weighs as much
+    as the average vote so far.
 
     Attributes:
-        rule: what decides.
-        share: from 0, which accepts every answer, to below 1.
-        budget: responses in all.
+        rule: the rule that decides.
+        share: from 0 (accept every answer) to below 1.
+        budget: the total number of responses.
     """
 
     name: ClassVar[str] = "supported"
@@ -405,27 +405,27 @@ class _Both(_Either):
 
 
 def check_probability(name: str, value: float) -> None:
-    """Refuse what is no probability above one half, which no votes at all give already, and below one."""
+    """Require 0.5 < value < 1, since the posterior is already 0.5 without votes."""
     if not 0.5 < value < 1.0:
-        raise ConfigurationError(f"{name} is a probability above 0.5 and below 1, got {value}")
+        raise ConfigurationError(f"{name} must be a probability above 0.5 and below 1, got {value}")
 
 
 def check_budget(samples: int) -> None:
-    """Require a whole number of 1 to 10,000 responses: the time to look ahead grows with the square of the budget."""
+    """Require an integer from 1 to 10,000, since the time to look ahead grows with the square of the budget."""
     if not isinstance(samples, Integral) or samples < 1:
-        raise ConfigurationError(f"a budget is a whole number of at least 1 sample, got {samples}")
+        raise ConfigurationError(f"budget must be an integer >= 1, got {samples}")
     if samples > _LARGEST_BUDGET:
-        raise ConfigurationError(f"a budget is at most {_LARGEST_BUDGET:,} samples, got {samples}")
+        raise ConfigurationError(f"budget must be at most {_LARGEST_BUDGET:,} samples, got {samples}")
 
 
 def check_on_missing(value: str) -> None:
-    """Refuse an unknown way to take a response without a score."""
+    """Require a known value of ``on_missing_confidence``."""
     if value not in ("error", "count"):
-        raise ConfigurationError(f"on_missing_confidence is 'error' or 'count', got {value!r}")
+        raise ConfigurationError(f"on_missing_confidence must be 'error' or 'count', got {value!r}")
 
 
 def missing_score() -> LogprobsUnavailable:
-    """Build the error for a response without a score, where ``on_missing_confidence`` is ``"error"``."""
+    """Build the error for a response without a score, if ``on_missing_confidence`` is ``"error"``."""
     return LogprobsUnavailable(
         "a response has no confidence score; make the model return logprobs, or accept plain counting with "
         "on_missing_confidence='count'"

@@ -24,8 +24,8 @@ Floats = npt.NDArray[np.floating[Any]]
 SIGNALS: Final = ("self_certainty", "kl_uniform", "top_k", "token_logprob", "neg_entropy")
 
 VERBALIZED: Final = "verbalized"
-"""Stated (verbalised) confidence: what the model says of itself. It is no signal of tokens, but one number from 0 to 1
-for a whole response, and the response's score is that number."""
+"""Stated (verbalised) confidence: one number from 0 to 1 that the model states about a whole response. It is not a
+signal of tokens; the number is the response's score."""
 
 
 @np.errstate(invalid="ignore")
@@ -38,19 +38,19 @@ def signals_from_alternatives(
     """Return token signals from the log-probabilities that a server returns.
 
     ``top_k`` averages the k returned alternatives; ``neg_entropy`` renormalises over them. ``self_certainty`` and
-    ``kl_uniform`` need the whole vocabulary and cannot be had here.
+    ``kl_uniform`` need the whole vocabulary, so they cannot be computed here.
 
     Args:
         chosen: shape (T,), log p of each generated token, in nats.
-        alternatives: shape (T, k), log p of the k most likely tokens; (T, 0) when none were returned.
+        alternatives: shape (T, k), log p of the k most likely tokens; (T, 0) if none were returned.
         signals: which of :data:`SIGNALS` to compute.
 
     Returns:
         Signal name -> array of shape (T,).
 
     Raises:
-        ConfigurationError: a signal that these data cannot give.
-        ConfidenceError: a value is not finite, or the two disagree on T.
+        ConfigurationError: a signal cannot be computed from these data.
+        ConfidenceError: a value is not finite, or the two arrays disagree on T.
     """
     check_signals(signals)
     if len(chosen) != len(alternatives):
@@ -79,17 +79,17 @@ def signals_from_alternatives(
 
 
 def check_signals(signals: Collection[str], *, known: Sequence[str] = SIGNALS) -> None:
-    """Refuse names that are no signal, with the list of those that are."""
+    """Require known names of signals."""
     unknown = [name for name in signals if name not in known]
     if unknown:
         raise ConfigurationError(f"unknown signal {unknown[0]!r}; choose from {', '.join(known)}")
 
 
 def check_finite(found: Mapping[str, Floats]) -> None:
-    """Refuse signals that are not finite.
+    """Require finite signals.
 
     Raises:
-        ConfidenceError: naming the signal.
+        ConfidenceError: a signal is not finite; the error names it.
     """
     for name, values in found.items():
         if not np.isfinite(values).all():

@@ -1,15 +1,15 @@
-"""The value of one more sample: stop when it costs more than it is expected to gain.
+"""The value of one more sample: stop when a sample costs more than its expected gain.
 
-What sampling raises is the share that the answer has among all that the model would ever give. With n answers, n₁ of
-them the leader's, a Pitman–Yor process of discount d and concentration α expects the leader to have the share
-(n₁ − d) / (n + α), and so does the mixture that was learned from how answers agree
-(:mod:`~langchain_reasc.method.agreement`). To stop is worth that share. To go on costs a price, and is worth what is
-expected of the next state. Backward induction from the end of the budget over the partitions of the answers so far
-gives the best stop there is under this prior (Chow, Robbins and Siegmund 1971).
+Sampling can raise the answer's share among infinitely many responses. After n answers, n₁ of them the leader's, a
+Pitman–Yor process of discount d and concentration α expects the leader to have the share (n₁ − d) / (n + α), and so
+does the mixture that is learned from how answers agree (:mod:`~langchain_reasc.method.agreement`). The value of
+stopping is that share. The value of continuing is the expected value of the next state minus the price of a sample.
+Backward induction from the end of the budget over the partitions of the answers gives the optimal stop under this
+prior (Chow, Robbins and Siegmund 1971).
 
-So a question is left early whose votes are scattered behind one leader, such as 4, 1, 1, 1 and 1 of eight: more samples
-would hardly find a better answer, although the evidence for this one is never sufficient. Between two answers that are
-nearly as frequent it goes on, as each sample tells more of which is better.
+So sampling stops early if the votes behind one leader are scattered, such as 4, 1, 1, 1 and 1: more samples would
+hardly find a better answer, although the evidence for this one will never be sufficient. Between two answers that are
+nearly as frequent, sampling continues, because each sample helps to tell which is better.
 """
 
 from collections import Counter
@@ -39,21 +39,21 @@ _POINT: Final = 0.01
 
 @dataclass(frozen=True)
 class ValueStop(StoppingRule):
-    """Stop when the samples left would gain less than they cost.
+    """Stop when the remaining samples would gain less than they cost.
 
-    The gain is in expected share of the leader: how often further responses would give the answer. A response without
-    an answer uses one of the calls that are left. Votes are counted; the posterior is that of Eq. 5, as the stop does
-    not say how sure the answer is. Where another rule weighs votes, it may have another leader than the count: this one
-    stops only where both have the same.
+    The gain is the increase of the leader's expected share of responses. A response without an answer uses one of the
+    remaining calls. Votes are counted. The posterior is that of Eq. 5, because this stop does not say how certain the
+    answer is. If ``vote`` weighs responses, this rule stops only if the counts have the same leader.
 
     Attributes:
-        prior: how answers are expected to agree.
-        worth: samples that a question may cost for one more point (0.01) of the gain; above zero.
-        budget: responses in all, ``max_samples``; 24 at most, as there are too many partitions of more answers.
-        vote: what weighs responses by their scores, where a rule does.
+        prior: the expected agreement of answers.
+        worth: the most samples that one more point (0.01) of gain may cost; above zero.
+        budget: the total number of responses, ``max_samples``; at most 24, because more answers have too many
+            partitions.
+        vote: a rule that weighs responses by their scores, or None.
 
     Raises:
-        ConfigurationError: a worth or a budget out of range.
+        ConfigurationError: the worth or the budget is out of range.
     """
 
     name: ClassVar[str] = "value"
@@ -66,9 +66,9 @@ class ValueStop(StoppingRule):
         check_budget(self.budget)
         check_worth(self.worth)
         if self.worth == 0:
-            raise ConfigurationError("worth=0 leaves out this rule; it needs a worth above 0")
+            raise ConfigurationError("worth must be above 0 for this rule; worth=0 means not to use it")
         if self.budget > LARGEST_HORIZON:
-            raise ConfigurationError(f"the value of a sample is known for {LARGEST_HORIZON} at most, got {self.budget}")
+            raise ConfigurationError(f"budget must be at most {LARGEST_HORIZON} for this rule, got {self.budget}")
 
     @property
     def reads_scores(self) -> bool:
@@ -85,7 +85,7 @@ class ValueStop(StoppingRule):
         self._outlook.goes_on(self._price, self.budget)
 
     def _pays(self, votes: Decision, left: int) -> bool:
-        """Whether to go on is worth its price."""
+        """Return whether another sample is worth its price."""
         counts = sorted(map(int, votes.evidence.values()), reverse=True)
         known = sum(counts)
         return bool(self._outlook.goes_on(self._price, known + left)[known][_positions(known)[tuple(counts)]])
@@ -100,24 +100,24 @@ class ValueStop(StoppingRule):
 
 
 def check_worth(worth: float) -> None:
-    """Refuse what is no number of samples.
+    """Require a finite worth >= 0.
 
     Raises:
-        ConfigurationError: it is below zero, infinite or NaN.
+        ConfigurationError: the worth is below zero, infinite or NaN.
     """
     if not 0 <= worth < np.inf:
-        raise ConfigurationError(f"worth is a number of samples, 0 or more, got {worth}")
+        raise ConfigurationError(f"worth must be a finite number of samples >= 0, got {worth}")
 
 
 class _Next(NamedTuple):
-    """What may follow the partitions of n answers: several rows for each of them.
+    """Transitions from the partitions of n answers to those of n + 1: several rows for each partition.
 
     Attributes:
-        origin: the position of the partition that a row begins at.
-        into: the position of the partition of n + 1 answers that it leads to.
-        size: how often the answer was given before, 0 for never.
+        origin: the index of the partition before.
+        into: the index of the partition after.
+        size: how often the added answer was given before, 0 for a new answer.
         times: how many answers were given that often.
-        kinds: how many answers there are.
+        kinds: how many different answers there are.
     """
 
     origin: Indices
@@ -128,18 +128,18 @@ class _Next(NamedTuple):
 
 
 class _Outlook:
-    """What a prior expects of each partition of up to so many answers, and whether it pays to go on from there.
+    """Tables of a prior: the expected share at each partition, and whether it pays to continue from there.
 
-    Threads may share it: what is made here stays as it is, and two that ask for the same price at most do the same.
+    Threads may share this object: tables never change, and at worst two threads compute the same one.
     """
 
     def __init__(self, prior: Prior, answers: int) -> None:
         grid = np.asarray(prior.components, dtype=np.float64)
         self._discount, self._concentration = grid[:, 0], grid[:, 1]
         self._values: list[Floats] = []
-        """After n + 1 answers what it is worth to stop at each partition, shape (partitions,)."""
+        """Element n: the value of stopping at each partition of n + 1 answers, shape (partitions,)."""
         self._chances: list[Floats] = []
-        """Likewise the probability of each row of what may follow."""
+        """Element n: the probability of each transition from n + 1 answers."""
         self._known: dict[tuple[float, int], list[Booleans]] = {}
         first = weights = np.asarray(prior.weights, dtype=np.float64)[None]
         for n in range(1, answers + 1):
@@ -149,11 +149,11 @@ class _Outlook:
                 weights = self._look_further(n, weights, first)
 
     def goes_on(self, price: float, horizon: int) -> list[Booleans]:
-        """Return for n = 0 … horizon answers whether it pays to go on from each partition; at the horizon never.
+        """Return, for n = 0 … horizon answers, whether it pays to continue from each partition. At the horizon, never.
 
         Args:
-            price: of a sample, in what it is worth to stop.
-            horizon: answers in the end.
+            price: the price of a sample, in expected share.
+            horizon: final number of answers.
         """
         if (price, horizon) not in self._known:
             value = self._values[horizon - 1]
@@ -168,12 +168,12 @@ class _Outlook:
         return self._known[price, horizon]
 
     def _look_further(self, n: int, weights: Floats, first: Floats) -> Floats:
-        """Work out what may follow n answers.
+        """Compute the transitions from n answers.
 
         Args:
             n: answers so far.
-            weights: those of the components given each partition of them, shape (partitions, components).
-            first: the prior's, which a partition has that no component allows, shape (1, components).
+            weights: weights of the components given each partition, shape (partitions, components).
+            first: the prior's weights, for a partition that no component allows, shape (1, components).
 
         Returns:
             The weights given each partition of n + 1 answers.
@@ -189,7 +189,7 @@ class _Outlook:
         return after
 
     def _shares(self, n: int) -> Floats:
-        """Return the expected share of an answer that was given 0 … n times of n, shape (n + 1, components)."""
+        """Return the expected share of an answer given 0 … n times out of n, shape (n + 1, components)."""
         given = np.arange(n + 1)[:, None]
         return np.asarray(np.maximum(given - self._discount, 0.0) / (n + self._concentration))
 
@@ -201,13 +201,13 @@ def _outlook(prior: Prior, answers: int) -> _Outlook:
 
 @lru_cache(maxsize=LARGEST_HORIZON + 1)
 def _positions(n: int) -> dict[Partition, int]:
-    """Return every partition of n answers with its position."""
+    """Return every partition of n answers with its index."""
     return {counts: at for at, counts in enumerate(partitions(n, n))}
 
 
 @lru_cache(maxsize=LARGEST_HORIZON)
 def _next(n: int) -> _Next:
-    """Return what may follow each partition of n answers."""
+    """Return the transitions from each partition of n answers."""
     after = _positions(n + 1)
     rows = []
     for origin, counts in enumerate(_positions(n)):

@@ -158,13 +158,13 @@ async def coroutine(first: str, second: str) -> bool:
     [
         ({}, "one of same=, embeddings= and judge= .* got none"),
         ({"same": str.__eq__, "judge": saying("1")}, "got same and judge"),
-        ({"same": coroutine}, "not a coroutine's"),
+        ({"same": coroutine}, r"plain \(not async\)"),
         ({"embeddings": "ada"}, "a LangChain Embeddings, got str"),
         ({"judge": "gpt-4o"}, "judge= is a chat model, got str"),
         ({"judge": saying("1"), "prompt": "Same? {first}"}, r"lacks \{second\}"),
-        ({"same": str.__eq__, "prompt": "{first}{second}"}, "goes with judge="),
+        ({"same": str.__eq__, "prompt": "{first}{second}"}, "pass judge= too"),
         ({"same": str.__eq__, "timeout": 0}, "above 0, got 0"),
-        *(({"embeddings": Vectors(), "threshold": odd}, "threshold is a cosine") for odd in (0, 1.1)),
+        *(({"embeddings": Vectors(), "threshold": odd}, "threshold must be a cosine") for odd in (0, 1.1)),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options: dict[str, Any], said: str) -> None:

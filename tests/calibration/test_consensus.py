@@ -237,7 +237,7 @@ def test_budget_threshold_and_worth_are_those_given() -> None:
         worth=0
     )
     for wrong in (-1, float("nan")):
-        with pytest.raises(ConfigurationError, match="worth is a number of samples"):
+        with pytest.raises(ConfigurationError, match="worth must be a finite number"):
             made.rule(worth=wrong)
 
 

@@ -92,7 +92,7 @@ def test_what_is_no_list_of_finite_signals(tokens: object, message: str) -> None
         ({"score": "best"}, "'best'.*bottom_group"),
         ({"window": 0}, "at least 1 token, got 0"),
         ({"signal": "certainty"}, "'certainty'"),
-        ({"signal": "verbalized", "score": "answer_span"}, "belongs to no token"),
+        ({"signal": "verbalized", "score": "answer_span"}, "has no tokens"),
     ],
 )
 def test_what_is_no_measure(options: dict[str, object], message: str) -> None:
@@ -118,16 +118,16 @@ SPANS = Spans(answer_span=(4, 6), last_step=(1, 4))
 def test_a_measure_reads_its_own_signal(measure: Measure, named: str, score: float) -> None:
     assert str(measure) == named
     assert measure({"top_k": TOKENS, "self_certainty": [1.0]}, SPANS) == pytest.approx(score)
-    with pytest.raises(LogprobsUnavailable, match=rf"no '{measure.signal}' signal \(it carries: token_logprob\)"):
+    with pytest.raises(LogprobsUnavailable, match=rf"no '{measure.signal}' signal \(it has: token_logprob\)"):
         measure({"token_logprob": [0.0]})
 
 
 def test_a_span_that_is_not_known_or_of_other_tokens() -> None:
     for score in SPAN_SCORES:
-        with pytest.raises(LogprobsUnavailable, match=f"no '{score}' score: which tokens these are cannot be told"):
+        with pytest.raises(LogprobsUnavailable, match=f"no '{score}' score: its tokens are unknown"):
             Measure("top_k", score)({"top_k": TOKENS})
     for span in ((4, 7), (2, 2), (5, 3)):
-        with pytest.raises(ConfidenceError, match="are none of the response's 6"):
+        with pytest.raises(ConfidenceError, match="are outside of the response's 6"):
             Measure("top_k", "answer_span")({"top_k": TOKENS}, Spans(answer_span=span))
     signals = {"top_k": [float("nan"), *TOKENS[1:]]}  # which matters only within the span
     assert Measure("top_k", "answer_span")(signals, SPANS) == 2.0

@@ -158,7 +158,7 @@ def test_counts_say_nothing_of_another_leader(weak: float, strong: float, stops:
 
 
 @pytest.mark.parametrize(
-    ("worth", "message"), [(0, "leaves out"), (-1, "-1"), (float("nan"), "nan"), (float("inf"), "inf")]
+    ("worth", "message"), [(0, "above 0"), (-1, "-1"), (float("nan"), "nan"), (float("inf"), "inf")]
 )
 def test_what_is_no_worth(worth: Any, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
@@ -167,7 +167,7 @@ def test_what_is_no_worth(worth: Any, message: str) -> None:
 
 def test_it_does_not_look_further_ahead_than_it_can() -> None:
     assert not ValueStop(EVERY, 5.0, 24)(responses("ab")).stop
-    with pytest.raises(ConfigurationError, match="24 at most, got 25"):
+    with pytest.raises(ConfigurationError, match="at most 24 for this rule, got 25"):
         ValueStop(EVERY, 5.0, 25)
 
 

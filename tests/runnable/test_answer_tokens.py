@@ -40,7 +40,7 @@ def replies(*logprobs: float) -> Scripted:
 def test_what_cannot_be_told_is_missing(runner: Any) -> None:
     made = calibration(signal="token_logprob", score="answer_span", mean=-1.0, schema_version=2)
     counting = {"answer": lambda text: "about " + text.split()[-1], "max_samples": 3, "calibration": made}
-    with pytest.raises(LogprobsUnavailable, match="which tokens these are cannot be told"):
+    with pytest.raises(LogprobsUnavailable, match="its tokens are unknown"):
         runner.solve(ReASCRunnable(model=replies(-2.0, -3.0, -0.5), **counting), "q")
     lenient = ReASCRunnable(model=replies(-2.0, -3.0, -0.5), on_missing_confidence="count", **counting)
     result = runner.solve(lenient, "q")

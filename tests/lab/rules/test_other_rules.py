@@ -243,7 +243,7 @@ def test_distrivoting_answers_with_an_answer(given: list[tuple[str, float]]) -> 
         (lambda: MajorityCertificate(contenders=1), "at least 2 contenders, got 1"),
         (lambda: CITE(error=0.0), "error is a probability above 0 and below 0.5, got 0.0"),
         (lambda: AheadBy(0), "at least 1 vote, got k=0"),
-        (lambda: SPRT(alternative=0.5), "alternative is a probability above 0.5 and below 1, got 0.5"),
+        (lambda: SPRT(alternative=0.5), "alternative must be a probability above 0.5 and below 1, got 0.5"),
         (lambda: SPRT(alpha=0.0), "alpha is a probability above 0 and below 0.5, got 0.0"),
         (lambda: SPRT(beta=0.95), "beta is a probability above 0 and below 1 - alpha, got 0.95"),
         (lambda: CISC(temperature=0.0), "temperature is a finite number above 0, got 0.0"),
