@@ -1,4 +1,4 @@
-"""Error messages about wrong names and values: one line with the value and a suggestion, and never a secret."""
+"""Error messages about wrong names and values: one line, with the value and a suggestion, but never a secret."""
 
 import difflib
 import logging
@@ -48,26 +48,26 @@ _OTHER_NAMES: Final = (
     ("lora", "lora_path", "lora_paths", "lora_adapters", "loras"),
     ("chat_template", "chat_format"),
 )
-"""Names of the same option in different programs and libraries, our own first, where they are spelled differently."""
+"""Names of the same option in different programs and libraries, our own name first."""
 _REMOVED: Final = {
-    "calibrator": "all that stands around one model object learns together",
+    "calibrator": "everything around one model object learns together",
     "confidence": "give rule=ASC(0.99), or with a calibration rule=calibration.rule(confidence=0.99)",
     "cut_weak": "weak samples are no longer cut in the middle; leave it out",
     "safeguard": 'give the paper\'s rule with the calibration: rule=calibration.rule(safeguard="paper")',
     "time_budget": "set timeout",
     "token_budget": "set max_samples and the model's max_tokens; for a batch total_tokens, for an agent max_run_tokens",
 }
-"""Options of earlier versions -> what to do instead."""
+"""Removed options -> what to do instead."""
 
 _UNION_MEMBER: Final = re.compile(r".*[\[(].*|str|int|float|bool|callable", re.DOTALL)
-"""The names of members of a union in the location of an error."""
+"""Names in an error's location that are members of a union, not fields."""
 _SECRET: Final = re.compile(r"key|headers|secret|passw|authorization|(api|access|auth)_?token")
 _BE: Final = "Input should be "
 _SHOWN: Final = 200
 
 
 class Checked(BaseModel):
-    """Options that raise :class:`ConfigurationError` instead of pydantic's error when the object is made."""
+    """A model that raises :class:`ConfigurationError` instead of pydantic's error if its options are wrong."""
 
     if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
 
@@ -80,16 +80,18 @@ class Checked(BaseModel):
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is meant: its name here, or else the one spelled most like it."""
+    """Return the known name that is probably meant: another name of the same option, or the most similar one."""
     names = list(known)
     same = [one for group in _OTHER_NAMES if name in group for one in group]
-    cutoff = 0.8 if same else 0.6  # what is an option elsewhere is hardly a slip: "temperature" is no "measure"
+    cutoff = (
+        0.8 if same else 0.6
+    )  # an option of another program is no typing error: "temperature" does not mean "measure"
     alike = [one for one in same if one in names] or difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
     return alike[0] if alike else None
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Suggest the known name that may be meant, or else list all of them."""
+    """Suggest the known name that is probably meant, or list all known names."""
     names = list(known)
     near = nearest(name, names)
     return f"choose from {', '.join(names)}" if near is None else f"did you mean {near!r}?"
@@ -100,11 +102,11 @@ def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
 
     Args:
         given: the names to check.
-        known: the names that there are.
-        what: what they name, for the message.
+        known: the known names.
+        what: what the names are, for the message.
 
     Raises:
-        ConfigurationError: a name is unknown; it says which one may be meant, or why the option is gone.
+        ConfigurationError: a name is unknown. The message suggests another name, or says why the option was removed.
     """
     names = set(known)
     for name in given:
@@ -116,17 +118,17 @@ def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
 
 @lru_cache(maxsize=1024)
 def warn_once(text: str, of: int = 0) -> None:
-    """Log a warning, unless the same was logged of the same object.
+    """Log a warning once per object.
 
     Args:
-        text: what to log.
-        of: the object's ``id()``; 0 for all of the process.
+        text: the warning.
+        of: the object's ``id()``; 0 to log once per process.
     """
     logger.warning("%s", text)
 
 
 def explained(error: ValidationError) -> ConfigurationError:
-    """Return an error of ours in one line for what pydantic found."""
+    """Convert pydantic's error to a ConfigurationError of one line."""
     return ConfigurationError("; ".join(findings(error)))
 
 
@@ -137,13 +139,13 @@ def findings(
     whole: str = "",
     names: Callable[[tuple[int | str, ...]], Iterable[str]] | None = None,
 ) -> list[str]:
-    """Describe what pydantic found: where, what, and the value, unless it may be a secret. A union is one finding.
+    """Describe each finding of pydantic: the place, the problem, and the value unless it may be a secret.
 
     Args:
-        error: what it raised.
-        values: whether to show values at all.
-        whole: the name of what was validated, for an error about all of it.
-        names: given the location of an unknown name, the names that are known there, to suggest the nearest.
+        error: pydantic's error.
+        values: whether to show values.
+        whole: the name of the validated object, for a finding about the whole object.
+        names: takes the location of an unknown name, and returns the known names there, to suggest the nearest.
     """
     by_place: dict[str, list[ErrorDetails]] = {}
     for found in error.errors(include_url=False):

@@ -8,11 +8,11 @@ ReASCError                      (also core's ModelError)
 │   ├── CalibrationDataError    (also ValueError)   data from which nothing can be calibrated
 │   ├── CalibrationFileError    unreadable, incomplete or invalid file
 │   └── FingerprintMismatch     (also core's ModelInvalidRequestError)   calibrated on something else than what runs
-├── SamplingError               no response could be had; see ``failures``
+├── SamplingError               no sample gave a response; see ``failures``
 │   └── SampleTimeout           (also TimeoutError, core's ModelTimeoutError)   a sample or a question took too long
-├── NoVote                      no response names an answer that counts; see ``responses``
+├── NoVote                      no response has an answer that counts; see ``responses``
 ├── Undecided                   the budget was spent before the evidence was sufficient; see ``result``
-├── ServerError                 a model server serves nothing
+├── ServerError                 a model server cannot be used
 │   ├── ServerUnreachable       (also core's ModelConnectionError)   nothing answers at its address
 │   ├── ServerBusy              (also core's ModelAPIError)   it answers, and may serve a later request
 │   └── ServerRefused           (also core's ModelAuthenticationError)   it refuses the API key
@@ -25,8 +25,8 @@ ReASCError                      (also core's ModelError)
     └── ModelClosedError        used after ``close()``
 
 "Core" is langchain-core, whose ``ModelError.is_retryable`` says whether the same call may succeed another time.
-LangChain's retries repeat, and pay for, every other kind of error. So all of ours derive from it, and are not
-retryable, except SampleTimeout, ServerUnreachable, ServerBusy, and a SamplingError of which one failure is.
+LangChain's retries repeat (and pay for) errors of any other class. So all errors here derive from it, and are not
+retryable, except SampleTimeout, ServerUnreachable, ServerBusy, and a SamplingError with a retryable failure.
 """
 
 import pickle
@@ -75,7 +75,7 @@ __all__ = [
 ]
 
 _REFUSALS = (401, 403, 404, 409, 422, 429, 503)
-"""HTTP statuses with which a server refuses the next request, too."""
+"""HTTP statuses after which the server would also refuse the next request."""
 
 
 class ReASCError(ShortTraceback, core.ModelError):
@@ -91,7 +91,7 @@ class ConfigurationError(ReASCError, core.ModelInvalidRequestError, ValueError):
 
 
 class LogprobsUnavailable(ReASCError):
-    """A response carries no usable token probabilities."""
+    """A response has no usable token probabilities."""
 
 
 class ConfidenceError(ReASCError, ValueError):
@@ -99,15 +99,15 @@ class ConfidenceError(ReASCError, ValueError):
 
 
 class CalibrationError(ReASCError):
-    """Base of what can go wrong with a calibration."""
+    """Base of errors about calibrations."""
 
 
 class CalibrationDataError(CalibrationError, ValueError):
-    """The calibration responses do not determine a calibration."""
+    """A calibration cannot be made from these responses."""
 
 
 class CalibrationFileError(CalibrationError):
-    """A calibration file is missing, incomplete or invalid. The file is left as it was."""
+    """A calibration file is missing, incomplete or invalid. The file is not changed."""
 
 
 class FingerprintMismatch(CalibrationError, core.ModelInvalidRequestError):
@@ -118,8 +118,8 @@ class SamplingError(ReASCError):
     """No sample gave a response.
 
     Attributes:
-        failures: what each failed sample raised, in launch order.
-        is_retryable: whether one of them may succeed another time; without failures, True.
+        failures: the errors of the failed samples, in launch order.
+        is_retryable: whether one of the samples may succeed another time; True if there are no failures.
     """
 
     is_retryable = True
@@ -130,20 +130,20 @@ class SamplingError(ReASCError):
         self.is_retryable = any(map(_is_retryable, failures)) if failures else type(self).is_retryable
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle it with such failures as can be pickled; the others come out as a SamplingError that quotes them."""
+        """Pickle the error. Failures that cannot be pickled are replaced by a SamplingError that quotes them."""
         state = {**self.__dict__, "failures": tuple(map(portable, self.failures))}
         return type(self), self.args, state
 
 
 class SampleTimeout(SamplingError, core.ModelTimeoutError, TimeoutError):
-    """A sample was cut off because it, or its question, took longer than it may."""
+    """A sample was cut off because the sample or its question took too long."""
 
 
 class NoVote(ReASCError):
-    """No response names an answer that counts.
+    """No response has an answer that counts.
 
     Attributes:
-        responses: the messages, which are paid for.
+        responses: the messages, which were paid for.
     """
 
     def __init__(self, message: str, responses: "Sequence[BaseMessage]" = ()) -> None:
@@ -155,7 +155,7 @@ class Undecided(ReASCError):
     """The budget or the time was spent before the evidence was sufficient, and ``on_undecided="raise"`` was set.
 
     Attributes:
-        result: the :class:`~langchain_reasc.ReASCResult`: the best answer so far, the evidence, every response.
+        result: the :class:`~langchain_reasc.ReASCResult` with the best answer so far, the evidence, and every response.
     """
 
     def __init__(self, message: str, result: Any = None) -> None:
@@ -177,7 +177,7 @@ class ServerBusy(ServerError, core.ModelAPIError):
     """A model server answers, but cannot serve the request now.
 
     Attributes:
-        retry_after: seconds to wait before the next request, where they are known.
+        retry_after: seconds to wait before the next request, or None if unknown.
     """
 
     is_retryable = True
@@ -185,23 +185,23 @@ class ServerBusy(ServerError, core.ModelAPIError):
 
 
 class ServerRefused(ServerError, core.ModelAuthenticationError):
-    """A model server requires an API key, or refuses the one it was given."""
+    """A model server requires an API key, or refuses the given key."""
 
 
 class PoolError(ReASCError, ValueError):
-    """A recorded pool is missing, malformed, or lacks what is needed."""
+    """A recorded pool is missing, malformed, or lacks required data."""
 
 
 class MissingExtraError(ReASCError, ImportError):
-    """An optional dependency is not installed; the message names the extra that brings it."""
+    """An optional dependency is not installed. The message names the extra to install."""
 
 
 class ModelError(ReASCError):
-    """Base of what can go wrong with a local model."""
+    """Base of errors about local models."""
 
 
 class ModelFileError(ModelError, core.ModelNotFoundError):
-    """A model file is missing, is not a GGUF, is truncated, or lacks what chat needs."""
+    """A model file is missing, not a GGUF, truncated, or has no chat template."""
 
 
 class ContextOverflowError(ModelError, core.ContextOverflowError, ValueError):
@@ -209,15 +209,15 @@ class ContextOverflowError(ModelError, core.ContextOverflowError, ValueError):
 
 
 class UnsupportedProcessorError(ModelError):
-    """The installed llama.cpp would crash on this processor; the message says why, and how to build it."""
+    """The installed llama.cpp would crash on this processor. The message says why, and how to rebuild it."""
 
 
 class ModelClosedError(ModelError):
-    """A model was used after it was closed, or its context is gone."""
+    """A model was used after it was closed."""
 
 
 def missing_extra(extra: str, package: str) -> MissingExtraError:
-    """Return the error that names the extra which brings ``package``."""
+    """Build the error for a missing package, which names the extra to install."""
     return MissingExtraError(f"{package} is not installed. {how_to_install(extra)}", name=package)
 
 
@@ -227,10 +227,10 @@ def how_to_install(extra: str) -> str:
 
 
 def will_recur(error: BaseException | None) -> bool:
-    """Return whether the next sample of the question would fail alike.
+    """Return whether the next sample of the question would fail in the same way.
 
-    So does one of our errors about options or data, and a server's refusal, after which a provider's client has tried
-    again where that may help. A call of a tool that its server cannot read (400) may be the one bad response.
+    This is so for our errors about options or data, and for a server's refusal (a provider's client has already retried
+    where that may help). But a tool call that the server cannot read (400) may be a single bad response.
     """
     if isinstance(error, ReASCError):
         return not isinstance(error, SamplingError)
@@ -238,13 +238,13 @@ def will_recur(error: BaseException | None) -> bool:
 
 
 def is_control_flow(error: BaseException) -> bool:
-    """Return whether this is how LangGraph leaves a node, as by ``interrupt()``, and so no failure."""
+    """Return whether LangGraph leaves a node by this exception, as ``interrupt()`` does. That is not a failure."""
     langgraph = sys.modules.get("langgraph.errors")  # who raises such has imported it
     return langgraph is not None and isinstance(error, langgraph.GraphBubbleUp)
 
 
 def root_of(error: BaseException) -> BaseException:
-    """Return the first error in the chain of causes of an error."""
+    """Return the first error in an error's chain of causes."""
     seen = [error]
     while (cause := seen[-1].__cause__ or seen[-1].__context__) is not None and cause not in seen:
         seen.append(cause)
@@ -252,17 +252,17 @@ def root_of(error: BaseException) -> BaseException:
 
 
 def explains_itself(error: BaseException) -> bool:
-    """Return whether its message is enough: langchain-core has classified it, or a server or file is out of reach."""
+    """Return whether the message explains the error: langchain-core knows its class, or a server or file is missing."""
     return isinstance(error, core.ModelError) or isinstance(root_of(error), OSError)
 
 
 def _is_retryable(failure: BaseException) -> bool:
-    """Return whether LangChain's retries would repeat it, as they do errors of no known kind."""
+    """Return whether LangChain's retries would repeat this error, as they do for unknown errors."""
     return failure.is_retryable if isinstance(failure, core.ModelError) else isinstance(failure, Exception)
 
 
 def portable(failure: BaseException) -> BaseException:
-    """Return the error, or one that quotes it if it cannot be pickled (as those of openai's client)."""
+    """Return the error, or one that quotes it if it cannot be pickled (such as errors of openai's client)."""
     try:
         pickle.loads(pickle.dumps(failure))
     except Exception:

@@ -1,6 +1,6 @@
-"""Read files and JSON of others within bounds; write our own atomically.
+"""Read other people's files and JSON within limits, and write our own files atomically.
 
-Bad JSON is a ValueError, a bad file an OSError.
+Bad JSON is a ValueError, and a bad file is an OSError.
 """
 
 import glob
@@ -41,11 +41,11 @@ def parse_json(
     Args:
         text: the text.
         strict: whether control characters in strings are an error.
-        parse_constant: what stands for NaN and infinities; as in :func:`json.loads`.
-        parse_float: what stands for other numbers that are no integers; likewise.
+        parse_constant: converts NaN and infinities, as in :func:`json.loads`.
+        parse_float: converts other numbers that are not integers, as in :func:`json.loads`.
 
     Raises:
-        ValueError: it is no JSON, is nested too deeply, or holds an integer of thousands of digits.
+        ValueError: the text is not JSON, is nested too deeply, or has an integer with thousands of digits.
     """
     text = text.decode("utf-8") if isinstance(text, bytes) else text
     value = _parsed(partial(json.loads, strict=strict, parse_constant=parse_constant, parse_float=parse_float), text)
@@ -67,7 +67,7 @@ def _parsed(parse: Callable[[str], Any], text: str) -> Any:
     except (json.JSONDecodeError, tomllib.TOMLDecodeError):
         raise
     except ValueError:  # the interpreter's own, of a number
-        raise ValueError("it holds an integer of thousands of digits") from None
+        raise ValueError("it has an integer with thousands of digits") from None
 
 
 _TOO_DEEP: Final = f"it is nested more than {_DEEPEST} levels deep"
@@ -85,12 +85,12 @@ def open_file(path: Path) -> IO[bytes]:
     """Open a file to read its bytes.
 
     Raises:
-        OSError: it cannot be opened, or it is a device or a pipe with a name, which may never end, or never begin.
+        OSError: the file cannot be opened, or is a device or a named pipe, which may never end or never begin.
     """
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or str(path.absolute()).startswith(_OPEN_ALREADY)):
         kind = "pipe" if stat.S_ISFIFO(mode) else "device"
-        raise OSError(f"it is a {kind}, not a file; write what it gives to a file first")
+        raise OSError(f"it is a {kind}, not a file; write its content to a file first")
     return path.open("rb")
 
 
@@ -98,25 +98,25 @@ def read_text(path: Path, *, encoding: str = "utf-8") -> str:
     """Read a file as text.
 
     Raises:
-        OSError: as for :func:`open_file`, or it holds more than 64 MiB.
-        UnicodeDecodeError: it is not in this encoding.
+        OSError: as for :func:`open_file`, or the file has more than 64 MiB.
+        UnicodeDecodeError: the file is not in this encoding.
     """
     with open_file(path) as file:
         data = file.read(_MOST + 1)
     if len(data) > _MOST:
-        raise OSError(f"it holds more than {_MOST >> 20} MiB, so it cannot be what was meant")
+        raise OSError(f"it has more than {_MOST >> 20} MiB, so it is probably the wrong file")
     return io.TextIOWrapper(io.BytesIO(data), encoding=encoding).read()
 
 
 def write_atomically(target: Path, text: str) -> None:
-    """Write, flush to disk, then rename over ``target``; on any failure remove the temporary file.
+    """Write a temporary file, flush it to disk, and rename it to ``target``. On failure, remove the temporary file.
 
-    A replaced file keeps its permissions, and a link stays a link: what it points to is replaced. Temporary files that
-    a killed process left behind are removed. Devices, pipes and open descriptors such as ``/dev/stdout`` are written to
-    directly: replacing ``/dev/null`` by a file would harm the whole machine.
+    A replaced file keeps its permissions. A link stays a link, and the file it points to is replaced. Temporary files
+    of killed processes are removed. Devices, pipes and open descriptors such as ``/dev/stdout`` are written directly,
+    because replacing ``/dev/null`` by a file would break the machine.
 
     Raises:
-        OSError: the file cannot be written; what was there before is untouched.
+        OSError: the file cannot be written. The old file is unchanged.
     """
     if _is_device(target):
         with target.open("w", encoding="utf-8") as device:
@@ -145,7 +145,7 @@ def _is_device(target: Path) -> bool:
 
 
 def _remove_abandoned(target: Path) -> None:
-    """Remove the temporary files of killed processes; those of running ones are locked or were just made."""
+    """Remove temporary files of killed processes. Those of running processes are locked, or were just made."""
     for name in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
         with suppress(OSError):
             if time.time() - name.stat().st_mtime > 1:
@@ -155,7 +155,7 @@ def _remove_abandoned(target: Path) -> None:
 
 
 def _lock(file: IO[Any]) -> None:
-    """Lock a file until it is closed, where the file system can.
+    """Lock a file until it is closed, if the file system supports locks.
 
     Raises:
         BlockingIOError: another process has locked it.

@@ -1,7 +1,7 @@
-"""All uses of langchain-core, langchain and pydantic beyond their public interfaces, each with its reason.
+"""All uses of private names of langchain-core, langchain and pydantic, each with its reason.
 
-``tests/test_langchain_internals.py`` names what a release of them has changed. What our own chat models override of
-``BaseChatModel`` stands in their classes; that test has the list.
+``tests/test_langchain_internals.py`` fails if a release changes one of them. Private methods of ``BaseChatModel`` that
+our chat models override are in their classes; that test lists them.
 """
 
 import traceback
@@ -41,12 +41,12 @@ __all__ = [
 
 
 class TracedCall(NamedTuple):
-    """What LangChain tells handlers of a call of a chat model.
+    """What LangChain tells callback handlers about a call of a chat model.
 
     Attributes:
-        metadata: of the run.
-        inheritable: the metadata that LangSmith hands down to child runs.
-        arguments: of ``on_chat_model_start``, but for the run's name.
+        metadata: the metadata of the run.
+        inheritable: the metadata that LangSmith passes to child runs.
+        arguments: the arguments of ``on_chat_model_start``, except the run's name.
     """
 
     metadata: dict[str, Any]
@@ -55,9 +55,9 @@ class TracedCall(NamedTuple):
 
 
 def traced_call(model: BaseChatModel, messages: Sequence[BaseMessage], arguments: Mapping[str, Any]) -> TracedCall:
-    """Describe a call as ``BaseChatModel.generate`` does, for a sample that is drawn in another way.
+    """Describe a call as ``BaseChatModel.generate`` does, for a sample that is drawn without it.
 
-    A public description of a call would replace it.
+    A public method that describes a call would replace this.
     """
     given = dict(arguments)
     stop = given.pop("stop", None)
@@ -75,30 +75,30 @@ def traced_call(model: BaseChatModel, messages: Sequence[BaseMessage], arguments
 
 
 def listeners() -> list[ContextVar[Any]]:
-    """Return the variables that hold handlers of every call of a context: tracers, and counters of usage.
+    """Return the context variables with handlers of every call: tracers, and counters of usage.
 
-    A public way to suppress them would replace it.
+    A public way to suppress these handlers would replace this.
     """
     return [tracing.tracing_v2_callback_var, *(hook[0] for hook in tracing._configure_hooks)]
 
 
 def describe_once(model: BaseChatModel) -> None:
-    """Let LangChain describe a model, which takes a millisecond, so that its copies have the description."""
+    """Let LangChain compute the description of a model (a millisecond), so that copies of the model have it."""
     getattr(model, "_serialized", None)
 
 
 def langsmith_params(model: BaseChatModel, /, **arguments: Any) -> LangSmithParams:
-    """Return the model's name, provider and limits, under the names of LangSmith: no public method has them."""
+    """Return the model's name, provider and limits under LangSmith's names. No public method returns them."""
     return model._get_ls_params(**arguments)
 
 
 def id_of_run(run: UUID) -> str:
-    """Return the id that LangChain gives the message of a run; handlers and LangGraph know messages by it."""
+    """Return the id that LangChain gives to the message of a run. Handlers and LangGraph identify messages by it."""
     return f"{LC_ID_PREFIX}-{run}"
 
 
 def is_provider_id(id: str | None) -> bool:
-    """Return whether a provider named a message; if not, LangChain did, after the run."""
+    """Return whether a message has the id of a provider, not the one that LangChain derives from the run."""
     return id is not None and not id.startswith(LC_ID_PREFIX)
 
 
@@ -108,7 +108,7 @@ def merged_calls(pieces: list[ToolCallChunk]) -> list[Any]:
 
 
 def is_handlers(error: BaseException) -> bool:
-    """Return whether a callback handler with ``raise_error=True`` raised this; LangChain marks no such error."""
+    """Return whether a callback handler with ``raise_error=True`` raised this. LangChain does not mark such errors."""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     return any(
         frame.f_globals.get("__name__") == "langchain_core.callbacks.manager" and "handle_event" in frame.f_code.co_name
@@ -120,18 +120,18 @@ def is_handlers(error: BaseException) -> bool:
 
 
 def is_configurable_model(model: Runnable[Any, Any]) -> bool:
-    """Return whether ``init_chat_model`` left something to the config; by name, as langchain may not be installed."""
+    """Return whether this is a configurable model of ``init_chat_model``; by name, as langchain may be missing."""
     return type(model).__name__ == "_ConfigurableModel"
 
 
 def configured_model(model: Any, config: RunnableConfig) -> Runnable[Any, Any]:
-    """Return the chat model that such a model is under a config; it makes a new one for each call."""
+    """Return the chat model that a configurable model makes for a config; it makes a new one for each call."""
     chosen: Runnable[Any, Any] = model._model(config)
     return chosen
 
 
 def configured_keys(model: Any) -> set[str] | None:
-    """Return the names in a config that such a model reads; None for any."""
+    """Return the names in a config that a configurable model reads, or None for any name."""
     fields: Any = model._configurable_fields
     return None if fields == "any" else {f"{model._config_prefix}{name}" for name in fields}
 
@@ -140,10 +140,10 @@ def configured_keys(model: Any) -> set[str] | None:
 
 
 def private_values(model: BaseModel) -> dict[str, Any]:
-    """Return the values of a model's private attributes, which ``model_copy`` shares with the copy."""
+    """Return the values of a pydantic model's private attributes, which ``model_copy`` shares with the copy."""
     return model.__pydantic_private__ or {}
 
 
 def validates_by_functions(kind: type) -> bool:
-    """Return whether a class validates by functions of its author, by its core schema; nothing public tells."""
+    """Return whether a class has validators of its author, by its core schema. Nothing public tells this."""
     return "'function-" in str(getattr(kind, "__pydantic_core_schema__", ""))

@@ -1,4 +1,4 @@
-"""What notebooks show: short tracebacks of errors, and a bar below a cell."""
+"""Support for notebooks: short tracebacks of errors, and a progress bar below a cell."""
 
 import sysconfig
 import time
@@ -16,11 +16,11 @@ _PAUSE: Final = 0.1  # seconds between two pictures of the bar
 
 
 class ShortTraceback(Exception):
-    """Errors of which IPython shows the caller's own lines only; an error with a cause keeps its traceback."""
+    """Errors for which IPython shows only the caller's lines. An error with a cause keeps its traceback."""
 
     @property
     def _render_traceback_(self) -> Callable[[], list[str]]:
-        """What IPython prints instead of a traceback."""
+        """Return the lines that IPython prints instead of a traceback."""
         if self.__cause__ is not None:
             raise AttributeError("_render_traceback_")
         return self._in_notebook
@@ -31,13 +31,13 @@ class ShortTraceback(Exception):
 
 
 def _is_callers(frame: FrameType) -> bool:
-    """Return whether this is the caller's own code, neither this package's nor an installed one's."""
+    """Return whether this is the caller's own code, not that of this package or an installed one."""
     ours = frame.f_globals.get("__name__", "").startswith("langchain_reasc")
     return not ours and not frame.f_code.co_filename.startswith((*_INSTALLED, "<frozen"))
 
 
 def notebook_bar(total: int) -> Callable[[int, int], None]:
-    """Show a bar in plain HTML below the cell, and return what moves it: rich's own bar needs ipywidgets."""
+    """Show a bar in plain HTML below the cell, and return the function that moves it (rich's bar needs ipywidgets)."""
     display = import_module("IPython.display").display
     began = last = time.monotonic()
 

@@ -40,7 +40,7 @@ _started: WeakSet[threading.Thread] = WeakSet()
 
 
 def start_daemon(run: Callable[[], object], name: str) -> threading.Thread:
-    """Run a function in a thread that does not keep the process alive, with a copy of the caller's context."""
+    """Run a function in a daemon thread, with a copy of the caller's context."""
     thread = threading.Thread(target=copy_context().run, args=[run], name=name, daemon=True)
     thread.start()
     _started.add(thread)
@@ -49,7 +49,7 @@ def start_daemon(run: Callable[[], object], name: str) -> threading.Thread:
 
 @atexit.register
 def _join_at_exit() -> None:
-    """Before Python 3.14, a daemon thread in compiled code may abort the process that exits around it."""
+    """Wait for daemon threads at exit. Before Python 3.14, one in compiled code may abort the exiting process."""
     ends = time.monotonic() + _AT_EXIT
     for thread in tuple(_started):
         thread.join(max(0.0, ends - time.monotonic()))
@@ -58,12 +58,12 @@ def _join_at_exit() -> None:
 class DaemonExecutor(Executor):
     """A ``ThreadPoolExecutor`` of daemon threads, which runs each call in a copy of the caller's context.
 
-    ``concurrent.futures`` joins its threads before the interpreter exits: a batch that nobody reads any more would keep
-    the process alive until a server has answered all of it.
+    ``concurrent.futures`` joins its threads before the interpreter exits, so an abandoned batch would keep the process
+    alive until a server has answered all of it.
 
     Args:
-        max_workers: how many calls run at once; None for the default of ``ThreadPoolExecutor``.
-        name: the name of its threads.
+        max_workers: how many calls run in parallel; None for the default of ``ThreadPoolExecutor``.
+        name: the name of the threads.
     """
 
     def __init__(self, max_workers: int | None = None, name: str = "reasc") -> None:
@@ -73,7 +73,7 @@ class DaemonExecutor(Executor):
         self._threads: set[threading.Thread] = set()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
-        """Run a call as soon as fewer than ``max_workers`` others run."""
+        """Run a call as soon as fewer than ``max_workers`` calls are running."""
         future: Future[T] = Future()
         with self._lock:
             if self._shut_down:
@@ -84,7 +84,7 @@ class DaemonExecutor(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls. With ``wait``, return when those that run have ended."""
+        """Accept no more calls. With ``wait``, return when the running calls have ended."""
         with self._lock:
             self._shut_down = True
             while cancel_futures and not self._calls.empty():
@@ -118,7 +118,7 @@ if hasattr(os, "register_at_fork"):
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function that would hold up the event loop, in a thread of a pool of its own.
+    """Call a blocking function in a thread of a separate pool.
 
     ``asyncio.to_thread`` uses the loop's default pool, which an agent's synchronous tools may fill for seconds.
     """
@@ -126,14 +126,14 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
 
 def taken_from(items: "queue.SimpleQueue[T]", *, until: float | None = None) -> T:
-    """Return the next item of a queue, and let Ctrl-C end the wait however busy other threads are.
+    """Return the next item of a queue. Ctrl-C ends the wait, however busy other threads are.
 
-    Where a signal comes just before Python blocks in a lock, CPython notices it only when it leaves the lock: with busy
-    threads beside, after seconds. So each wait has a limit, after which it begins anew.
+    If a signal arrives just before Python blocks in a lock, CPython notices the signal only after the lock is released,
+    which may take seconds. So each wait has a short limit, and is then repeated.
 
     Args:
         items: the queue.
-        until: when to stop waiting, in terms of ``time.monotonic()``; None to wait for ever.
+        until: when to stop waiting, in terms of ``time.monotonic()``; None to wait forever.
 
     Raises:
         queue.Empty: no item came in time.
@@ -156,10 +156,10 @@ def as_they_end(futures: "Iterable[Future[Any]]") -> "Iterator[Future[Any]]":
 
 
 def blocking(awaitable: Awaitable[T]) -> T:
-    """Run a coroutine that never waits for an event loop, in this thread, and return its result.
+    """Run a coroutine that never waits for an event loop in this thread, and return its result.
 
-    What synchronous and asynchronous calls have in common is written once, as coroutines. In a synchronous call all
-    that they await blocks the thread instead, so that they end in one step: callbacks, context variables and Ctrl-C are
+    Code that synchronous and asynchronous calls share is written once, as coroutines. In a synchronous call, everything
+    that they await blocks the thread, so the coroutine ends in one step. Callbacks, context variables and Ctrl-C are
     those of the caller's thread.
     """
     try:
@@ -181,7 +181,7 @@ def blocking_items(items: AsyncGenerator[T]) -> Generator[T]:
 
 
 async def each(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T]:
-    """Iterate over items of either kind, and close their generator at the end."""
+    """Iterate over synchronous or asynchronous items, and close their generator at the end."""
     try:
         if isinstance(items, AsyncIterable):
             async for item in items:
@@ -198,12 +198,12 @@ async def each(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T]:
 
 
 async def result_of(value: Awaitable[T] | T) -> T:
-    """Return a value, awaited if it is an awaitable."""
+    """Return a value; if it is an awaitable, await it."""
     return await value if isinstance(value, Awaitable) else value
 
 
 class Workers:
-    """Threads that work at once, and the queue of what they hand over to the thread that started them."""
+    """Threads that work in parallel, and the queue of items that they pass to the thread that started them."""
 
     is_async = False
     patience: Final = 0.05  # seconds: a thread cannot be cancelled, and ends a moment after it is asked to
@@ -215,36 +215,36 @@ class Workers:
         self.put = self._items.put
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        """Run a coroutine, which must not raise, beside the others."""
+        """Run a coroutine in parallel with the others. It must not raise."""
         self._threads.append(start_daemon(partial(blocking, work()), name))
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> threading.Timer:
-        """Call a function when so many seconds are over, unless the timer is cancelled before."""
+        """Call a function after a number of seconds, unless the timer is cancelled before."""
         timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), function)
         timer.daemon = True
         timer.start()
         return timer
 
     def wake(self) -> None:
-        """Let :meth:`get` return None, from any thread."""
+        """Make :meth:`get` return None. Any thread may call this."""
         self.put(None)
 
     async def get(self, until: float | None = None) -> Any:
-        """Return the next item; None if woken, or if none came in time (in terms of ``time.monotonic()``)."""
+        """Return the next item, or None if woken or if no item came in time (in terms of ``time.monotonic()``)."""
         try:
             return taken_from(self._items, until=until)
         except queue.Empty:
             return None
 
     async def join(self, seconds: float) -> None:
-        """Wait for the workers to end, and leave to themselves those that do not."""
+        """Wait for the workers to end, and abandon those that do not."""
         until = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
 
 
 class AsyncWorkers:
-    """:class:`Workers` that are tasks of the running event loop; those that do not end are cancelled."""
+    """:class:`Workers` that are tasks of the running event loop. Tasks that do not end are cancelled."""
 
     is_async = True
     patience: Final = 0.0
@@ -284,7 +284,7 @@ class AsyncWorkers:
 
 
 def in_event_loop() -> bool:
-    """Return whether this is called on an event loop."""
+    """Return whether an event loop is running in this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -294,7 +294,7 @@ def in_event_loop() -> bool:
 
 @cache
 def import_deferred() -> None:
-    """Import what ``import langchain_reasc`` leaves out and a first question needs; it takes some hundred ms."""
+    """Import modules that the first question needs and ``import langchain_reasc`` defers; it takes some 100 ms."""
     for name in _DEFERRED:
         with suppress(ImportError):  # jsonschema comes with an extra
             import_module(name)

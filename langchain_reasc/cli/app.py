@@ -29,17 +29,17 @@ More reliable answers from a language model, for fewer tokens (ReASC).
 
 [bold]reasc record data.jsonl --model my.gguf --out pool.sqlite[/]    keep responses
 
-[bold]reasc grade pool.sqlite --grader numeric[/]    decide again which of them are right
+[bold]reasc grade pool.sqlite --grader numeric[/]    grade them again
 
 [bold]reasc replay pool.sqlite[/]    compare all methods on them
 
 [bold]reasc report pool.sqlite --out report.html[/]    the paper's tables and figures on them
 
-[bold]reasc pool show pool.sqlite[/]    what does it hold, and what has it cost?
+[bold]reasc pool show pool.sqlite[/]    what does it contain, and what did it cost?
 
 [bold]reasc probe http://localhost:8000/v1[/]    what does a server support?
 
-[bold]reasc serve --url http://localhost:8000[/]    the same for every OpenAI client, by its base URL
+[bold]reasc serve --url http://localhost:8000[/]    the same for every OpenAI client that sets its base URL
 """
 
 
@@ -47,11 +47,11 @@ _HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
 class _Commands(TyperGroup):
-    """Turns the library's errors into one line and an exit code, whoever calls the app."""
+    """A typer app that prints the library's errors in one line, and exits with a code."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        # Not when this is imported: these commands import modules that stand beside it.
+        # Not at import time, because these commands import modules next to this one.
         self.commands.update(get_group(_registered()).commands)
 
     def main(self, *arguments: Any, **options: Any) -> Any:
@@ -72,7 +72,7 @@ class _Commands(TyperGroup):
 
 
 def _reflowed(docstring: str) -> str:
-    """Join the lines of each paragraph, which a terminal of any width breaks for itself."""
+    """Join the lines of each paragraph, so that a terminal of any width can wrap them."""
     return "\n\n".join(" ".join(paragraph.splitlines()) for paragraph in cleandoc(docstring).split("\n\n"))
 
 
@@ -94,7 +94,7 @@ _EXTRAS = {**dict.fromkeys(("demo", "record", "grade", "replay", "report", "pool
 
 
 def _registered() -> typer.Typer:
-    """Return the commands that packages register as entry points: functions, or a module of several under one name."""
+    """Return the commands that packages register as entry points: a function, or a module with several commands."""
     registered, missing = typer.Typer(), set(_EXTRAS)
     for entry in entry_points(group="langchain_reasc.commands"):
         try:

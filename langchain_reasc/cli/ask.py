@@ -1,4 +1,4 @@
-"""``reasc ask``: answer a question, and print what was spent and why sampling stopped."""
+"""``reasc ask``: answer a question, and print the cost and why sampling stopped."""
 
 import os
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,7 +38,7 @@ def ask(
         str,
         typer.Option(
             metavar="default|paper",
-            help="default: use the calibration as far as it is shown to hold; paper: the paper's rule.",
+            help="default: use only what the calibration has shown to hold; paper: the paper's rule.",
             callback=one_of("default", "paper"),
         ),
     ] = "default",
@@ -49,7 +49,7 @@ def ask(
             help="When to stop: finite_horizon, cannot_catch_up, asc or another; with parameters: esc:window=3.",
         ),
     ] = None,
-    max_samples: Annotated[int, typer.Option(min=1, help="Samples at most.")] = 16,
+    max_samples: Annotated[int, typer.Option(min=1, help="The most samples.")] = 16,
     worth: Worth = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Samples drawn at once.")] = 4,
     asking: PromptOptions,
@@ -57,9 +57,9 @@ def ask(
     trace: Annotated[bool, typer.Option("--trace", help="Show the samples as they arrive.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Answer one question, sampling only as often as the evidence asks for.
+    """Answer one question, sampling only until the evidence is sufficient.
 
-    The answer goes to stdout, how it was decided to stderr. The exit code is 3 where the answer is undecided, because
+    Prints the answer to stdout, and how it was decided to stderr. The exit code is 3 if the answer is undecided because
     the budget was spent before the evidence was sufficient.
 
     [bold]Examples[/]
@@ -85,7 +85,7 @@ def ask(
         reasc = ReASCRunnable(
             model=model,
             calibration=known,
-            # As in calibration: stated confidences hold for a model that is asked for them.
+            # As in calibration: the model states its confidence only if it is asked to.
             ask_confidence=known is not None and known.fingerprint.ask_confidence is not None,
             rule=stopping,
             max_samples=max_samples,
@@ -101,10 +101,10 @@ def ask(
     else:
         _show(result)
     if source.is_shipped:
-        remark("note: the shipped model knows arithmetic word problems and nothing else; --model takes any chat GGUF")
+        remark("note: the shipped model can only solve arithmetic word problems; --model takes any chat GGUF")
     if result.answer is None:
         raise SamplingError(
-            f"no answer was found; samples: {result.decision.samples}, one of which ends "
+            f"no answer was found in {result.decision.samples} samples; one of them ends "
             f"{ending(str(result.message.text))}. --answer says where the answer is, --max-tokens allows longer "
             "responses"
         )
@@ -116,9 +116,9 @@ def _question(given: str) -> str:
     """Return the question, which may come from stdin.
 
     Raises:
-        BadParameter: it is empty.
+        BadParameter: the question is empty.
     """
-    # Where the terminal is said to speak ASCII, Python passes other letters on as bytes; they are UTF-8 all the same.
+    # If the locale is ASCII, Python passes other letters as surrogate bytes, which are UTF-8.
     spelled = os.fsencode(given).decode("utf-8", "replace")
     text = (typer.get_text_stream("stdin").read() if given == "-" else spelled).strip()
     if not text:

@@ -1,8 +1,7 @@
 """Consoles and progress bars: results on stdout; progress, remarks and errors on stderr.
 
-Models, servers and files may contain characters that a terminal obeys, which move the cursor, set the clipboard, or
-turn the direction of writing. They are replaced before printing. Secrets that a command was given are replaced, too,
-whoever wrote the message.
+Texts of models, servers and files may contain control characters, which move a terminal's cursor, set the clipboard, or
+reverse the direction of writing. They are replaced before printing, and so are the secrets that a command was given.
 """
 
 import codecs
@@ -42,7 +41,7 @@ _OPTIONS: Final[dict[str, str | Callable[[re.Match[str]], str]]] = {
     r"\(api_key=\.\.\.\)": "(--key-variable NAME)",
     r"pass chat_template='\.\.\.' \(Jinja\)": "take a model that was tuned to chat",
 }
-"""What the library's messages call arguments of Python -> the options of the commands."""
+"""Arguments of Python in the library's messages -> options of the commands."""
 _ASCII: Final = str.maketrans(
     {"Δ": "Delta", "±": "+-", "−": "-", "–": "-", "—": "-", "…": "...", "≥": ">=", "≤": "<=", "½": "1/2", "×": "x"}
     | {"μ": "mu", "σ": "sigma", "τ": "tau", "λ": "lambda", "’": "'", "‘": "'", "“": '"', "”": '"', "•": "*", "→": "->"}
@@ -51,10 +50,10 @@ _SPELLED_OUT: Final = "langchain_reasc.spelled_out"
 
 
 def secret_in(variable: str) -> "SecretStr":
-    """Return what an environment variable holds; from now on it is not printed.
+    """Return the value of an environment variable, and never print it from now on.
 
     Raises:
-        ConfigurationError: it is not set.
+        ConfigurationError: the variable is not set.
     """
     from pydantic import SecretStr
 
@@ -66,7 +65,7 @@ def secret_in(variable: str) -> "SecretStr":
 
 
 def in_options(text: str) -> str:
-    """Return a message with options of the commands in place of arguments of Python, and without secrets."""
+    """Replace arguments of Python in a message by options of the commands, and hide secrets."""
     for argument, option in _OPTIONS.items():
         text = re.sub(argument, option, text)
     for secret in _secrets:
@@ -76,7 +75,7 @@ def in_options(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """Return a text with a picture, such as "␛", in place of each control character; tabs and newlines stay."""
+    """Replace each control character by a picture such as "␛", except tabs and newlines."""
     return _CONTROL.sub(_picture, text)
 
 
@@ -86,7 +85,7 @@ def _picture(found: re.Match[str]) -> str:
 
 
 def json_text(data: Any, *, ascii_only: bool = False) -> str:
-    """Return an indented JSON document, with escapes in place of control characters."""
+    """Return an indented JSON document with escaped control characters."""
     written = json.dumps(data, indent=2, ensure_ascii=ascii_only) + "\n"
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", written)
 
@@ -97,7 +96,7 @@ def in_ascii(text: str) -> str:
 
 
 def prepare_streams() -> None:
-    """Spell out what stdout or stderr cannot encode, and pass the warnings of libraries through :func:`harmless`."""
+    """Spell out characters that stdout or stderr cannot encode, and make libraries' warnings :func:`harmless`."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # else it is not a text file, and was replaced on purpose
             stream.reconfigure(errors=_SPELLED_OUT)
@@ -121,7 +120,7 @@ def stderr() -> "Console":
 
 
 def remark(text: str) -> None:
-    """Print something the user should know, beside the result."""
+    """Print a remark for the user to stderr."""
     from rich.markup import escape
 
     stderr().print(f"[dim]{escape(in_options(text))}[/]", soft_wrap=True, highlight=False)
@@ -142,7 +141,7 @@ def print_error(error: Exception) -> None:
 
 
 def ending(text: str) -> str:
-    """Return how a text ends, on one line and in quotes."""
+    """Return the end of a text in quotes, on one line."""
     line = " ".join(text.split())
     return repr(line) if len(line) <= 60 else f"...{line[-60:]!r}"
 
@@ -154,9 +153,9 @@ def print_json(data: Any) -> None:
 
 @contextmanager
 def progress(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on stderr; call what it yields with (done, total) to move it.
+    """Show a progress bar on stderr. Yield a function that moves it, called with (done, total).
 
-    Where stderr is not a terminal there is no bar; a line at the end says what was done. ``quiet``: neither.
+    If stderr is not a terminal, print a line at the end instead. With ``quiet``, print nothing.
     """
     from rich.progress import (
         BarColumn,
@@ -196,7 +195,7 @@ def _console_class() -> "type[Console]":
     from rich.segment import Segment
 
     class HarmlessConsole(Console):
-        """Prints its own colours, and no control character of a text."""
+        """A console that prints its own colours, but no control characters of texts."""
 
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> "Iterable[Segment]":
             for text, style, control in super().render(renderable, options):

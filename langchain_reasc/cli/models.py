@@ -1,6 +1,6 @@
-"""The model of a command: a GGUF file, one of Hugging Face, the shipped one, one on servers, or a LangChain class.
+"""The model of a command: a GGUF file, a file of Hugging Face, the shipped model, servers, or a LangChain class.
 
-A class is named by its path, and its arguments by what a command line can say: names, values, and where secrets are.
+A class is given by its path, and its arguments by names, values, and environment variables with secrets.
 """
 
 import importlib
@@ -37,7 +37,7 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "max_tokens": ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "num_predict"),
     "seed": ("seed", "random_seed"),
 }
-"""Options of the commands -> the names that classes have for them."""
+"""Options of the commands -> names of the same options in chat models."""
 _ENVIRONMENT: Final = "env:"
 _SECRET: Final = re.compile(
     r"api_?key|(access|secret|private)_?key|(api|access|auth)_?token|secret|passw(or)?d|authorization"
@@ -71,36 +71,36 @@ class ModelOptions:
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="Arguments of that class: name=value, a JSON object, or a file with one; may be given several times. "
+            help="Arguments of that class: name=value, a JSON object, or a file with one; repeatable. "
             "A secret is given as env:NAME, the environment variable that holds it.",
         ),
     ] = None
 
     @property
     def is_shipped(self) -> bool:
-        """Whether it is the model that comes with the package."""
+        """Whether this is the model that comes with the package."""
         return self.model is None and not self.url and self.model_class is None
 
     def in_flight(self, concurrency: int | None) -> int:
-        """Return how many questions are in flight at once, where that is not given."""
+        """Return how many questions are in flight at once: the given number, or a default."""
         return concurrency or (8 if self.url else 1)
 
     def open(self, *, default_seed: int | None = None, **options: Any) -> AbstractContextManager[Any]:
-        """Load the model into this process, reach it on servers, or make it of its class.
+        """Load the model into this process, connect to servers, or make an object of its class.
 
         Args:
-            default_seed: the seed where ``options`` has none, of a model that takes one.
-            options: options of the chat model; where one is None, the model's default holds.
+            default_seed: the seed if ``options`` has none and the model takes one.
+            options: options of the chat model; None for the model's default.
 
         Returns:
-            The chat model, as a context at whose end it is closed.
+            The chat model, as a context manager that closes it.
 
         Raises:
             MissingExtraError: llama-cpp-python, for ``hf:`` huggingface_hub, or for servers langchain-openai is
                 missing.
             ModelFileError: the file cannot be loaded.
-            ConfigurationError: an address is wrong, the model's name or the key is missing, there is no such class, or
-                it refuses its arguments.
+            ConfigurationError: an address is wrong, the model's name or the key is missing, the class does not exist,
+                or it refuses its arguments.
         """
         options = {name: value for name, value in options.items() if value is not None}
         if self.model_class is not None:
@@ -139,7 +139,7 @@ class ModelOptions:
 
 
 def embedded(name: str) -> Path:
-    """Return a file that comes with the shipped model: ``calibration.jsonl``, ``test.jsonl``, ``calibration.json``."""
+    """Return the path of a shipped file: ``calibration.jsonl``, ``test.jsonl`` or ``calibration.json``."""
     path: Path = import_package("langchain_reasc_llama_cpp").embedded_model_path().with_name(name)
     return path
 
@@ -152,20 +152,19 @@ def make_model(
     key_variable: str | None = None,
     default_seed: int | None = None,
 ) -> "AbstractContextManager[BaseChatModel]":
-    """Make a chat model of a class, as a context that closes it where it can be closed.
+    """Make a chat model of a class, as a context manager that closes it if it can be closed.
 
     Args:
         path: ``package.Class``.
-        given: its arguments, see :func:`read_kwargs`.
-        options: ``model``, ``temperature``, ``max_tokens``, ``seed`` and others, set under whatever name the class has
-            for them.
-        key_variable: the environment variable that holds its API key.
-        default_seed: its seed where none is given, if the class takes one.
+        given: arguments of the class, see :func:`read_kwargs`.
+        options: ``model``, ``temperature``, ``max_tokens``, ``seed`` and others, under our names.
+        key_variable: the environment variable with the API key.
+        default_seed: the seed if none is given and the class takes one.
 
     Raises:
-        ConfigurationError: there is no such class, it is not a chat model, refuses an argument or has none of that
-            name, a secret is spelled out, or an environment variable is not set.
-        MissingExtraError: it is one of ours, and what it needs is not installed.
+        ConfigurationError: the class does not exist, is not a chat model, or refuses an argument; a secret is spelled
+            out; or an environment variable is not set.
+        MissingExtraError: it is one of our backends, and a package that it needs is not installed.
     """
     kind, kwargs = _chat_model_class(path), read_kwargs(given)
     fields = _arguments(kind)
@@ -182,14 +181,14 @@ def make_model(
 
 
 def read_kwargs(given: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of a class as ``--model-kwargs`` gives them, the later ones on top of the earlier.
+    """Return the arguments of a class in ``--model-kwargs``; later ones override earlier ones.
 
     Args:
-        given: each is JSON (``{"model": "gpt-4o-mini"}``), a file that holds it, or ``name=value`` with a value in JSON
-            or else a text.
+        given: each is JSON (``{"model": "gpt-4o-mini"}``), a file with JSON, or ``name=value`` with a value that is
+            JSON or a text.
 
     Raises:
-        ConfigurationError: it is none of these, or not an object.
+        ConfigurationError: one is in none of these forms, or is not an object.
     """
     kwargs: dict[str, Any] = {}
     for one in given:
@@ -206,7 +205,7 @@ def read_kwargs(given: Sequence[str]) -> dict[str, Any]:
                 text = read_text(Path(one), encoding="utf-8-sig")
             except (OSError, ValueError) as error:
                 raise ConfigurationError(
-                    f"--model-kwargs takes JSON, a file that holds it, or name=value; got {one[:60]!r}, of which no "
+                    f"--model-kwargs takes JSON, a file with JSON, or name=value; got {one[:60]!r}, and no such "
                     f"file can be read ({getattr(error, 'strerror', None) or error})"
                 ) from None
             kwargs |= _object(text, one)
@@ -217,9 +216,9 @@ def _object(text: str, source: str) -> dict[str, Any]:
     try:
         value = parse_json(text)
     except ValueError as error:
-        raise ConfigurationError(f"{source} is no valid JSON: {error}") from None
+        raise ConfigurationError(f"{source} is not valid JSON: {error}") from None
     if not isinstance(value, dict):
-        raise ConfigurationError(f"{source} holds no JSON object of arguments but a {type(value).__name__}")
+        raise ConfigurationError(f"{source} must be a JSON object of arguments, not a {type(value).__name__}")
     return value
 
 
@@ -239,13 +238,13 @@ def _chat_model_class(path: str) -> "type[BaseChatModel]":
         near = nearest(name, [*getattr(module, "__all__", ()), *dir(module)])
         raise ConfigurationError(f"{module_name} has no {name}" + (f"; did you mean {near}?" if near else ""))
     if not (isinstance(kind, type) and issubclass(kind, BaseChatModel)):
-        what = "is a class, but no chat model" if isinstance(kind, type) else f"is no class but a {type(kind).__name__}"
-        raise ConfigurationError(f"{path} {what}: that is derived from langchain_core's BaseChatModel")
+        found = "" if isinstance(kind, type) else f", but a {type(kind).__name__}"
+        raise ConfigurationError(f"{path} is not a chat model (a subclass of langchain_core's BaseChatModel){found}")
     return kind
 
 
 def _arguments(kind: "type[BaseChatModel]") -> dict[str, str]:
-    """Return the names of a class's arguments -> its fields."""
+    """Return the class's fields by the names of its arguments."""
     aliases = {str(field.alias): name for name, field in kind.model_fields.items() if field.alias}
     return aliases | {name: name for name in kind.model_fields}
 
@@ -257,7 +256,7 @@ def _is_secret(annotation: Any) -> bool:
 
 
 def _check_names(kind: "type[BaseChatModel]", names: Iterable[str], known: Mapping[str, str]) -> None:
-    """Refuse arguments that the class does not know: most classes would ignore them."""
+    """Refuse arguments that the class does not know, because most classes ignore them."""
     from langchain_core.language_models import BaseChatModel
 
     above = BaseChatModel.mro()
@@ -268,17 +267,17 @@ def _check_names(kind: "type[BaseChatModel]", names: Iterable[str], known: Mappi
         near = nearest(name, known)
         hint = f"; did you mean {near!r}?" if near else ""
         if not near and "model_kwargs" in known:
-            hint = f'; what only its provider knows goes into "model_kwargs": {{{json.dumps(name)}: ...}}'
-        raise ConfigurationError(f"{kind.__name__} takes no {name!r}{hint}")
+            hint = f'; pass options that only the provider knows in "model_kwargs": {{{json.dumps(name)}: ...}}'
+        raise ConfigurationError(f"{kind.__name__} has no argument {name!r}{hint}")
 
 
 def _with_secrets(value: Any, where: tuple[str, ...], is_secret: bool) -> Any:
-    """Replace each ``env:NAME`` in a value by what the environment variable holds; refuse a secret that is spelled out.
+    """Replace each ``env:NAME`` in a value by the environment variable's value. Refuse a secret that is spelled out.
 
     Args:
         value: an argument, or a part of one.
-        where: the names that lead to it.
-        is_secret: whether the class takes it for a secret.
+        where: the names that lead to the value.
+        is_secret: whether the class declares the argument as a secret.
     """
     if isinstance(value, Mapping):
         return {name: _with_secrets(inner, (*where, str(name)), is_secret) for name, inner in value.items()}
@@ -290,19 +289,19 @@ def _with_secrets(value: Any, where: tuple[str, ...], is_secret: bool) -> Any:
         return secret_in(value.removeprefix(_ENVIRONMENT)).get_secret_value()
     if is_secret or _SECRET.search(_CAMEL.sub("_", where[-1]).lower()):
         raise ConfigurationError(
-            f"{'.'.join(where)} is a secret, which a command line would show to others: put it into an environment "
-            'variable and give that, as "env:NAME"'
+            f"{'.'.join(where)} is a secret, and a command line would show it to others: put it into an environment "
+            'variable, and give "env:NAME"'
         )
     return value
 
 
 def _argument(option: str, fields: Mapping[str, str]) -> str | None:
-    """Return the name that a class has for an option of the commands."""
+    """Return the class's name for an option of the commands."""
     return next((name for name in _FIELDS.get(option, (option,)) if name in fields), None)
 
 
 def _set_options(kind: type, kwargs: dict[str, Any], fields: Mapping[str, str], options: Mapping[str, Any]) -> None:
-    """Add options of the commands to a class's arguments, under the names that it has for them."""
+    """Add options of the commands to a class's arguments, under the class's names."""
     settled = {fields.get(name) for name in kwargs}
     for option, value in options.items():
         flag, name = f"--{option.replace('_', '-')}", _argument(option, fields)
@@ -311,16 +310,16 @@ def _set_options(kind: type, kwargs: dict[str, Any], fields: Mapping[str, str], 
         elif name is None:
             raise ConfigurationError(
                 f"{kind.__name__} has no field for {flag} (looked for {', '.join(_FIELDS.get(option, (option,)))}); "
-                "leave it out, or give what the class takes in --model-kwargs"
+                "leave it out, or give the class's own argument in --model-kwargs"
             )
         elif fields[name] in settled:
-            raise ConfigurationError(f"{flag} and --model-kwargs both say what {kind.__name__}'s {name!r} is; give one")
+            raise ConfigurationError(f"{flag} and --model-kwargs both set {kind.__name__}'s {name!r}; give only one")
         else:
             kwargs[name] = value
 
 
 def _key_argument(kind: type, fields: Mapping[str, str], secrets: Sequence[str]) -> str:
-    """Return the argument that holds the class's API key."""
+    """Return the name of the argument for the API key."""
     if "api_key" in fields:
         return "api_key"
     if len(secrets) != 1:
@@ -340,15 +339,15 @@ def _construct(kind: "type[BaseChatModel]", kwargs: Mapping[str, Any]) -> "BaseC
         reason = "; ".join(findings(error, values=False))
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-    raise ConfigurationError(f"{kind.__name__} cannot be made of these arguments: {reason}")
+    raise ConfigurationError(f"{kind.__name__} refuses these arguments: {reason}")
 
 
 def import_package(name: str) -> Any:
-    """Import a backend, or the module of a chat model, which may lie in the current folder.
+    """Import a backend, or the module of a chat model, which may be in the current folder.
 
     Raises:
-        MissingExtraError: it is a backend, and what it needs is not installed.
-        ConfigurationError: there is no such module, or it fails.
+        MissingExtraError: it is a backend, and a package that it needs is not installed.
+        ConfigurationError: the module does not exist, or its import fails.
     """
     from langchain_reasc.models.integrations import KNOWN
 

@@ -1,6 +1,6 @@
-"""Options that several commands share, each declared once.
+"""Options that several commands share.
 
-A command takes a group as one parameter, and :func:`with_groups` shows typer the options in it.
+A command takes a group of options as one dataclass, and :func:`with_groups` shows typer the options in it.
 """
 
 import os
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter of a command that is a dataclass by the fields of that dataclass."""
+    """Replace each parameter of a command that is a dataclass by the dataclass's fields."""
     groups: dict[str, Any] = {}
     options: list[Parameter] = []
     for parameter in signature(command).parameters.values():
@@ -46,12 +46,12 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 def probability(value: float) -> float:
     """Check an accuracy."""
     if not 0 < value < 1:
-        raise typer.BadParameter(f"an accuracy lies between 0 and 1, such as 0.9 for 90 %; got {value:g}")
+        raise typer.BadParameter(f"an accuracy must be between 0 and 1, such as 0.9 for 90 %; got {value:g}")
     return value
 
 
 def one_of(*names: str) -> Callable[[str], str]:
-    """Return a check that a value is one of these names."""
+    """Return a callback that requires one of these names."""
 
     def check(value: str) -> str:
         if value not in names:
@@ -63,14 +63,14 @@ def one_of(*names: str) -> Callable[[str], str]:
 
 
 def output_file(path: Path | None) -> Path | None:
-    """Check that a file can be written; its folder is made when it is."""
+    """Check that a file can be written. Its folder is made later, with the file."""
     if path is None:
         return None
     if path.is_dir():
         raise typer.BadParameter(f"{path} is a folder; name a file in it")
     output_folder(path.parent)
     if path.exists() and not os.access(path, os.W_OK):
-        raise typer.BadParameter(f"{path} may not be written")
+        raise typer.BadParameter(f"no permission to write {path}")
     return path
 
 
@@ -86,26 +86,24 @@ def picture(path: Path | None) -> Path | None:
 
     formats = sorted(empty_figure(1, 1).canvas.get_supported_filetypes())
     if path.suffix.lower().removeprefix(".") not in formats:
-        raise typer.BadParameter(
-            f"{path} is no picture that can be drawn; its name ends in one of .{', .'.join(formats)}"
-        )
+        raise typer.BadParameter(f"cannot draw {path}: the file must end in .{', .'.join(formats)}")
     return output_file(path)
 
 
 def output_folder(path: Path) -> Path:
-    """Check that files can be put in a folder, or that it can be made."""
+    """Check that files can be written into a folder, or that the folder can be made."""
     nearest = next(one for one in (path, *path.absolute().parents) if one.exists())
     if not nearest.is_dir():
         raise typer.BadParameter(f"{nearest} is a file, not a folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
-        raise typer.BadParameter(f"nothing may be written in {nearest}")
+        raise typer.BadParameter(f"no permission to write in {nearest}")
     return path
 
 
 def keep_apart(out: Path, source: Path | None) -> None:
-    """Refuse to write over what is read."""
+    """Refuse to overwrite the file that is read."""
     if source is not None and out.resolve() == source.resolve():
-        raise typer.BadParameter(f"--out {out} is the file that is read, and would be lost; name another one")
+        raise typer.BadParameter(f"--out {out} would overwrite the file that is read; name another file")
 
 
 def _check_answer(value: str | None) -> str | None:
@@ -125,7 +123,7 @@ def _read_template(value: str | None) -> Any:
 KeyVariable = Annotated[str | None, typer.Option(metavar="NAME", help="Environment variable that holds the API key.")]
 Urls = Annotated[
     list[str] | None,
-    typer.Option("--url", metavar="URL", help="An OpenAI-compatible server of the model; several may be given."),
+    typer.Option("--url", metavar="URL", help="An OpenAI-compatible server of the model; repeatable."),
 ]
 Concurrency = Annotated[
     int | None, typer.Option(min=1, help=r"Questions in flight at once. \[default: 8 with --url, else 1]")
@@ -136,36 +134,36 @@ QuestionField = Annotated[
 AnswerField = Annotated[
     str | None, typer.Option(metavar="NAME", help=r"Field of the answer. \[default: answer, reference, target, ...]")
 ]
-MaxTokens = Annotated[int | None, typer.Option(min=1, help=r"Tokens per response at most. \[default: the model's]")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random; the same one gives the same result.")]
+MaxTokens = Annotated[int | None, typer.Option(min=1, help=r"The most tokens of a response. \[default: the model's]")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random; the same seed gives the same result.")]
 Worth = Annotated[
     float | None,
     typer.Option(
         min=0,
-        help="Samples that a question may cost for one more point of agreement, under a calibration learned without "
+        help="The most samples that one more point of agreement may cost, with a calibration learned without "
         r"labels; 0 for any number. \[default: the calibration's]",
     ),
 ]
 Score = Annotated[
     str,
     typer.Option(
-        help="How a response's confidence is made of its tokens': bottom_group, mean, tail_group, average_group, "
+        help="How a response's confidence is computed from its tokens: bottom_group, mean, tail_group, average_group, "
         "lowest_group, answer_span or last_step."
     ),
 ]
 Window = Annotated[int, typer.Option(min=1, help="Tokens in each group of the score.")]
 PTarget = Annotated[
     float,
-    typer.Option(help="Accuracy asked of answers that are accepted after one response.", callback=probability),
+    typer.Option(help="Required accuracy of answers that are accepted after one response.", callback=probability),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
 def measure_spec(signal: str, score: str, window: int) -> "Measure | Literal['auto']":
-    """Return the measure that ``--signal``, ``--score`` and ``--window`` name together.
+    """Return the measure that ``--signal``, ``--score`` and ``--window`` define.
 
     Raises:
-        ConfigurationError: an unknown name, or a score or window beside ``auto``, which chooses them itself.
+        ConfigurationError: a name is unknown, or a score or window is given with ``auto``, which chooses both.
     """
     from langchain_reasc.method.confidence import Measure
 
@@ -176,17 +174,17 @@ def measure_spec(signal: str, score: str, window: int) -> "Measure | Literal['au
 
 
 def require_no_details(signal: str, score: str, window: int) -> None:
-    """Reject ``--score`` and ``--window`` beside a ``--signal`` that settles them."""
+    """Reject ``--score`` and ``--window`` if ``--signal`` already determines them."""
     from langchain_reasc.method.confidence import Measure
 
     usual = Measure()
     if (score, window) != (usual.score, usual.window):
-        raise ConfigurationError(f"--signal {signal} settles score and window too; name a signal to choose them")
+        raise ConfigurationError(f"--signal {signal} also determines score and window; name a signal to choose them")
 
 
 @dataclass
 class FieldOptions:
-    """Where questions and answers are in a file."""
+    """The fields of questions and answers in a file."""
 
     question_field: QuestionField = None
     answer_field: AnswerField = None
@@ -196,10 +194,10 @@ class Prompting(NamedTuple):
     """How a model is prompted and sampled.
 
     Attributes:
-        template: the prompt around each question, but for the system message; None for the question alone.
+        template: the prompt around each question, without the system message; None for the question alone.
         prompt: the whole prompt.
         answer: where the answer is in a response.
-        sampling: options of the chat model; for those that are None its defaults hold.
+        sampling: options of the chat model; None for the model's default.
     """
 
     template: "Template | None"
@@ -213,14 +211,14 @@ class PromptOptions:
     """How each question is asked."""
 
     system: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="A system message in front of each question, the same as in use.")
+        str | None, typer.Option(metavar="TEXT", help="The system message of each question, as in your application.")
     ] = None
     template: Annotated[
         Any,  # a Template
         typer.Option(
             metavar="FILE|TEXT",
-            help="What stands around each question, the same as in use: a text with {question} in it, a file that "
-            "holds one, or a .json file with a list of messages (worked examples, say).",
+            help="The prompt around each question, as in your application: a text with {question} in it, a file with "
+            "such a text, or a .json file with a list of messages (worked examples, say).",
             parser=str,
             callback=_read_template,
         ),
@@ -241,7 +239,7 @@ class PromptOptions:
         """Return how a model is prompted and sampled.
 
         Raises:
-            ConfigurationError: template and system message do not go together.
+            ConfigurationError: the template and the system message contradict each other.
         """
         from langchain_reasc.data import Template
 

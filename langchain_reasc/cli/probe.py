@@ -20,19 +20,19 @@ __all__ = ["probe"]
 def probe(
     urls: Annotated[list[str], typer.Argument(metavar="URL...", help="Base URLs, such as http://localhost:8000/v1.")],
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help=r"Which of its models. \[default: the only one]")
+        str | None, typer.Option("--model", "-m", help=r"The model to ask. \[default: the only one]")
     ] = None,
     key_variable: KeyVariable = None,
     cache: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write it there, for ChatOpenAICompatible(probe_cache=FILE).")
+        Path | None, typer.Option(metavar="FILE", help="Save the result for ChatOpenAICompatible(probe_cache=FILE).")
     ] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for one answer.")] = 60.0,
     as_json: AsJson = False,
 ) -> None:
     """Ask servers what they support: logprobs and how many, n, seeds, sampling parameters, streams.
 
-    About 15 requests of a few tokens each, and a longer one that is cut off, to see whether the server then stops: ask
-    an idle server. Several servers are compared.
+    Sends about 15 requests of a few tokens, and a longer one that is cut off, to see whether the server then stops. The
+    server should be idle. Several servers are compared.
 
     [bold]Examples[/]
 
@@ -73,7 +73,7 @@ def _show(found: "dict[str, Capabilities]", *, alone: bool) -> None:
 def _table(found: "dict[str, Capabilities]") -> Any:
     from rich.table import Column, Table
 
-    # Long names go on in the next line, where a table would cut them short.
+    # Long names continue on the next line; a table would cut them.
     servers = [Column(url, overflow="fold") for url in found]
     table = Table("", *servers, box=None, pad_edge=False, header_style="bold")
     for title, show in _ROWS.items():
