@@ -1,4 +1,4 @@
-"""The server's routes: read a request, let it in, vote on it or pass it through, and answer in OpenAI's form."""
+"""The server's routes: read and admit a request, vote on it or pass it through, and answer in OpenAI's form."""
 
 import asyncio
 import time
@@ -33,11 +33,11 @@ from langchain_reasc_server.wire import DONE, encoded
 __all__ = ["Gateway", "Serving"]
 
 _HELD: Final = 0.5
-"""Seconds for which the head of a stream waits for the upstream, so that a refusal keeps its status."""
+"""Seconds to delay the head of a stream, so that an upstream's refusal keeps its status."""
 _HELD_IF_REFUSED: Final = 6.0
-"""Seconds for which the head waits if the upstream has refused the request and is asked again."""
+"""Seconds to delay the head if the upstream has refused the request and is asked again."""
 _READY_FOR: Final = 1.0
-"""Seconds for which an answer of the upstream is reused, since asking needs no key."""
+"""Seconds for which an upstream's readiness is cached, because asking for it needs no key."""
 _METHODS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
 _PING: Final = b": ping\n\n"
 _CHAT: Final = "/v1/chat/completions"
@@ -64,16 +64,16 @@ class Gateway:
 
     Attributes:
         upstream: where responses come from.
-        solver: what votes.
+        solver: votes on requests.
         admission: who may ask, and how much.
         ping: seconds between comments that keep a stream alive during a vote.
         bodies: reads the bodies of requests.
         metrics: what is counted.
         decided: the last votes.
-        middleware: what stands around the routes.
+        middleware: further ASGI middleware around the routes.
         lifetime: entered when the server starts, left when it has shut down.
-        origins: whose pages may ask from a browser; ``*`` for all.
-        paths: what clients may use below ``/v1`` besides models, chat completions and responses; ``*`` is everything.
+        origins: origins whose web pages may use the API; ``*`` for all.
+        paths: paths below ``/v1`` that clients may use besides models, chat completions and responses; ``*`` for all.
     """
 
     upstream: Serving
@@ -110,7 +110,7 @@ class Gateway:
         handlers: Any = {HTTPException: _no_such_path}
         around = [Middleware(Tidied), *self.middleware, self._browsers]
         app = Starlette(routes=routes, middleware=around, exception_handlers=handlers, lifespan=self._lifespan)
-        app.router.redirect_slashes = False  # there is none at the end of a tidied path
+        app.router.redirect_slashes = False  # Tidied has removed it already
         return app
 
     @asynccontextmanager
@@ -179,7 +179,7 @@ class Gateway:
     async def _responses(self, request: Request, client: Client, send: Send) -> None:
         """Answer a request of the Responses API by a vote on chat completions, or pass it through.
 
-        What could be translated, and has nothing to vote on, is one chat completion where the upstream has no such API.
+        If there is nothing to vote on and the upstream has no Responses API, the request becomes one chat completion.
         """
         body, asked = await self._asked(request)
         call: Call | None = None
@@ -198,7 +198,7 @@ class Gateway:
             if await self._passed_through(request, client, body, str(why), send, other_way=call is not None):
                 return
             if call is None:
-                said = f"{why} is not supported by this model, which answers by chat completions; leave it out"
+                said = f"{why} is not supported by this model, which only has chat completions; leave it out"
                 raise Refused(400, said, code="unsupported_value")
             chat = Request({**request.scope, "path": _CHAT, "raw_path": _CHAT.encode()}, request.receive)
             translated = Translated(send, ResponseWriter(asked.body, asked.model))
@@ -207,7 +207,7 @@ class Gateway:
     async def _forward(
         self, request: Request, client: Client, body: bytes, call: Call | None, why: str, send: Send
     ) -> None:
-        """Pass a request through, and charge its client the tokens."""
+        """Pass a request through, and charge its client for the tokens."""
         request.state.way = "pass"
         if self.admission.tokens_per_minute is None or request.method != "POST":
             await self.upstream.forward(request, body, call, why, send)
@@ -224,16 +224,16 @@ class Gateway:
     async def _passed_through(
         self, request: Request, client: Client, body: bytes, why: str, send: Send, *, other_way: bool
     ) -> bool:
-        """Pass a request through; return whether the upstream has its path.
+        """Pass a request through, and return whether the upstream has its path.
 
         Args:
             request: the request.
-            client: whose it is.
-            body: what is sent of it.
-            why: it is passed through.
-            send: gets the response, unless there is no such path.
-            other_way: whether the request can be answered otherwise. If not, a 404 is given back, since it may be about
-                something that the request refers to.
+            client: the client of the request.
+            body: the body to send.
+            why: why the request is passed through.
+            send: gets the response, unless the upstream lacks the path.
+            other_way: whether the request can be answered in another way. If not, the client gets the upstream's 404,
+                which may be about something that the request refers to.
         """
         missing = False
 
@@ -252,10 +252,10 @@ class Gateway:
         return not missing
 
     async def _asked(self, request: Request) -> tuple[bytes, Call]:
-        """Read a request in JSON: what is sent on where it passes through, and what it asks for."""
+        """Read a request in JSON. Return the body to send if it passes through, and the call."""
         kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
         if kind != "application/json" and not kind.endswith("+json"):
-            raise Refused(415, f"a request is written in application/json, not {kind}", code="no_json")
+            raise Refused(415, f"a request must be application/json, not {kind}", code="no_json")
         body = await self.bodies.read(request)
         call = Call.from_request(
             read_object(body), request.headers, self.upstream.forwarded(request.headers), self.upstream.model
@@ -275,18 +275,20 @@ class Gateway:
         await response(request.scope, request.receive, send)
 
     async def _outcome(self, request: Request, client: Client, send: Send) -> None:
-        """Record whether an answer was right, as its client tells."""
+        """Record whether an answer was right, as its client reports."""
         request.state.way = "outcome"
         told = read_object(await self.bodies.read(request))
         id, correct = told.get("id"), told.get("correct")
         if not (isinstance(id, str) and isinstance(correct, bool)):
-            raise Refused(400, 'an outcome is {"id": "...", "correct": true or false}, with the id of a reply\'s reasc')
+            raise Refused(
+                400, 'an outcome must be {"id": "...", "correct": true or false}, with the id in a reply\'s reasc'
+            )
         if not await self.solver.record_outcome(id, correct):
-            raise Refused(404, f"no answer of id {id!r} is among the last that were learned from")
+            raise Refused(404, f"no recent answer that was learned from has the id {id!r}")
         await JSONResponse({"recorded": True})(request.scope, request.receive, send)
 
     async def _stream(self, call: Call, request: Request, client: Client, send: Send) -> None:
-        """Vote while the client gets signs of life, then stream the winner."""
+        """Vote while comments keep the stream alive, and then stream the winner."""
         begun, events = time.monotonic(), EventStream(send)
         first = FirstResponse(live=call.votes_on_calls_alone(self.solver.votes))
         voting = asyncio.create_task(self._solve(call, client, first.hear))
@@ -320,12 +322,12 @@ class Gateway:
             await asyncio.gather(voting, return_exceptions=True)
 
     async def _solve(self, call: Call, client: Client, hear: Hear = lambda events: None) -> Won:
-        """Vote, and charge the client, also for the samples of a vote that fails."""
+        """Vote, and charge the client, even if the vote fails."""
         drawn = Drawn(hear)
         try:
             won = await self.solver.solve(call, drawn.hear)
         except BaseException as error:
-            left = isinstance(error, asyncio.CancelledError)  # so that something was asked for, though nothing came
+            left = isinstance(error, asyncio.CancelledError)  # a sample was requested, even if nothing came back yet
             prompt = estimated_tokens(encoded(call.body)) if self.admission.tokens_per_minute else 0
             self.admission.charge(client, drawn.samples or int(left), drawn.tokens(prompt) or prompt * left)
             raise
@@ -343,16 +345,16 @@ class Gateway:
     async def _until_gone(
         self, request: Request, client: Client, samples: int = 0, body: bytes = b""
     ) -> AsyncIterator[None]:
-        """Admit a request, and cancel its work once the client has gone.
+        """Admit a request, and cancel its work when the client disconnects.
 
         Args:
             request: the request.
-            client: whose it is.
-            samples: the most samples that the request may draw; they are reserved until its end.
+            client: the client of the request.
+            samples: the most samples that the request may draw. They are reserved until its end.
             body: the prompt of each sample.
 
         Raises:
-            ClientDisconnect: the client has gone.
+            ClientDisconnect: the client has disconnected.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -382,7 +384,7 @@ class Gateway:
 
 
 class _Guarded:
-    """An endpoint: checks the key, answers errors in OpenAI's envelope, and counts."""
+    """An endpoint that checks the key, writes errors in OpenAI's form, and counts requests."""
 
     def __init__(self, gateway: Gateway, answer: Answer) -> None:
         self._gateway, self._answer = gateway, answer
@@ -413,7 +415,7 @@ class _Guarded:
             await self._answer(request, client, sending)
         except ClientDisconnect:
             status = 499  # nginx's, for a client that has closed the request
-        except asyncio.CancelledError:  # the server was stopped, which would print this as an error
+        except asyncio.CancelledError:  # the server was stopped; without this, uvicorn would print an error
             if status is None:
                 stopped = Refused(503, "the server was stopped", code="stopped", headers={"retry-after": "1"})
                 await stopped.response(scope, receive, sending)
@@ -432,7 +434,7 @@ class _Guarded:
 
 
 def _is_below(path: str, opened: str) -> bool:
-    """Return whether a path is one that was opened, such as ``embeddings`` or ``/v1/embeddings``, or below it."""
+    """Return whether a path equals an opened path (``embeddings`` or ``/v1/embeddings``) or is below it."""
     return opened == "*" or f"{path}/".startswith(f"/v1/{opened.strip('/').removeprefix('v1/')}/")
 
 

@@ -1,4 +1,4 @@
-"""A request for a chat completion: what it asks of the model and of the vote, and whether it is voted on."""
+"""Requests for chat completions: what they ask of the model and of the vote, and whether they are voted on."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,16 +24,16 @@ _SUFFIX: Final = ":reasc"
 
 @dataclass(frozen=True, kw_only=True)
 class VotePolicy:
-    """How requests are voted on, as the operator says.
+    """The operator's policy for votes.
 
     Attributes:
-        answer: where the answer is in a text; ``"message"`` votes on calls of tools and structured output alone.
+        answer: where the answer is in a text; ``"message"`` votes only on tool calls and structured output.
         max_samples: the most samples of a request, whatever the request asks for.
-        rule: when to stop, as ``reasc ask --rule`` takes it; with None the calibration decides.
+        rule: the stopping rule, as for ``reasc ask --rule``; with None the calibration decides.
         calibration: ``"online"``, a file, or None to count votes.
         offered: name -> file of the calibrations that a request may choose.
         state: the file in which ``"online"`` keeps what it has learned.
-        worth: samples for one more point of agreement, see ``Options.worth``.
+        worth: the most samples that one more point of agreement may cost, see ``Options.worth``.
         concurrency: samples of a request launched at once.
         in_flight: samples in flight at once, of all requests together; None for any number.
     """
@@ -118,12 +118,12 @@ class Call:
     """A request for a chat completion.
 
     Attributes:
-        body: as the client wrote it, without what it asks of the vote.
+        body: the client's request without its wishes for the vote.
         asked: what the client asks of the vote: name of an option -> value.
         changed: whether ``body`` differs from what the client sent.
         headers: the client's headers that the upstream should see.
-        served: the model that is served, for a client that names none.
-        usage: whose tokens are reported as usage: of ``"all"`` samples, or of the ``"winner"``.
+        served: the model of the server, for a request without a model.
+        usage: the tokens that are reported as usage: of ``"all"`` samples, or of the ``"winner"``.
     """
 
     body: Json
@@ -141,9 +141,9 @@ class Call:
 
         Args:
             body: what the client sent.
-            headers: those of the client.
-            forwarded: those that the upstream should see.
-            served: the model for a client that names none.
+            headers: the client's headers.
+            forwarded: the headers that the upstream should see.
+            served: the model of the server, for a request without a model.
 
         Raises:
             ConfigurationError: the request asks for something wrong.
@@ -198,12 +198,12 @@ class Call:
         return min(votes.max_samples, int(self.asked.get("max_samples", votes.max_samples)))
 
     def votes_on_calls_alone(self, votes: VotePolicy) -> bool:
-        """Return whether a response without a call of a tool is the answer, without a vote."""
+        """Return whether a response without tool calls is the answer, without a vote."""
         structure = asks_for_structure(self.body) and self.body.get("response_format") != {"type": "text"}
         return not structure and self.asked.get("answer", votes.answer) == "message"
 
     def shown(self, events: Iterable[Json], head: Mapping[str, Any]) -> Iterator[Json]:
-        """Yield events of a response as the client sees them, with the id and time of ``head``."""
+        """Yield the events of a response for the client, with the id and time of ``head``."""
         own = {"id": head["id"], "created": head["created"], **({"usage": None} if self.wants_usage else {})}
         for event in replayed(events):
             yield {**event, **own, "choices": self.trimmed(event["choices"])}
@@ -227,7 +227,7 @@ _NOT_VOTED: Final[Mapping[str, Callable[[Any], bool]]] = {
     "audio": lambda value: True,
     "functions": lambda value: True,
 }
-"""Fields of a request -> whether this value makes all samples equal, or asks for several answers."""
+"""Fields of a request -> whether a value makes all samples equal, or asks for several answers."""
 
 
 def _is_list_of_objects(value: Any) -> bool:
@@ -235,7 +235,7 @@ def _is_list_of_objects(value: Any) -> bool:
 
 
 _MOST_MESSAGES: Final = 4096
-"""LangChain gets a longer conversation as one text: checking each message would hold up everybody for a second."""
+"""A longer conversation is given to LangChain as one text, because checking each message would take a second."""
 
 
 def messages_of(body: Mapping[str, Any]) -> list[BaseMessage]:
@@ -247,7 +247,7 @@ def messages_of(body: Mapping[str, Any]) -> list[BaseMessage]:
         for message in messages:
             if isinstance(message.content, list):
                 _ = message.content_blocks  # which LangChain reads before it calls a model
-    except Exception:  # of a kind that LangChain does not know, and the upstream may
+    except Exception:  # a message that LangChain does not know, but perhaps the upstream does
         return [HumanMessage(str(body["messages"]))]
     return messages
 

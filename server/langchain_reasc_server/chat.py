@@ -1,4 +1,4 @@
-"""The winner of a vote as its client asked for it: whole, or as the events of a stream."""
+"""Write the winner of a vote as its client asked for it: whole, or as the events of a stream."""
 
 import asyncio
 import time
@@ -40,7 +40,7 @@ class Won:
 
     @property
     def account(self) -> Json:
-        """What is said of the vote: samples, votes, tokens, and how sure it is."""
+        """The account of the vote: samples, votes, tokens, and how certain the answer is."""
         told = self.message.response_metadata["reasc"]
         said: Json = {name: told[name] for name in ("id", "kind", "answer") if name in told}
         said["notices"] = [*([self.notice] if self.notice else []), *told["notices"]]
@@ -59,7 +59,7 @@ class Won:
 
     @property
     def _tokens(self) -> dict[str, int]:
-        """Tokens spent, those of one response of the vote, and what ``max_samples`` such would have cost more."""
+        """Tokens spent, tokens of an average response, and how many more ``max_samples`` responses would have cost."""
         told: Json = self.message.response_metadata["reasc"]
         tokens: dict[str, int] = told["tokens"]
         spent = tokens["input"] + tokens["output"]
@@ -69,7 +69,7 @@ class Won:
         return {"spent": spent, "saved": max(0, int(self.max_samples * each - spent)), "one_response": round(each)}
 
     def _own_usage(self) -> Json:
-        """Return the tokens of the winner alone, as far as they are known."""
+        """Return the winner's own tokens, as far as they are known."""
         own = self._upstream_reply.get("usage") or {}
         if not own:
             told = self.message.response_metadata["reasc"]
@@ -79,7 +79,7 @@ class Won:
 
     @property
     def usage(self) -> Json | None:
-        """The bill of all samples; the winner's own tokens where the client asks for these, to count its context."""
+        """The tokens of all samples, or the winner's own if the client asks for these to measure its context."""
         bill = usage_of(self.message.usage_metadata)
         if bill is None or self.call.usage == "all":
             return bill
@@ -88,7 +88,7 @@ class Won:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The account, as far as headers hold it."""
+        """The part of the account that is given in headers."""
         account = self.account
         said = {"samples": account["samples"], "stop": account["stop"], "tokens-saved": account["tokens"]["saved"]}
         if "p_correct" in account:
@@ -99,7 +99,7 @@ class Won:
 
     @property
     def whole(self) -> Json:
-        """The reply in one piece, with a refusal, which OpenAI's schema requires."""
+        """The whole reply. It has the field ``refusal``, which OpenAI's schema requires."""
         reply, _ = self._reply()
         choices = [
             {**one, "message": {**one["message"], "refusal": one["message"].get("refusal")}} for one in reply["choices"]
@@ -107,14 +107,14 @@ class Won:
         return {**reply, "choices": choices, "usage": self.usage, "reasc": self.account}
 
     def events(self, head: Mapping[str, Any], passed: Sequence[Json] = ()) -> Iterator[Json]:
-        """Yield the events of a stream that has begun with the id and the time of ``head``.
+        """Yield the remaining events of a stream that has begun with the id and the time of ``head``.
 
         Args:
-            head: of the first event.
-            passed: the events of a first response that the client has seen already.
+            head: the id and time of the first event.
+            passed: the events of the first response that the client has already seen.
 
         Raises:
-            Refused: that response broke off, and another cannot go on from where it was.
+            Refused: that response broke off, and another response cannot continue it.
         """
         reply, is_own = self._reply()
         own = [*self._upstream_events()]
@@ -132,11 +132,11 @@ class Won:
 
     @cached_property
     def _upstream_reply(self) -> Json:
-        """What the upstream itself has said, with the usage that it reports; empty where it is not known."""
+        """The upstream's own events with their usage; empty if unknown."""
         return merged(self._upstream_events()) if self.message.response_metadata.get(EVENTS) else {}
 
     def _reply(self) -> tuple[Json, bool]:
-        """Return the reply, and whether it is what the upstream itself has said."""
+        """Return the reply, and whether it is exactly the upstream's own."""
         reply = self._upstream_reply or reply_of(self.message, self.call.model)
         changed = with_message(reply, self.message) if self._upstream_reply else reply
         reply = changed or reply
@@ -147,10 +147,10 @@ _TEXTS: Final = ("content", "reasoning", "reasoning_content", "refusal")
 
 
 def _left(events: list[Json], passed: Sequence[Json]) -> list[Json]:
-    """Return the winner's events that are to follow those that were passed on.
+    """Return the winner's events that follow those that were already passed on.
 
     Raises:
-        Refused: it has another text than they, and cannot go on from where they were.
+        Refused: the winner has another text, so it cannot continue them.
     """
     count = len(passed)
     if events[:count] == passed:
@@ -159,7 +159,7 @@ def _left(events: list[Json], passed: Sequence[Json]) -> list[Json]:
     if not any(said.get(name) for name in _TEXTS):
         return events
     if not winner.get("tool_calls") and any(winner.get(name) for name in _TEXTS):
-        raise Refused(502, "the upstream broke a response off that was passed on", code="upstream_error")
+        raise Refused(502, "the upstream broke off a response that was already being streamed", code="upstream_error")
     return [
         {**event, "choices": [{**one, "delta": _calls_in(one)} for one in event.get("choices") or ()]}
         for event in events
@@ -171,10 +171,10 @@ def _calls_in(choice: Mapping[str, Any]) -> Json:
 
 
 class FirstResponse:
-    """The text of a first response, passed on while it comes.
+    """Passes on the text of the first response while it is written.
 
-    With votes on calls of tools alone a response that calls none is the answer, and its text need not wait. From the
-    first call on nothing more is passed on: the winner's calls follow, and what stood before the call is kept.
+    If only tool calls are voted on, a response without calls is the answer, and its text does not have to wait. From
+    the first call on, nothing more is passed on: the text before the call is kept, and the winner's calls follow.
     """
 
     def __init__(self, *, live: bool) -> None:
@@ -185,7 +185,7 @@ class FirstResponse:
         self._news, self._loop = asyncio.Event(), asyncio.get_running_loop()
 
     def hear(self, events: list[bytes]) -> None:
-        """Take the events of a response so far, from any thread; those of other responses are left out."""
+        """Receive the events of a response so far, from any thread. Ignore responses other than the first."""
         if not events:
             self.refused = True
             return
@@ -204,7 +204,7 @@ class FirstResponse:
         self._news.set()
 
     async def news(self, seconds: float) -> list[Json] | None:
-        """Wait for something to happen, and return the events to pass on; None where nothing did."""
+        """Wait for news, and return the events to pass on, or None if nothing happened in time."""
         try:
             async with asyncio.timeout(seconds):
                 await self._news.wait()
@@ -224,6 +224,6 @@ class FirstResponse:
 
 
 def role_event(call: Call) -> tuple[Json, Json]:
-    """Return the first event of a stream, and the id, the time and the model that it has."""
+    """Return the first event of a stream, and its id, time and model."""
     head: Json = {"id": new_id(), "created": int(time.time()), "model": call.model}
     return event_of(head, {"role": "assistant", "content": ""}), head

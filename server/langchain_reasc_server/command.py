@@ -49,8 +49,8 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8080,
     voting: ServeVoteOptions,
     limits: LimitOptions,
-    ping: Annotated[float, typer.Option(min=0.05, help="Seconds between signs of life in a stream.")] = 5.0,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that serve; with --url.")] = 1,
+    ping: Annotated[float, typer.Option(min=0.05, help="Seconds between comments that keep a stream alive.")] = 5.0,
+    workers: Annotated[int, typer.Option(min=1, help="Number of processes; needs --url.")] = 1,
     shutdown: Annotated[int, typer.Option(min=0, help="Seconds that requests have to end when it is stopped.")] = 30,
     traces: Annotated[
         bool, typer.Option("--traces", help="Export OpenTelemetry spans as its variables (OTEL_...) say.")
@@ -58,12 +58,14 @@ def serve(
     access_log: Annotated[
         bool, typer.Option("--access-log", help="Log each request to stderr, without prompts and keys.")
     ] = False,
-    check: Annotated[bool, typer.Option("--check", help="Check the options, ask the upstream, and end.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the options, ask the upstream server, and exit.")
+    ] = False,
 ) -> None:
     """Serve OpenAI's API in front of any model, with answers that are voted on.
 
-    Clients change their base URL and nothing else. Calls of tools and structured output are voted on, text where
-    --answer says where its answer is; everything else passes through untouched.
+    Clients only change their base URL. Tool calls and structured output are voted on, and texts if --answer says where
+    the answer is. Everything else passes through unchanged.
 
     [bold]Examples[/]
 
@@ -74,7 +76,7 @@ def serve(
     reasc serve     the shipped model: arithmetic word problems
     """
     if workers > 1 and not source.url:
-        raise ConfigurationError("--workers goes with --url: each would load a model of its own")
+        raise ConfigurationError("--workers needs --url, because otherwise each worker would load the model")
     if workers > 1 and os.name == "nt":
         raise ConfigurationError("--workers does not work on Windows; leave it out")
     if traces:
@@ -129,7 +131,7 @@ class Service:
         upstream: how to reach the model.
         votes: how requests are voted on.
         limits: who may ask, and how much.
-        ping: seconds between signs of life in a stream.
+        ping: seconds between comments that keep a stream alive.
         traces: whether spans are exported.
         workers: how many processes serve.
     """
@@ -143,7 +145,7 @@ class Service:
     workers: int
 
     def __call__(self) -> "Starlette":
-        """Build the application of a worker; on wrong options end the worker, as uvicorn does."""
+        """Build the application of a worker. On wrong options exit the worker, as uvicorn does."""
         from langchain_reasc_server.metrics import forget_dead_workers
         from langchain_reasc_server.processes import FAILED_TO_START
 
@@ -198,7 +200,7 @@ class Service:
 
 
 def _ask_capabilities(model: Any, *, strict: bool) -> None:
-    """Ask servers what they support before the first request needs to know."""
+    """Ask servers what they support before the first request arrives."""
     if not hasattr(model, "capabilities"):
         return
     try:
@@ -206,7 +208,7 @@ def _ask_capabilities(model: Any, *, strict: bool) -> None:
     except ReASCError as error:
         if strict:
             raise
-        remark(f"note: {error}; requests are answered once it is there")
+        remark(f"note: {error}; requests are answered when it is reachable")
 
 
 def _summary(gateway: "Gateway", source: ModelOptions, where: str) -> str:
@@ -221,7 +223,7 @@ def _summary(gateway: "Gateway", source: ModelOptions, where: str) -> str:
 
 
 def _end(*_: object) -> None:
-    """Exit as at the end of a program, so that models are closed and what was learned is kept."""
+    """Exit normally, so that models are closed and what was learned is saved."""
     raise SystemExit(0)
 
 
@@ -230,7 +232,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
     """Listen on an address. From then on SIGTERM exits with 0.
 
     Raises:
-        ConfigurationError: the address is in use, or not of this machine.
+        ConfigurationError: the address is in use, or does not belong to this machine.
     """
     signal.signal(signal.SIGTERM, _end)  # which uvicorn raises again when it has shut down
     # asyncio sets TCP_NODELAY only on sockets with this protocol number; without it parts of a response are 40 ms late.

@@ -1,4 +1,4 @@
-"""Errors in OpenAI's envelope, with the status that the client should see."""
+"""Errors in OpenAI's form, with the status for the client."""
 
 import json
 import logging
@@ -37,9 +37,9 @@ class Refused(Exception):
     """A request is answered with an error.
 
     Attributes:
-        status: of the HTTP response.
-        error: what stands under ``error`` in its body.
-        headers: of the response.
+        status: the status of the HTTP response.
+        error: the value of ``error`` in its body.
+        headers: the headers of the response.
         from_upstream: whether the upstream failed or refused the request.
     """
 
@@ -61,7 +61,7 @@ class Refused(Exception):
 
     @property
     def body(self) -> Json:
-        """The body of the response, or the event of a stream that fails in its middle."""
+        """The body of the response, or the last event of a stream that fails."""
         return {"error": self.error}
 
     @property
@@ -71,11 +71,11 @@ class Refused(Exception):
 
 
 def refusal_of(error: Exception) -> Refused:
-    """Return the error that the client sees. What it must not see, such as addresses, is logged instead."""
+    """Return the error for the client. Details that the client must not see, such as addresses, are logged."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, SamplingError) and error.failures and isinstance(first := error.failures[0], Exception):
-        return refusal_of(first)  # since when all servers ask to be left alone
+        return refusal_of(first)  # all servers have asked to wait
     seconds = retry_after(error)
     headers = {} if seconds is None else {"retry-after": str(max(1, round(seconds)))}
     if (status := _status_of(error)) is not None:
@@ -99,12 +99,17 @@ _OURS: Final[tuple[tuple[Any, int, str, str | None], ...]] = (
     (core.ContextOverflowError, 400, "context_length_exceeded", None),
     (Undecided, 422, "undecided", None),
     ((ConfigurationError, FingerprintMismatch), 400, "invalid_value", None),
-    (NotImplementedError, 400, "unsupported", "this model does not take what the request asks for"),
+    (NotImplementedError, 400, "unsupported", "this model does not support what the request asks for"),
     ((openai.APITimeoutError, core.ModelTimeoutError, TimeoutError), 504, "timeout", "no answer in time"),
     (ServerBusy, 503, "upstream_busy", "the upstream is busy"),
-    ((openai.APIConnectionError, core.ModelConnectionError, OSError), 502, "unreachable", "no upstream is reached"),
+    (
+        (openai.APIConnectionError, core.ModelConnectionError, OSError),
+        502,
+        "unreachable",
+        "no upstream server can be reached",
+    ),
 )
-"""Types of errors -> status, code and message; None for the error's own."""
+"""Types of errors, with status, code and message (None for the error's own message)."""
 
 
 def _status_of(error: Exception) -> int | None:

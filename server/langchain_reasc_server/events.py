@@ -1,4 +1,4 @@
-"""A response by server-sent events, as it is written to one client."""
+"""Write a response as server-sent events to one client."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any
@@ -17,14 +17,14 @@ async def start_response(send: Send, status: int, headers: Iterable[tuple[str, s
 
 
 class EventStream:
-    """Writes events; its head goes out with the first of them."""
+    """Writes events to a client. The head of the response is sent with the first event."""
 
     def __init__(self, send: Send, headers: Mapping[str, str] | None = None) -> None:
         self._send, self.headers = send, dict(headers or {})
         self.begun = False
 
     async def write(self, *parts: bytes | Json) -> None:
-        """Send events, or bytes as they are, at once."""
+        """Send events, or bytes unchanged, in one part."""
         if not self.begun:
             given = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", **self.headers}
             given["x-accel-buffering"] = "no"  # else nginx holds events back

@@ -22,36 +22,36 @@ _MINUTE: Final = 60.0
 
 
 def read_keys(path: Path | None, variable: str | None) -> tuple[str, ...]:
-    """Return the keys of a file and of an environment variable's value, one a line; lines with ``#`` are comments.
+    """Return the keys of a file and of an environment variable's value: one per line, with ``#`` for comments.
 
     Raises:
-        ConfigurationError: the file holds no keys, or cannot be read.
+        ConfigurationError: the file has no keys, or cannot be read.
     """
     try:
         texts = [variable or "", "" if path is None else read_text(path)]
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"the file of keys {path} cannot be read: {error}") from None
+        raise ConfigurationError(f"cannot read the file of keys {path}: {error}") from None
     lines = [line.strip() for text in texts for line in text.splitlines()]
     keys = tuple(dict.fromkeys(line for line in lines if line and not line.startswith("#")))
     if path is not None and not keys:
-        raise ConfigurationError(f"{path} holds no keys, so that nobody could ask; write one a line")
+        raise ConfigurationError(f"{path} has no keys, so nobody could use the server; write one key per line")
     return keys
 
 
 class Allowance:
-    """How much of something a client may use in a minute. The allowance refills continuously.
+    """What a client may use per minute. The allowance refills continuously.
 
     Attributes:
-        left: how much may still be used, as of the last request; below 0 after a request that used more.
+        left: what may still be used, as of the last request. It is negative after a request that used too much.
     """
 
     def __init__(self, what: str, per_minute: float | None, clock: Callable[[], float]) -> None:
-        """Start full.
+        """Create a full allowance.
 
         Args:
             what: "samples" or "tokens".
-            per_minute: how many; None for any number.
-            clock: returns seconds that never go back.
+            per_minute: the allowance; None for any number.
+            clock: a monotonic clock in seconds.
         """
         self._what, self._clock = what, clock
         self._per_minute = math.inf if per_minute is None else per_minute
@@ -59,7 +59,7 @@ class Allowance:
         self._held = 0.0
 
     def use(self, count: float) -> None:
-        """Subtract what a request has used, which may be more than was left."""
+        """Subtract what a request has used, which may be more than what was left."""
         self.left -= count
 
     @contextmanager
@@ -72,10 +72,11 @@ class Allowance:
             self._held -= most
 
     def check(self) -> None:
-        """Require that at least one is left, beside what running requests have reserved.
+        """Require that at least one sample or token is left, not counting what running requests have reserved.
 
         Raises:
-            Refused: less is left. The error says when to ask again: in a second if only reserved ones are missing.
+            Refused: less than one is left. The error says when to ask again: in a second if running requests have
+                reserved the rest.
         """
         if math.isinf(self._per_minute):
             return
@@ -83,18 +84,18 @@ class Allowance:
         self.left = min(self._per_minute, self.left + (now - self._since) * rate)
         self._since = now
         if self.left - self._held < 1:
-            said = f"{self._per_minute:g} {self._what} a minute are allowed for a key"
+            said = f"a key may use {self._per_minute:g} {self._what} per minute"
             raise _too_many(said, max(1.0, (1 - self.left) / rate), f"too_many_{self._what}")
 
 
 @dataclass(eq=False)
 class Client:
-    """One key's use of the server.
+    """The use of the server by one key.
 
     Attributes:
-        samples: how many samples the key may draw.
-        tokens: how many tokens the key may use, of prompts and generated.
-        running: requests that are answered or wait now.
+        samples: the samples that the key may draw.
+        tokens: the tokens of prompts and responses that the key may use.
+        running: requests that are being answered or wait.
     """
 
     samples: Allowance
@@ -104,16 +105,16 @@ class Client:
 
 @dataclass(eq=False)
 class Admission:
-    """Lets requests in.
+    """Admits requests.
 
     Attributes:
-        keys: those of clients; without keys everybody may ask, as one client.
-        requests: how many are answered at once.
-        queue: how many may wait; further ones are refused.
+        keys: the keys of clients. Without keys everybody may ask, as one client.
+        requests: requests that are answered at once.
+        queue: requests that may wait. Further requests are refused.
         each: requests of one client at once; None for any number.
-        samples_per_minute: of one client in this process; None for any number.
-        tokens_per_minute: of one client in this process, of prompts and generated; None for any number.
-        clock: returns seconds that never go back.
+        samples_per_minute: samples of one client in this process; None for any number.
+        tokens_per_minute: tokens of one client in this process, of prompts and responses; None for any number.
+        clock: a monotonic clock in seconds.
     """
 
     keys: Sequence[str] = ()
@@ -148,15 +149,15 @@ class Admission:
 
     @asynccontextmanager
     async def admit(self, client: Client, samples: int = 0, tokens: int = 0) -> AsyncIterator[None]:
-        """Wait for a place for a request, and keep the place until the end.
+        """Wait until a request may run, and count it as running until the end.
 
         Args:
-            client: whose request it is.
-            samples: the most samples that the request may draw; they are reserved until its end.
-            tokens: the most tokens, likewise.
+            client: the client of the request.
+            samples: the most samples that the request may draw. They are reserved until its end.
+            tokens: the most tokens that it may use, reserved in the same way.
 
         Raises:
-            Refused: the client, or all together, ask for too much.
+            Refused: the client, or all clients together, ask for too much.
         """
         self._check(client)
         client.running, self._inside = client.running + 1, self._inside + 1
@@ -176,7 +177,7 @@ class Admission:
         if self._inside >= self.requests + self.queue:
             raise _too_many("the server is busy, and its queue is full", 1, "queue_full")
         if self.each is not None and client.running >= self.each:
-            raise _too_many(f"{self.each} requests at once are allowed for a key", 1, "too_many_requests")
+            raise _too_many(f"a key may have {self.each} requests at once", 1, "too_many_requests")
         client.samples.check()
         client.tokens.check()
 

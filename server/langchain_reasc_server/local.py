@@ -1,4 +1,4 @@
-"""Upstreams that are a LangChain chat model: a GGUF file in this process, the shipped model, or any class."""
+"""Serve a LangChain chat model: a GGUF file in this process, the shipped model, or any class."""
 
 import asyncio
 import json
@@ -25,25 +25,25 @@ _SAMPLING: Final = (
     *("temperature", "top_p", "top_k", "min_p", "typical_p", "max_tokens", "min_tokens", "seed"),
     *("repetition_penalty", "presence_penalty", "frequency_penalty", "logprobs", "top_logprobs", "logit_bias"),
 )
-"""What a client may set; never where the model is, or whose key it takes."""
+"""Options that a client may set. Addresses and keys are not among them."""
 _BINDING: Final = (
     *("grammar", "logit_bias", "functions", "structured_outputs"),
     *("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
 )
-"""What clients rely on, so that a model that lacks it refuses."""
+"""Options that clients rely on. A model that lacks one of them refuses the request."""
 _WITH_GRAMMARS: Final = ("llama_cpp",)
-"""LangChain's names of the models that take ``grammar``."""
+"""LangChain's names of models that support ``grammar``."""
 _MOST_MESSAGES: Final = 4096
 _SHOWN: Final = 200  # characters of a wrong value
 _BOUND: Final = ("tool_choice", "parallel_tool_calls")
 
 
 class LangChainModel:
-    """A LangChain chat model, whose requests and replies are written in OpenAI's form.
+    """An upstream that is a LangChain chat model, with requests and replies in OpenAI's form.
 
     Attributes:
-        chat_model: what is sampled.
-        model: its name for clients, who may give any other.
+        chat_model: the model to sample.
+        model: the model's name for clients. Requests may use any other name.
     """
 
     def __init__(self, chat_model: BaseChatModel, model: str) -> None:
@@ -65,10 +65,10 @@ class LangChainModel:
         return message
 
     async def forward(self, request: Request, body: bytes, call: Call | None, why: str, send: Send) -> None:
-        """Answer what is not voted on: one response or ``n``, whole or streamed, and the list of models.
+        """Answer a request that is not voted on: one response or ``n``, whole or streamed, or the list of models.
 
         Raises:
-            Refused: the model has nothing of the kind.
+            Refused: the model does not support this request.
         """
         headers = {"x-reasc-passed-through": why}
         path = request.url.path
@@ -84,10 +84,10 @@ class LangChainModel:
             await _send(await self._whole(call), request, send, headers)
 
     def _asked(self, model: Any, body: Json) -> tuple[Any, dict[str, Any]]:
-        """Return a model with the tools of a request bound to it, and the options of the call that the model has.
+        """Bind the tools of a request to a model, and return it with the options that the model supports.
 
         Raises:
-            Refused: the request holds something of the wrong type, or that the model cannot do.
+            Refused: a value has the wrong type, or the model does not support an option.
         """
         has = {*_SAMPLING} & {*type(self.chat_model).model_fields}
         has |= {"grammar"} if self.chat_model._llm_type in _WITH_GRAMMARS else set()

@@ -1,4 +1,4 @@
-"""What a request has used: the tokens that its reply reports, or else an estimate of them."""
+"""Count the tokens of a request: those that its reply reports, or else an estimate."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,24 +11,24 @@ from langchain_reasc_server.events import Send
 __all__ = ["Drawn", "Meter"]
 
 _TAIL: Final = 16_384
-"""Bytes that are kept of a reply: the usage stands near its end."""
+"""The last bytes of a reply that are kept, because the usage is near the end."""
 _SUMMANDS: Final = ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")
 _DECODER: Final = json.JSONDecoder()
 
 
 class Meter:
-    """Passes a reply on unchanged, and counts the tokens of its request.
+    """Passes on a reply unchanged, and counts the tokens of its request.
 
-    If the end of the reply reports no ``usage`` (or the client left before the end), the prompt is estimated, and so is
-    a reply in one piece; each event of a stream counts as a token. A stream is never charged less than its events. An
+    If the reply reports no ``usage``, or the client disconnects before the end, the tokens of the prompt and of a whole
+    reply are estimated, and each event of a stream counts as a token. A stream costs at least one token per event. An
     error is free.
     """
 
     def __init__(self, send: Send, asked: bytes, pay: Callable[[int], None]) -> None:
-        """Count from zero.
+        """Start counting.
 
         Args:
-            send: where the reply goes.
+            send: sends the reply.
             asked: the body of the request.
             pay: called once with the tokens, before the end of the reply is sent.
         """
@@ -52,7 +52,7 @@ class Meter:
             self._pay(tokens if self._begun or left else 0)
 
     async def __call__(self, message: Any) -> None:
-        """Count a message of ASGI's, and send it on."""
+        """Count an ASGI message, and pass it on."""
         if message["type"] == "http.response.start":
             self._begun = message["status"] < 400
             headers = {name.lower(): value for name, value in message["headers"]}
@@ -78,7 +78,7 @@ class Meter:
 
 
 def _reported_in(text: bytes) -> int:
-    """Return the most tokens that any usage in a text reports; 0 if there is none."""
+    """Return the largest usage that a text reports, in tokens; 0 if there is no usage."""
     _, *found = text.split(b'"usage"')  # in a string the quotes would be escaped
     return max((_usage_at(rest) for rest in found), default=0)
 
@@ -97,10 +97,10 @@ def _total(usage: Mapping[str, Any]) -> int:
 
 
 class Drawn:
-    """The events of a vote's samples so far, to charge a vote that fails or whose client leaves."""
+    """Collects the events of a vote's samples, to charge for a vote that fails or whose client disconnects."""
 
     def __init__(self, hear: Hear) -> None:
-        """Listen, and tell another listener too."""
+        """Collect events, and pass them to another listener."""
         self._beside = hear
         self._responses: dict[int, list[bytes]] = {}
 
@@ -116,6 +116,6 @@ class Drawn:
         return len(self._responses)
 
     def tokens(self, prompt: int) -> int:
-        """Return the tokens of these samples: what each reports, or else its prompt and one token for each event."""
+        """Return the tokens of these samples: as each reports, or else its prompt and one token per event."""
         responses = [*self._responses.values()]
         return sum(_reported_in(b"".join(events)) or prompt + len(events) for events in responses)

@@ -1,4 +1,4 @@
-"""What the server counts, for Prometheus."""
+"""The server's metrics for Prometheus."""
 
 import os
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ from langchain_reasc_server.wire import Json
 __all__ = ["METRICS", "Metrics", "forget_dead_workers"]
 
 METRICS: Final = "PROMETHEUS_MULTIPROC_DIR"
-"""The environment variable that names the folder in which workers count together."""
+"""The environment variable with the folder in which workers share their counts."""
 _SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 _SHARES: Final = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0)
 
 
 class Metrics:
-    """Counters of one process. No label has a value that a client chooses."""
+    """Metrics of one process. No label has a value that a client can choose."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -68,12 +68,12 @@ class Metrics:
         )
 
     def record_health(self, healthy: Mapping[str, bool]) -> None:
-        """Set whether each server gets its share."""
+        """Set whether each upstream server is healthy."""
         for server, is_healthy in healthy.items():
             self._healthy.labels(server).set(is_healthy)
 
     def record_learning(self, known: Observations) -> None:
-        """Set what was learned, and how near drift is."""
+        """Set how much was learned, and the evidence of drift."""
         self._questions.set(known.seen)
         self._alarms.set(len(known.restarts))
         for monitor, evidence in known.evidence.items():
@@ -89,7 +89,7 @@ class Metrics:
             self._agreement.observe(max(votes) / sum(votes))
 
     def record_error(self, refused: Refused) -> None:
-        """Count a request that got an error: the upstream's, or one of ours, whose codes are few."""
+        """Count a request that got an error, of the upstream or of this server."""
         if refused.from_upstream:
             self.record_upstream_error(refused.status)
         else:
@@ -100,7 +100,7 @@ class Metrics:
         self._upstream.labels(str(status)).inc()
 
     def total(self, name: str, **labels: str) -> int:
-        """Return the sum of the counters of this name that have these labels."""
+        """Return the sum of the counters with this name and these labels."""
         found = (sample for metric in self._all.collect() for sample in metric.samples)
         values = (one.value for one in found if one.name == name and labels.items() <= one.labels.items())
         return round(sum(values))
@@ -112,7 +112,7 @@ class Metrics:
 
     @property
     def _all(self) -> CollectorRegistry:
-        """What all workers have counted, if there are several."""
+        """The metrics of this process, or of all workers if there are several."""
         if METRICS not in os.environ:
             return self._registry
         together = CollectorRegistry()
@@ -121,7 +121,7 @@ class Metrics:
 
 
 def forget_dead_workers() -> None:
-    """Drop what workers that have ended were doing; what they have counted stays."""
+    """Drop the gauges of workers that have ended. Their counters stay."""
     for path in Path(os.environ[METRICS]).glob("gauge_live*.db"):
         pid = int(path.stem.rpartition("_")[2])
         try:

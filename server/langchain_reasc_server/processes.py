@@ -1,4 +1,4 @@
-"""Run the server in this process, or in several workers that uvicorn's supervisor replaces when they end."""
+"""Run the server in this process, or in several workers that uvicorn's supervisor restarts."""
 
 import asyncio
 import faulthandler
@@ -27,14 +27,14 @@ _KEPT_ALIVE: Final = 75  # seconds; longer than clients keep an idle connection,
 _STANDS_STILL: Final = 30.0
 """Seconds after which a process whose event loop does nothing at all is ended."""
 _STARTED_WITHIN: Final = 30
-"""Seconds for which the supervisor waits for a new worker, or for one of which no thread answers any more."""
+"""Seconds that the supervisor waits for a new worker, or for one that no longer responds."""
 
 
 def uvicorn_options(connections: int, *, access_log: bool = False) -> dict[str, Any]:
-    """Return uvicorn's options for its limits and its logs. A proxy in front of the server has to cut slow clients off.
+    """Return uvicorn's options for limits and logs. A proxy in front of the server has to disconnect slow clients.
 
     Args:
-        connections: open at once; a request on a further one is refused with 503.
+        connections: connections that are open at once. A request on another connection is refused with 503.
         access_log: whether each request is logged to stderr.
     """
     logs = deepcopy(LOGGING_CONFIG)
@@ -54,7 +54,7 @@ def uvicorn_options(connections: int, *, access_log: bool = False) -> dict[str, 
 
 
 def _possible_connections(wanted: int) -> int:
-    """Raise this process's limit on open files; return how many connections that allows, each with one upstream."""
+    """Raise this process's limit of open files. Return how many connections it allows, each with one upstream."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -81,13 +81,13 @@ def run_here(app: Any, listening: socket.socket, options: Mapping[str, Any]) -> 
 
 
 def run_workers(make_app: Callable[[], Any], count: int, listening: socket.socket, options: Mapping[str, Any]) -> None:
-    """Serve on one socket by several new processes until SIGTERM or Ctrl-C.
+    """Serve on one socket with several worker processes until SIGTERM or Ctrl-C.
 
-    uvicorn's supervisor replaces a worker that ends, and on SIGHUP one worker after another.
+    uvicorn's supervisor restarts a worker that exits, and on SIGHUP one worker after another.
 
     Args:
-        make_app: returns the ASGI application of a worker; is sent to each worker through a pipe.
-        count: how many.
+        make_app: returns the ASGI application of a worker. It is sent to each worker through a pipe.
+        count: the number of workers.
         listening: the socket.
         options: further ones of uvicorn's.
 
@@ -105,7 +105,7 @@ def run_workers(make_app: Callable[[], Any], count: int, listening: socket.socke
 
 @contextmanager
 def shared_folder() -> Iterator[Path]:
-    """Make a folder in which workers count together, and which is deleted at the end."""
+    """Make a folder in which workers share their counts, and delete it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="reasc-serve-"))
     os.environ[METRICS] = str(folder)
     try:

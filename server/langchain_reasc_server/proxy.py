@@ -1,4 +1,4 @@
-"""Upstreams that speak OpenAI's API: votes on their chat completions, and all else passed through untouched."""
+"""Serve upstream servers with OpenAI's API: vote on chat completions, and pass everything else through unchanged."""
 
 import asyncio
 import random
@@ -42,12 +42,12 @@ _NOT_SENT: Final = _HOP_BY_HOP | {
 }
 _NOT_GIVEN_BACK: Final = _HOP_BY_HOP | {"date", "server"}
 _OF_ONE: Final = ("content-type", "accept", "idempotency-key", "x-stainless-")
-"""Headers of a request that say something of its own body, or of openai's client, by which ours would go too."""
+"""Headers about the request's own body or the client's library, which do not apply to our requests."""
 _TOLD: Final = (
     *("tools", "tool_choice", "response_format", "temperature", "top_p", "max_tokens", "max_completion_tokens"),
     *("presence_penalty", "frequency_penalty"),
 )
-"""Fields of a request that its votes, its bounds and its calibration depend on."""
+"""Fields of a request that its votes, limits and calibration depend on."""
 _ALTERNATIVES: Final = 20  # as many as ReASC asks for, so that a client's wish changes no measure
 _BUSY: Final = (429, 502, 503, 504)
 _CONNECTED_WITHIN: Final = 10.0  # seconds
@@ -63,19 +63,19 @@ class Servers:
     """One or several OpenAI-compatible servers.
 
     Attributes:
-        chat_model: what is sampled.
-        model: the name of its model.
+        chat_model: the model to sample.
+        model: the model's name.
     """
 
     def __init__(
         self, chat_model: ChatOpenAICompatible, *, pass_keys: bool = False, timeout: float | None = None
     ) -> None:
-        """Set it up; nothing is connected yet.
+        """Create the upstream without connecting.
 
         Args:
-            chat_model: names the servers, their model and their key.
-            pass_keys: whether a client's own key is sent on, in place of the operator's.
-            timeout: seconds that a server may be silent in what is passed through; None for any time.
+            chat_model: has the addresses of the servers, their model and their key.
+            pass_keys: whether each client's own key is sent instead of the operator's.
+            timeout: seconds that a server may be silent while a request is passed through; None for any time.
         """
         self.chat_model, self.model = chat_model, chat_model.model_name
         self._pass_keys, self._timeout = pass_keys, timeout
@@ -85,7 +85,7 @@ class Servers:
 
     @cached_property
     def _client(self) -> aiohttp.ClientSession:
-        """The client for what is passed through, made in its event loop; httpx takes thrice the time."""
+        """The HTTP client for requests that pass through, made in the event loop (httpx takes three times as long)."""
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_ALIVE, ssl=httpx.create_ssl_context()),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECTED_WITHIN, sock_read=self._timeout),
@@ -97,10 +97,10 @@ class Servers:
         )
 
     def forwarded(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Return the headers of a client's request that the upstream sees, the key among them.
+        """Return the headers of a client's request for the upstream, including the key.
 
         Raises:
-            Refused: clients' own keys are passed on, and the request has none.
+            Refused: clients have to send their own keys, and the request has none.
         """
         named = {name.strip().lower() for name in headers.get("connection", "").split(",")}
         kept = {
@@ -114,11 +114,11 @@ class Servers:
         return {**kept, "authorization": key, "accept-encoding": "identity"}
 
     def is_own(self, model: str) -> bool:
-        """Return whether it is the model that was named; servers may have others."""
+        """Return whether this is the operator's model. Servers may have other models too."""
         return model in ("", self.model)
 
     async def solve(self, solver: ChatReASC, call: Call, hear: Hear, limit: int | None) -> AIMessage:
-        """Return the winner, each sample of which is the client's own request."""
+        """Return the winner of a vote. Each sample is the client's own request."""
         body = {name: value for name, value in call.body.items() if name != "n"}
         headers = {
             name.title(): value
@@ -133,10 +133,10 @@ class Servers:
         return await solver.ainvoke(messages_of(call.body), {"max_concurrency": limit}, **{RAW: raw}, **told)
 
     async def forward(self, request: Request, body: bytes, call: Call | None, why: str, send: Send) -> None:
-        """Pass a request through, and its response back, both as they are.
+        """Pass a request to the upstream and its response to the client, both unchanged.
 
         Raises:
-            Refused: no server can be reached, or the response breaks off, which a stream says in its last event.
+            Refused: no server can be reached, or the response breaks off (a stream then ends with an error event).
         """
         async with self._response(request, body, call) as (response, whole):
             if not 200 <= response.status < 600:
@@ -162,10 +162,10 @@ class Servers:
 
     @asynccontextmanager
     async def _response(self, request: Request, body: bytes, call: Call | None) -> AsyncIterator[_Answer]:
-        """Give the response of the first server that answers, and its body where it was read already.
+        """Yield the response of the first server that answers, and its body if it was already read.
 
-        A server that cannot be reached is passed over; for a chat completion, which may be asked for again, so is one
-        that is busy, or breaks off before anything of its answer has been given back.
+        A server that cannot be reached is skipped. For a chat completion, which can be repeated, so is a server that is
+        busy, or that breaks off before the client has received anything.
         """
         path = request.scope.get("raw_path", request.url.path.encode()).decode("ascii", "replace").partition("?")[0]
         if "/.." in unquote(unquote(path)).replace("\\", "/"):
@@ -195,7 +195,7 @@ class Servers:
         raise failed
 
     async def _sent(self, sent: Awaitable[aiohttp.ClientResponse], call: Call | None) -> _Answer | Refused:
-        """Return a response: its head, or all of what is given back in one piece; or why to ask another server."""
+        """Return a response, with its body if the client gets it in one piece, or the reason to ask another server."""
         try:
             response = await sent
             try:
@@ -218,7 +218,7 @@ class Servers:
         return [one.url for one in ranked]
 
     async def _give_back_whole(self, status: int, body: bytes, given: list[tuple[str, str]], send: Send) -> None:
-        """Give a response back in one piece; an error without the operator's key, which a server may quote."""
+        """Send a whole response to the client. Hide the operator's key, which a server may quote in an error."""
         if status >= 400 and not self._pass_keys and len(self._key) > 8:
             if any(name == "content-encoding" and value.lower() != "identity" for name, value in given):
                 said = f"the upstream refuses it with {status}, in words that are compressed"
@@ -229,7 +229,7 @@ class Servers:
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def token_limit(self) -> str:
-        """Return the servers' name for the most tokens of a response; they may have to be asked what they support."""
+        """Return the servers' name for the option that limits tokens, asking the servers if necessary."""
         return (await asyncio.to_thread(self.chat_model.capabilities)).max_tokens
 
     async def ready(self) -> bool:
@@ -243,21 +243,21 @@ class Servers:
         return False
 
     def health(self) -> dict[str, bool]:
-        """Return whether each server gets its share of votes."""
+        """Return server -> whether it is healthy."""
         return {one.url: one.healthy for one in self.chat_model.status()}
 
     async def close(self) -> None:
-        """Drop the connections of what is passed through; the chat model's are its owner's."""
+        """Close the connections of requests that pass through. The caller owns the chat model's connections."""
         await self._client.close()
 
 
 def _is_given_back(name: str) -> bool:
-    """Return whether the client gets a header: which origins may ask is said here, and not by the upstream."""
+    """Return whether the client gets a header. This server sets CORS headers itself."""
     return name not in _NOT_GIVEN_BACK and not name.startswith("access-control-")
 
 
 def _unicode(value: str) -> str:
-    """Return a header that was read as Latin-1 as what it is if it is UTF-8, as which it is sent."""
+    """Decode a header as UTF-8 if possible. It was read as Latin-1, and will be sent as UTF-8."""
     try:
         return value.encode("latin-1").decode()
     except UnicodeDecodeError:
@@ -265,10 +265,10 @@ def _unicode(value: str) -> str:
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """Return a body as it comes over the wire: nobody bounds what a compressed one would unpack to.
+    """Read a body without decompressing it, because a compressed body could become very large.
 
     Raises:
-        Refused: it is too large.
+        Refused: the body is too large.
     """
     body = bytearray()
     async for part in response.content.iter_any():
@@ -280,7 +280,7 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _broken(error: aiohttp.ClientError, said: str, code: str = "upstream_error") -> Refused:
-    """Return what a client is told of an upstream that broke off, or was silent for too long."""
+    """Build the error for an upstream that broke off, or was silent for too long."""
     silent = isinstance(error, aiohttp.SocketTimeoutError)
     return Refused(504, "no answer in time", code="timeout") if silent else Refused(502, said, code=code)
 
@@ -290,7 +290,7 @@ def _is_stream(response: aiohttp.ClientResponse) -> bool:
 
 
 def only_model(url: str, key: Any) -> str | None:
-    """Return the model that a server has, if it is the only one."""
+    """Return the name of a server's model if it has only one."""
     from langchain_reasc_openai.server import Server, base_url
 
     with Server(base_url(url), api_key=key) as server:

@@ -1,4 +1,4 @@
-"""Read what clients send, with limits on its size and its shape."""
+"""Read clients' requests, with limits on size and shape."""
 
 import math
 import re
@@ -17,26 +17,28 @@ __all__ = ["LARGEST_HEAD", "Bodies", "check_head", "read_object"]
 LARGEST_HEAD: Final = 32_768  # bytes
 _TOGETHER: Final = 50  # of the largest bodies, in memory at once
 _MOST_VALUES: Final = 100_000
-"""Values in a body: reading millions would take seconds, in which nobody else is served."""
+"""The most values in a body. Parsing millions would block all other requests for seconds."""
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\(?:.|\Z)[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
-"""A string, or one that does not end: what begins with a quote matches, so that nothing is read twice."""
+"""A string, complete or not. Everything after a quote matches, so that nothing is scanned twice."""
 
 
 def check_head(headers: Sequence[tuple[bytes, bytes]]) -> None:
-    """Check the head of a request.
+    """Check the headers of a request.
 
     Raises:
-        Refused: the head is too large, holds control characters, or says in two ways where the body ends.
+        Refused: the headers are too large, have control characters, or define the body's end in two ways.
     """
     head = b"\n".join(part for header in headers for part in header)
     if len(head) > LARGEST_HEAD:
-        raise Refused(431, f"the headers of a request have {LARGEST_HEAD:,} bytes at most", code="headers_too_large")
+        raise Refused(
+            431, f"the headers of a request may have at most {LARGEST_HEAD:,} bytes", code="headers_too_large"
+        )
     if _CONTROL.search(head):
-        raise Refused(400, "a header of the request holds a control character", code="invalid_header")
+        raise Refused(400, "a header of the request has a control character", code="invalid_header")
     names = [name for name, _ in headers]
     if b"transfer-encoding" in names and b"content-length" in names:
-        said = "a request has either content-length or transfer-encoding"
+        said = "a request must not have both content-length and transfer-encoding"
         raise Refused(400, said, code="ambiguous_length", headers={"connection": "close"})
 
 
@@ -45,8 +47,8 @@ class Bodies:
     """The bodies of all requests that are being answered.
 
     Attributes:
-        largest: bytes of one at most.
-        held: bytes of all.
+        largest: the most bytes of a body.
+        held: the bytes of all bodies now.
     """
 
     largest: int = 20_000_000
@@ -61,7 +63,7 @@ class Bodies:
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("", "identity"):
             raise Refused(415, f"a request must not be compressed ({encoding})", code="compressed")
-        too_large = Refused(413, f"a request has {self.largest:,} bytes at most", code="request_too_large")
+        too_large = Refused(413, f"a request may have at most {self.largest:,} bytes", code="request_too_large")
         if int(request.headers.get("content-length") or 0) > self.largest:
             raise too_large
         body = bytearray()
@@ -73,14 +75,14 @@ class Bodies:
         return bytes(body)
 
     def release(self, request: Request) -> None:
-        """Stop counting the body of a request."""
+        """Stop counting the bytes of a request's body."""
         self.held -= getattr(request.state, "held", 0)
 
     def _hold(self, request: Request, size: int) -> None:
         self.held += size
         request.state.held = getattr(request.state, "held", 0) + size
         if self.held > _TOGETHER * self.largest:
-            said = "the requests that are being read are too large together"
+            said = "the requests that are being answered are too large together"
             raise Refused(429, said, code="requests_too_large", headers={"retry-after": "1"})
 
 
@@ -102,7 +104,7 @@ def read_object(body: bytes) -> Json:
 
 
 def _has_many_values(body: bytes) -> bool:
-    """Return whether there are too many values, by the signs that stand before each, without parsing it."""
+    """Return whether a body has too many values, by counting separators without parsing."""
     if _signs(body) <= _MOST_VALUES:
         return False
     if body.count(b'"') - body.count(b'\\"') > 4 * _MOST_VALUES:  # two for a key, and two for a string
@@ -115,7 +117,7 @@ def _signs(text: bytes) -> int:
 
 
 def _finite(text: str) -> float:
-    """Return a number that JSON can write again."""
+    """Parse a finite number; JSON cannot write other numbers."""
     if not math.isfinite(value := float(text)):
         raise Refused(400, f"the body holds {text[:40]}, which is not a finite number", code="invalid_json")
     return value

@@ -1,6 +1,6 @@
-"""OpenAI's Responses API by chat completions: a request is translated into one, and its reply into a Response.
+"""OpenAI's Responses API: translate a request into a chat completion, and the reply into a Response.
 
-Nothing is stored, so that a request has to bring all that it refers to.
+Nothing is stored, so a request must contain everything that it refers to.
 """
 
 import re
@@ -20,10 +20,10 @@ __all__ = ["ResponseWriter", "Translated", "Untranslatable", "chat_request"]
 
 
 class Untranslatable(Exception):
-    """A request that no chat completion answers.
+    """A request cannot be translated into a chat completion.
 
     Attributes:
-        why: the field, or the type of a tool or an item, that chat completions do not have.
+        why: the field, or the type of a tool or an item, that chat completions lack.
     """
 
     def __init__(self, why: Any) -> None:
@@ -34,30 +34,30 @@ class Untranslatable(Exception):
 # Requests
 
 _STATEFUL: Final = ("previous_response_id", "conversation", "background", "prompt", "context_management")
-"""Fields that refer to what a server keeps."""
+"""Fields that refer to stored objects."""
 _REWRITTEN: Final = (
     *("input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "text", "reasoning"),
     *("max_output_tokens", "include", "top_logprobs", "stream_options"),
 )
 _DROPPED: Final = ("truncation", "max_tool_calls", "store", "metadata")
-"""Those without a meaning for a sample: OpenAI would store each, and takes metadata only of what it stores."""
+"""Fields without a meaning for a sample. With ``store``, OpenAI would store every sample."""
 _LOGPROBS: Final = "message.output_text.logprobs"
 _ROLES: Final = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
-"""Role of a message -> the one that every chat template knows."""
+"""Role of a message -> a role that every chat template knows."""
 
 
 def chat_request(asked: Mapping[str, Any], limit: str) -> Json:
-    """Translate a request of the Responses API into one for a chat completion.
+    """Translate a request of the Responses API into a request for a chat completion.
 
-    Fields that both have, and fields unknown here, stay as they are.
+    Fields that both APIs have, and unknown fields, are unchanged.
 
     Args:
         asked: the body of the request.
         limit: the upstream's name for the most tokens of a response.
 
     Raises:
-        Untranslatable: it asks for what chat completions do not have.
-        Refused: it is malformed.
+        Untranslatable: the request asks for something that chat completions lack.
+        Refused: the request is malformed.
     """
     for name in _STATEFUL:
         if asked.get(name):
@@ -92,7 +92,7 @@ def _tools(asked: Mapping[str, Any]) -> Json:
 
 
 def _in_namespaces(tools: list[Json]) -> Iterator[tuple[Json, str | None]]:
-    """Yield tools, each with the namespace that it is in, for chat completions have none."""
+    """Yield (tool, namespace), because chat completions have no namespaces."""
     for tool in tools:
         if tool.get("type") == "namespace":
             namespace = _text_in(tool, "name", "tools")
@@ -147,7 +147,7 @@ def _messages(asked: Mapping[str, Any]) -> list[Json]:
 
 
 def _append(messages: list[Json], message: Json) -> None:
-    """Add a message; to the one before it where the two are one for a chat template."""
+    """Append a message, or merge it with the last one if chat templates expect a single message."""
     last: Json = messages[-1] if messages else {"role": None}
     role, texts = message["role"], [one["content"] for one in (last, message) if one.get("content")]
     if role == last["role"] == "assistant" and len(texts) < 2:
@@ -191,7 +191,7 @@ _ITEMS: Final = {
 
 
 def _content(content: Any) -> str | list[Json]:
-    """Translate a text or a list of parts; of a single text into that text, which every chat template takes."""
+    """Translate a text or a list of parts. A single text part becomes the text, which every chat template accepts."""
     if isinstance(content, str):
         return content
     parts = [_part(part) for part in _objects(content, "input")]
@@ -259,9 +259,9 @@ _ECHOED: Final[Mapping[str, Any]] = {
     "top_logprobs": 0,
     "truncation": "disabled",
 }
-"""Fields of a request that its Response repeats -> what stands there where the request has none."""
+"""Fields of a request that its Response repeats -> their defaults."""
 _TOOL: Final = dict.fromkeys(("description", "parameters", "strict"))
-"""What a function among the tools of a Response has, where the request says nothing of it."""
+"""Defaults of a function among the tools of a Response."""
 _OF_CHAT: Final = ("id", "object", "created", "model", "choices", "usage")
 _OF_CHOICE: Final = ("index", "delta", "message", "logprobs", "finish_reason")
 _INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
@@ -272,22 +272,22 @@ _PARTS: Final[Mapping[str, Json]] = {
 }
 _ERROR_CODES: Final = {"rate_limit_error": "rate_limit_exceeded", "invalid_request_error": "invalid_prompt"}
 _KEPT_CODES: Final = ("context_length_exceeded", "insufficient_quota", "rate_limit_exceeded")
-"""Codes of errors that clients act on; others have none of their own in a Response."""
+"""Codes of errors that a Response keeps, because clients act on them."""
 
 
 class ResponseWriter:
-    """Turns the events of a chat completion into those of a Response, and keeps the Response that they add up to.
+    """Turns the events of a chat completion into events of a Response, and builds the whole Response.
 
-    A text is an item that is done when something else begins. Calls of functions are done at the end, for their
-    pieces may come by turns.
+    A text item is done when another item begins. Function calls are done at the end, because the pieces of several
+    calls may alternate.
     """
 
     def __init__(self, asked: Mapping[str, Any], model: str) -> None:
         """Begin a Response.
 
         Args:
-            asked: the request that it answers, which :func:`chat_request` has translated.
-            model: its model, unless the events name another.
+            asked: the request, which :func:`chat_request` has translated.
+            model: the model of the Response, unless the events name another.
         """
         self._asked, self._model = asked, model
         self.streamed = bool(asked.get("stream"))
@@ -309,7 +309,7 @@ class ResponseWriter:
 
     @property
     def response(self) -> Json:
-        """The Response as far as it is known."""
+        """The Response so far."""
         asked = {name: value for name, value in self._asked.items() if name in _ECHOED and value is not None}
         if tools := asked.get("tools"):
             asked["tools"] = [{**_TOOL, **tool} if tool.get("type") == "function" else tool for tool in tools]
@@ -330,12 +330,12 @@ class ResponseWriter:
         }
 
     def begin(self) -> Iterator[bytes]:
-        """Yield the events that come before anything is known."""
+        """Yield the first events."""
         yield self._event("response.created", response=self.response)
         yield self._event("response.in_progress", response=self.response)
 
     def take(self, event: Mapping[str, Any]) -> Iterator[bytes]:
-        """Yield what an event of the chat completion becomes."""
+        """Yield the events of the Response for an event of the chat completion."""
         if self._status != "in_progress":
             return
         if error := event.get("error"):
@@ -354,12 +354,12 @@ class ResponseWriter:
         """Yield the events that end the Response.
 
         Args:
-            complete: whether the chat completion came to its end, which some servers say without a finish reason.
+            complete: whether the chat completion has ended, even if the server gave no finish reason.
         """
         if self._status != "in_progress":
             return
         if self._error is None and self._finish_reason is None and not complete:
-            self._error = _error({"message": "the upstream broke the response off"})
+            self._error = _error({"message": "the upstream broke off the response"})
         self._status = "incomplete" if self._finish_reason in _INCOMPLETE else "completed"
         self._status = "failed" if self._error else self._status
         if not (self._output or self._error):
@@ -468,14 +468,14 @@ def _new_id(prefix: str) -> str:
 
 
 def _text_of(content: Any) -> Any:
-    """Return the text of a delta, which some servers give in parts."""
+    """Return the text of a delta. Some servers give it in parts."""
     if isinstance(content, list):
         return "".join(part.get("text") or "" for part in content if isinstance(part, dict))
     return content
 
 
 def _logprobs(logprobs: Any) -> list[Json]:
-    """Return logprobs with the bytes of each token, which many servers leave out."""
+    """Return logprobs with the bytes of each token, which many servers omit."""
     tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
     return [
         {**_token(one), "top_logprobs": [_token(other) for other in one.get("top_logprobs") or ()]}
@@ -490,7 +490,7 @@ def _token(one: Json) -> Json:
 
 
 def _usage(usage: Json) -> Json:
-    """Return the usage of a chat completion as that of a Response."""
+    """Convert the usage of a chat completion to that of a Response."""
     prompt, generated = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
     return {
         "input_tokens": prompt,
@@ -519,7 +519,7 @@ _EVENT_END: Final = re.compile(rb"\r?\n\r?\n")
 
 
 class Translated:
-    """Sends a chat completion, be it whole or a stream, as a Response; errors and headers as they are."""
+    """Sends a chat completion, whole or streamed, as a Response. Errors and headers are unchanged."""
 
     def __init__(self, send: Send, writer: ResponseWriter) -> None:
         self._send, self._writer = send, writer
@@ -528,10 +528,10 @@ class Translated:
         self._received = b""
 
     async def __call__(self, message: Any) -> None:
-        """Send a message of ASGI's, or keep it until more is known.
+        """Send an ASGI message, or keep it until the reply is complete.
 
         Raises:
-            Refused: what came is no chat completion.
+            Refused: the reply is not a chat completion.
         """
         if message["type"] == "http.response.start":
             await self._begin(message)
@@ -592,4 +592,8 @@ def _parsed(data: bytes) -> Json:
         event = parse_json(data)
     except ValueError:
         event = None
-    return event if isinstance(event, dict) else {"error": {"message": "the upstream sent what is no chat completion"}}
+    return (
+        event
+        if isinstance(event, dict)
+        else {"error": {"message": "the upstream sent something that is not a chat completion"}}
+    )

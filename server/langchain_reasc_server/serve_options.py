@@ -1,4 +1,4 @@
-"""The options of ``reasc serve``, as dataclasses, and the TOML file that may set them."""
+"""The options of ``reasc serve``, and the TOML file that may set them."""
 
 import os
 from contextlib import AbstractContextManager
@@ -23,23 +23,25 @@ __all__ = ["LimitOptions", "ServeVoteOptions", "UpstreamOptions", "read_config"]
 
 _KEYS: Final = "REASC_KEYS"
 _LONGEST_RETRY_AFTER: Final = 5.0
-"""Seconds to wait for a busy upstream. If it asks for more, the client gets the error and decides."""
+"""Seconds to wait for a busy upstream. If it asks for more, the client gets the error, and can decide."""
 
 
 def read_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Take options from a TOML file; those of the command line come first."""
+    """Read options from a TOML file. Options of the command line override them."""
     if path is None:
         return None
     try:
         given = parse_toml(read_text(path))
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from None
+        raise ConfigurationError(f"cannot read {path}: {error}") from None
     names = {option.lstrip("-"): parameter for parameter in context.command.params for option in parameter.opts}
     values: dict[str, Any] = {}
     for name, value in given.items():
         parameter = names.get(name.replace("_", "-"))
         if parameter is None or parameter.name in ("config", "check", "help"):
-            raise ConfigurationError(f"{path} sets {name!r}, not an option of reasc serve; see reasc serve --help")
+            raise ConfigurationError(
+                f"{path} sets {name!r}, which is not an option of reasc serve; see reasc serve --help"
+            )
         many = getattr(parameter, "multiple", False)
         values[str(parameter.name)] = [value] if many and not isinstance(value, list) else value
     context.default_map = {**(context.default_map or {}), **values}
@@ -48,28 +50,28 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
 
 @dataclass
 class UpstreamOptions:
-    """What stands behind the server."""
+    """The upstream server or model."""
 
     gguf: Annotated[Path | None, typer.Option(metavar="FILE", help="The same as --model FILE.")] = None
     preset: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What kind of server --url is: vllm, sglang, llama-server, ollama, lm-studio, openai, generic. "
+            help="The kind of server at --url: vllm, sglang, llama-server, ollama, lm-studio, openai, generic. "
             r"\[default: it is asked, with some short requests]",
         ),
     ] = None
     pass_keys: Annotated[
-        bool, typer.Option("--pass-keys", help="Send each client's own key on to --url, which then decides.")
+        bool, typer.Option("--pass-keys", help="Send each client's own key to --url, which then checks it.")
     ] = False
 
     timeout: Annotated[
         float,
-        typer.Option(min=0.1, help="Seconds that --url may be silent, before its answer and in a stream of it."),
+        typer.Option(min=0.1, help="Seconds that --url may be silent, before its response and in a stream."),
     ] = 300.0
 
     def open(self, source: ModelOptions) -> AbstractContextManager[Any]:
-        """Open the model. If a server has only one model, the model needs no name."""
+        """Open the model. Its name is optional if the server has only one model."""
         if self.gguf is not None:
             if source.model is not None or source.url or source.model_class:
                 raise ConfigurationError("--gguf names the model already; leave out --model, --url and --model-class")
@@ -77,7 +79,7 @@ class UpstreamOptions:
         if not source.url:
             for name in ("preset", "pass_keys"):
                 if getattr(self, name):
-                    raise ConfigurationError(f"--{name.replace('_', '-')} goes with --url")
+                    raise ConfigurationError(f"--{name.replace('_', '-')} needs --url")
             return source.open()
         if source.model is None:
             from langchain_reasc_server.proxy import only_model
@@ -105,23 +107,23 @@ class UpstreamOptions:
 
 @dataclass
 class ServeVoteOptions:
-    """How requests are voted on, as options of the command."""
+    """The options for votes."""
 
     answer: Annotated[
         str | None,
         typer.Option(
             metavar="SPEC",
             help="Where the answer is in a text: auto, boxed, number, choice, math, regex:..., json, json:FIELD. "
-            "message: only calls of tools and structured output are voted on. "
+            "message: vote only on tool calls and structured output. "
             r"\[default: message; number for the shipped model]",
         ),
     ] = None
-    max_samples: Annotated[int, typer.Option(min=1, help="Samples of a request at most, whatever it asks for.")] = 16
+    max_samples: Annotated[int, typer.Option(min=1, help="The most samples of a request, whatever it asks for.")] = 16
     rule: Annotated[str | None, typer.Option(metavar="NAME", help="When to stop, as for reasc ask.")] = None
     worth: Worth = None
     concurrency: Annotated[int, typer.Option(min=1, help="Samples of a request drawn at once.")] = 4
     in_flight: Annotated[
-        int | None, typer.Option(min=1, help=r"Samples in flight at once, of all requests. \[default: any number]")
+        int | None, typer.Option(min=1, help=r"Samples of all requests in flight at once. \[default: any number]")
     ] = None
     calibration: Annotated[
         str | None,
@@ -132,9 +134,9 @@ class ServeVoteOptions:
         typer.Option(metavar="NAME=FILE", help="A calibration that a request may choose by this name; repeatable."),
     ] = None
     state: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where what is learned is kept; read at the start.")
+        Path | None, typer.Option(metavar="FILE", help="The file in which the server keeps what it learns.")
     ] = None
-    no_learning: Annotated[bool, typer.Option("--no-learning", help="Count votes, and learn nothing.")] = False
+    no_learning: Annotated[bool, typer.Option("--no-learning", help="Count votes without learning.")] = False
 
     def votes(self, *, shipped: bool) -> "VotePolicy":
         """Return the policy of the server.
@@ -147,7 +149,9 @@ class ServeVoteOptions:
         if self.no_learning and (self.calibration or self.state):
             raise ConfigurationError("--no-learning excludes --calibration and --state")
         if self.state and (self.calibration or self.rule):
-            raise ConfigurationError("--state keeps what is learned, and with --calibration or --rule nothing is")
+            raise ConfigurationError(
+                "--state keeps what is learned, but with --calibration or --rule nothing is learned"
+            )
         default = "number" if shipped else "message"
         names = ("max_samples", "rule", "worth", "concurrency", "in_flight")
         return VotePolicy(
@@ -172,44 +176,45 @@ class ServeVoteOptions:
 
 @dataclass
 class LimitOptions:
-    """Who may ask, and how much."""
+    """The options for keys and limits."""
 
     keys: Annotated[
-        Path | None, typer.Option(metavar="FILE", help=f"Keys of clients, one a line; {_KEYS} holds further ones.")
+        Path | None, typer.Option(metavar="FILE", help=f"Keys of clients, one per line; {_KEYS} may have more.")
     ] = None
     requests: Annotated[int, typer.Option(min=1, help="Requests answered at once.")] = 128
-    queue: Annotated[int, typer.Option(min=0, help="Requests that may wait beside them.")] = 512
+    queue: Annotated[int, typer.Option(min=0, help="Requests that may wait in addition.")] = 512
     connections: Annotated[int, typer.Option(min=1, help="Connections of clients at once.")] = 4096
     key_requests: Annotated[int | None, typer.Option(min=1, help="Requests at once of one key.")] = None
-    key_samples: Annotated[int | None, typer.Option(min=1, help="Samples a minute of one key.")] = None
+    key_samples: Annotated[int | None, typer.Option(min=1, help="Samples per minute of one key.")] = None
     key_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens a minute of one key, of prompts and generated.")
+        int | None, typer.Option(min=1, help="Tokens per minute of one key, of prompts and responses.")
     ] = None
-    max_body: Annotated[float, typer.Option(min=0.001, help="Megabytes of a request at most.")] = 20.0
+    max_body: Annotated[float, typer.Option(min=0.001, help="The largest request in megabytes.")] = 20.0
     allow_path: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PATH",
-            help="What clients may use below /v1 besides models, chat/completions and responses, with the upstream's "
-            "key: embeddings, say, and all below it; * for everything; repeatable.",
+            help="A path below /v1 that clients may use with the upstream's key, besides models, chat/completions and "
+            "responses: embeddings, say, and everything below it; * for all; repeatable.",
         ),
     ] = None
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="ORIGIN", help="Whose pages may ask from a browser, such as https://chat.example.org; * for all."
+            metavar="ORIGIN",
+            help="An origin whose web pages may use the API, such as https://chat.example.org; * for all.",
         ),
     ] = None
 
     def admission(self, workers: int) -> "Admission":
-        """Return what lets requests into one of so many workers: each has its share of what a key may use a minute."""
+        """Return the admission of one worker. Each worker gets an equal share of what a key may use per minute."""
         from langchain_reasc_server.keys import Admission, read_keys
 
         shares = {name: getattr(self, name) for name in ("key_samples", "key_tokens")}
         for name, limit in shares.items():
             if limit is not None and limit < workers:
                 option = f"--{name.replace('_', '-')}"
-                raise ConfigurationError(f"{option} is {limit}, less than one for each of {workers} --workers")
+                raise ConfigurationError(f"{option} is {limit}, which is less than one for each of {workers} --workers")
         samples, tokens = (None if limit is None else limit / workers for limit in shares.values())
         known = read_keys(self.keys, os.environ.get(_KEYS))
         return Admission(known, self.requests, self.queue, self.key_requests, samples, tokens)

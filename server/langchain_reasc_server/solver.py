@@ -1,4 +1,4 @@
-"""Vote on a request with what was learned of its model, or else by counting votes."""
+"""Vote on requests, with what was learned about their model, or else by counting votes."""
 
 import asyncio
 import hashlib
@@ -23,49 +23,49 @@ from langchain_reasc_server.chat import Won
 __all__ = ["Solver", "Upstream"]
 
 _MOST_WISHES: Final = 64
-"""How many combinations of what requests ask of the vote have a solver that is kept."""
+"""The most combinations of requests' wishes whose solvers are kept."""
 _MOST_MODELS: Final = 8
-"""Models besides the operator's that something is learned of."""
+"""The most models besides the operator's that the server learns about."""
 
 
 class Upstream(Protocol):
-    """Where responses come from.
+    """The source of responses.
 
     Attributes:
-        model: the name of the model that is voted on with what was learned of it.
+        model: the name of the operator's model.
     """
 
     model: str
 
     @property
     def chat_model(self) -> BaseChatModel:
-        """What is sampled."""
+        """The model to sample."""
 
     def is_own(self, model: str) -> bool:
-        """Return whether a request for a model of this name is answered by the one that was learned of."""
+        """Return whether the operator's model answers a request for this name."""
 
     async def solve(self, solver: ChatReASC, call: Call, hear: Hear, limit: int | None) -> AIMessage:
         """Return the winner of a request.
 
         Args:
-            solver: who solves it.
+            solver: draws and decides.
             call: the request.
-            hear: called with the events of a response so far, each time one has come, from any thread; with none each
-                time that a request has failed.
-            limit: samples in flight at once, of all requests together.
+            hear: called from any thread with the events of a response so far, each time another event arrives, and with
+                an empty list each time a sample fails.
+            limit: samples of all requests in flight at once.
         """
 
 
 class Solver:
-    """Votes on requests with what it learns of each model, or else by counting votes.
+    """Votes on requests, with what it learns about each model, or else by counting votes.
 
-    It learns of up to eight models besides the operator's, as clients name them, from their second answer on. What it
-    learns of each lies in a file of its own beside the operator's.
+    It learns about up to eight models besides the operator's, from their second answer on, each in a separate file next
+    to the operator's.
 
     Raises:
         ConfigurationError: the operator's options are wrong.
-        CalibrationFileError: the calibration, or what was learned before, cannot be read.
-        FingerprintMismatch: that is of another model.
+        CalibrationFileError: the calibration, or the file of what was learned, cannot be read.
+        FingerprintMismatch: the file belongs to another model.
     """
 
     def __init__(self, upstream: Upstream, votes: VotePolicy) -> None:
@@ -84,9 +84,9 @@ class Solver:
         self._others: OrderedDict[tuple[Any, ...], ChatReASC] = OrderedDict()
 
     async def solve(self, call: Call, hear: Hear = lambda events: None) -> Won:
-        """Return the winner of a request; ``hear`` as for :meth:`Upstream.solve`.
+        """Return the winner of a request. For ``hear`` see :meth:`Upstream.solve`.
 
-        If the calibration was measured on something else (another prompt, say), votes are counted.
+        If the calibration does not fit (another prompt, say), votes are counted.
 
         Raises:
             ConfigurationError: the request asks for an impossible vote.
@@ -101,20 +101,20 @@ class Solver:
             try:
                 return await self._won(self._solver(of_model, asked, self.votes.calibration), call, hear)
             except FingerprintMismatch:
-                notice = "the calibration was measured on something else than such requests"
+                notice = "the calibration does not fit this request"
         won = await self._won(self._solver(self._own, asked, None), call, hear, notice)
         if learns and of_model is None and self.votes.calibration == "online" and len(self._models) < _MOST_MODELS:
             await asyncio.to_thread(self._learn_of, call.model)
         return won
 
     def _learn_of(self, model: str) -> None:
-        """Learn of a model besides the operator's from its next answer on."""
+        """Learn about a model besides the operator's, from its next answer on."""
         chat_model = self.upstream.chat_model.model_copy(update={"model_name": model})
         state = None if self.votes.state is None else _beside(self.votes.state, model)
         self._models[model] = self._own.model_copy(update={"model": chat_model, "online_state": state})
 
     def knows(self) -> list[str]:
-        """Return what was learned, or what the calibration knows, in lines of 80 columns."""
+        """Describe what was learned, or the calibration, in lines of 80 columns."""
         known, calibration = self.learning(), self._own.learned
         if known is not None:
             others = [f"Also       {model}: {_learning(one).seen:,} questions" for model, one in self._models.items()]
@@ -124,11 +124,11 @@ class Solver:
         return ["votes are counted"] if calibration is None else [*calibration_knows(calibration)]
 
     def learning(self) -> Observations | None:
-        """Return the rows that it learns from; None if it learns nothing."""
+        """Return the observations to learn from, or None if the server does not learn."""
         return None if self.votes.calibration != "online" else _learning(self._own)
 
     async def record_outcome(self, id: str, correct: bool) -> bool:
-        """Record whether an answer was right, see :meth:`ChatReASC.record_outcome`; return whether its id is known."""
+        """Record whether an answer was right (:meth:`ChatReASC.record_outcome`). Return whether its id is known."""
         for one in (self._own, *self._models.values()):
             if await one.arecord_outcome(id, correct):
                 return True
@@ -146,16 +146,16 @@ class Solver:
         return self.votes.offered[name]
 
     def _solver(self, base: ChatReASC, asked: Mapping[str, Any], calibration: str | None) -> ChatReASC:
-        """Return a model's solver, or one with what a request asks for; the last few are kept.
+        """Return the solver of a model with a request's wishes. The last few solvers are kept.
 
         Args:
             base: the solver of a model.
-            asked: what the request asks of the vote.
+            asked: the request's wishes for the vote.
             calibration: ``"online"``, a file, or None to count votes.
         """
         update = {**asked, "max_samples": min(asked.get("max_samples", math.inf), self.votes.max_samples)}
         if calibration == "online" and "abstain_below" in asked:
-            # By what has been learned until now: what still learns promises no probability.
+            # Freeze what has been learned so far, because a calibration that still learns gives no probability.
             return base.model_copy(update={**update, "calibration": base.learned, "online_state": None})
         key = (id(base), *sorted(update.items()), calibration)
         if (known := self._others.pop(key, None)) is None:
@@ -174,7 +174,7 @@ class Solver:
 
 
 def _beside(state: str, model: str) -> str:
-    """Return the file in which what is learned of another model is kept."""
+    """Return the file for what is learned about another model."""
     path, name = Path(state), re.sub(r"[^A-Za-z0-9.]+", "-", model)[-40:].strip(".-")
     return str(path.with_name(f"{path.stem}-{name}-{hashlib.sha256(model.encode()).hexdigest()[:6]}{path.suffix}"))
 

@@ -17,7 +17,7 @@ __all__ = ["POLICY", "REMEMBERED", "Decided", "status_page"]
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 REMEMBERED: Final = 512
-"""Votes that are kept, for their times."""
+"""The number of last votes that are kept."""
 _SHOWN: Final = 20
 _LONGEST: Final = 60  # characters of an answer
 _REFRESH: Final = 10  # seconds
@@ -30,9 +30,9 @@ class Decided:
     Attributes:
         at: when, in seconds since 1970.
         seconds: how long it took.
-        model: as the client named it.
-        account: what is said of it, see :attr:`~langchain_reasc_server.chat.Won.account`.
-        client: whose request it was.
+        model: the model's name in the request.
+        account: see :attr:`~langchain_reasc_server.chat.Won.account`.
+        client: the client of the request.
     """
 
     at: float
@@ -50,15 +50,15 @@ def status_page(
     knows: Sequence[str],
     answers: bool,
 ) -> str:
-    """Return the page, which needs no script and loads nothing.
+    """Return the page as HTML without scripts or external files.
 
     Args:
-        model: the upstream's.
-        metrics: counters since the server began.
-        decided: the last votes of the client that asks for the page, the newest last.
-        knows: lines that say what was learned.
-        answers: whether to show the answers of the last votes. Without keys this must be False: a proxy on this
-            machine looks like a browser on it.
+        model: the upstream's model.
+        metrics: counters since the server started.
+        decided: the last votes of the client that asks for the page, newest last.
+        knows: lines that describe what was learned.
+        answers: whether to show the answers of the last votes. Without keys this must be False, because a proxy on this
+            machine would make strangers look like local users.
     """
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>reasc serve: {escape(model)}</title>'
@@ -73,7 +73,7 @@ def status_page(
 
 
 def _tiles(metrics: Metrics, decided: Sequence[Decided]) -> Iterator[str]:
-    """Yield one number after another, each with what it is."""
+    """Yield a tile for each number."""
     votes, samples = metrics.total("reasc_stops_total"), metrics.total("reasc_samples_total")
     spent, saved, one = (metrics.total("reasc_tokens_total", kind=kind) for kind in ("spent", "saved", "one_response"))
     passed, failed = metrics.total("reasc_requests_total", way="pass"), metrics.total("reasc_upstream_errors_total")

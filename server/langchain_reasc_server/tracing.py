@@ -1,7 +1,7 @@
-"""OpenTelemetry spans of requests, by OpenTelemetry's own ASGI instrumentation, with what a vote has cost and decided.
+"""OpenTelemetry spans of requests, by OpenTelemetry's ASGI instrumentation, with the cost and decision of each vote.
 
-The names are those of OpenTelemetry's conventions for HTTP and for generative AI. Prompts, answers and the words of
-errors are in no span.
+Names follow OpenTelemetry's conventions for HTTP and for generative AI. Spans contain no prompts, answers or texts of
+errors.
 """
 
 import logging
@@ -29,7 +29,7 @@ __all__ = ["exported_traces", "traced_requests"]
 _FLUSHED_WITHIN: Final = 3.0
 """Seconds to wait for the last spans on shutdown."""
 _NOT_OF_API: Final = r"^[a-z]+://[^/]+/(?!v1/)"
-"""URLs of requests without a span: health, metrics, the status page."""
+"""URLs that get no span: health, metrics, the status page."""
 _ASKED: Final = ("temperature", "top_p", "max_tokens", "seed")
 _ACCOUNT: Final = ("id", "samples", "stop", "p_correct", "p_agree")
 
@@ -38,13 +38,13 @@ _ACCOUNT: Final = ("id", "samples", "stop", "p_correct", "p_agree")
 def exported_traces(model_provider: str) -> Iterator[list[Middleware]]:
     """Yield the middleware that exports spans by OTLP over HTTP, as OpenTelemetry's variables say.
 
-    A thread exports them in batches, and drops what the collector does not take in time.
+    A thread exports spans in batches, and drops those that the collector does not accept in time.
 
     Args:
-        model_provider: whose API or model is sampled, by OpenTelemetry's name of the provider if there is one.
+        model_provider: the provider of the model, by OpenTelemetry's name if it has one.
 
     Raises:
-        ConfigurationError: a variable cannot be read.
+        ConfigurationError: an environment variable has a wrong value.
     """
     resource = Resource.create()
     if str(resource.attributes["service.name"]).startswith("unknown_service"):
@@ -53,8 +53,8 @@ def exported_traces(model_provider: str) -> Iterator[list[Middleware]]:
         provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     except ValueError as error:
-        raise ConfigurationError(f"one of OpenTelemetry's variables cannot be read: {error}") from None
-    logging.getLogger("opentelemetry").setLevel(logging.ERROR)  # else each of its tries is reported
+        raise ConfigurationError(f"one of OpenTelemetry's variables has a wrong value: {error}") from None
+    logging.getLogger("opentelemetry").setLevel(logging.ERROR)  # or each failed export would be logged
     try:
         yield traced_requests(provider, model_provider)
     finally:
@@ -75,7 +75,7 @@ def traced_requests(provider: TracerProvider, model_provider: str = "openai") ->
 
 
 class _DescribedVotes:
-    """Says in the span of a request what was asked and how the vote ended, and names the span to the upstream."""
+    """Adds the request's options and the vote's result to the span, and passes the span's id to the upstream."""
 
     def __init__(self, app: ASGIApp, model_provider: str) -> None:
         self._app, self._model_provider = app, model_provider
@@ -106,7 +106,7 @@ class _DescribedVotes:
                 self._describe(span, scope["state"], error="disconnected")
 
     def _describe(self, span: Span, state: dict[str, Any], error: str | None = None) -> None:
-        """Set what is known of a request; ``error`` is the kind of error unless the state names one."""
+        """Set a span's attributes. ``error`` is the type of error, unless the state has one."""
         if (call := state.get("call")) is not None:
             asked = {f"gen_ai.request.{name}": call.body.get(name) for name in _ASKED}
             span.update_name(f"chat {call.model}")

@@ -1,6 +1,6 @@
 """OpenAI's chat API as JSON: write a message as a reply, and a reply as events.
 
-Nothing here knows the fields of the API beyond those it must: what a server adds of its own stays where it was.
+Fields that a server adds are kept.
 """
 
 import json
@@ -39,12 +39,12 @@ _LIMIT_REASONS: Final = ("length", "max_tokens", "MAX_TOKENS", "model_length")
 
 
 def new_id() -> str:
-    """Return an id for a response."""
+    """Return a new id for a response."""
     return f"chatcmpl-{uuid.uuid4().hex}"
 
 
 def encoded(value: Any) -> bytes:
-    """Return a value as JSON; half of a surrogate pair, as a model may write it, by its escape."""
+    """Return a value as JSON. Half of a surrogate pair, which a model may write, is escaped."""
     try:
         return to_json(value)  # in a third of the time that json.dumps takes
     except PydanticSerializationError:
@@ -52,7 +52,7 @@ def encoded(value: Any) -> bytes:
 
 
 def sse(event: Mapping[str, Any]) -> bytes:
-    """Return an event as it goes over the wire."""
+    """Return an event in the form of server-sent events."""
     return b"data: " + encoded(event) + b"\n\n"
 
 
@@ -61,7 +61,7 @@ def _first_choices(event: Mapping[str, Any]) -> list[Json]:
 
 
 def has_own_indices(events: Iterable[Json]) -> bool:
-    """Return whether each call in a stream has an index of its own, by which clients put its pieces together."""
+    """Return whether each call in a stream has a different index, by which clients join its pieces."""
     deltas = [one.get("delta") or {} for event in events for one in _first_choices(event)]
     pieces = [piece for delta in deltas for piece in delta.get("tool_calls") or ()]
     begun = {piece.get("id"): piece.get("index") for piece in pieces if piece.get("id")}
@@ -75,7 +75,7 @@ def message_in(reply: Mapping[str, Any]) -> Json:
 
 
 def usage_of(usage: UsageMetadata | None) -> Json | None:
-    """Return LangChain's usage in OpenAI's form."""
+    """Convert LangChain's usage to OpenAI's form."""
     if usage is None:
         return None
     prompt, generated = usage["input_tokens"], usage["output_tokens"]
@@ -88,7 +88,7 @@ def usage_of(usage: UsageMetadata | None) -> Json | None:
 
 
 def reply_of(message: AIMessage, model: str) -> Json:
-    """Return any chat model's message as a reply, without its usage."""
+    """Write any chat model's message as a reply without usage."""
     calls = [_call(call["id"], call["name"], json.dumps(call["args"])) for call in message.tool_calls]
     calls += [_call(call["id"], call["name"], call["args"] or "") for call in message.invalid_tool_calls]
     said: Json = {"role": "assistant", "content": str(message.text) or (None if calls else "")}
@@ -119,10 +119,10 @@ def _call(identifier: str | None, name: str | None, arguments: str) -> Json:
 
 
 def with_message(reply: Json, message: AIMessage) -> Json | None:
-    """Return a reply that says what a message says, where a vote has changed that; None where it is the reply's own.
+    """Return a reply with the content of a message, or None if the reply already has this content.
 
-    The winner may have an answer in it that was put together from several responses, or be empty. What LangChain has
-    not read of a reply (calls of another type, say) is no change.
+    A vote may have replaced the winner's content by an answer assembled from several responses, or by an empty one.
+    Content that LangChain does not read (calls of another type, say) does not count as changed.
     """
     said = message_in(reply)
     functions = [call.get("function") or {} for call in said.get("tool_calls") or ()]
@@ -149,7 +149,7 @@ def _sorted(arguments: Any) -> str | None:
 
 
 def replayed(events: Iterable[Json]) -> Iterator[Json]:
-    """Return the events of a response without the role, which was sent before, and without their usage."""
+    """Yield the events of a response without the role, which was already sent, and without usage."""
     for event in events:
         left = {name: value for name, value in event.items() if name != "usage"}
         choices = _first_choices(event)
@@ -163,7 +163,7 @@ def _without_role(delta: Mapping[str, Any]) -> Json:
 
 
 def events_of(reply: Mapping[str, Any]) -> Iterator[Json]:
-    """Return a reply as the events of a stream: its text, its calls in pieces, and its end."""
+    """Yield a reply as the events of a stream: its text, its calls in pieces, and its end."""
     choice, message = reply["choices"][0], message_in(reply)
     rest = {name: value for name, value in message.items() if name not in ("role", "tool_calls")}
     if any(value is not None for value in rest.values()):
@@ -193,14 +193,14 @@ def event_of(
     logprobs: Any = None,
     index: int = 0,
 ) -> Json:
-    """Return an event with the id, time and model of a reply; one with no choice where there is no delta."""
+    """Return an event with the id, time and model of a reply. Without a delta it has no choice."""
     named = {name: head[name] for name in ("id", "created", "model", "system_fingerprint") if name in head}
     choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
     return {**named, "object": "chat.completion.chunk", "choices": [] if delta is None else [choice]}
 
 
 def chunk_event(head: Mapping[str, Any], chunk: AIMessageChunk, index: int = 0) -> Json | None:
-    """Return a chunk of any chat model as an event; None where it says nothing."""
+    """Write a chunk of any chat model as an event, or return None for an empty chunk."""
     delta: Json = {}
     if text := str(chunk.text):
         delta["content"] = text

@@ -103,18 +103,18 @@ def test_the_readme_s_request_gets_the_readme_s_answer() -> None:
 
 
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
-    "an unknown name in the file": (("--config", "FILE"), "'vibes', not an option"),
-    "no such file": (("--config", "nowhere.toml"), "nowhere.toml cannot be read"),
+    "an unknown name in the file": (("--config", "FILE"), "'vibes', which is not an option"),
+    "no such file": (("--config", "nowhere.toml"), "cannot read nowhere.toml"),
     "two models": (("--gguf", "a.gguf", "--model", "b"), "--gguf names the model already"),
     "learning and not": (("--no-learning", "--state", "s.json"), "--no-learning excludes"),
     "a calibration without a name": (("--offer", "c.json"), "--offer takes NAME=FILE, got 'c.json'"),
     "no such calibration": (("--offer", "math=no-such.json"), "no-such.json"),
     "two sources of knowledge": (("--calibration", "c.json", "--state", "s.json"), "--state keeps what is learned"),
-    "keys for nobody": (("--pass-keys",), "--pass-keys goes with --url"),
-    "no keys in the file": (("--keys", "EMPTY"), "holds no keys"),
+    "keys for nobody": (("--pass-keys",), "--pass-keys needs --url"),
+    "no keys in the file": (("--keys", "EMPTY"), "has no keys"),
     "an unknown answer": (("--answer", "vibes"), "vibes"),
     "an unknown rule": (("--rule", "vibes"), "no stopping rule is called 'vibes'"),
-    "workers with a model each": (("--workers", "2"), "--workers goes with --url"),
+    "workers with a model each": (("--workers", "2"), "--workers needs --url"),
     "no origin": (("--allow-origin", "chat.example.org"), "--allow-origin is 'chat.example.org'"),
     "nobody there": (("--url", "http://127.0.0.1:9", "--check"), "no server at"),
 }
@@ -339,7 +339,7 @@ def test_workers_that_cannot_start_end_the_server(upstream: Served, tmp_path: Pa
         keys.unlink()
         os.kill(min(before), signal.SIGKILL)
         assert started.wait(90) != 0
-        assert started.stderr is not None and f"the file of keys {keys} cannot be read" in started.stderr.read()
+        assert started.stderr is not None and f"cannot read the file of keys {keys}" in started.stderr.read()
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
