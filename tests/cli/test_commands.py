@@ -59,7 +59,7 @@ def test_replay_draws_and_calls_no_method_by_a_budget_that_the_pool_does_not_hol
     ("arguments", "says"),
     [
         ("--signal vibes", "unknown signal 'vibes'"),
-        ("--signal auto --window 8", "--signal auto settles score and window too"),
+        ("--signal auto --window 8", "--signal auto also determines score and window"),
         ("--calibration-size 300", "leaves none to test"),
     ],
 )
@@ -141,7 +141,7 @@ def test_what_is_read_is_not_written_over(tmp_path: Path, command: tuple[str, ..
     path = write_pool(tmp_path / "p.sqlite", questions=2)
     before = path.read_bytes()
     refused = reasc(*command, path, "--out", tmp_path / "elsewhere" / ".." / "p.sqlite", code=2)
-    assert "is the file that is read" in " ".join(refused.stderr.replace("│", "").split())
+    assert "would overwrite the file that is read" in " ".join(refused.stderr.replace("│", "").split())
     assert path.read_bytes() == before
 
 

@@ -35,9 +35,9 @@ def test_arguments_in_every_form(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("{broken", "--model-kwargs is no valid JSON"),
-        ("no-such-file.json", "of which no file can be read"),
-        ("list.json", "holds no JSON object of arguments but a list"),
+        ("{broken", "--model-kwargs is not valid JSON"),
+        ("no-such-file.json", "and no such file can be read"),
+        ("list.json", "must be a JSON object of arguments, not a list"),
     ],
 )
 def test_arguments_that_cannot_be_read(given: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,13 +76,13 @@ def test_a_default_seed_is_no_matter_where_there_is_none() -> None:
         ("Scripted", (), "--model-class takes package.Class, such as langchain_openai.ChatOpenAI; got 'Scripted'"),
         ("no_such_package.Chat", (), "there is no module no_such_package, neither installed"),
         ("cli.chat_models.Scriptd", (), "has no Scriptd; did you mean Scripted?"),
-        ("cli.chat_models.not_a_class", (), "is no class but a str"),
+        ("cli.chat_models.not_a_class", (), "is not a chat model"),
         ("langchain_google_vertexai.ChatVertexAI", (), "Install it with: pip install langchain-google-vertexai"),
-        (CLASS, ("temprature=1",), "Scripted takes no 'temprature'; did you mean 'temperature'?"),
-        (CLASS, (f"api_key={KEY}",), "api_key is a secret, which a command line would show to others"),
+        (CLASS, ("temprature=1",), "Scripted has no argument 'temprature'; did you mean 'temperature'?"),
+        (CLASS, (f"api_key={KEY}",), "api_key is a secret, and a command line would show it to others"),
         (CLASS, (json.dumps({"headers": {"X-API-Key": KEY}}),), "headers.X-API-Key is a secret"),
         (CLASS, ("api_key=env:NO_SUCH_VARIABLE",), "the environment variable NO_SUCH_VARIABLE is not set"),
-        (CLASS, ("model=a",), "--model and --model-kwargs both say what Scripted's 'model' is"),
+        (CLASS, ("model=a",), "--model and --model-kwargs both set Scripted's 'model'"),
         ("langchain_core.language_models.BaseChatModel", (), "has no field for --model"),
     ],
 )
@@ -114,7 +114,7 @@ def test_a_class_that_quotes_its_arguments_does_not_show_the_key(data: Path, mon
     monkeypatch.setenv("A_KEY", KEY)
     made_of = ("--model-class", "cli.chat_models.Fragile", "--model-kwargs", "size=env:A_KEY")
     said = reasc("record", data, "--out", data.with_name("p.sqlite"), *made_of, code=1).stderr
-    assert "cannot be made of these arguments: RuntimeError: cannot reach anybody with {'size': '***'}" in said
+    assert "refuses these arguments: RuntimeError: cannot reach anybody with {'size': '***'}" in said
 
 
 def test_the_key_is_in_no_file_and_no_message(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,7 @@ def test_ask_by_the_paper_or_as_far_as_the_calibration_vouches(tmp_path: Path) -
 def test_without_an_answer_ask_fails_and_says_what_to_do() -> None:
     refused = reasc("ask", QUESTION, "--seed", 1, "--answer", "regex:nowhere", "--max-samples", 2, code=1)
     assert refused.stdout == ""
-    assert "error: no answer was found; samples: 2, one of which ends" in refused.stderr
+    assert "error: no answer was found in 2 samples; one of them ends" in refused.stderr
     assert "--answer says where the answer is, --max-tokens allows longer responses" in refused.stderr
     data = reasc("ask", QUESTION, "--seed", 1, "--answer", "regex:nowhere", "--max-samples", 2, "--json", code=1)
     assert json.loads(data.stdout)["answer"] is None and "error: no answer was found" in data.stderr
