@@ -18,7 +18,7 @@ Hear = Callable[[list[bytes]], None]
 """Called with the JSON of the events of a response so far, each time another event arrives."""
 HEADER: Final = "x-reasc-"
 COUNTED: Final = "none"
-"""The name of no calibration, for a request whose votes are counted."""
+"""The name that means no calibration, so that votes are counted."""
 _SUFFIX: Final = ":reasc"
 
 
@@ -61,7 +61,7 @@ class Wishes(BaseModel):
         rule: the name of a stopping rule, without parameters.
         abstain_below: give no answer that is less likely right than this.
         calibration: the name of a calibration that the operator offers, or ``"none"``.
-        usage: whose tokens are reported as usage.
+        usage: which tokens are reported as usage: of all samples, or of the winner.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)

@@ -20,7 +20,7 @@ _REQUEST_ID: Final = b"x-request-id"
 
 
 class Tidied:
-    """Tidies the path of a request, and gives the client's request id back if the response has none.
+    """Tidies the path of a request, and returns the client's request id if the response has no id.
 
     A slash at the end, or two slashes between a base URL and a path, mean nothing. ``MODEL:reasc-8`` is looked up as
     ``MODEL``.
@@ -56,7 +56,7 @@ def _tidied(path: str) -> str:
 _OWN_HOST: Final = re.compile(
     r"(\[[0-9a-f:.]+\]|[0-9.]+|[^.:]+|.+\.(localhost|local|internal))(:[0-9]+)?", re.IGNORECASE
 )
-"""An address, or a name that nobody can register: a site can let its own name lead to this server."""
+"""An address, or a name that nobody can register. (A hostile site could point its own name to this server.)"""
 
 
 def _is_own_page(origin: str, host: str) -> bool:

@@ -25,7 +25,7 @@ __all__ = ["FAILED_TO_START", "run_here", "run_workers", "shared_folder", "uvico
 
 _KEPT_ALIVE: Final = 75  # seconds; longer than clients keep an idle connection, or they would send into a closed one
 _STANDS_STILL: Final = 30.0
-"""Seconds after which a process whose event loop does nothing at all is ended."""
+"""Seconds after which a process with a blocked event loop is ended."""
 _STARTED_WITHIN: Final = 30
 """Seconds that the supervisor waits for a new worker, or for one that no longer responds."""
 
@@ -117,7 +117,7 @@ def shared_folder() -> Iterator[Path]:
 
 @asynccontextmanager
 async def watched_event_loop() -> AsyncIterator[None]:
-    """End this process, and print where it hangs, if the event loop stands still for too long.
+    """End this process, and print where it hangs, if the event loop is blocked for too long.
 
     A thread in C does that, so it works while Python itself hangs. Whoever started the process starts another:
     uvicorn's supervisor, systemd or Docker.
