@@ -1,4 +1,4 @@
-"""``ChatLlamaCpp``: a GGUF file, in process, as a LangChain chat model."""
+"""``ChatLlamaCpp``: run a GGUF file in this process as a LangChain chat model."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -36,11 +36,11 @@ __all__ = ["ChatLlamaCpp"]
 
 
 class _Call(NamedTuple):
-    """What one call asks for beside its messages.
+    """The parameters of one call, besides its messages.
 
     Attributes:
-        options: the options in force: the model's, overridden by those of the call.
-        shape: what the response may be.
+        options: the model's options, overridden by those of the call.
+        shape: the allowed responses.
         maker: makes the call's messages.
     """
 
@@ -57,10 +57,10 @@ class _Call(NamedTuple):
 class ChatLlamaCpp(LoadedModel):
     """A GGUF model run by llama.cpp in this process, with exact token signals and parallel samples.
 
-    The model is loaded when the object is made. Copies (``model_copy``) share it. It may be used from many threads and
-    event loops at once, whose requests are decoded together. Every response carries
-    ``response_metadata["token_signals"]``, computed from the raw logits of the whole vocabulary. Tool calls and
-    structured output are held to their schemas by a grammar.
+    The model is loaded when the object is made, and copies (``model_copy``) share it. Many threads and event loops may
+    use it at once; their requests are decoded together. Every response has ``response_metadata["token_signals"]``,
+    computed from the raw logits of the whole vocabulary. A grammar makes tool calls and structured output follow their
+    schemas.
 
     Example:
         .. code-block:: python
@@ -74,7 +74,7 @@ class ChatLlamaCpp(LoadedModel):
     Raises:
         ConfigurationError: an option is unknown or out of range.
         ModelFileError: the file is missing, not a GGUF, truncated, or has no chat template.
-        ModelError: there is no memory for the context.
+        ModelError: there is not enough memory for the context.
         MissingExtraError: llama-cpp-python is not installed.
     """
 
@@ -89,19 +89,19 @@ class ChatLlamaCpp(LoadedModel):
     ) -> SampleStream:
         """Generate n samples of one prompt, decoded together after one prefill.
 
-        Sample i (``first`` ≤ i < ``first + n``) is drawn with ``seed + i``. A later call with the same prompt prefills
-        nothing. More samples than ``n_parallel`` join as others end. With a ``rate_limiter`` each begins when that
-        permits it.
+        Sample i (``first`` ≤ i < ``first + n``) is drawn with ``seed + i``. A later call with the same prompt needs no
+        prefill. If ``n`` is larger than ``n_parallel``, samples start as others end. With a ``rate_limiter``, each
+        sample waits for it.
 
         Args:
-            messages: the prompt, in any form that ``invoke`` takes.
-            n: how many, 1 to 1,024.
+            messages: the prompt, in any form that ``invoke`` accepts.
+            n: the number of samples, 1 to 1,024.
             first: the index of the first sample.
             stop: strings that end a sample.
             overrides: options of this call, such as ``temperature``, ``seed``, ``tools`` or ``response_format``.
 
         Returns:
-            An iterator of ``(index, message)`` in the order the samples end.
+            An iterator of ``(index, message)`` in the order in which samples end.
 
         Raises:
             ConfigurationError: an option is wrong.
@@ -122,7 +122,7 @@ class ChatLlamaCpp(LoadedModel):
         stop: list[str] | None = None,
         **overrides: Any,
     ) -> AsyncSampleStream:
-        """Generate as :meth:`sample` does, for ``async for``; the prompt is read when iteration begins."""
+        """Like :meth:`sample`, for ``async for``. The prompt is read when the iteration begins."""
         call = self._call({"n": n, "first": first, **overrides})
         submit = partial(submit_paced_async, self._engine, self.rate_limiter) if self.rate_limiter else None
         begin = partial(in_thread, self._begin, messages, stop, call, self._base_seed, submit=submit)
@@ -139,19 +139,20 @@ class ChatLlamaCpp(LoadedModel):
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Return a model that may call tools.
 
-        A call that has begun keeps to its tool's schema, by a grammar. Calls come out as ``tool_calls``, or as
-        ``invalid_tool_calls`` where ``max_tokens`` cut them off; the finish_reason is then "tool_calls" or "length".
+        A grammar makes each call follow its tool's schema. Calls are in ``tool_calls`` with the finish_reason
+        "tool_calls", or in ``invalid_tool_calls`` with the finish_reason "length" if ``max_tokens`` cut them off.
 
         Args:
             tools: functions, LangChain tools, pydantic or TypedDict classes, or OpenAI's dicts.
-            tool_choice: None or "auto": the model may call; "any", "required" or True: it must; a tool's name, or
-                OpenAI's dict around it: it calls that one; "none": it is not shown the tools.
+            tool_choice: None or "auto": the model may call a tool. "any", "required" or True: it must call one. A
+                tool's name, or OpenAI's dict with it: it must call that tool. "none": it does not see the tools.
             parallel_tool_calls: False allows one call per response.
-            strict: True asks for every argument of every tool.
+            strict: True requires every argument of every tool.
             kwargs: further options of the calls, such as ``temperature``.
 
         Raises:
-            ConfigurationError: a tool cannot be used, its schema cannot be a grammar, or ``tool_choice`` names none.
+            ConfigurationError: a tool cannot be used, its schema cannot become a grammar, or ``tool_choice`` names an
+                unknown tool.
         """
         definitions = openai_tools(tools, strict=strict)
         unique = {definition["function"]["name"]: definition for definition in definitions}
@@ -173,19 +174,19 @@ class ChatLlamaCpp(LoadedModel):
         """Return a model that answers with an object.
 
         Args:
-            schema: a pydantic class, whose objects come out; or a TypedDict or JSON schema, for dicts.
-            method: "json_schema" holds the response to the schema by a grammar; the model is not told of the schema.
-                "function_calling" shows it to the model as a tool, and forces the call. "json_mode" only makes sure of
-                a JSON object.
-            include_raw: give a dict of ``raw``, ``parsed`` and ``parsing_error`` instead, and raise nothing.
-            strict: True asks for every property, and for no others.
+            schema: a pydantic class, to get its objects; or a TypedDict or JSON schema, to get dicts.
+            method: "json_schema" makes the response follow the schema by a grammar, without showing the schema to the
+                model. "function_calling" shows it to the model as a tool, and forces the call. "json_mode" only
+                guarantees a JSON object.
+            include_raw: return a dict of ``raw``, ``parsed`` and ``parsing_error`` instead, and raise no error.
+            strict: True requires every property, and forbids others.
             tools: tools that the model may call instead, with method "json_schema" and ``include_raw``.
             kwargs: further options of the calls, such as ``temperature``.
 
         Raises:
-            ConfigurationError: the schema is none, or cannot be a grammar.
+            ConfigurationError: the schema is not a schema, or cannot become a grammar.
 
-        What comes out is checked by pydantic where the schema is a class. A response that ``max_tokens`` cut off raises
+        If the schema is a class, pydantic validates the object. A response that ``max_tokens`` cut off raises
         ``OutputParserException``.
         """
         check_method(method, schema, strict)
@@ -210,11 +211,11 @@ class ChatLlamaCpp(LoadedModel):
         return with_raw(model, parser) if include_raw else model | parser
 
     def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
-        """Count the tokens of the prompt these messages make, with those of the chat template and the tools."""
+        """Count the tokens of the prompt that these messages make, including the chat template and the tools."""
         return len(self.prompt_tokens(messages, openai_tools(tools or ())))
 
     def _resolve_model_profile(self) -> ModelProfile:
-        """Return what agents may count on."""
+        """Return the features that agents may use."""
         able = ("text_inputs", "text_outputs", "tool_calling", "tool_choice", "structured_output", "temperature")
         limits = {"max_input_tokens": self.context_size, "max_output_tokens": self.context_size}
         return cast(ModelProfile, limits | dict.fromkeys(able, True))
@@ -276,7 +277,7 @@ class ChatLlamaCpp(LoadedModel):
         """Check the arguments of a call.
 
         Raises:
-            ConfigurationError: one is unknown or wrong, or two contradict each other.
+            ConfigurationError: an argument is unknown or wrong, or two arguments contradict each other.
         """
         options, model = self.call_options(overrides), self._engine.model
         shape = self._shape(
@@ -290,7 +291,7 @@ class ChatLlamaCpp(LoadedModel):
     def _streaming_call(self, kwargs: dict[str, Any]) -> _Call:
         call = self._call(kwargs)
         if call.options.n != 1:
-            raise ConfigurationError(f"a stream carries one response, not n={call.options.n}; use generate or sample")
+            raise ConfigurationError(f"a stream has one response, not n={call.options.n}; use generate or sample")
         return call
 
     def _shape(
@@ -301,7 +302,7 @@ class ChatLlamaCpp(LoadedModel):
         response_format: Any = None,
         grammar: str | None = None,
     ) -> ResponseShape:
-        """Return what a response may be, by the arguments of a call."""
+        """Return the allowed responses by the arguments of a call."""
         choice = ToolChoice.of(tools, tool_choice, parallel_tool_calls)
         return ResponseShape.of(self._template.form, choice, response_format, grammar)
 
@@ -315,7 +316,7 @@ class ChatLlamaCpp(LoadedModel):
         stream: bool = False,
         submit: Submit | None = None,
     ) -> Start[Any]:
-        """Read the prompt; return what begins to generate. ``seed`` counts where the options leave it open."""
+        """Read the prompt and return the request. ``seed`` is used if the options have no seed."""
         options, metadata = call.options, self._engine.model.metadata
         stops = checked_stop(self.stop if stop is None else stop)
         prompt = self._fitting_prompt(messages, call)
@@ -334,7 +335,7 @@ class ChatLlamaCpp(LoadedModel):
         return lambda sender: submit(GenerationRequest(emit=sender.put, **request))
 
     def _fitting_prompt(self, messages: LanguageModelInput, call: _Call) -> list[int]:
-        """Return the prompt, without its oldest turns where it is too long and ``on_overflow`` says so."""
+        """Return the prompt. If it is too long and ``on_overflow`` is "truncate", drop its oldest turns."""
         given = self._convert_input(messages).to_messages()
         prompt, size = self.prompt_tokens(given, call.tools), self._engine.n_ctx
         if call.options.on_overflow == "truncate":
@@ -355,7 +356,7 @@ class ChatLlamaCpp(LoadedModel):
         return newest_turns(messages, lambda kept: len(self.prompt_tokens(kept, call.tools)) <= limit)
 
     def prompt_tokens(self, messages: LanguageModelInput, tools: Sequence[dict[str, Any]] = ()) -> list[int]:
-        """Return the tokens of the prompt that the model is given: the messages and tools in its chat template."""
+        """Return the tokens of the prompt: the messages and tools in the chat template."""
         self._engine.check_usable()
         text = self._template.render(template_messages(self._convert_input(messages).to_messages()), tools)
         model = self._engine.model

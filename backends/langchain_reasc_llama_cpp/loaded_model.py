@@ -25,7 +25,7 @@ __all__ = ["LoadedModel", "random_seed"]
 
 
 class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing):
-    """A GGUF, loaded when the object is made and freed by :meth:`close`, ``with``, or the garbage collector."""
+    """A GGUF that is loaded when the object is made, and freed by :meth:`close`, ``with``, or the garbage collector."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=(), defer_build=True)
 
@@ -62,7 +62,7 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
 
     @classmethod
     def from_hugging_face(cls, repo_id: str, filename: str, *, revision: str | None = None, **fields: Any) -> Self:
-        """Load a GGUF from a Hugging Face repository, downloading it if the cache does not have it.
+        """Load a GGUF from a Hugging Face repository, and download it if it is not in the cache.
 
         Args:
             repo_id: the repository, such as ``"Qwen/Qwen2.5-0.5B-Instruct-GGUF"``.
@@ -72,7 +72,7 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
 
         Raises:
             MissingExtraError: huggingface_hub is not installed.
-            ModelFileError: there is no such repository or file, or the hub cannot be reached.
+            ModelFileError: the repository or file does not exist, or the hub cannot be reached.
         """
         check_names(fields, cls.model_fields, "option")
         return cls(model_path=download(repo_id, filename, revision=revision), **fields)
@@ -89,30 +89,30 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
 
     @property
     def engine(self) -> Engine:
-        """The engine that decodes, with its native model and its context, which count what they have done."""
+        """The engine that decodes, with its native model and its context."""
         return self._engine
 
     @property
     def context_size(self) -> int:
-        """Tokens of prompt and response together."""
+        """The most tokens of prompt and response together."""
         return self._engine.n_ctx
 
     @property
     def parameter_count(self) -> int:
-        """N, how many parameters the model has; generating a token takes about 2N floating-point operations."""
+        """N, the number of parameters. Generating a token takes about 2N floating-point operations."""
         return self._engine.model.parameter_count
 
     def calibration_fingerprint(self, **overrides: Any) -> dict[str, Any]:
-        """Return what a calibration measured on this model holds for.
+        """Return the fingerprint of this model for calibrations.
 
         Args:
-            overrides: options given to the calls, such as ``temperature``. Stop strings are no part of it: they
-                are compared separately, for any model.
+            overrides: options of the calls, such as ``temperature``. Stop strings are not included, because they are
+                compared separately for any model.
 
         Returns:
-            ``model`` (file name), ``model_sha256``, ``quantization`` and ``sampling`` (parameter name -> value); the
-            last also has whatever makes the model compute something else than its file says: KV cache types, rotary
-            embedding, LoRA adapters, overridden metadata.
+            ``model`` (file name), ``model_sha256``, ``quantization`` and ``sampling`` (parameter name -> value). The
+            last one includes options that change the model's numbers: KV cache types, rotary embedding, LoRA adapters,
+            overridden metadata.
         """
         native, options = self._engine.model, {name: given for name, given in overrides.items() if name != "stop"}
         return {
@@ -128,11 +128,11 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
         return self._engine.model.tokenize(text)
 
     def close(self) -> None:
-        """Free the model, for its copies too; what is running fails with ModelClosedError. Closing twice is fine."""
+        """Free the model, also for its copies. Running calls fail with ModelClosedError. Closing twice is allowed."""
         self._engine.close()
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """Copy the configuration and share the loaded model, as ``model_copy`` does."""
+        """Copy the configuration, and share the loaded model, as ``model_copy`` does."""
         return self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -140,7 +140,7 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
         return partial(type(self), **{name: getattr(self, name) for name in self.model_fields_set}), ()
 
     def call_options(self, overrides: dict[str, Any] | None = None) -> CallOptions:
-        """Return the options of a call: the model's own, with those of the call in their place."""
+        """Return the options of a call: the model's own, overridden by those of the call."""
         given = {name: value for name, value in (overrides or {}).items() if name != TRACED}
         options = CallOptions.of(self, given)
         check_tokens(options.logit_bias or (), self._engine.model)
@@ -161,7 +161,7 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
         return template
 
     def _alterations(self) -> dict[str, float | int | str]:
-        """Return whatever makes the model compute something else than its file says."""
+        """Return the options that change the model's numbers."""
         found = altered_fields(self)
         adapters = [f"{file_sha256(Path(path))}*{scale:g}" for path, scale in self.adapters.items() if scale]
         if adapters:

@@ -20,9 +20,9 @@ class MessageMaker:
 
     Attributes:
         model_name: name of the model file.
-        info: what the token signals were computed over: ``vocabulary_size`` and ``top_k``.
-        reader: makes what tells tool calls from text in one response; None where it makes none.
-        dropped: how many messages were left out of the prompt because it did not fit.
+        info: the ``vocabulary_size`` and ``top_k`` of the token signals.
+        reader: makes the reader that separates tool calls from text in one response, or None without tools.
+        dropped: the number of messages left out of the prompt because it did not fit.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class MessageMaker:
         )
 
     def sample(self, completion: Completion) -> tuple[int, AIMessage]:
-        """Make the message of one of several responses, with an id as LangChain gives; return it with its index."""
+        """Return the index and message of one of several responses, with an id in LangChain's form."""
         message = self.message(completion)
         message.id = sample_id()
         return completion.index, message
@@ -58,7 +58,7 @@ class MessageMaker:
         return ChatGeneration(message=message, generation_info=info)
 
     def metadata(self, completion: Completion, *, calls: bool) -> dict[str, Any]:
-        """Return a response's metadata without its logprobs; ``calls`` says whether it has tool calls."""
+        """Return a response's metadata without logprobs; ``calls`` says whether the response has tool calls."""
         ended = completion.finish_reason
         metadata: dict[str, Any] = {
             "model_name": self.model_name,
@@ -84,7 +84,7 @@ class ChunkMaker:
         self._reader = maker.reader()
 
     def chunk(self, event: Event) -> ChatGenerationChunk:
-        """Return the chunk of a part of the response, or of its end, with all its metadata."""
+        """Return the chunk for a part of the response, or for its end with all metadata."""
         assert isinstance(event, TextDelta | Completion)
         logprobs = _logprobs(event.logprobs)  # of the tokens since the last text
         if isinstance(event, TextDelta):

@@ -14,13 +14,13 @@ from langchain_reasc_llama_cpp.sampling.parameters import SamplingFields
 __all__ = ["TRACED", "CallOptions", "GenerationFields", "checked_stop"]
 
 TRACED: Final = "ls_structured_output_format"
-"""What ``with_structured_output`` tells LangSmith; ``invoke`` and its like take it out of the arguments themselves."""
+"""An argument that ``with_structured_output`` passes for LangSmith; ``invoke`` and similar methods remove it."""
 _MAX_SAMPLES: Final = 1024
-"""Samples of one prompt in one call, at most."""
+"""The most samples of one prompt in one call."""
 
 
 class GenerationFields(SamplingFields):
-    """How responses are generated. Each of these can also be given to a single call."""
+    """Options for generating responses. Each can also be given to a single call."""
 
     max_tokens: Annotated[int | None, Field(ge=1)] = None
     """Tokens generated at most. None: what the GGUF recommends (``reasc.sampling.max_tokens``), else until the model
@@ -39,17 +39,17 @@ class GenerationFields(SamplingFields):
     A system message at the beginning stays; the newest turn must fit."""
 
     def limit(self, metadata: dict[str, MetadataValue], most: int) -> int:
-        """Return how many tokens to generate at most, where the context has space for ``most``."""
+        """Return the most tokens to generate if the context has space for ``most``."""
         return min(most, self.max_tokens or int(metadata.get("reasc.sampling.max_tokens") or most))
 
     @property
     def alternatives(self) -> int | None:
-        """Alternatives to report with each token's log-probability; None where none is asked for."""
+        """The number of alternatives to report with each token's log-probability, or None without logprobs."""
         return (self.top_logprobs or 0) if self.logprobs or self.top_logprobs is not None else None
 
 
 class CallOptions(GenerationFields):
-    """The options of one call: the model's own, overridden by what the call was given."""
+    """The options of one call: the model's own, overridden by those of the call."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -63,7 +63,7 @@ class CallOptions(GenerationFields):
 
     @classmethod
     def of(cls, defaults: GenerationFields, overrides: dict[str, Any]) -> "CallOptions":
-        """Override the model's own options by those of a call.
+        """Override the model's options by those of a call.
 
         Raises:
             ConfigurationError: an override is unknown or out of range.

@@ -29,11 +29,11 @@ State = npt.NDArray[np.uint8]
 
 
 class CacheFull(Exception):
-    """The KV cache has no cell left for this batch; nothing was changed."""
+    """The KV cache has no room for this batch. Nothing was changed."""
 
 
 class Chunk(NamedTuple):
-    """Neighbouring tokens of one sequence.
+    """Consecutive tokens of one sequence.
 
     Attributes:
         sequence: the sequence's id.
@@ -49,9 +49,9 @@ class Chunk(NamedTuple):
 
 
 class DecodeContext:
-    """Batches, KV cache and logits. Not thread-safe: one thread owns it.
+    """Batches, KV cache and logits. Not thread-safe: one thread owns the context.
 
-    The batch lives in numpy arrays that llama.cpp reads in place, so a step writes n tokens and n positions, no more.
+    The batch is in numpy arrays that llama.cpp reads in place, so a step only writes n tokens and n positions.
 
     Attributes:
         cells: tokens the KV cache can hold, over all sequences.
@@ -118,24 +118,24 @@ class DecodeContext:
         self._make_batch(self.n_batch)
 
     def arrange(self, sequences: Sequence[int], positions: Sequence[int]) -> None:
-        """Set which sequences the next :meth:`decode` continues by one token each, and at which positions."""
+        """Set the sequences that the next :meth:`decode` continues by one token each, and their positions."""
         size = len(sequences)
         self._sequences[:size] = sequences
         self._positions[:size] = positions
         self._needs_logits[:size] = 1
 
     def decode(self, tokens: Sequence[int], chunks: Sequence[Chunk] = ()) -> Logits:
-        """Decode one token for each arranged sequence, which moves their positions on, and the chunks beside them.
+        """Decode one token for each arranged sequence, advance their positions, and decode the chunks.
 
         Args:
-            tokens: one for each arranged sequence.
-            chunks: prompts, or parts of them; with ``tokens`` they hold no more than ``n_batch`` tokens.
+            tokens: one token for each arranged sequence.
+            chunks: prompts or parts of prompts. With ``tokens`` they have at most ``n_batch`` tokens.
 
         Returns:
             Shape (n + chunks that want logits, V): a view of llama.cpp's own buffer, valid until the next decode.
 
         Raises:
-            CacheFull: there is no room; everything is as it was.
+            CacheFull: the KV cache has no room. Nothing was changed.
             ModelError: llama.cpp failed.
         """
         rows = len(tokens)
@@ -157,25 +157,25 @@ class DecodeContext:
         return self._logits(outputs)[: outputs if chunks else rows]
 
     def share(self, source: int, target: int, length: int) -> None:
-        """Let a sequence begin with the first ``length`` tokens of another (-1: all): cells are shared, not copied."""
+        """Begin a sequence with the first ``length`` tokens of another (-1: all). Cells are shared, not copied."""
         self._llama.llama_memory_seq_cp(self._memory, source, target, -1 if length < 0 else 0, length)
 
     def forget(self, sequence: int) -> None:
-        """Free what one sequence alone holds."""
+        """Free the cells that only this sequence uses."""
         self._llama.llama_memory_seq_rm(self._memory, sequence, -1, -1)
 
     def save(self, sequence: int) -> State:
-        """Return a copy of what a sequence holds."""
+        """Return a copy of a sequence's cells."""
         state = np.empty(self._llama.llama_state_seq_get_size(self.handle, sequence), dtype=np.uint8)
         self._llama.llama_state_seq_get_data(self.handle, _bytes_of(state), len(state), sequence)
         return state
 
     def restore(self, sequence: int, state: State) -> bool:
-        """Put a copy back, into cells of its own; False when there is no room."""
+        """Restore a copy into new cells; return False if there is no room."""
         return bool(self._llama.llama_state_seq_set_data(self.handle, _bytes_of(state), len(state), sequence))
 
     def clear(self) -> None:
-        """Forget every sequence."""
+        """Remove all sequences."""
         self._llama.llama_memory_clear(self._memory, False)
 
     def close(self) -> None:

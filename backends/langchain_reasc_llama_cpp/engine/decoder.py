@@ -1,4 +1,4 @@
-"""The decoding loop: schedule, run, draw, and send finished samples, for all requests together."""
+"""The decoding loop for all requests together: schedule, run, draw, and send finished samples."""
 
 import time
 from collections.abc import Iterable
@@ -22,10 +22,10 @@ __all__ = ["Decoder"]
 
 
 class Decoder:
-    """Continuous batching. Used by the engine's thread only.
+    """Continuous batching. Only the engine's thread uses it.
 
-    Each step carries one token of every running sample and, beside them, a piece of the prompts that are coming in.
-    Requests join and leave between steps.
+    Each step decodes one token of every running sample, and a part of new prompts. Requests join and leave between
+    steps.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Decoder:
         cached_prompts: int,
         overlapped: bool = False,
     ) -> None:
-        """Make it, with nothing decoded yet.
+        """Create the decoder without decoding anything.
 
         Args:
             model: the loaded model.
@@ -61,12 +61,12 @@ class Decoder:
         return self._scheduler.busy
 
     def add(self, request: GenerationRequest) -> None:
-        """Take a request; its turn comes by the scheduler's rules."""
+        """Queue a request. The scheduler decides when it runs."""
         self._scheduler.add(SequenceGroup(request, self._arrived))
         self._arrived += 1
 
     def step(self) -> None:
-        """Do what the scheduler plans: draw first tokens, decode once, draw the next token of every running sample.
+        """Run one step of the scheduler's plan: draw first tokens, decode, and draw each running sample's next token.
 
         Raises:
             ModelError: llama.cpp failed; call :meth:`fail`.
@@ -82,7 +82,7 @@ class Decoder:
         self._end_failed(plan)
 
     def drop_cancelled(self) -> None:
-        """End the requests that were cancelled: what was begun is sent as it is, the rest costs nothing."""
+        """End cancelled requests. Unfinished samples are sent as they are; samples not yet begun cost nothing."""
         cancelled = [group for group in self._scheduler.groups() if group.request.cancelled]
         self._reject(self._recorder.flush())
         for group in cancelled:
@@ -94,7 +94,7 @@ class Decoder:
         self._end_failed()
 
     def fail(self, error: Exception) -> None:
-        """End everything that has begun with an error, and forget the cache, whose contents are unknown now."""
+        """End all running requests with an error, and clear the cache, because its contents are unknown."""
         groups = self._scheduler.groups()
         for group in [group for group in groups if group.begun is not None] or groups:
             self._leave(group, error)
@@ -104,13 +104,13 @@ class Decoder:
         self.cells.clear()
 
     def close(self, error: Exception) -> None:
-        """End everything with an error."""
+        """End all requests with an error."""
         for group in self._scheduler.groups():
             self._leave(group, error)
         self._recorder.close()
 
     def _start(self, plan: Plan) -> None:
-        """Draw first tokens from prompts' own logits; samples that end with it, or fail, take no part in the decode."""
+        """Draw first tokens from the prompts' logits. Samples that end or fail here are not decoded."""
         for sequence in plan.starting:
             group = sequence.group
             if sequence.status is not Status.RUNNING or group in self._failures or group.prompt is None:
@@ -132,7 +132,7 @@ class Decoder:
         plan.chunks = [(prefill, size) for prefill, size in plan.chunks if not prefill.group.left]
 
     def _decode(self, plan: Plan) -> Logits:
-        """Decode; return a row of logits for each of the plan's rows, then for each prompt that is whole now."""
+        """Decode. Return a row of logits for each of the plan's rows, then for each prompt that is now complete."""
         while plan.rows or plan.chunks:
             if plan.rows != self._arranged:
                 slots = [sequence.slot for sequence in plan.rows if sequence.slot]
@@ -146,7 +146,7 @@ class Decoder:
         return np.empty((0, self._model.vocabulary_size), dtype=np.float32)
 
     def _draw(self, logits: Logits, sequences: Many[Sequence], *, decoded: bool) -> None:
-        """Draw the next token of each sample from its row of logits; those that end leave at once.
+        """Draw the next token of each sample from its row of logits. Samples that end leave immediately.
 
         Args:
             logits: shape (n, V).
@@ -172,7 +172,7 @@ class Decoder:
                 self._failures[sequence.group] = error
 
     def _append(self, sequence: Sequence, token: int) -> None:
-        """Add a drawn token to its sample, which may end with it."""
+        """Add a drawn token to its sample, and end the sample if it is complete."""
         piece, ends = self._model.piece(token)
         request = sequence.group.request
         sequence.tokens.append(token)
@@ -196,7 +196,7 @@ class Decoder:
             self._leave(group)
 
     def _send_text(self, sequence: Sequence, *, final: bool = False) -> None:
-        """Send the text of a sample that can be shown and was not yet; ``final``: everything."""
+        """Send text of a sample that is complete enough to show and was not sent yet; with ``final``, all of it."""
         text = sequence.text.delta(final=final)
         if text:
             logprobs = self._recorder.logprobs_since(sequence, sequence.sent)
@@ -237,7 +237,7 @@ class Decoder:
             self._failures.setdefault(sequence.group, error)
 
     def _end_failed(self, plan: Plan | None = None) -> None:
-        """End the requests that have failed in this step; the others go on."""
+        """End the requests that failed in this step. The others continue."""
         for group in plan.failed if plan else ():
             self._failures[group] = ModelError(
                 "the KV cache cannot hold even one sequence; make n_ctx or n_cells larger"
@@ -246,7 +246,7 @@ class Decoder:
             self._leave(*self._failures.popitem())
 
     def _leave(self, group: SequenceGroup, error: Exception | None = None) -> None:
-        """Take a request out, and send its end."""
+        """Remove a request, and send its end."""
         if group.left:
             return
         group.left = True

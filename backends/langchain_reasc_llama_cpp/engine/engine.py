@@ -21,16 +21,16 @@ _DEFAULT_CELLS: Final = 8192
 
 
 class Engine:
-    """A loaded model and the thread that runs it. Every method may be called from any thread.
+    """A loaded model and the thread that runs it. Any thread may call every method.
 
     Attributes:
-        model: the loaded model; tokenizing with it is safe from any thread.
-        n_ctx: tokens of prompt and response together, per sequence.
-        n_threads: CPU threads it decodes with at most.
-        context: what the thread decodes with; others may read its counters, nothing else.
-        check_usable: raises ModelClosedError unless requests can be taken.
-        cancel: ends a request within one decode step; never blocks on decoding.
-        close: fails what is running or waiting with ModelClosedError, and frees the model; closing twice is fine.
+        model: the loaded model. Any thread may tokenize with it.
+        n_ctx: the most tokens of prompt and response together, per sequence.
+        n_threads: the most CPU threads for decoding.
+        context: the context of the thread. Other threads may only read its counters.
+        check_usable: raises ModelClosedError if no more requests are accepted.
+        cancel: ends a request within one decode step, without waiting for it.
+        close: ends all requests with ModelClosedError, and frees the model. Closing twice is allowed.
     """
 
     def __init__(self, path: Path, fields: LoadFields) -> None:
@@ -74,10 +74,10 @@ class Engine:
         self.close: Final = weakref.finalize(self, self._worker.close)
 
     def submit(self, request: GenerationRequest) -> None:
-        """Queue a request; its events come through ``request.emit``.
+        """Queue a request. Its events are passed to ``request.emit``.
 
         Raises:
-            ConfigurationError: a token of the prompt is not in the vocabulary, or there are none.
+            ConfigurationError: the prompt is empty, or has a token that is not in the vocabulary.
             ModelClosedError: the engine is closed, or this process is a fork of the one that loaded the model.
         """
         prompt, size = request.prompt, self.model.vocabulary_size
@@ -85,12 +85,12 @@ class Engine:
             raise ConfigurationError("the prompt has no tokens; pass a message with text")
         if prompt.min() < 0 or prompt.max() >= size:
             wrong = prompt[(prompt < 0) | (prompt >= size)][0]
-            raise ConfigurationError(f"the prompt holds the token {wrong}, but the vocabulary ends at {size - 1}")
+            raise ConfigurationError(f"the prompt has the token {wrong}, but the vocabulary ends at {size - 1}")
         self._worker.submit(request)
 
 
 class _Worker:
-    """The thread's side. Holds no reference to the engine, so an unused engine is closed."""
+    """The part that runs in the thread. It has no reference to the engine, so an unused engine is closed."""
 
     def __init__(self, model: NativeModel, context: DecodeContext, decoder: Decoder) -> None:
         self._model, self._context, self._decoder = model, context, decoder
@@ -158,7 +158,7 @@ class _Worker:
                 self._model.close()
 
     def _wait_for_work(self) -> None:
-        """Give the decoder what has arrived; wait while there is nothing to do."""
+        """Pass new requests to the decoder, and wait if there is nothing to do."""
         if self._news or not self._decoder.busy:
             with self._changed:
                 self._changed.wait_for(lambda: self._news or self._decoder.busy)

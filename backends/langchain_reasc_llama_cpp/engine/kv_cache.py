@@ -1,4 +1,4 @@
-"""The KV cache: the cells of each sequence, and prompts kept for later requests."""
+"""The KV cache: the cells of each sequence, and prompts that are kept for later requests."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,12 +11,12 @@ from langchain_reasc_llama_cpp.engine.context import DecodeContext, State, Token
 __all__ = ["CachedPrompt", "KvCells", "PromptCache", "Slot", "common_prefix"]
 
 _WORTH_SHARING = 16
-"""Shorter prefixes are prefilled again: nearly every prompt shares its template's first few tokens."""
+"""The shortest prefix that is reused. Nearly all prompts share the first few tokens of the template."""
 
 
 @dataclass(eq=False, slots=True)
 class Run:
-    """Neighbouring cells that the same ``ref_count`` sequences hold."""
+    """Consecutive cells that the same ``ref_count`` sequences share."""
 
     size: int
     ref_count: int = 1
@@ -41,11 +41,11 @@ class Slot:
 
 
 class KvCells:
-    """Opens and closes sequences, and counts cells exactly: llama.cpp does not tell how many are free.
+    """Opens and closes sequences, and counts cells, because llama.cpp does not tell how many are free.
 
     Attributes:
-        capacity: how many cells there are.
-        used: how many cells some sequence holds.
+        capacity: the number of cells.
+        used: the number of cells that some sequence uses.
     """
 
     def __init__(self, context: DecodeContext, *, capacity: int, n_sequences: int) -> None:
@@ -56,16 +56,16 @@ class KvCells:
 
     @property
     def free(self) -> int:
-        """Cells that no sequence holds."""
+        """Cells that no sequence uses."""
         return self.capacity - self.used
 
     @property
     def sequences_left(self) -> int:
-        """How many more sequences can be opened."""
+        """The number of sequences that can still be opened."""
         return len(self._free_ids)
 
     def open(self, parent: Slot | None = None, length: int = 0) -> Slot:
-        """Open a sequence that begins with the first ``length`` tokens of its parent; this takes no cells."""
+        """Open a sequence that begins with the first ``length`` tokens of its parent. This takes no cells."""
         slot = Slot(self._free_ids.pop())
         self._open.add(slot)
         if parent is not None and length:
@@ -91,7 +91,7 @@ class KvCells:
                 runs.append(Run(tokens))
 
     def close(self, slot: Slot) -> None:
-        """Forget a sequence; cells that others hold too stay."""
+        """Close a sequence. Cells that it shares with others stay."""
         self._open.remove(slot)
         self._free_ids.append(slot.id)
         for run in slot.runs:
@@ -102,11 +102,11 @@ class KvCells:
         self._context.forget(slot.id)
 
     def save(self, slot: Slot) -> State:
-        """Copy what a sequence holds to main memory."""
+        """Copy a sequence to main memory."""
         return self._context.save(slot.id)
 
     def restore(self, state: State, tokens: int) -> Slot | None:
-        """Open a sequence with the tokens of a copy; None when llama.cpp has no place for it."""
+        """Open a sequence from a copy, or return None if llama.cpp has no room for it."""
         slot = self.open()
         if not self._context.restore(slot.id, state):
             self.close(slot)
@@ -115,7 +115,7 @@ class KvCells:
         return slot
 
     def clear(self) -> None:
-        """Forget every sequence, after a decode that failed half-way."""
+        """Close all sequences, after a decode that failed half-way."""
         for slot in self._open:
             self._free_ids.append(slot.id)
             slot.runs.clear()
@@ -124,7 +124,7 @@ class KvCells:
         self._context.clear()
 
     def _split(self, run: Run, at: int) -> None:
-        """Split a run in two, for everyone who holds it."""
+        """Split a run in two for all sequences that share it."""
         rest = Run(run.size - at, run.ref_count)
         run.size = at
         for slot in self._open:
@@ -137,14 +137,14 @@ class CachedPrompt:
     """A prompt in the KV cache, on its way there, or swapped out to main memory.
 
     Attributes:
-        slot: the sequence that holds it; None while it is swapped out.
-        tokens: the prompt's tokens, and those of the response to it where there was only one.
-        done: how many of them are in the cache.
-        length: how many of them are the prompt's.
-        logits: shape (V,), after the prompt's last token; None until that was decoded.
-        ref_count: how many requests use it now; only without any may it be swapped out or dropped.
-        waiters: how many requests come back to it at their next turn; what others could use goes first.
-        swapped: a copy of what the cache held of it, once it was swapped out.
+        slot: the sequence of the prompt; None while the prompt is swapped out.
+        tokens: the tokens of the prompt, and of the response if there was only one.
+        done: the number of tokens that are in the cache.
+        length: the number of tokens of the prompt.
+        logits: the logits after the prompt's last token, shape (V,); None until it is decoded.
+        ref_count: the number of requests that use it now. At 0 it may be swapped out or dropped.
+        waiters: the number of requests that will use it at their next turn. Prompts without waiters are dropped first.
+        swapped: a copy of its cells while it is swapped out.
     """
 
     slot: Slot | None
@@ -157,41 +157,41 @@ class CachedPrompt:
     swapped: State | None = None
 
     def __post_init__(self) -> None:
-        """Begin with the prompt alone; a response may be added later."""
+        """Create an entry for the prompt. A response may be added later."""
         self.length = len(self.tokens)
 
 
 class PromptCache:
     """The prompts that are kept, least recently used first.
 
-    Every decode step attends over all cells up to the last one in use, whomever they belong to (``make bench``,
-    "attention"). So idle prompts are swapped out to main memory as soon as another one comes in, and swapped in when
-    they are needed: that is a copy, and far faster than a prefill.
+    Every decode step attends to all cells up to the last one in use, also to those of other prompts (``make bench``,
+    "attention"). So an idle prompt is swapped out to main memory as soon as another prompt comes in, and swapped in
+    when it is needed. That is a copy, and much faster than a prefill.
 
     Attributes:
-        size: how many prompts are kept that no request uses or waits for; together they hold no more tokens than the
-            KV cache.
-        prompts: the prompts held, used or not.
+        size: the most prompts that are kept although no request uses or awaits them. Together they have at most as many
+            tokens as the KV cache.
+        prompts: all prompts, used or not.
     """
 
     def __init__(self, cells: KvCells, *, size: int, whole_only: bool = False) -> None:
-        """Make an empty cache.
+        """Create an empty cache.
 
         Args:
-            cells: where the prompts in use lie.
-            size: how many prompts are kept that no request uses or waits for.
-            whole_only: the model's memory is a state that cannot be cut, so only a whole prompt can be continued.
+            cells: the cells of the prompts in use.
+            size: the most prompts that are kept although no request uses or awaits them.
+            whole_only: whether only a whole prompt can be continued, because the model's memory is a recurrent state.
         """
         self.cells, self._whole_only = cells, whole_only
         self.size = size
         self.prompts: list[CachedPrompt] = []
 
     def shared(self, tokens: Tokens) -> int:
-        """Return how many tokens of a prompt would not have to be prefilled."""
+        """Return how many tokens of a prompt need no prefill."""
         return self._longest(tokens)[1]
 
     def open(self, tokens: Tokens) -> CachedPrompt:
-        """Return a prompt with one more reference: a known one, or a new one that shares the longest known prefix."""
+        """Return a prompt and count a reference to it: a known prompt, or a new one with the longest known prefix."""
         known, length = self._longest(tokens)
         if known is not None and not self._swap_in(known):
             known, length = None, 0
@@ -205,7 +205,7 @@ class PromptCache:
         return known
 
     def release(self, prompt: CachedPrompt) -> None:
-        """Take a reference away; an unused prompt stays while there is room for it."""
+        """Drop a reference. An unused prompt stays while there is room for it."""
         prompt.ref_count -= 1
         if prompt not in self.prompts:
             return  # the cache was cleared meanwhile
@@ -215,7 +215,7 @@ class PromptCache:
         self.trim()
 
     def trim(self) -> None:
-        """Drop prompts there is no room for: first those without waiters, of these the least recently used."""
+        """Drop prompts for which there is no room: first those without waiters, least recently used first."""
         idle = sorted((each for each in self.prompts if not each.ref_count), key=lambda each: each.waiters > 0)
         spare = sum(not each.waiters for each in idle)
         while spare > self.size or sum(each.done for each in idle) > self.cells.capacity:
@@ -223,7 +223,7 @@ class PromptCache:
             spare -= 1
 
     def extend(self, prompt: CachedPrompt, slot: Slot, response: list[int]) -> None:
-        """Take over the sequence of a prompt's only response: the next turn of a conversation begins with both."""
+        """Keep the sequence of a prompt's only response, because the next turn of a conversation begins with both."""
         if self._whole_only or prompt.slot is None or prompt not in self.prompts:
             self.cells.close(slot)
             return
@@ -233,7 +233,7 @@ class PromptCache:
         prompt.done = len(prompt.tokens)
 
     def swap_out(self, *, but: CachedPrompt | None = None) -> bool:
-        """Copy unused prompts to main memory and free their cells; return False when there are none."""
+        """Copy unused prompts to main memory and free their cells. Return False if there are none."""
         idle = [each for each in self.prompts if not each.ref_count and each.slot is not None and each is not but]
         for prompt in idle:
             assert prompt.slot is not None
@@ -244,11 +244,11 @@ class PromptCache:
         return bool(idle)
 
     def clear(self) -> None:
-        """Forget every prompt, when their cells are gone."""
+        """Forget all prompts after their cells were lost."""
         self.prompts.clear()
 
     def _swap_in(self, prompt: CachedPrompt) -> bool:
-        """Give a prompt its cells back; return False when there are not enough."""
+        """Copy a prompt back into cells. Return False if there are not enough."""
         if prompt.slot is not None:
             return True
         assert prompt.swapped is not None
@@ -259,7 +259,7 @@ class PromptCache:
         return prompt.slot is not None
 
     def _continued(self, known: CachedPrompt | None, length: int, tokens: Tokens) -> CachedPrompt:
-        """Add a prompt that begins like a known one."""
+        """Add a prompt that begins with a known one."""
         if not self.cells.sequences_left:
             self.swap_out(but=known)
         slot = self.cells.open(known.slot if known else None, length)
@@ -272,7 +272,7 @@ class PromptCache:
         return prompt
 
     def _cut_response(self, prompt: CachedPrompt) -> None:
-        """Forget the response to a prompt that is asked again, or new responses would attend over it."""
+        """Remove the response to a prompt that is used again, because new responses would attend to it."""
         assert prompt.slot is not None
         whole, prompt.slot = prompt.slot, self.cells.open(prompt.slot, prompt.length)
         self.cells.close(whole)
@@ -303,7 +303,7 @@ class PromptCache:
 
 
 def common_prefix(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> int:
-    """Return how many tokens two prompts begin with alike."""
+    """Return the length of the common prefix of two prompts."""
     size = min(len(one), len(other))
     differ = np.flatnonzero(one[:size] != other[:size])
     return int(differ[0]) if len(differ) else size

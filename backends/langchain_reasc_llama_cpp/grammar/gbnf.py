@@ -1,7 +1,7 @@
 """Translate GBNF, llama.cpp's grammar notation, to llguidance's.
 
-Every character becomes a lexeme of its own and every group a rule: llguidance's lexer takes the longest match, which a
-grammar of characters knows nothing of. Follows ``llama_grammar_parser`` in llama.cpp's src/llama-grammar.cpp.
+Every character becomes a separate lexeme and every group a rule, because llguidance's lexer takes the longest match,
+while GBNF is a grammar of characters. Follows ``llama_grammar_parser`` in llama.cpp's src/llama-grammar.cpp.
 """
 
 import re
@@ -38,7 +38,7 @@ def lark_of(text: str, *, root: str, tokenize: Callable[[str], list[int]], ends:
         ends: the tokens that end a response.
 
     Raises:
-        ConfigurationError: it is malformed; the message says in which line and column, and why.
+        ConfigurationError: the grammar is malformed. The message says in which line and column, and why.
     """
     return _Reader(text, tokenize, ends).read(root)
 
@@ -53,7 +53,7 @@ class _Reader:
     def read(self, root: str) -> str:
         if "\0" in self._text:
             self._at = self._text.index("\0")
-            self._fail("a grammar cannot hold a NUL character")
+            self._fail("a grammar cannot have a NUL character")
         self._skip(lines=True)
         while self._at < len(self._text):
             self._rule()
@@ -141,7 +141,7 @@ class _Reader:
         if written[0] == "\\":
             code = int(written[2:], 16) if written[1] in "xuU" else ord(_ESCAPED.get(written[1], written[1]))
             if code > 0x10FFFF or 0xD800 <= code < 0xE000:
-                self._fail(f"{written} is no character")
+                self._fail(f"{written} is not a character")
             written = chr(code)
         self._at = found.end()
         return written
@@ -213,7 +213,7 @@ class _Reader:
         return name
 
     def _check_depth(self, start: str) -> None:
-        """Refuse rules that lead to ever other rules: llguidance follows each before it goes on to the next."""
+        """Refuse deeply nested rules, because llguidance recurses into each."""
         seen, ways = {start}, [iter(_RULE_NAMES.findall(self._rules[start]))]
         while ways:
             following = next((name for name in ways[-1] if name not in seen), None)

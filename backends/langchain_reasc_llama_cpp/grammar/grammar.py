@@ -1,4 +1,4 @@
-"""Grammars that constrain a response token by token, by llguidance."""
+"""Constrain responses token by token by a grammar, with llguidance."""
 
 import threading
 from collections import deque
@@ -18,18 +18,18 @@ from langchain_reasc_llama_cpp.native.model import NativeModel
 __all__ = ["NO_FORCING", "Grammar", "GrammarSampler", "guidance", "on_deep_stack", "prepare_grammar"]
 
 NO_FORCING: Final = '%llguidance {"no_forcing": true}\n'
-"""What a text in llguidance's notation begins with: else it allows one way alone to spell what must come."""
+"""The first line of a grammar. Without it, llguidance allows only one tokenization of fixed text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grammar:
-    """Rules that every token of a response must keep to.
+    """Rules that every token of a response must follow.
 
     Attributes:
-        gbnf: rules in llama.cpp's notation, from a user; None: ``lark`` has them.
-        root: the rule of ``gbnf`` that a response begins with.
-        lark: texts in llguidance's notation, to each of which a response must keep.
-        triggers: texts that switch the grammar on, from the text's own first byte; empty: it holds from the first
+        gbnf: a user's rules in llama.cpp's notation, or None if ``lark`` has the rules.
+        root: the first rule of ``gbnf``.
+        lark: grammars in llguidance's notation. A response must follow all of them.
+        triggers: texts that activate the grammar from their first byte on. If empty, the grammar holds from the first
             token.
     """
 
@@ -47,7 +47,7 @@ _preparing: Final = threading.Lock()
 
 
 class _PreparedModel:
-    """What is prepared for one model: llguidance's view of its tokens, and the matchers of each grammar."""
+    """The prepared objects of one model: llguidance's tokenizer, and the matchers of each grammar."""
 
     def __init__(self, model: NativeModel) -> None:
         self.tokenizer: Any = _tokenizer(model)
@@ -71,10 +71,10 @@ def guidance() -> Any:
 
 
 def on_deep_stack(work: Callable[[], T]) -> T:
-    """Call a function in a thread with a deep stack, and give what it gives.
+    """Call a function in a thread with a deep stack, and return its result.
 
-    llguidance recurses along the references of a grammar, some 10 KB at each step, and a stack that overflows ends the
-    process. The caller's may be anything: 8 MB, 1 MB on Windows, less in a thread.
+    llguidance recurses along the references of a grammar, with some 10 KB for each step, and a stack overflow ends the
+    process. The caller's stack may have 8 MB, 1 MB on Windows, or less in a thread.
     """
     outcome: Future[T] = Future()
 
@@ -95,13 +95,13 @@ def on_deep_stack(work: Callable[[], T]) -> T:
 
 
 def prepare_grammar(grammar: Grammar, model: NativeModel) -> tuple[list[Any], Any]:
-    """Return a grammar's matchers, to be copied for each response, and their tokenizer. Safe from any thread.
+    """Return a grammar's matchers, to be copied for each response, and their tokenizer. Any thread may call this.
 
-    A model's first takes about a second for a vocabulary of 150,000; the caller who makes a request does it, so that
-    the thread that decodes need not.
+    The first call for a model takes about a second with 150,000 tokens. It happens in the thread of the request,
+    not in the thread that decodes.
 
     Raises:
-        ConfigurationError: the grammar is malformed, or no text keeps to it.
+        ConfigurationError: the grammar is malformed, or no text follows it.
         ModelClosedError: the model was closed.
         MissingExtraError: llguidance is not installed.
     """
@@ -125,20 +125,20 @@ def _matchers(grammar: Grammar, model: NativeModel, tokenizer: Any) -> list[Any]
 
 
 def _matcher(tokenizer: Any, text: str) -> Any:
-    """Make a matcher of a grammar in llguidance's notation, at its beginning."""
+    """Make a matcher for a grammar in llguidance's notation, at the beginning of the text."""
     llguidance = guidance()
     limits = llguidance.LLParserLimits(verbose_errors=False)
     matcher = llguidance.LLMatcher(tokenizer, text, log_level=0, limits=limits)
     if not matcher.is_error():
         matcher.compute_bitmask()  # finds out whether there is a way to begin
     if matcher.is_stopped() and not matcher.is_accepting():
-        why = matcher.get_error().split("\n")[0] or "no text keeps to it"
+        why = matcher.get_error().split("\n")[0] or "no text can follow it"
         raise ConfigurationError(f"the grammar cannot be used: {why}")
     return matcher
 
 
 class _Vocabulary:
-    """A model's tokens, as llguidance asks for them."""
+    """A model's tokens in the form that llguidance needs."""
 
     def __init__(self, model: NativeModel) -> None:
         pieces = model.pieces()
@@ -165,13 +165,13 @@ def _tokenizer(model: NativeModel) -> Any:
 
 
 class GrammarSampler:
-    """The state of one response within its grammar."""
+    """The state of a response in its grammar."""
 
     def __init__(self, grammar: Grammar, model: NativeModel) -> None:
-        """Begin a response.
+        """Create the state of an empty response.
 
         Raises:
-            ConfigurationError: the grammar is malformed, or no text keeps to it.
+            ConfigurationError: the grammar is malformed, or no text follows it.
         """
         self._model = model
         made, tokenizer = prepare_grammar(grammar, model)
@@ -180,14 +180,14 @@ class GrammarSampler:
         self._begun: list[int] | None = None  # the tokens that the last checked one would switch the grammar on with
 
     def allows(self, token: int) -> bool:
-        """Return whether the response may go on with this token."""
+        """Return whether this token may be next."""
         if self._watch is None:
             return all(self._continues(matcher, token) for matcher in self._matchers)
         self._begun = tokens = self._watch.triggered_by(token)
         return tokens is None or all(matcher.validate_tokens(tokens) == len(tokens) for matcher in self._matchers)
 
     def accept(self, token: int) -> None:
-        """Go on with a token that :meth:`allows` has just checked."""
+        """Add a token that :meth:`allows` has just checked."""
         tokens = [token]
         if self._watch is not None:
             if self._begun is None:
@@ -199,12 +199,12 @@ class GrammarSampler:
                 matcher.consume_tokens(tokens)
 
     def allowed(self, banned: list[int]) -> npt.NDArray[np.intp]:
-        """Return ids of the tokens the response may go on with, less the banned ones.
+        """Return the ids of the tokens that may be next, without banned ones.
 
-        While the grammar waits for a trigger these are all: :meth:`allows` tells which would begin it wrongly.
+        Before a trigger these are all tokens; :meth:`allows` then refuses those that would begin the grammar wrongly.
 
         Raises:
-            ModelError: there is none.
+            ModelError: no token is allowed.
         """
         left = np.ones(self._model.vocabulary_size, dtype=np.bool_)
         for matcher in self._matchers if self._watch is None else ():
@@ -213,7 +213,7 @@ class GrammarSampler:
         ids = np.flatnonzero(left)
         if not ids.size:
             raise ModelError(
-                "the grammar allows no token here: what it asks for cannot be written with the tokens of "
+                "the grammar allows no token here: its text cannot be written with the tokens of "
                 f"{self._model.path.name} that logit_bias does not ban"
             )
         return ids
@@ -224,7 +224,7 @@ class GrammarSampler:
         return self._model.piece(token)[1] and bool(matcher.is_accepting())
 
     def _mask(self, matcher: Any) -> npt.NDArray[np.bool_]:
-        """Return which tokens one matcher allows, shape (V,)."""
+        """Return a mask of the tokens that one matcher allows, shape (V,)."""
         bits = np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8)
         if matcher.is_stopped() and not matcher.is_accepting():
             why = " ".join(matcher.get_error().split())[:200]
@@ -233,10 +233,10 @@ class GrammarSampler:
 
 
 class _TriggerWatch:
-    """The last tokens of a response, as far back as one of the texts that switch a grammar on could begin."""
+    """The last tokens of a response, as far back as a trigger could begin."""
 
     def __init__(self, triggers: Sequence[str], model: NativeModel, spell: Callable[[str], list[int]]) -> None:
-        """Begin; ``spell`` gives tokens that write a text."""
+        """Create an empty window; ``spell`` returns the tokens of a text."""
         self._model, self._spell = model, spell
         self._triggers = [trigger.encode("utf-8", "replace") for trigger in triggers]
         self._reach = max(map(len, self._triggers)) - 1
@@ -244,7 +244,7 @@ class _TriggerWatch:
         self._length = 0
 
     def triggered_by(self, token: int) -> list[int] | None:
-        """Return tokens that spell the response from a trigger's first byte on; None if there is none."""
+        """Return the tokens of the response from a trigger's first byte on, or None without a trigger."""
         written = [*self._tokens, (token, self._model.piece(token)[0])]
         text = b"".join(piece for _, piece in written)
         begins = [at for at in map(text.find, self._triggers) if at >= 0]

@@ -29,27 +29,27 @@ _STRING: Final = r'"([^"\\]|\\.)*"'
 _NUMBER: Final = r"[0-9]{1,17}(\.[0-9]{1,17})?([eE][+\-]?[0-9]{1,2})?"
 _OTHERS: Final = rf'([^0-9"]|{_STRING})*'
 SHORT_NUMBERS: Final = f'{NO_FORCING}start: /(?s:({_OTHERS}{_NUMBER}[^0-9eE."])*{_OTHERS}({_NUMBER})?)/'
-"""A grammar of texts whose numbers, outside of strings, fit into a double: JSON's own may go on for ever."""
+"""A grammar of texts whose numbers (outside of strings) fit into a double. JSON's numbers may have any length."""
 
 
 def json_rule(schema: dict[str, Any]) -> str:
-    """Return the rule that stands for a schema in a grammar."""
+    """Return the rule for a schema in a grammar."""
     return f"%json {json.dumps(schema | {'x-guidance': _OPTIONS})}"
 
 
 def within(schema: Any, at: str) -> Any:
-    """Return a schema as it is to stand at a place in another one; the one given is not changed.
+    """Return a copy of a schema for a place in another schema.
 
-    Objects whose properties are listed have no others, unless the schema says that they may: a small model would add
-    some without end.
+    Objects with listed properties may have no others, unless the schema allows them, because a small model would add
+    more and more.
 
     Args:
         schema: JSON Schema, whose ``$ref`` may point into itself only.
         at: JSON pointer to the place, such as "/$defs/response".
 
     Raises:
-        ConfigurationError: it has too many parts.
-        RecursionError: it is nested too deeply, or an ``allOf`` holds itself.
+        ConfigurationError: the schema has too many parts.
+        RecursionError: the schema is nested too deeply, or an ``allOf`` contains itself.
     """
     return _Mover(schema, at).moved(schema)
 
@@ -66,7 +66,7 @@ class _Mover:
         self._parts += 1
         if self._parts > _MOST_PARTS:
             raise ConfigurationError(
-                f"the JSON schema has more than {_MOST_PARTS:,} parts, counting what each allOf points at; simplify it"
+                f"the JSON schema has more than {_MOST_PARTS:,} parts, including the targets of each allOf; simplify it"
             )
         made = {key: value for key, value in schema.items() if key not in _NAMES}
         if isinstance(ref := made.get("$ref"), str) and ref.startswith("#"):
@@ -82,14 +82,14 @@ class _Mover:
         return _completed(made, schema, closed=closed)
 
     def _united(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Let each member of ``allOf`` have what the others list, and nothing that none of them does."""
+        """Allow each member of ``allOf`` the properties that the others list, but no unlisted ones."""
         members = [self.moved(self._pointed_at(member), closed=False) for member in _members(schema)]
         own = {name: self.moved(part) for name, part in _listed(schema).items()}
         names = dict.fromkeys((name for member in members for name in _listed(member)), True)
         return {"allOf": members} | ({"properties": names | own} if names or own else {})
 
     def _pointed_at(self, schema: Any) -> Any:
-        """Return what a schema that is only a reference points at, as far as it can be found."""
+        """Return the target of a schema that is only a reference, if it can be found."""
         seen: set[str] = set()
         while isinstance(schema, dict) and set(schema) == {"$ref"} and schema["$ref"] not in seen:
             seen.add(schema["$ref"])
@@ -138,10 +138,10 @@ def _parts(schema: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
 
 @lru_cache(maxsize=256)
 def check_schema(written: str, name: str) -> None:
-    """Check that a schema, written as JSON, can be a grammar; an error calls it by ``name``, such as "response".
+    """Check that a schema (as JSON) can become a grammar. Errors call it by ``name``, such as "response".
 
     Raises:
-        ConfigurationError: it cannot; the message says what of it is at fault.
+        ConfigurationError: the schema cannot become a grammar. The message says why.
     """
     if why := on_deep_stack(lambda: _fault(json.loads(written))):
         raise ConfigurationError(
@@ -151,13 +151,13 @@ def check_schema(written: str, name: str) -> None:
 
 
 def _fault(schema: Any) -> str:
-    """Return why a schema cannot be a grammar; empty where it can."""
+    """Return why a schema cannot become a grammar, or an empty text if it can."""
     if why := _fault_of_values(schema):
         return why
     try:
         grammar = json.dumps({"$ref": "#/outer", "outer": within(schema, "/outer")})
     except RecursionError:
-        return "it is nested too deeply, or an allOf holds itself"
+        return "it is nested too deeply, or an allOf contains itself"
     matcher = guidance().LLMatcher
     wrong, messages = matcher.validate_grammar_with_warnings(
         matcher.grammar_from_json_schema(grammar, overrides=_OPTIONS)
@@ -166,7 +166,7 @@ def _fault(schema: Any) -> str:
 
 
 def _fault_of_values(schema: Any) -> str:
-    """Return what cannot be written in a grammar, or takes a grammar for ever; empty where there is nothing."""
+    """Return the part that a grammar cannot express, or would take forever for; empty if there is no such part."""
     multiples = 1
     ahead: list[tuple[Any, int]] = [(schema, 0)]
     while ahead:
@@ -181,14 +181,14 @@ def _fault_of_values(schema: Any) -> str:
         elif isinstance(value, list):
             ahead += ((part, depth + 1) for part in value)
         elif isinstance(value, str) and not _is_unicode(value):
-            return f"the text {value!r} holds half a character (a lone surrogate)"
+            return f"the text {value!r} has half a character (a lone surrogate)"
         elif isinstance(value, int | float) and not _is_double(value):
             return f"the number {str(value)[:20]} is not finite, or too large"
     return ""
 
 
 def _digits(multiple: Any) -> int:
-    """Return the digits of a ``multipleOf``, without its decimal point, as a number; 1 where there is none."""
+    """Return the digits of a ``multipleOf`` without its decimal point, as a number; 1 without ``multipleOf``."""
     if not isinstance(multiple, int | float) or not multiple or not _is_double(multiple):
         return 1
     digits = Decimal(str(float(multiple))).normalize().as_tuple().digits

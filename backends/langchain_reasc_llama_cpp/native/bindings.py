@@ -1,4 +1,4 @@
-"""llama.cpp's C API: imported on first use, its log silenced."""
+"""llama.cpp's C API, imported on first use, with its log silenced."""
 
 import ctypes
 import sys
@@ -20,7 +20,7 @@ _CONTINUATION_LEVEL: Final = 5  # GGML_LOG_LEVEL_CONT
 
 
 class NativeLog:
-    """Receives every line llama.cpp logs: keeps the last errors, prints only while a verbose model lives.
+    """Receives llama.cpp's log, keeps the last errors, and prints all lines while a verbose model exists.
 
     llama.cpp has one log callback per process, so ``verbose`` is one switch for all models of the process.
     """
@@ -33,7 +33,7 @@ class NativeLog:
         self._lock = threading.Lock()
 
     def receive(self, level: int, text: bytes | None, _user_data: object) -> None:
-        """Take a line of the log; this must not raise into C."""
+        """Receive a line of the log. This must not raise into C."""
         line = (text or b"").decode("utf-8", "replace")
         if level != _CONTINUATION_LEVEL:
             self._level = level
@@ -43,16 +43,16 @@ class NativeLog:
             sys.stderr.write(line)
 
     def set_verbose(self, verbose: bool) -> None:
-        """Count a verbose model in (True) or out (False)."""
+        """Register (True) or unregister (False) a verbose model."""
         with self._lock:
             self._verbose += 1 if verbose else -1
 
     def clear_errors(self) -> None:
-        """Drop the errors kept so far, before a call whose errors are to be reported."""
+        """Drop the errors so far, before a call whose errors will be reported."""
         self._errors.clear()
 
     def last_error(self) -> str:
-        """Return the errors since :meth:`clear_errors`, joined; empty when llama.cpp said nothing."""
+        """Return the joined errors since :meth:`clear_errors`, or an empty text."""
         return "; ".join(self._errors)
 
 
@@ -65,7 +65,7 @@ def library() -> Any:
 
     Raises:
         MissingExtraError: llama-cpp-python is not installed.
-        UnsupportedProcessorError: it was built for instructions that this processor lacks.
+        UnsupportedProcessorError: llama.cpp was built for instructions that this processor lacks.
     """
     with _importing:  # two threads may make the first two models
         return load_library()
@@ -90,7 +90,7 @@ _CANDIDATE: Final = np.dtype([("id", "<i4"), ("logit", "<f4"), ("p", "<f4")])  #
 
 
 class Candidates:
-    """A ``llama_token_data_array`` with room for a whole vocabulary; used by the thread that draws.
+    """A ``llama_token_data_array`` for a whole vocabulary. Only the thread that draws uses it.
 
     Attributes:
         address: the address of the array.
@@ -108,18 +108,18 @@ class Candidates:
         self.address: int = ctypes.addressof(self.array)
 
     def fill(self, row: Logits) -> None:
-        """Make candidates of a whole row, shape (V,), in the order of the ids."""
+        """Fill in a whole row of logits, shape (V,), in the order of the ids."""
         np.copyto(self._words, self._fresh)
         np.copyto(self._logits, row)
         self._ready(self._size, ordered=False)
 
     def fill_some(self, ids: npt.NDArray[np.integer[Any]], logits: Logits, *, ordered: bool) -> None:
-        """Make candidates of some tokens alone.
+        """Fill in some tokens only.
 
         Args:
             ids: the candidates' token ids, shape (k,), 1 ≤ k ≤ V.
             logits: the logits of the candidates, shape (k,).
-            ordered: whether they go from the most likely down.
+            ordered: whether they are in descending order of likelihood.
         """
         size = len(ids)
         self._ids[:size] = ids
@@ -128,7 +128,7 @@ class Candidates:
 
     @cached_property
     def _fresh(self) -> npt.NDArray[np.int32]:
-        """All candidates in order: what samplers reorder is restored by one straight copy."""
+        """All candidates in order, to restore what samplers have reordered by one copy."""
         rows = np.zeros(self._size, dtype=_CANDIDATE)
         rows["id"] = np.arange(self._size)
         return rows.view(np.int32)

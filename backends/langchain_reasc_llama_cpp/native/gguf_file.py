@@ -34,14 +34,14 @@ _TOKENS: Final = "tokenizer.ggml.tokens"
 
 @dataclass(frozen=True)
 class GGUFHeader:
-    """What a GGUF says about itself.
+    """The header of a GGUF.
 
     Attributes:
         path: the file.
-        metadata: every scalar and string key; arrays (vocabularies) are left out.
-        types: type id of each of these keys' values.
-        tensor_types: the ggml type ids of these tensors.
-        sha256: of the header itself, in hexadecimal.
+        metadata: keys with scalars and strings; arrays (vocabularies) are left out.
+        types: key -> type id of its value.
+        tensor_types: the ggml type ids of the tensors.
+        sha256: the hash of the header, in hexadecimal.
     """
 
     path: Path
@@ -52,13 +52,13 @@ class GGUFHeader:
 
 
 def read_header(path: Path) -> GGUFHeader:
-    """Read the header of a GGUF, and check that all its tensor data is there.
+    """Read the header of a GGUF, and check that the file has all tensor data.
 
     Raises:
         ModelFileError: the file is missing, a directory, unreadable, not a GGUF, damaged or truncated.
     """
     if path.is_dir():
-        found = ", ".join(sorted(p.name for p in path.glob("*.gguf"))[:5]) or "it holds none"
+        found = ", ".join(sorted(p.name for p in path.glob("*.gguf"))[:5]) or "it has no such file"
         raise ModelFileError(f"{path} is a directory; name the .gguf file inside it ({found})")
     try:
         with open_file(path) as file:
@@ -71,11 +71,11 @@ def read_header(path: Path) -> GGUFHeader:
     except FileNotFoundError:
         raise ModelFileError(f"there is no model file {path}") from None
     except OSError as error:
-        raise ModelFileError(f"the model file {path} cannot be read: {error.strerror or error}") from error
+        raise ModelFileError(f"cannot read the model file {path}: {error.strerror or error}") from error
 
 
 class _Reader:
-    """A cursor over the mapped file; running past its end is the sign of a truncated header."""
+    """A cursor over the mapped file. A header that goes past the end of the file is truncated."""
 
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self.path, self.data, self.at = path, data, 4
@@ -113,7 +113,7 @@ class _Reader:
         return alignment
 
     def _extents(self, tensors: int) -> Iterator[tuple[str, int, int, int]]:
-        """Name, type, offset and size in bytes of each tensor; an unknown type counts as empty, llama.cpp judges it."""
+        """Yield name, type, offset and size in bytes of each tensor. An unknown type has size 0."""
         for _ in range(tensors):
             name, dimensions = self._string(limit=_MAX_NAME), self._scalar("I")
             if dimensions > _MAX_DIMENSIONS:
@@ -147,7 +147,7 @@ class _Reader:
         return self._scalar(_SCALARS[kind])
 
     def _skip_array(self, *, distinct: bool) -> None:
-        """Move past an array, whose strings may have to be ``distinct``: llama.cpp asserts that a vocabulary's are."""
+        """Skip an array. With ``distinct``, check that its strings differ, as llama.cpp asserts for a vocabulary."""
         kind, length = self._scalar("I"), self._scalar("Q")
         if kind in _SCALARS:
             self._take(length * struct.calcsize("<" + _SCALARS[kind]))
@@ -164,7 +164,7 @@ class _Reader:
             raise self._damaged(f"it has an array of type {kind}")
 
     def _take(self, size: int) -> int:
-        """Move past ``size`` bytes; returns where they begin."""
+        """Skip ``size`` bytes, and return where they begin."""
         at = self.at
         if at + size > len(self.data):
             raise ModelFileError(

@@ -20,41 +20,41 @@ _FLOAT32: Final = 6
 
 
 class NativeModel:
-    """Owns a ``llama_model``. Tokenizing is safe from any thread, also while another thread closes the model.
+    """Owns a ``llama_model``. Any thread may tokenize, even while another thread closes the model.
 
     Attributes:
         path: the GGUF.
         metadata: the GGUF's scalar and string keys, with their values.
-        handle: the ``llama_model *``; None once closed.
-        adapters: LoRA adapters loaded with it, each with its scale.
+        handle: the ``llama_model *``; None after closing.
+        adapters: the LoRA adapters with their scales.
         vocabulary: the ``llama_vocab *``.
         vocabulary_size: V, the number of tokens in the vocabulary.
-        suppressed: tokens that the GGUF says must never be drawn.
+        suppressed: tokens that must never be drawn, by the GGUF.
         quantization: name of the weights' format, such as "F16" or "Q4_K - Medium".
-        parameter_count: how many weights it has.
-        weight_bytes: size of all its tensors.
-        training_context: tokens the model was trained to see.
-        on_gpu: whether layers were put on a GPU.
+        parameter_count: the number of weights.
+        weight_bytes: the size of all tensors.
+        training_context: the context length in training, in tokens.
+        on_gpu: whether layers are on a GPU.
         repacked: whether llama.cpp may have repacked the weights (``use_extra_bufts``).
-        is_recurrent: whether its memory is, at least partly, a state that cannot be cut between two tokens.
+        is_recurrent: whether its memory includes a recurrent state, which cannot be cut between two tokens.
         adds_bos: whether tokenizing puts the begin-of-sequence token first.
-        bos: text of the begin-of-sequence token; empty where there is none.
-        eos: text of the end-of-sequence token; empty where there is none.
+        bos: text of the begin-of-sequence token, or an empty text.
+        eos: text of the end-of-sequence token, or an empty text.
     """
 
     def __init__(self, path: Path, fields: LoadFields | None = None) -> None:
-        """Validate and load.
+        """Validate and load a GGUF.
 
         Args:
             path: the GGUF.
-            fields: how to load it; None: with every default.
+            fields: the load options; None for all defaults.
 
         Raises:
-            ModelFileError: the file is missing, not a GGUF, truncated, refused by llama.cpp, or no text decoder; or a
-                LoRA adapter is.
+            ModelFileError: the file or a LoRA adapter is missing, not a GGUF, truncated or refused by llama.cpp, or the
+                model is not a text decoder.
             ConfigurationError: an option cannot be used with this file or machine.
             MissingExtraError: llama-cpp-python is not installed.
-            UnsupportedProcessorError: it would end the process on this processor.
+            UnsupportedProcessorError: loading would end the process on this processor.
         """
         llama = self._llama = library()
         fields = fields or LoadFields()
@@ -100,15 +100,15 @@ class NativeModel:
 
     @property
     def has_tokenizer(self) -> bool:
-        """Whether the file holds a vocabulary to tokenize with."""
+        """Whether the file has a vocabulary to tokenize with."""
         return bool(self._llama.llama_vocab_type(self.vocabulary) != self._llama.LLAMA_VOCAB_TYPE_NONE)
 
     def tokenize(self, text: str, *, add_special: bool = False) -> list[int]:
-        """Token ids of a text; control tokens written out in it are recognised.
+        """Return the token ids of a text, including control tokens that are written in the text.
 
         Args:
             text: any text; lone surrogates become U+FFFD.
-            add_special: whether to put the begin-of-sequence token first, where the model wants one.
+            add_special: whether to put the begin-of-sequence token first if the model wants one.
 
         Raises:
             ModelClosedError: the model was closed.
@@ -129,14 +129,14 @@ class NativeModel:
         raise ModelFileError(f"{self.path}: the tokenizer needs {size:,} tokens for {len(raw):,} bytes of text")
 
     def piece(self, token: int) -> tuple[bytes, bool]:
-        """Return the token's bytes (none for control tokens), and whether it ends a response. Cached."""
+        """Return a token's bytes (empty for control tokens), and whether it ends a response. Cached."""
         known = self._pieces.get(token)
         if known is None:
             known = self._pieces[token] = self._made_piece(token)
         return known
 
     def pieces(self) -> list[tuple[bytes, bool]]:
-        """Return :meth:`piece` of every token, for a use of all at once; they are not cached.
+        """Return :meth:`piece` of every token, without caching.
 
         Raises:
             ModelClosedError: the model was closed.
@@ -147,13 +147,13 @@ class NativeModel:
             return [self._pieces.get(token) or self._made_piece(token) for token in tokens]
 
     def show_as_text(self, mark: str) -> None:
-        """Have the control token that writes exactly this text, if there is one, come out as text."""
+        """Show the control token with exactly this text, if there is one, as text."""
         tokens = self.tokenize(mark)
         if len(tokens) == 1 and not self.piece(tokens[0])[1]:
             self._pieces[tokens[0]] = (self.written(tokens[0]), False)
 
     def written(self, token: int) -> bytes:
-        """Return the token's bytes as a grammar sees them: those of control tokens too. Cached."""
+        """Return a token's bytes for a grammar, also for control tokens. Cached."""
         known = self._written.get(token)
         if known is None:
             known = self._written[token] = self._render(token, special=True)
@@ -161,11 +161,11 @@ class NativeModel:
 
     @cached_property
     def candidates(self) -> Candidates:
-        """Room for one draw, shared by all sampler chains; for the thread that draws."""
+        """The candidates of one draw, shared by all sampler chains. Only the thread that draws uses them."""
         return Candidates(self.vocabulary_size)
 
     def kept_sampler(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return a sampler to be cloned, for the thread that draws: the last one made, or a new one for another key."""
+        """Return a sampler to clone, for the thread that draws: the last one, or a new one for another key."""
         if self._kept is None or self._kept[0] != key:
             self._drop_kept()
             self._kept = (key, make())
@@ -245,10 +245,10 @@ def _loaded_adapters(
 
 
 def attach_adapters(llama: Any, context_handle: Any, adapters: Sequence[tuple[Any, float]]) -> None:
-    """Let a context compute with LoRA adapters of its model, as ``NativeModel.adapters`` has them.
+    """Apply a model's LoRA adapters (``NativeModel.adapters``) to a context.
 
     Raises:
-        ModelError: llama.cpp cannot.
+        ModelError: llama.cpp cannot use the adapters.
     """
     used = [(adapter, scale) for adapter, scale in adapters if scale]
     if not used:
@@ -279,5 +279,5 @@ def _check_adapter(path: Path, architecture: str) -> None:
 
 
 def _text(header: GGUFHeader, key: str) -> MetadataValue | None:
-    """Return a value that is a text, else None: llama.cpp would abort the process over another type."""
+    """Return a value if it is a text, or else None, because llama.cpp would abort the process on another type."""
     return header.metadata[key] if header.types.get(key) == _TEXT else None

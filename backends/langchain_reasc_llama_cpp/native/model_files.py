@@ -11,12 +11,12 @@ __all__ = ["download", "embedded_model_path", "file_sha256"]
 
 
 def embedded_model_path() -> Path:
-    """Return the path of the shipped model: a small one, which solves arithmetic word problems and nothing else."""
+    """Return the path of the shipped model: a small one that only solves arithmetic word problems."""
     return Path(str(files("langchain_reasc_llama_cpp"))) / "embedded" / "word_problems.gguf"
 
 
 def download(repo_id: str, filename: str, *, revision: str | None = None) -> Path:
-    """Return path of a file of a hub repository, downloaded if the cache does not have it.
+    """Return the path of a file of a hub repository, and download it if it is not in the cache.
 
     Raises:
         MissingExtraError: huggingface_hub is not installed.

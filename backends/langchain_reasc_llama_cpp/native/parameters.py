@@ -1,4 +1,4 @@
-"""Load options, and the llama.cpp structs made from them."""
+"""Options for loading, and the llama.cpp structs made from them."""
 
 import ctypes
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ NotNegative = Annotated[Number, Field(ge=0)]
 
 
 def _scaled(value: Any) -> Any:
-    """Return one path, several, or path -> scale as the last of these."""
+    """Return path -> scale for one path, several paths, or such a mapping."""
     paths = [value] if isinstance(value, str | Path) else value
     pairs = paths.items() if isinstance(paths, dict) else [(path, 1.0) for path in paths or ()]
     return {str(Path(path).expanduser()): scale for path, scale in pairs}
@@ -44,7 +44,7 @@ _MAX_CELLS: Final = 1 << 24  # beyond any model; llama.cpp would fill the machin
 
 
 class LoadFields(BaseModel):
-    """How a model is loaded, and the context it is run in, which holds the KV cache."""
+    """Options for loading a model and for its context, which has the KV cache."""
 
     n_ctx: Annotated[int | None, Field(ge=8, le=_MAX_CELLS)] = None
     """Tokens of prompt and response together. None: what the model was trained for, at most 4,096."""
@@ -120,7 +120,7 @@ class LoadFields(BaseModel):
 
     @property
     def adapters(self) -> dict[str, float]:
-        """Path -> scale of the LoRA adapters, however ``lora`` was passed."""
+        """Return path -> scale of the LoRA adapters."""
         return cast(dict[str, float], self.lora)
 
 
@@ -131,14 +131,14 @@ _KV_TYPES: Final = {
 _SPLIT_MODES: Final = {"none": 0, "layer": 1, "row": 2, "tensor": 3}
 _ROPE_TYPES: Final = {"none": 0, "linear": 1, "yarn": 2, "longrope": 3}
 _LOAD_MODES: Final = {(True, False): -1, (True, True): 3, (False, False): 0, (False, True): 2}
-"""(use_mmap, use_mlock) -> ``llama_load_mode``; -1 maps wherever the device can take it."""
+"""(use_mmap, use_mlock) -> ``llama_load_mode``; -1 maps wherever the device supports it."""
 _UNQUANTISED: Final = ("f32", "f16", "bf16")
 _OF_MODEL: Final = ("n_gpu_layers", "main_gpu", "check_tensors")
 _OF_CONTEXT: Final = ("n_batch", "offload_kqv", "op_offload", "swa_full")
-"""Options that llama.cpp's structs have too."""
+"""Options with the same name in llama.cpp's structs."""
 _YARN: Final = tuple(f"yarn_{name}" for name in ("ext_factor", "attn_factor", "beta_fast", "beta_slow", "orig_ctx"))
 _POSITIONS: Final = ("rope_freq_base", "rope_freq_scale", *_YARN)
-"""The same, where they are not None."""
+"""Options with the same name in llama.cpp's structs, set only if they are not None."""
 _OVERRIDE_BYTES: Final = 127  # of a key or a text; llama.cpp keeps them in arrays of 128
 
 
@@ -146,7 +146,7 @@ def check_context(fields: LoadFields) -> None:
     """Refuse options of the context that contradict each other.
 
     Raises:
-        ConfigurationError: two of them do.
+        ConfigurationError: two options contradict each other.
     """
     if fields.n_ubatch is not None and fields.n_ubatch > fields.n_batch:
         raise ConfigurationError(f"n_ubatch={fields.n_ubatch} must not be larger than n_batch={fields.n_batch}")
@@ -158,14 +158,14 @@ def check_context(fields: LoadFields) -> None:
 
 
 def altered_fields(fields: LoadFields) -> dict[str, float | int | str]:
-    """Return the options that change what the model computes, where they are not as the GGUF says."""
+    """Return the options that change the model's numbers, if they differ from the GGUF."""
     names = ("type_k", "type_v", "rope_scaling_type", *_POSITIONS)
     values = {name: getattr(fields, name) for name in names}
     return {name: value for name, value in values.items() if value != LoadFields.model_fields[name].default}
 
 
 def fitted_overrides(fields: LoadFields, metadata: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
-    """Return ``kv_overrides`` with the types of the GGUF's own values; llama.cpp ignores any others.
+    """Return ``kv_overrides`` with the types of the GGUF's values, because llama.cpp ignores other types.
 
     Raises:
         ConfigurationError: an override has another type.
@@ -191,11 +191,11 @@ def fill_model_params(
         llama: the ``llama_cpp`` module.
         params: the struct, with llama.cpp's defaults.
         fields: the options.
-        overrides: what :func:`fitted_overrides` returned.
+        overrides: the result of :func:`fitted_overrides`.
         repack: whether llama.cpp may repack the weights (``use_extra_bufts``).
 
     Returns:
-        What must stay alive until the model is loaded.
+        Objects that must stay alive until the model is loaded.
 
     Raises:
         ConfigurationError: ``tensor_split`` names more GPUs than llama.cpp can use, or an override is too long.
@@ -211,7 +211,7 @@ def fill_model_params(
         if len(shares) > devices:
             raise ConfigurationError(f"tensor_split has {len(shares)} shares, but llama.cpp can use {devices} devices")
         if not any(shares):
-            raise ConfigurationError("tensor_split gives no GPU any share; at least one must be above 0")
+            raise ConfigurationError("tensor_split must have at least one share above 0")
         alive.append((ctypes.c_float * devices)(*shares))
         params.tensor_split = ctypes.cast(alive[-1], ctypes.POINTER(ctypes.c_float))
     if overrides:
@@ -224,7 +224,7 @@ def fill_model_params(
 
 
 def fill_context_params(params: Any, fields: LoadFields, *, n_threads: int) -> None:
-    """Fill in a ``llama_context_params``; ``n_threads`` counts where the options do not say."""
+    """Fill in a ``llama_context_params``; ``n_threads`` is used if the options have none."""
     for name in _OF_CONTEXT:
         setattr(params, name, getattr(fields, name))
     params.n_ubatch = fields.n_ubatch or fields.n_batch

@@ -1,11 +1,10 @@
 """Avoid kernels and files that crash the process: try them once in a child process, and remember the outcome.
 
-llama.cpp's AMX kernels die of SIGILL when an older GCC compiled them (``backends/llama_cpp_build.cmake`` says why).
-Nothing in a wheel says what compiled it, so where a build has them, and a model would use them, a small quantised model
-is decoded in a child first. This happens once for each build and processor, and takes a second or two.
+llama.cpp's AMX kernels die with SIGILL if an older GCC compiled them (``backends/llama_cpp_build.cmake`` says why). A
+wheel does not say which compiler built it. So if a build has these kernels and a model would use them, a child process
+first decodes with a small quantised model. This happens once per build and processor, and takes a second or two.
 
-llama.cpp also asserts much of what a GGUF says. A child therefore loads each file first whose header no child has
-loaded before.
+llama.cpp also aborts on many errors in a GGUF. So a child process first loads each file whose header is new.
 """
 
 import ctypes
@@ -50,18 +49,18 @@ _FLAGS: Final = {
     **{"AVX512_BF16": "avx512_bf16", AMX: "amx_int8"},
     **{"FP16_VA": "asimdhp", "DOTPROD": "asimddp", "MATMUL_INT8": "i8mm", "SVE": "sve", "SME": "sme"},
 }
-"""What llama.cpp calls an instruction set (x86, then ARM) -> what Linux calls it in /proc/cpuinfo."""
+"""Instruction set in llama.cpp (x86, then ARM) -> its name in Linux's /proc/cpuinfo."""
 
 _CPUINFO: Final = Path("/proc/cpuinfo")
 
 
 @dataclass(frozen=True)
 class Processor:
-    """What is known of a processor.
+    """A processor.
 
     Attributes:
-        name: what it calls itself.
-        flags: Linux's names of what it can do; empty where that is not known.
+        name: its name.
+        flags: Linux's names of its features; empty if unknown.
     """
 
     name: str
@@ -81,15 +80,15 @@ def this_processor() -> Processor:
 
 
 def libraries(llama: Any) -> Path:
-    """Return the folder of llama.cpp's libraries, where llama-cpp-python finds them."""
+    """Return the folder in which llama-cpp-python finds llama.cpp's libraries."""
     return Path(os.environ.get("LLAMA_CPP_LIB_PATH") or Path(llama.__file__).parent / "lib")
 
 
 def lacking(llama: Any) -> list[str]:
-    """Return the instruction sets that llama.cpp was built for and this processor lacks; none where that is unknown.
+    """Return the instruction sets that llama.cpp was built for and this processor lacks; empty if unknown.
 
-    Nothing here runs an instruction that may be missing, as ``llama_print_system_info`` does: only libggml-cpu is built
-    for a special processor, and its ``ggml_cpu_has_...`` return a constant of the build.
+    This runs no instruction that may be missing, unlike ``llama_print_system_info``: only libggml-cpu is built for a
+    special processor, and its ``ggml_cpu_has_...`` return constants of the build.
     """
     flags = this_processor().flags
     if not flags:
@@ -120,12 +119,12 @@ _trying: Final = threading.Lock()
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What a trial showed.
+    """The result of a trial.
 
     Attributes:
-        kernels: which kernels may be used: all, only the plain ones, or none at all.
-        why: what went wrong with the others; empty where nothing did.
-        tried: whether there was a trial at all.
+        kernels: the kernels that may be used: all, only the plain ones, or none.
+        why: what went wrong with the others; empty if nothing did.
+        tried: whether there was a trial.
     """
 
     kernels: Literal["all", "plain", "none"]
@@ -134,14 +133,14 @@ class _Outcome:
 
 
 class _NotTried(Exception):
-    """A trial could not be run; says why."""
+    """A trial could not be run. The message says why."""
 
 
 def check_processor(llama: Any) -> None:
-    """Refuse a build of llama.cpp that would end the process here. To be called before anything else of it is.
+    """Refuse a build of llama.cpp that would crash on this processor. Call this before anything else of llama.cpp.
 
     Raises:
-        UnsupportedProcessorError: it was built for instructions that this processor lacks.
+        UnsupportedProcessorError: llama.cpp was built for instructions that this processor lacks.
     """
     missing = lacking(llama)
     if missing == [AMX]:  # which llama.cpp asks the kernel for, so it may well work
@@ -159,7 +158,7 @@ def may_repack(llama: Any, header: GGUFHeader) -> bool:
     """Return whether a model may be loaded with ``use_extra_bufts``, so that weights are repacked for AMX kernels.
 
     Raises:
-        UnsupportedProcessorError: llama.cpp's plain kernels end the process too.
+        UnsupportedProcessorError: llama.cpp's plain kernels crash too.
     """
     if not _reports_amx(llama) or not _would_use_amx(header):
         return True
@@ -180,11 +179,11 @@ def may_repack(llama: Any, header: GGUFHeader) -> bool:
 
 
 def check_loading(llama: Any, header: GGUFHeader, overrides: Mapping[str, MetadataValue]) -> None:
-    """Refuse a file that would end the process. A child process loads it first, unless one has loaded its like before.
+    """Refuse a file that would crash the process. A child process loads it first, unless its header is known.
 
     Raises:
         ModelFileError: the child process died.
-        ConfigurationError: it died with these overrides only.
+        ConfigurationError: the child process died only with these overrides.
     """
     if header.path == embedded_model_path() and not overrides:
         return
@@ -211,14 +210,14 @@ def _reports_amx(llama: Any) -> bool:
 
 
 def _would_use_amx(header: GGUFHeader) -> bool:
-    """Return whether a model has weights for AMX kernels; of one in several files, the first may hold no matrix."""
+    """Return whether a model has weights for AMX kernels. The first of several files may have no matrix."""
     split = header.metadata.get("split.count", 1)
     return bool(header.tensor_types & _AMX_TYPES) or (isinstance(split, int) and split > 1)
 
 
 @cache
 def _outcome(llama: Any) -> _Outcome:
-    """Return the remembered outcome for this build and processor, or that of a trial now."""
+    """Return the remembered outcome for this build and processor, or run a trial."""
     memory = _memory(llama)
     if (known := _remembered(memory)) is not None:
         return known
@@ -235,10 +234,10 @@ def _outcome(llama: Any) -> _Outcome:
 
 
 def _run(llama: Any, kernels: str) -> str:
-    """Return what goes wrong with these kernels in a child process; empty where nothing does.
+    """Try these kernels in a child process, and return what went wrong, or an empty text.
 
     Raises:
-        _NotTried: the child could not be started, did not end in time, or failed for a reason of its own.
+        _NotTried: the child could not be started, did not end in time, or failed for another reason.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="reasc-trial-") as folder:
@@ -267,7 +266,7 @@ def _tried(llama: Any, *arguments: str | Path) -> str:
 
 
 def _judged(done: subprocess.CompletedProcess[bytes]) -> str:
-    """Return what went wrong in a child process that has ended; empty where nothing did."""
+    """Return what went wrong in a child process that has ended, or an empty text."""
     said = done.stdout.decode("utf-8", "replace").split()[-1:]
     if done.returncode == 0 and said in (["works"], ["differs"]):
         return "" if said == ["works"] else "a trial in a child process computed something else with them"
@@ -279,7 +278,7 @@ def _judged(done: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def _signal(returncode: int) -> str:
-    """Return the signal that a process died of, if it did; Windows has exception codes instead."""
+    """Return the signal (on Windows, the exception code) that a process died of, if it did."""
     if returncode in (0xC000001D, 0xC000001D - 2**32):
         return "SIGILL"
     try:
@@ -289,7 +288,7 @@ def _signal(returncode: int) -> str:
 
 
 def _memory(llama: Any) -> Path | None:
-    """Return the file that keeps the outcome for this build, processor and kernel; None without a home directory."""
+    """Return the file of the outcome for this build, processor and kernel, or None without a home directory."""
     processor = this_processor()
     known_by = [processor.name, *sorted(processor.flags), platform.release()]
     return _cached("llama-cpp-kernels", llama, "*ggml-cpu*", *known_by)

@@ -114,7 +114,7 @@ def test_llguidance_is_named_where_it_is_missing(native: NativeModel, monkeypatc
         ("root ::= <", "expected a token such as"),
         ("root ::= <[99999]>", "cannot be used"),
         ('root ::= root "a"', "cannot be used: NoExtension"),
-        ('root ::= "\\uD800"', "is no character"),
+        ('root ::= "\\uD800"', "is not a character"),
         ("root ::= [z-a]", "the range from 'z' to 'a' is empty"),
         ("\n".join(["root ::= r0"] + [f"r{i} ::= r{i + 1}" for i in range(9000)] + ['r9000 ::= "a"']), "300 deep"),
         ('root ::= "a\0"', "NUL"),

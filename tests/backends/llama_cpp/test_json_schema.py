@@ -139,7 +139,7 @@ def test_numbers_are_finite(model: ChatLlamaCpp) -> None:
         ({"$ref": "#"}, "stack level exceeded"),
         ({"$defs": {f"{i}": {"$ref": f"#/$defs/{i + 1}"} for i in range(9000)}}, "more than 5,000 parts"),
         ({"$ref": "#/$defs/0", "$defs": DOUBLED}, "more than 5,000 parts"),
-        ({"allOf": [{"$ref": "#"}, {"type": "object"}]}, "an allOf holds itself"),
+        ({"allOf": [{"$ref": "#"}, {"type": "object"}]}, "an allOf contains itself"),
         (nested(300), "nested more than 110 levels deep"),
         (nested(5000), "recursion"),
         ({"items": {"type": "integer", "minimum": 10**400}}, "1000.*too large"),

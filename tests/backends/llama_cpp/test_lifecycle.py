@@ -135,7 +135,7 @@ print("leaving")
     [
         (64, {"n_ctx": 2_000_000}, "ModelError llama.cpp cannot make a context of 2,000,000 tokens"),
         pytest.param(
-            *(150_000, {}, "ModelFileError the model file {} cannot be read: Cannot allocate memory"),
+            *(150_000, {}, "ModelFileError cannot read the model file {}: Cannot allocate memory"),
             marks=pytest.mark.slow,
         ),
     ],

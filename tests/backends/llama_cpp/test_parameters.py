@@ -138,7 +138,7 @@ def test_overridden_metadata_counts_for_us_too(tiny_path: Path) -> None:
         ({"rope_freq_scale": float("nan")}, "rope_freq_scale: .*finite number, got nan"),
         ({"n_threads_batch": 1000}, "n_threads_batch: .*512, got 1000"),
         ({"tensor_split": (1, -1)}, "tensor_split.1.: .*got -1"),
-        ({"tensor_split": (0, 0)}, "tensor_split gives no GPU any share"),
+        ({"tensor_split": (0, 0)}, "tensor_split must have at least one share"),
         ({"tensor_split": (1,) * 99}, "tensor_split has 99 shares, but llama.cpp can use"),
         (
             {"kv_overrides": {"llama.context_length": "many"}},
