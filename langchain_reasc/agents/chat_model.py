@@ -60,41 +60,41 @@ Messages = list[BaseMessage]
 
 
 class ChatReASC(ChatModelAround):
-    """A chat model that samples another until the evidence for one answer is sufficient (ReASC).
+    """A chat model that samples another chat model until the evidence for one answer is sufficient (ReASC).
 
-    It stands wherever a chat model is asked for: ``create_agent(ChatReASC(model=llm), tools)``, ``bind_tools``,
-    ``with_structured_output``, nodes of LangGraph. To handlers it is one call of the model inside: one run with that
-    model's name, whose usage is the bill of all samples. Each sample is a step below that run, of type "chain", and no
-    model's run, so that nobody counts its tokens a second time.
+    Use it wherever a chat model is expected: ``create_agent(ChatReASC(model=llm), tools)``, ``bind_tools``,
+    ``with_structured_output``, nodes of LangGraph. Callback handlers see one call of the inner model: one run with that
+    model's name, whose usage is the cost of all samples. Each sample is a child run of type "chain", not a model's run,
+    so that its tokens are not counted twice.
 
-    By default (``answer="message"``) tool calls and structured output are voted on; text alone is given back after one
-    response, which is launched alone and streamed as it comes. What is voted on is streamed when the winner is known.
+    By default (``answer="message"``), tool calls and structured output are voted on. If the first response is only
+    text, it is returned without a vote, and streamed as it is written. A winner of a vote is streamed once it is known.
 
     Example:
         >>> agent = create_agent(ChatReASC(model=llm), tools=[get_weather])
     """
 
     answer: AnswerSpec = "message"
-    """What responses vote for: ``"message"`` for tool calls and structured output alone, or where the answer is in a
+    """What responses vote for: ``"message"`` for only tool calls and structured output, or where the answer is in a
     text: see :func:`langchain_reasc.answers.extractor`."""
     when: Callable[[AIMessage], bool | Awaitable[bool]] | None = Field(default=None, repr=False)
     """Whether a first response, which is then launched alone, is put to the vote; if not, it is returned as it is. An
     async function is awaited, and refused in a synchronous call. None for every response with tool calls, and with
     ``answer="message"`` for no other."""
     _call_budget: CallBudget | None = PrivateAttr(default=None)
-    """What a call may spend of the budget of an agent's run."""
+    """The part of an agent's budget that a call may spend."""
 
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Bind tools, in the form that the model inside gives them."""
+        """Bind tools in the inner model's form."""
         given = kwargs if tool_choice is None else {**kwargs, "tool_choice": tool_choice}
         return replace_inner(cast(Any, unbound(self.sampled)).bind_tools(tools, **given), partial(self._around, tools))
 
     def with_structured_output(
         self, schema: Any, *, include_raw: bool = False, **kwargs: Any
     ) -> Runnable[LanguageModelInput, Any]:
-        """Bind a schema for structured output, in the way of the model inside."""
+        """Bind a schema for structured output in the inner model's way."""
         inner = unbound(self.sampled)
         if not isinstance(inner, BaseChatModel):  # several, which may have several ways
             return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
@@ -102,11 +102,11 @@ class ChatReASC(ChatModelAround):
         return replace_inner(chain, partial(self._around, [schema]))
 
     def invoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:
-        """Return the winning response; its ``usage_metadata`` is the bill of all samples.
+        """Return the winning response. Its ``usage_metadata`` is the cost of all samples.
 
         Raises:
-            Exception: what the first sample failed with, where none succeeded, as the model inside would raise it.
-            Undecided: the evidence is not sufficient, with ``on_undecided="raise"``, or with ``"abstain"`` where a tool
+            Exception: the error of the first sample, if no sample succeeded.
+            Undecided: the evidence is not sufficient, with ``on_undecided="raise"``, or with ``"abstain"`` if a tool
                 must be called.
             LogprobsUnavailable: a calibration needs logprobs and the model returned none.
         """
@@ -123,12 +123,12 @@ class ChatReASC(ChatModelAround):
     def stream(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[AIMessageChunk]:
-        """Yield the winning response as one chunk once it is known; what needs no vote, token by token as it comes.
+        """Yield the winning response as one chunk once it is known, but yield text without a vote as it is written.
 
-        That is the text of a first response, where no structured output, ``answer`` or ``when`` asks for a vote. Where
-        tools are bound, it passes until a call or signed reasoning begins, and a winner that does not begin with it is
-        given after it. Models in wrappers (``with_retry``) are then taken whole. Once a part has passed, what the model
-        fails with is raised as it is. The last chunk has the account (``response_metadata["reasc"]``) and the bill.
+        A first response is streamed if no structured output, ``answer`` or ``when`` needs a vote. If tools are bound,
+        its text is streamed until a tool call or signed reasoning begins; a winner that begins differently follows it.
+        In this case models in wrappers (``with_retry``) are not streamed. After a part was streamed, an error of the
+        model is raised unchanged. The last chunk has the account (``response_metadata["reasc"]``) and the usage.
         """
         chunks = cast(
             "Generator[AIMessageChunk]", super().stream(input, stream_config(CallbackManager, config), **kwargs)
@@ -234,7 +234,7 @@ class ChatReASC(ChatModelAround):
         return ActingCalls()
 
     def _around(self, tools: Sequence[Any], inner: Runnable[Any, Any]) -> "ChatReASC":
-        """Return this model around ``inner``, the inner model with tools or a schema bound."""
+        """Return this model around ``inner``, which is the inner model with tools or a schema bound."""
         is_own = any(inner is leaf.model for leaf in leaves(self.sampled, {}))
         made = self if is_own else self.model_copy(update={"model": with_inner(self.sampled, inner)})
         made._call_budget = self._call_budget
@@ -266,34 +266,34 @@ def _may_call(request: Request) -> bool:
 
 @dataclass(frozen=True)
 class ActingCalls:
-    """Puts a first response to the vote that calls a tool which acts.
+    """Asks for a vote if a first response calls a tool that is not read-only.
 
     Attributes:
         read_only: names of tools that change nothing.
-        texts: whether a text without calls is put to the vote, too.
+        texts: whether a text without calls also needs a vote.
     """
 
     read_only: Collection[str] = ()
     texts: bool = False
 
     def __call__(self, first: AIMessage) -> bool:
-        """Return whether it is put to the vote."""
+        """Return whether the first response needs a vote."""
         if first.tool_calls and not first.invalid_tool_calls:
             return any(call["name"] not in self.read_only for call in first.tool_calls)
         return self.texts or bool(first.invalid_tool_calls)
 
 
 def _own_message(result: ReASCResult, question: Question) -> AIMessage:
-    """Return the winning message with the bill of all samples.
+    """Return the winning message with the usage of all samples.
 
     Raises:
-        Undecided: it abstains where a tool must be called; the caller would ask again, and pay, for ever.
+        Undecided: the vote abstains although a tool must be called. The caller would repeat the call forever.
     """
     message = result.message
     if message.response_metadata["reasc"].get("abstained") and requires_tool_call(question.model.kwargs):
         raise Undecided(
-            f"{result.doubt or 'the evidence is not sufficient'}, and an empty message is no call of a tool, which is "
-            "demanded here (tool_choice, or structured output by a tool); the error's result has every response",
+            f"{result.doubt or 'the evidence is not sufficient'}, and an empty message cannot call a tool, which is "
+            "required here (tool_choice, or structured output by a tool); the error's result has every response",
             result,
         )
     metadata = without_token_usage(message.response_metadata)
@@ -304,7 +304,7 @@ def _own_message(result: ReASCResult, question: Question) -> AIMessage:
 
 @contextmanager
 def _inner_error() -> Iterator[None]:
-    """Raise the inner model's own error where no sample succeeded: retries and fallbacks go by its type."""
+    """Raise the inner model's own error if no sample succeeded, because retries and fallbacks depend on its type."""
     try:
         yield
     except SamplingError as error:

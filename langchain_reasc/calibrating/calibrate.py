@@ -46,41 +46,40 @@ async def _calibrate(  # noqa: D417
 ) -> Calibration:
     """Ask each question a few times, and calibrate on the responses. 128 questions are a good number.
 
-    The rule that decides by default is learned from how the responses agree. The labels add how likely an answer is
-    right, and Algorithm 1 with ``rule(safeguard="paper")``.
+    The default rule is learned from how the responses agree. The labels add how likely an answer is right, and
+    Algorithm 1 with ``rule(safeguard="paper")``.
 
-    A response that fails, because its question is too long, say, is left out with a warning. The first response is
-    looked at before the others are asked for: a model that gives no confidence costs one response.
+    A response that fails (because its question is too long, say) is left out with a warning. The first response is
+    checked before the others are requested, so a model without confidence costs only one response.
 
     Without any right answer this is :func:`calibrate_unlabelled` with its defaults.
 
     Args:
         model: the chat model that will be sampled, or its name, as :class:`~langchain_reasc.ReASCRunnable` takes it.
-        questions: pairs of an input, asked as it will be in use, and its right answer, or a list of those that are
-            accepted; or inputs alone. Or a file: JSON, JSON Lines, CSV or Parquet with right answers, see
-            :func:`langchain_reasc.data.read_questions`, or a text with a question a line.
-        samples: responses to each question. With one, nothing shows how responses agree, and Algorithm 1 decides as far
-            as its data support it.
+        questions: pairs of an input, exactly as your application will ask it, and its right answer (or a list of
+            accepted answers); or only inputs. Or a file: JSON, JSON Lines, CSV or Parquet with right answers, see
+            :func:`langchain_reasc.data.read_questions`, or a text with one question per line.
+        samples: responses to each question. With one response, agreement is unknown, and Algorithm 1 decides as far as
+            its data support it.
         answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`. With
-            :func:`~langchain_reasc.answers.free_text` a response is right that means the same as the right answer; a
-            question where that cannot be decided is left out, too.
+            :func:`~langchain_reasc.answers.free_text`, a response is right if it means the same as the right answer. A
+            question for which this cannot be decided is left out.
         fixed_prompt: which part of a prompt is the same for every question, see
             :attr:`langchain_reasc.ReASCRunnable.fixed_prompt`.
-        tool_votes: how calls of tools are compared with the right ones.
+        tool_votes: how tool calls are compared with the right ones.
         ask_confidence: whether the model is asked to state its confidence, see
             :attr:`langchain_reasc.ReASCRunnable.ask_confidence`.
-        measure: how a response is scored; ``"auto"`` chooses on the responses, cross-validated, among the signals that
-            all of them carry.
-        p_target: accuracy asked of what the gate accepts.
+        measure: how a response is scored. ``"auto"`` chooses by cross-validation among the signals of all responses.
+        p_target: required accuracy of answers that the gate accepts.
         concurrency: questions in flight at once, each with all its samples.
         seed: the seed of everything random in the calibration.
         config: callbacks, tags and metadata of the calls.
         progress: True for a bar, or a function called with (questions asked, questions).
 
     Raises:
-        CalibrationDataError: no question, or responses that determine no calibration.
-        ConfigurationError: a file that cannot be read, options that do not go together, or right answers to some
-            questions and not to others.
+        CalibrationDataError: there is no question, or a calibration cannot be made from the responses.
+        ConfigurationError: a file cannot be read, options contradict each other, or only some questions have right
+            answers.
         LogprobsUnavailable: the model returns no log-probabilities.
 
     Example:
@@ -137,37 +136,36 @@ async def _calibrate_unlabelled(  # noqa: D417
     config: RunnableConfig | None = None,
     progress: Progress = None,
 ) -> Calibration:
-    """Ask each question until the votes on it are clear (ASC), and calibrate on how far its responses agree.
+    """Ask each question until its votes are clear (ASC), and calibrate on how its responses agree.
 
-    64 questions are a good number; they cost no more than counting votes on them. No right answer is needed, and no
-    logprobs: without them answers alone are learned from. A question that fails is left out with a warning.
+    64 questions are a good number, and cost no more than answering them by counting votes. Right answers and logprobs
+    are optional. A question that fails is left out with a warning.
 
     Args:
         model: the chat model that will be sampled, or its name, as :class:`~langchain_reasc.ReASCRunnable` takes it.
-        questions: inputs, asked as they will be in use; where the right answer to one is known, the pair of both. Or a
-            file of them, such as a text with a question a line: see
-            :func:`langchain_reasc.data.read_unlabelled`.
+        questions: inputs, exactly as your application will ask them, or pairs of an input and its right answer. Or a
+            file, such as a text with one question per line: see :func:`langchain_reasc.data.read_unlabelled`.
         answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`.
         fixed_prompt: which part of a prompt is the same for every question, see
             :attr:`langchain_reasc.ReASCRunnable.fixed_prompt`.
-        tool_votes: how calls of tools are compared.
+        tool_votes: how tool calls are compared.
         ask_confidence: whether the model is asked to state its confidence, see
             :attr:`langchain_reasc.ReASCRunnable.ask_confidence`.
-        measure: how a response is scored; ``"auto"`` chooses among all that the responses carry, or none.
-        threshold: the probability asked of an answer that all ``max_samples`` responses would give the same.
-        worth: samples that a question may cost for one more point of agreement, see
+        measure: how a response is scored. ``"auto"`` chooses among the signals of the responses, or none.
+        threshold: the required probability that all ``max_samples`` responses would give the same answer.
+        worth: the most samples that one more point of agreement may cost, see
             :attr:`langchain_reasc.ReASCRunnable.worth`; 0 for any number, None for 10.
-        max_samples: responses to a question at most, in use as here.
+        max_samples: the most responses to a question, here and in your application.
         concurrency: questions in flight at once, each with up to 4 responses.
         seed: the seed of everything random in the calibration.
-        checkpoint: a file that keeps what each question taught, without any text, until all are asked: a call that was
-            interrupted goes on from there.
+        checkpoint: a file that keeps the results of each question, without texts, until all are asked, so that an
+            interrupted call can be continued.
         config: callbacks, tags and metadata of the calls.
         progress: True for a bar, or a function called with (questions asked, questions).
 
     Raises:
-        CalibrationDataError: no question, or responses that determine no calibration.
-        ConfigurationError: a file that cannot be read, or options that do not go together.
+        CalibrationDataError: there is no question, or a calibration cannot be made from the responses.
+        ConfigurationError: a file cannot be read, or options contradict each other.
 
     Example:
         >>> calibration = calibrate_unlabelled(llm, "questions.txt")

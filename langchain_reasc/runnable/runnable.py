@@ -26,12 +26,12 @@ __all__ = ["ReASCRunnable"]
 class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]):
     """Samples a chat model until the evidence for one answer is sufficient (ReASC).
 
-    Stands where the model stood: ``prompt | ReASCRunnable(model=llm, calibration="calibration.json") | parser``. The
-    output is the winning response; ``response_metadata["reasc"]`` says what was decided and spent, and
-    ``usage_metadata`` is the bill of all samples. Each sample is a traced run of its own below this one.
+    Use it in place of the model: ``prompt | ReASCRunnable(model=llm, calibration="calibration.json") | parser``. The
+    output is the winning response. Its ``response_metadata["reasc"]`` reports the decision and the cost, and its
+    ``usage_metadata`` is the cost of all samples. Each sample is traced as a child run.
 
-    Assigning to a field, and ``model_copy(update=...)``, check and prepare everything anew. Pickling keeps the options;
-    LangChain's own serialization (``dumps``) writes that it cannot be loaded again, since a model may be anything.
+    Assigning to a field, and ``model_copy(update=...)``, check all options again. Pickling keeps the options.
+    LangChain's serialization (``dumps``) marks the object as one that cannot be loaded, since a model may be anything.
 
     Example:
         >>> reasc = ReASCRunnable(model=llm, calibration="calibration.json")
@@ -46,14 +46,14 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
         """Return the winning response.
 
         Args:
-            input: whatever the chat model takes: a string, messages, a prompt value.
-            config: callbacks, tags, metadata, run name; ``max_concurrency`` bounds the samples in flight.
+            input: any input of the chat model: a string, messages, a prompt value.
+            config: callbacks, tags, metadata, run name; ``max_concurrency`` limits the samples in flight.
             **kwargs: passed to every call of the model.
 
         Raises:
-            SamplingError: no sample could be drawn; SampleTimeout where that is because none ended in time.
+            SamplingError: no sample gave a response; SampleTimeout if none ended in time.
             LogprobsUnavailable: a calibration needs logprobs and the model returned none.
-            FingerprintMismatch: the calibration was made with other system messages.
+            FingerprintMismatch: the calibration was measured with other system messages.
         """
         if kwargs:
             _refuse_ignored(kwargs)
@@ -78,7 +78,7 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
     def stream(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[AIMessage]:
-        """Yield the winning response once it is known, as chunks: parsers of streams find no calls in a message."""
+        """Yield the winning response as chunks once it is known (stream parsers find no tool calls in a message)."""
         yield from chunks_of(self.invoke(input, config, **kwargs))
 
     async def astream(
@@ -96,10 +96,10 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
         on_response: ResponseListener | None = None,
         **kwargs: Any,
     ) -> ReASCResult:
-        """Like :meth:`invoke`, but return everything behind the answer.
+        """Like :meth:`invoke`, but return all responses and the details of the decision.
 
         Args:
-            input: whatever the chat model takes.
+            input: any input of the chat model.
             config: callbacks, tags, metadata, run name.
             on_response: called with each response and the decision after it, in launch order.
             **kwargs: passed to every call of the model.
@@ -153,16 +153,16 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
         ``calibration="mixture"`` calibrates on all first responses (Algorithm 2).
 
         Args:
-            inputs: whatever the chat model takes.
-            config: one for all inputs, or one each; ``max_concurrency`` bounds the samples in flight of all together.
-            return_exceptions: whether an input that fails gives its error; else the first error ends the batch, and
-                what runs beside it is cut off.
+            inputs: inputs of the chat model.
+            config: one for all inputs, or one for each; ``max_concurrency`` limits the samples in flight of all inputs.
+            return_exceptions: whether to return the error of an input that fails. Otherwise the first error ends the
+                batch, and running samples are cut off.
             progress: True for a bar (in a terminal or a notebook), or a function called with (inputs answered, inputs).
-            total_tokens: prompt and generated tokens that all inputs together may cost. Each is sampled once; then,
-                round by round, those are that gain most, until the tokens are spent or nothing is undecided; what is
-                undecided then has its best answer so far. A round is ``max_concurrency`` samples, else an eighth of
-                the inputs. What is in flight when the tokens are spent may exceed them.
-            total_samples: samples that all inputs together may take, likewise.
+            total_tokens: prompt and generated tokens that all inputs together may cost. Each input is sampled once.
+                Then rounds of samples go to the inputs that gain most, until the tokens are spent or all inputs are
+                decided. An undecided input gets its best answer so far. A round has ``max_concurrency`` samples, or
+                one for every eighth input. Samples in flight when the tokens are spent may exceed the budget.
+            total_samples: samples that all inputs together may take, in the same way.
             **kwargs: passed to every call of the model.
         """
         own: Any = {"progress": progress, "total_tokens": total_tokens, "total_samples": total_samples}
@@ -191,7 +191,7 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
         return_exceptions: bool = False,
         **kwargs: Any,
     ) -> Iterator[Outcome]:
-        """Yield (index, winning response) in order of completion; arguments as those of :meth:`batch`."""
+        """Yield (index, winning response) in order of completion, with the arguments of :meth:`batch`."""
         batch = Batch(self._setup, self.get_name(), inputs, config, return_exceptions=return_exceptions, **kwargs)
         return blocking_items(batch.completed(Threads))
 

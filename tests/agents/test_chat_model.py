@@ -193,7 +193,7 @@ def test_reasc_inside_reasc_is_refused(face: Any) -> None:
 def test_it_does_not_abstain_where_a_call_is_demanded(runner: Any, choice: Any) -> None:
     """An agent that wants structured output by a tool would ask again and again."""
     chat = ChatReASC(model=calling("cat", "dog"), concurrency=1, max_samples=2, on_undecided="abstain")
-    with pytest.raises(Undecided, match="no call of a tool, which is demanded here") as raised:
+    with pytest.raises(Undecided, match="cannot call a tool, which is required here") as raised:
         runner.invoke(chat.bind_tools([look], tool_choice=choice), "q")
     assert len(raised.value.result.responses) == 2
     assert account(runner.invoke(chat.bind_tools([look]), "q"))["abstained"]
