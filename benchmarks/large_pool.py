@@ -66,7 +66,7 @@ def write(path: Path, questions: int, *, tokens: int = TOKENS, samples: int = SA
     """Write such a pool, question by question."""
     store = PoolStore.create(path)
     for question in questions_of(questions, tokens=tokens, samples=samples):
-        store.add(*question)
+        store.add_question(*question)
     store.close()
     return path
 

@@ -80,7 +80,7 @@ def recorded(name: str, answers: Answers) -> float:
         for count, (_, answered) in enumerate(answers, start=1):
             begun = begun or time.perf_counter()
             assert isinstance(answered, DrawnQuestion)
-            recording.add(answered)
+            recording.add_question(answered)
             if count & (count - 1) == 0 and count >= _FIRST_SEEN:
                 print(f"{name}: {resident() / 1e6:.0f} MB of memory after {count:,} questions", flush=True)
         took = (time.perf_counter() - begun) / count

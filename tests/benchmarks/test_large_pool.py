@@ -12,7 +12,7 @@ def test_what_is_made_can_be_read_back(tmp_path: Path) -> None:
     pool = read_pool(write(tmp_path / "p.sqlite", 3, tokens=40, samples=2))
     assert len(pool.questions) == 3 and pool.signals is not None
     for question in pool.questions:
-        assert [len(values["top_k"]) for values in pool.signals.of(question.id)] == [
+        assert [len(values["top_k"]) for values in pool.signals.of_question(question.id)] == [
             response.completion_tokens for response in question.responses
         ]
         assert len(pool.texts(question.id)) == len(question.responses) == 2

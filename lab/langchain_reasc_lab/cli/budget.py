@@ -71,7 +71,7 @@ class Budget:
             ConfigurationError: the model has no price, or the limits do not allow as much.
         """
         if self._prices is not None:
-            self._price = self._prices.of(str(PreparedModel.of(model).fingerprint().model))
+            self._price = self._prices.price_of(str(PreparedModel.of(model).fingerprint().model))
         try:
             recorded = read_ungraded(out).questions if out.exists() else ()
         except PoolError:  # recording raises it again
@@ -173,4 +173,4 @@ class Budget:
         if self._max_tokens is not None:
             yield "--max-tokens-total", bill.tokens, self._max_tokens, lambda tokens: f"{tokens:,.0f} tokens"
         if self._max_cost is not None and self._price is not None:
-            yield "--max-cost", self._price.of(bill), self._max_cost, lambda cost: money(cost, self._currency)
+            yield "--max-cost", self._price.cost_of(bill), self._max_cost, lambda cost: money(cost, self._currency)

@@ -35,9 +35,9 @@ def show(pool: PoolPath, prices: Prices = None, as_json: AsJson = False) -> None
     if any(question.references for question in read.questions):
         read = read_pool(pool)
     figures, bill = _figures(read), pool_bill(read)
-    price, currency = (known.of(str(read.model)), known.currency) if known else (None, "")
+    price, currency = (known.price_of(str(read.model)), known.currency) if known else (None, "")
     if as_json:
-        cost = {"cost": price.of(bill), "currency": currency} if price else {}
+        cost = {"cost": price.cost_of(bill), "currency": currency} if price else {}
         print_json({**figures, "bill": asdict(bill), "notes": read.notes, **cost})
         return
     print_lines(_lines(figures))

@@ -139,7 +139,7 @@ def _check_prices(path: Path, pools: "Sequence[Pool]") -> None:
     for pool in pools:
         if (model := pool.model) is None:
             raise ConfigurationError(f"{pool.path} does not say which model it is of, so --prices cannot be used on it")
-        known.of(model)
+        known.price_of(model)
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

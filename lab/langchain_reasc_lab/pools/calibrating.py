@@ -126,7 +126,7 @@ class PoolScores:
             raise CalibrationDataError("no calibration response carries token signals")
         given = [questions[question].responses[at] for question, at in carrying]
         return select_measure(
-            (signals.of(questions[question].id)[at] for question, at in carrying),  # read one after the other
+            (signals.of_question(questions[question].id)[at] for question, at in carrying),  # read one after the other
             [bool(one.correct) for one in given],
             spans=[None if one.answer is None else one.spans for one in given],
             signals=signals.names,

@@ -156,7 +156,7 @@ class Price(_Record):
     cache_write: PerMillion | None = Field(default=None, description="Those written to one; None: as input.")
     reasoning: PerMillion | None = Field(default=None, description="Tokens of hidden reasoning; None: as output.")
 
-    def of(self, bill: Bill) -> float:
+    def cost_of(self, bill: Bill) -> float:
         """Return what the tokens of a bill cost."""
         cached = self.input if self.cached is None else self.cached
         written = self.input if self.cache_write is None else self.cache_write
@@ -172,7 +172,7 @@ class Prices(_Record):
     currency: Annotated[str, Field(min_length=1)]
     models: Annotated[dict[str, Price], Field(min_length=1)]
 
-    def of(self, model: str) -> Price:
+    def price_of(self, model: str) -> Price:
         """Return the price of a model.
 
         Raises:
@@ -264,7 +264,7 @@ class Estimate:
         return f" (±{self.spread:.0%})" if self.spread < 1 else " (or many more)"
 
     def _cost(self, price: Price, currency: str) -> str:
-        total = money(price.of(self.bill), currency)
+        total = money(price.cost_of(self.bill), currency)
         if self.completion_by is None:
             return f"{total} for the prompts"
         return f"{'about' if self.is_expected else 'at most'} {total}"
@@ -361,7 +361,7 @@ def bill_lines(
     yield f"Prompts    {bill.prompt:,} tokens" + (f", {shown}" if shown else "")
     yield f"Responses  {bill.completion:,} tokens" + _if_any(bill.reasoning, ", {:,} of reasoning")
     if price is not None:
-        yield f"Cost       {money(price.of(bill), currency)}"
+        yield f"Cost       {money(price.cost_of(bill), currency)}"
     if bill.without_usage:
         yield f"           {bill.without_usage:,} responses came without usage; their tokens are estimated"
 

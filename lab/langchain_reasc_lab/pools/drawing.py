@@ -66,7 +66,7 @@ class DrawnResponse(NamedTuple):
     Attributes:
         response: what decisions need, but for score, spans and signals.
         message: what the pool keeps besides.
-        reading: its token signals and spans; None where it has none.
+        reading: its token signals and spans; None if it has none.
         info: what the signals are made of, where the backend says so.
         why_unread: why there is no reading.
         estimated: whether the provider did not report its tokens.

@@ -124,7 +124,7 @@ def _read_questions(source: Path, made: PoolStore, notes: list[str]) -> dict[str
             raise PoolError(f"{where}: id {question.id!r} appears a second time; ids must be unique")
         counts[question.id] = len(question.responses)
         unreported.update(one.text is not None for one in line.responses if one.completion_tokens is None)
-        made.add(question, messages)
+        made.add_question(question, messages)
     if not counts:
         raise PoolError(f"{source} holds no question")
     for has_text, how in ((True, "they are estimated from the text"), (False, "without a text each counts as 1")):

@@ -77,9 +77,9 @@ def merge_pools(first: Path, second: Path, out: Path) -> Merged:
                 more, more_messages, more_signals = _read_whole(b, again)
                 question = replace(question, responses=question.responses + more.responses[start:])
                 messages, signals = messages + more_messages[start:], signals + more_signals[start:]
-            made.add(question, messages, signals)
+            made.add_question(question, messages, signals)
         for new in theirs.values():
-            made.add(*_read_whole(b, new))
+            made.add_question(*_read_whole(b, new))
         sizes = made.ids().values()
     return Merged(len(sizes), sum(sizes), len(shared), 0 if same else len(shared), min(sizes), max(sizes))
 

@@ -83,7 +83,7 @@ def read_parquet(source: Path, made: PoolStore) -> None:
             about = parse_json(metadata)
             made.set_about(about["about"])
             for _, rows in groupby(_rows_of(file), key=lambda row: row["id"]):
-                made.add(*_question(list(rows), json_input=about["json_input"]))
+                made.add_question(*_question(list(rows), json_input=about["json_input"]))
             questions = max(questions, int(about["questions"]))
         except (OSError, KeyError, ValueError, TypeError, pyarrow.ArrowException) as error:
             if isinstance(error, PoolError):

@@ -31,7 +31,7 @@ class Pool:
     Attributes:
         path: the file it was read from.
         questions: the questions in recorded order; answers are normalized, and ``correct`` is filled in.
-        metadata: the metadata of the recording; empty where there is none.
+        metadata: the metadata of the recording, possibly empty.
         notes: what the reader of a result should know of this pool, such as what cannot be computed from it.
         stores: the files that hold texts and token signals.
         calibrating: how many of the first questions are of another file, and calibrate; they are never tested.
@@ -48,14 +48,14 @@ class Pool:
 
     @cached_property
     def signals(self) -> "PoolSignals | None":
-        """Token signals that all questions with signals have, or None where there is none."""
+        """The token signals that all questions with signals have in common; None if there are none."""
         lengths = {one.id: [response.signal_tokens for response in one.responses] for one in self.questions}
         held = PoolSignals(self.path, self.stores, lengths)
         return held if any(map(any, lengths.values())) and held.names else None
 
     @property
     def model(self) -> str | None:
-        """The name of the model that was recorded; None where the metadata does not say."""
+        """The name of the recorded model; None if the metadata does not name one."""
         fingerprint = self.metadata.get("fingerprint")
         name = fingerprint.get("model") if isinstance(fingerprint, dict) else None
         return name if isinstance(name, str) else None
@@ -87,7 +87,7 @@ class Pool:
         raise PoolError(f"{self.path} keeps no responses to a question {question!r}")
 
     def texts(self, question: str) -> list[str | None]:
-        """Read the text of each response to a question; None where it was not kept."""
+        """Read the text of each response to a question; None for a text that was not kept."""
         return [message.text for message in self.messages(question)]
 
     def __add__(self, other: "Pool") -> "Pool":
@@ -141,7 +141,7 @@ class PoolSignals:
         counts, every = self._counted
         return {name: questions for name, questions in counts.items() if questions != every}
 
-    def of(self, question: str) -> list[dict[str, Floats]]:
+    def of_question(self, question: str) -> list[dict[str, Floats]]:
         """Read the signals of each response to a question, in recorded order: signal name -> shape (T,)."""
         ends = np.cumsum(self.responses[question])[:-1]
         parts = {name: np.split(self._read(name, [question])[0], ends) for name in self.names}

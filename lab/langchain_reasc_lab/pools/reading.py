@@ -92,7 +92,7 @@ def label_normalizer(metadata: Mapping[str, Any]) -> Callable[[str], str]:
 
 
 def message_of(stored: Message, finish_reason: str | None) -> AIMessage | None:
-    """Return the message that was recorded, as far as its vote depends on it; None where no text was kept."""
+    """Rebuild a recorded message, as far as its vote depends on it; None if its text was not kept."""
     if stored.text is None:
         return None
     reason = {"finish_reason": finish_reason} if finish_reason else {}
@@ -101,7 +101,7 @@ def message_of(stored: Message, finish_reason: str | None) -> AIMessage | None:
 
 
 def find_answers_again(pool: Pool, spec: str) -> Pool:
-    """Return a pool whose answers are found again in its stored messages; verdicts and spans were the old ones'.
+    """Find all answers again in the stored messages. Verdicts and spans are dropped: they belonged to the old answers.
 
     Args:
         pool: the pool.

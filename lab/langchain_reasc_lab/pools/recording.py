@@ -46,7 +46,7 @@ __all__ = ["Recording", "Workers", "model_limit", "record_pool", "settings_of"]
 Workers = Callable[
     [Sequence[PendingQuestion], QuestionSampler], Iterable[tuple[PendingQuestion, DrawnQuestion | ContextOverflowError]]
 ]
-"""What runs the sampler on the pending questions, here or on other machines, and yields what is drawn in any order."""
+"""Runs the sampler on the pending questions, here or on other machines, and yields the drawn ones in any order."""
 
 _RULES: Final = ("answer", "extraction_version")
 _OF_ANSWERS: Final = ("answer", "cut_off", "correct", "answer_span", "last_step")  # what finding them again changes
@@ -132,7 +132,7 @@ def record_pool(
                 text = f"{question.input[:50]!r}..."
                 on_notice(f"question {question.id!r} ({text}) is too long and was left out: {drawn}")
             else:
-                recording.add(drawn)
+                recording.add_question(drawn)
                 on_drawn(drawn)
             on_question(at, len(questions))
     if too_long:
@@ -173,7 +173,7 @@ class Recording:
         each = (PendingQuestion(one, self._held.get(one.id, 0)) for one in questions)
         return [one for one in each if one.held < samples]
 
-    def add(self, drawn: DrawnQuestion) -> None:
+    def add_question(self, drawn: DrawnQuestion) -> None:
         """Write a question with its responses, or more responses to it; it is then on disk.
 
         Raises:
@@ -199,7 +199,7 @@ class Recording:
         messages, signals = [one.message for one in drawn.responses], [one.signals for one in readings]
         with self.store.transaction():
             self.store.set_about(about)
-            self.store.add(question, messages, signals, expected=held)
+            self.store.add_question(question, messages, signals, expected=held)
         self._held[id] = held + len(responses)
         self._begun = True
 
@@ -241,7 +241,7 @@ def settings_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def model_limit(model: PreparedModel) -> int | None:
-    """Return how many tokens a response of the model may have; None where that is not set."""
+    """Return the limit of tokens per response; None if none is set."""
     given = (model.kwargs.get(name, getattr(model.model, name, None)) for name in TOKEN_LIMITS)
     return next((value for value in given if isinstance(value, int) and value > 0), None)
 
@@ -371,7 +371,7 @@ def _notify_found_again(pool: Pool, found: Pool, metadata: Mapping[str, Any], no
 
 
 def _changed_labels(pool: Pool, questions: Sequence[LabelledQuestion]) -> dict[str, tuple[str, ...]]:
-    """Return id -> the accepted answers of today, of questions whose labels are others than in the pool."""
+    """Return id -> accepted answers, for the questions with other labels than in the pool."""
     labels = {one.id: one.references for one in questions}
     given = ((held, labels.get(held.id, held.references)) for held in pool.questions)
     return {
@@ -386,7 +386,7 @@ def _write_answers(store: PoolStore, pool: Pool) -> None:
 
 
 def _current_answers(pool: Pool, metadata: Mapping[str, Any]) -> Pool | None:
-    """Find the answers again by the extractor and the rules of today; None where they are the pool's."""
+    """Find the answers again by the current extractor and rules; None if the pool used the same."""
     if all(pool.metadata.get(name) == metadata.get(name) for name in _RULES):
         return None
     if not isinstance(metadata["answer"], str):

@@ -47,7 +47,7 @@ class PoolResponse:
     Attributes:
         answer: the answer found in it; None when there is none.
         correct: whether it is right, as it was graded; None in the file where answer and reference decide.
-        score: S(y) as it was recorded; None where no confidence could be read.
+        score: S(y) as it was recorded; None if no confidence could be read.
         completion_tokens: tokens generated.
         prompt_tokens: tokens of its prompt; None where the provider did not say.
         finish_reason: why the model ended, in the provider's word.
@@ -103,7 +103,7 @@ class Message:
     """What a pool keeps of a response that decisions do not need.
 
     Attributes:
-        text: what the model wrote; None where it was not kept.
+        text: what the model wrote; None if that was not kept.
         beside: what its vote depends on besides text and finish reason, such as tool calls, as LangChain has it.
         usage: its ``usage_metadata``, as the provider reported it.
         token_lengths: how many characters of the text each token spells, where that is known.
@@ -193,7 +193,7 @@ class PoolStore(Database):
         with self.transaction():
             self._sql.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", rows)
 
-    def add(
+    def add_question(
         self,
         question: PoolQuestion,
         messages: Sequence[Message] = (),

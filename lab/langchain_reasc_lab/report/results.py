@@ -126,7 +126,7 @@ class Money:
         if row.prompt_tokens is None:
             return None
         spent = Bill(prompt=round(1000 * row.prompt_tokens), completion=round(1000 * row.tokens.value))
-        return self.prices.of(str(study.pool.model)).of(spent)
+        return self.prices.price_of(str(study.pool.model)).cost_of(spent)
 
     @property
     def column(self) -> Column:

@@ -217,7 +217,7 @@ def _typical(study: Study, measure: Measure) -> int:
 def _responses(study: Study, measure: Measure, which: int) -> list[_Shown]:
     question, signals = study.pool.questions[which], study.pool.signals
     assert signals is not None
-    recorded, scores = signals.of(question.id), study.scores.array(measure)[which]
+    recorded, scores = signals.of_question(question.id), study.scores.array(measure)[which]
     texts, lengths = study.pool.texts(question.id), [one.token_lengths for one in study.pool.messages(question.id)]
     found: dict[bool, list[_Shown]] = {True: [], False: []}
     for at, one in enumerate(question.responses):

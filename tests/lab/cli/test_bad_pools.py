@@ -31,7 +31,7 @@ def stored(path: Path, *questions: tuple[str, list[dict[str, Any]], list[dict[st
     store = PoolStore.create(path)
     for name, columns, signals in questions:
         responses = tuple(PoolResponse(**one) for one in columns)
-        store.add(PoolQuestion(name, ("7",), responses, "?"), signals=signals)
+        store.add_question(PoolQuestion(name, ("7",), responses, "?"), signals=signals)
     store.close()
     return path
 

@@ -69,7 +69,7 @@ def write_pool(
                 score = float(rng.normal(separation * correct, 1)) if scores else None
                 responses.append(PoolResponse(answer, tokens, score, prompt_tokens=10))
             messages = [Message(f"so {one.answer}") for one in responses]
-            store.add(PoolQuestion(f"q{number}", ("7",), tuple(responses), "?"), messages, held)
+            store.add_question(PoolQuestion(f"q{number}", ("7",), tuple(responses), "?"), messages, held)
     store.close()
     return path
 
@@ -153,7 +153,7 @@ def content(pool: Pool) -> dict[str, Any]:
         question.id: (
             replace(question, responses=tuple(replace(one, seconds=None) for one in question.responses)),
             pool.messages(question.id),
-            [{name: values.tolist() for name, values in one.items()} for one in pool.signals.of(question.id)],
+            [{name: values.tolist() for name, values in one.items()} for one in pool.signals.of_question(question.id)],
         )
         for question in pool.questions
     }

@@ -41,8 +41,8 @@ def test_what_usage_tells_is_what_is_billed() -> None:
 def test_each_kind_of_token_has_its_price_or_that_of_what_it_is_part_of() -> None:
     bill = Bill.of_responses([held(50)], [DETAILED])
     price = Price(input=10.0, output=100.0, cached=1.0, cache_write=20.0, reasoning=50.0)
-    assert price.of(bill) == pytest.approx((30 * 10 + 60 * 1 + 10 * 20 + 10 * 100 + 40 * 50) / 1e6)
-    assert Price(input=10.0, output=100.0).of(bill) == pytest.approx((100 * 10 + 50 * 100) / 1e6)
+    assert price.cost_of(bill) == pytest.approx((30 * 10 + 60 * 1 + 10 * 20 + 10 * 100 + 40 * 50) / 1e6)
+    assert Price(input=10.0, output=100.0).cost_of(bill) == pytest.approx((100 * 10 + 50 * 100) / 1e6)
 
 
 def drawn(*replies: AIMessage | Exception) -> Bill:
@@ -151,7 +151,11 @@ def test_both_kinds_of_file(tmp_path: Path) -> None:
     json.write_text('{"currency": "EUR", "models": {"a-model": {"input": 1, "output": 2.5, "cached": 0.1}}}')
     one, other = read_prices(toml), read_prices(json)
     assert one == other and one.currency == "EUR"
-    assert (one.of("a-model").output, one.of("a-model").cached, one.of("a-model").reasoning) == (2.5, 0.1, None)
+    assert (one.price_of("a-model").output, one.price_of("a-model").cached, one.price_of("a-model").reasoning) == (
+        2.5,
+        0.1,
+        None,
+    )
 
 
 @pytest.mark.parametrize(

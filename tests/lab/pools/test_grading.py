@@ -146,7 +146,7 @@ def test_a_pool_that_has_changed_meanwhile_is_left_alone(tmp_path: Path) -> None
     pool = a_pool(tmp_path)
     grading = grade_pool(pool, Exact())
     store = PoolStore.open(pool.path)
-    store.add(PoolQuestion("a", ("7.5",), (PoolResponse("8", 1),)))
+    store.add_question(PoolQuestion("a", ("7.5",), (PoolResponse("8", 1),)))
     with pytest.raises(PoolError, match="has changed while it was graded"):
         write_verdicts(pool, grading)
     assert "grader" not in store.about()

@@ -86,7 +86,7 @@ def test_the_line_a_kill_cut_off_is_left_out_and_reported(tmp_path: Path, end: b
         ([question("a", {"answer": "7"})], "responses[0].completion_tokens is missing; write null"),
         ([GOOD | {"id": "half \ud83d"}], r"line 1: id 'half \ud83d' has half a character in it"),
         (["[" * 100_000], "line 1 is not JSON that can be read: it is nested more than 100 levels deep"),
-        (['{"id": ' + "1" * 5000 + "}"], "line 1 is not JSON that can be read: it holds an integer of thousands"),
+        (['{"id": ' + "1" * 5000 + "}"], "line 1 is not JSON that can be read: it has an integer with thousands"),
         (None, "line 1 is not UTF-8"),
     ],
 )

@@ -40,7 +40,7 @@ def test_the_same_responses_come_once_and_the_longer_recording_counts(tmp_path: 
     assert {id: held[:2] for id, held in answers(one).items()} == {id: held[:2] for id, held in answers(whole).items()}
     assert answers(one) == answers(other)
     signals = one.signals
-    assert signals is not None and len(signals.of("q2")) == 5 and signals.of("q2")[4]
+    assert signals is not None and len(signals.of_question("q2")) == 5 and signals.of_question("q2")[4]
 
 
 def test_other_seeds_are_other_responses(tmp_path: Path) -> None:
@@ -50,8 +50,8 @@ def test_other_seeds_are_other_responses(tmp_path: Path) -> None:
     assert answers(merged)["q0"] == answers(first)["q0"] + answers(second)["q0"]
     assert merged.metadata["seed"] == [0, 7]
     assert merged.signals is not None and first.signals is not None and second.signals is not None
-    together = first.signals.of("q0") + second.signals.of("q0")
-    for held, wanted in zip(merged.signals.of("q0"), together, strict=True):
+    together = first.signals.of_question("q0") + second.signals.of_question("q0")
+    for held, wanted in zip(merged.signals.of_question("q0"), together, strict=True):
         assert {name: v.tolist() for name, v in held.items()} == {name: v.tolist() for name, v in wanted.items()}
     with pytest.raises(PoolError, match=r"recorded with seed \[0, 7\], now it is 0"):
         record_pool(Guesser(seed=0), QUESTIONS, tmp_path / "c.sqlite", samples=9)

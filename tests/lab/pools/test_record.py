@@ -31,7 +31,7 @@ def test_a_recorded_pool_holds_everything(tmp_path: Path) -> None:
     for question in pool.questions:
         assert pool.signals is not None
         texts = pool.texts(question.id)
-        for held, text, signals in zip(question.responses, texts, pool.signals.of(question.id), strict=True):
+        for held, text, signals in zip(question.responses, texts, pool.signals.of_question(question.id), strict=True):
             assert text == f"It is \\boxed{{{held.answer}}}."
             assert held.correct is (held.answer == "6")
             assert held.completion_tokens == len(signals["self_certainty"])

@@ -40,14 +40,14 @@ def test_corrected_labels_count_and_nothing_is_drawn(tmp_path: Path) -> None:
     spelled = [replace(one, reference="6.0") for one in QUESTIONS]  # which is no other label
     before = record_pool(Guesser(), spelled, path, samples=8)
     assert before.signals is not None
-    signals = repr([before.signals.of(one.id) for one in before.questions])
+    signals = repr([before.signals.of_question(one.id) for one in before.questions])
     pool = record_pool(spent(), OTHERS, path, samples=8, on_notice=said.append)
     assert said == [f"2 labels have changed since {path} was recorded; its responses are graded anew"]
     for held, then, asked in zip(pool.questions, before.questions, OTHERS, strict=True):
         assert held.reference in (asked.reference, "6.0")
         assert [one.correct for one in held.responses] == [one.answer == asked.reference for one in then.responses]
     assert read_pool(path) == pool and pool.signals is not None
-    assert repr([pool.signals.of(one.id) for one in pool.questions]) == signals
+    assert repr([pool.signals.of_question(one.id) for one in pool.questions]) == signals
     said.clear()
     record_pool(spent(), OTHERS, path, samples=8, on_notice=said.append)
     assert said == []

@@ -16,7 +16,9 @@ def add(store: PoolStore, name: str, *signals: dict[str, Any], **options: Any) -
     """Add a question with a response for each of the signals, one at least."""
     each = signals or ({},)
     responses = tuple(PoolResponse("7", len(next(iter(one.values()), [0, 0, 0]))) for one in each)
-    store.add(PoolQuestion(name, ("7",), responses, f"What is {name}?"), [Message("so 7")] * len(each), each, **options)
+    store.add_question(
+        PoolQuestion(name, ("7",), responses, f"What is {name}?"), [Message("so 7")] * len(each), each, **options
+    )
 
 
 @pytest.fixture
@@ -46,8 +48,8 @@ def filled(path: Path, questions: int = 20) -> Path:
 def test_texts_come_back_as_they_were(store: PoolStore, text: str | None, asked: Any) -> None:
     message = Message(text, {"tool_calls": [{"name": "f", "args": {"x": "\ud83d\0"}}]}, {"output_tokens": 3}, [1, 2, 0])
     question = PoolQuestion("q\0🌹", ("7", "", "sieben\0"), (PoolResponse("7", 3),), asked)
-    store.add(question, [message])
-    store.add(PoolQuestion("half", (), (PoolResponse("\udc00", 3),)), [Message("a\ud83d b \ud83c\udf39")])
+    store.add_question(question, [message])
+    store.add_question(PoolQuestion("half", (), (PoolResponse("\udc00", 3),)), [Message("a\ud83d b \ud83c\udf39")])
     first, half = PoolStore.open(store.path).questions()
     assert first == question and half.responses[0].answer == "\ufffd"
     assert store.messages("q\0🌹") == [message] and store.messages("half")[0].text == "a\ufffd b 🌹"
@@ -59,7 +61,7 @@ def test_every_column_comes_back_with_its_type(store: PoolStore) -> None:
         **{"finish_reason": "length", "cut_off": True, "answer_span": (10, 12), "last_step": (0, 10), "seconds": 0.25},
     )
     question = PoolQuestion("q", (), (full, PoolResponse(None, 0, correct=False)))
-    store.add(question)
+    store.add_question(question)
     [held] = store.questions()
     assert held == question and held.responses[1].correct is False and held.responses[0].cut_off is True
 
@@ -91,7 +93,7 @@ def test_later_responses_join_with_the_signals_that_all_have(
     assert list(pool.signals.names if pool.signals else ()) == names
     for name in names:
         assert pool.signals is not None
-        for held, given, length in zip(pool.signals.of("q"), [*first, *then], lengths, strict=True):
+        for held, given, length in zip(pool.signals.of_question("q"), [*first, *then], lengths, strict=True):
             assert held[name].tolist() == (given[name] if length else [])
 
 
@@ -117,7 +119,7 @@ def test_a_transaction_is_all_or_nothing(store: PoolStore) -> None:
 def test_a_question_that_cannot_be_written_leaves_nothing(store: PoolStore) -> None:
     broken = PoolResponse("7", None)  # type: ignore[arg-type]
     with pytest.raises(PoolError, match=r"p\.sqlite: .*completion_tokens"):
-        store.add(PoolQuestion("q", (), (PoolResponse("7", 3), broken)))
+        store.add_question(PoolQuestion("q", (), (PoolResponse("7", 3), broken)))
     assert store.ids() == {} and store.messages("q") == []
 
 
@@ -176,7 +178,7 @@ def test_what_only_looks_like_a_table_is_not_read(tmp_path: Path, table: str, st
     [
         ("questions", "accepted", '"Paris"', "the accepted answers are 'Paris', which is not a list of strings"),
         ("questions", "accepted", '["7", null]', "which is not a list of strings"),
-        ("questions", "input", "9" * 6000, "it holds an integer of thousands of digits"),
+        ("questions", "input", "9" * 6000, "it has an integer with thousands of digits"),
         ("responses", "answer", b"\x00", "answer is b'"),
         ("responses", "prompt_tokens", "many", "prompt_tokens is 'many'"),
         ("responses", "completion_tokens", -1, "completion_tokens is -1"),

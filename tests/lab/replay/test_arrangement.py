@@ -115,6 +115,6 @@ def test_scores_of_all_are_those_of_each_to_the_last_bit(tmp_path: Path, score: 
     pool, measure = read_pool(path), Measure("top_k", score, 9)
     assert pool.signals is not None
     for row, one in zip(PoolScores(pool).scores(measure), pool.questions, strict=True):
-        for got, signals in zip(row, pool.signals.of(one.id), strict=True):
+        for got, signals in zip(row, pool.signals.of_question(one.id), strict=True):
             values = signals.get("top_k", np.empty(0))
             assert got == (measure(signals) if values.size and np.isfinite(values).all() else None)

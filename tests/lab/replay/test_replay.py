@@ -80,7 +80,7 @@ def test_recorded_order_calibrates_on_first_responses_of_the_first_questions_onl
     pool = read_pool(path)
     [calibration] = run.outcomes[OFFLINE, Measure()].calibrations
     assert pool.signals is not None
-    firsts = [Measure()(pool.signals.of(held.id)[0]) for held in pool.questions[:30]]
+    firsts = [Measure()(pool.signals.of_question(held.id)[0]) for held in pool.questions[:30]]
     assert calibration.n == 30
     assert calibration.mean == pytest.approx(np.mean(firsts))
     assert calibration.accuracy == np.mean([held.responses[0].correct for held in pool.questions[:30]])
