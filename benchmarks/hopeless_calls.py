@@ -15,8 +15,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from langchain_reasc.method.hopeless import Hopeless
 from langchain_reasc.method.horizon import FiniteHorizon
+from langchain_reasc.method.never_agrees import NeverAgrees
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, Cap, Response, StoppingRule, decide
 
 SHARES = (0.3, 0.5, 0.7, 0.9)
@@ -44,7 +44,7 @@ def cost(share: float, others: int, *, words: int, questions: int, seed: int = 0
     rng = np.random.default_rng([seed, int(100 * share), others, words])
     drawn = rng.choice(others + 1, (questions, budget), p=[share, *[(1 - share) / others] * others])
     rule = FiniteHorizon(budget=budget) | Cap(budget)
-    found = [[_decided(one, row.tolist(), words) for one in (rule, Hopeless(rule, _parts, budget))] for row in drawn]
+    found = [[_decided(one, row.tolist(), words) for one in (rule, NeverAgrees(rule, _parts, budget))] for row in drawn]
     stopped = [early[1] == "hopeless" for _, early in found]
     right = [[decided[0] == _text(0, words) for decided in pair] for pair in found]
     without, early = np.mean(right, axis=0).tolist()
@@ -53,7 +53,7 @@ def cost(share: float, others: int, *, words: int, questions: int, seed: int = 0
 
 def samples(words: int, *, budget: int = DEFAULT_BUDGET, questions: int = 20) -> float:
     """Responses until it stops, where all bodies differ; the mean."""
-    rule = Hopeless(FiniteHorizon(budget=budget) | Cap(budget), _parts, budget)
+    rule = NeverAgrees(FiniteHorizon(budget=budget) | Cap(budget), _parts, budget)
     return float(np.mean([_decided(rule, range(at * budget, (at + 1) * budget), words)[2] for at in range(questions)]))
 
 

@@ -34,13 +34,13 @@ def shared(questions: Sequence[Sequence[Response]], total: int, *, together: int
     rule, drawn = ASC(), [0] * len(questions)
     decisions: dict[int, Decision] = {}
     budget = TotalBudget(None, total, inputs=len(questions), together=together, concurrency=4)
-    while sampled := budget.next():
+    while sampled := budget.next_inputs():
         for index in sampled:
             drawn[index] += 1
             decision = decisions[index] = decide(rule, questions[index][: drawn[index]])
             remaining = len(questions[index]) - drawn[index]
             ended = decision.stop or remaining == 0
-            budget.sampled(index, Sampled(None if ended else decision, drawn[index], remaining, drawn[index]))
+            budget.note_sample(index, Sampled(None if ended else decision, drawn[index], remaining, drawn[index]))
     return [decisions[index] for index in range(len(questions))]
 
 

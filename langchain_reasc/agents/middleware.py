@@ -137,15 +137,15 @@ class Ledger:
             yield spent
         except BaseException:
             if task:
-                self.add(spent, seconds=time.monotonic() - begun)
+                self.add_cost(spent, seconds=time.monotonic() - begun)
                 with self._lock:
                     self._failed[task] = spent
                     if len(self._failed) > _REMEMBERED:
                         del self._failed[next(iter(self._failed))]
             raise
-        self.add(spent, seconds=time.monotonic() - begun)
+        self.add_cost(spent, seconds=time.monotonic() - begun)
 
-    def add(self, spent: Spent, tokens: int = 0, samples: int = 0, seconds: float = 0.0) -> None:
+    def add_cost(self, spent: Spent, tokens: int = 0, samples: int = 0, seconds: float = 0.0) -> None:
         """Add to an account what a call of the model has cost, or how long it took."""
         with self._lock:
             spent.update(added(spent, Spent(tokens=tokens, samples=samples, seconds=seconds)))
@@ -327,7 +327,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         if voting.calibrator is not None:
             voting.learn_with(self._known(voting.calibrator))
         if self._budget.limits:
-            on_spent = partial(self._ledger.add, spent)
+            on_spent = partial(self._ledger.add_cost, spent)
             voting._call_budget = self._budget.call_budget(added(_spent_before(request), spent), on_spent)
         return request.override(model=_binding_to(request.model, voting))
 

@@ -2,7 +2,7 @@
 
 ``token_signals`` → ``confidence`` (one score per response) → ``evidence`` (the weight of a response) → ``stopping``
 (continue or stop). ``horizon``, ``bayesian_vote``, ``agreement`` and ``value`` are further rules, and ``registry``
-finds rules by name. ``fields`` and ``hopeless`` decide on answers in parts. Import all public names from here.
+finds rules by name. ``fields`` and ``never_agrees`` decide on answers in parts. Import all public names from here.
 """
 
 from langchain_reasc.method.agreement import *  # noqa: F403
@@ -11,8 +11,8 @@ from langchain_reasc.method.confidence import *  # noqa: F403
 from langchain_reasc.method.decision import *  # noqa: F403
 from langchain_reasc.method.evidence import *  # noqa: F403
 from langchain_reasc.method.fields import *  # noqa: F403
-from langchain_reasc.method.hopeless import *  # noqa: F403
 from langchain_reasc.method.horizon import *  # noqa: F403
+from langchain_reasc.method.never_agrees import *  # noqa: F403
 from langchain_reasc.method.registry import *  # noqa: F403
 from langchain_reasc.method.stopping import *  # noqa: F403
 from langchain_reasc.method.token_signals import *  # noqa: F403

@@ -196,7 +196,7 @@ class BayesianVote(LogOddsVote):
     def _log_weights(self, responses: Sequence[Response]) -> list[float]:
         equal = math.log(self.alternatives)
         return [
-            0.0 if one.answer is None or one.alone else max(self.floor, self.log_odds(one.score) + equal)
+            0.0 if one.answer is None or one.not_voted else max(self.floor, self.log_odds(one.score) + equal)
             for one in responses
         ]
 

@@ -41,8 +41,8 @@ class Response:
             are voted on first, and answers without a kind have the kind :data:`ANSWER`.
         fields: the fields of an answer that is an object, name -> value as JSON. Only
             :class:`~langchain_reasc.method.fields.ByField` reads them.
-        alone: whether the response is not voted on. It casts no vote; if all responses before it are empty, it is the
-            answer.
+        not_voted: whether the response is not voted on. It casts no vote; if all responses before it are empty, it is
+            the answer.
         instead: content without an answer: the calls that were refused, or ``""`` for an empty response. None if that
             does not matter.
     """
@@ -52,7 +52,7 @@ class Response:
     cut_off: bool = False
     kind: str | None = None
     fields: Mapping[str, str] | None = None
-    alone: bool = False
+    not_voted: bool = False
     instead: str | None = None
 
     def __post_init__(self) -> None:
@@ -63,7 +63,7 @@ class Response:
         """Return the response with this answer and without fields."""
         if answer == self.answer and self.fields is None:
             return self
-        return Response(answer, self.score, self.cut_off, self.kind, alone=self.alone)
+        return Response(answer, self.score, self.cut_off, self.kind, not_voted=self.not_voted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Decision:
         parts: the decisions on ``kind`` and ``answer``, or on each field of an object. Empty if only whole answers
             were voted on.
         whole: if the answer is assembled from fields, the best object that a single response gave.
-        hopeless: if that is the reason, the arguments or fields that will never agree.
+        never_agrees: if that is the reason, the arguments or fields that will never agree.
     """
 
     stop: bool
@@ -97,7 +97,7 @@ class Decision:
     posterior: float = 0.5
     parts: Mapping[str, "Decision"] = field(default_factory=dict)
     whole: str | None = None
-    hopeless: tuple[str, ...] = ()
+    never_agrees: tuple[str, ...] = ()
 
     @property
     def stage(self) -> Literal[1, 2]:
@@ -200,5 +200,7 @@ def combine(
         posterior=min(part.posterior for part in parts.values()),
         parts=dict(parts),
         whole=whole,
-        hopeless=tuple(dict.fromkeys(name for part in parts.values() for name in part.hopeless)) if stop else (),
+        never_agrees=tuple(dict.fromkeys(name for part in parts.values() for name in part.never_agrees))
+        if stop
+        else (),
     )

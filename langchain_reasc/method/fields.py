@@ -75,7 +75,7 @@ class ByField(StoppingRule):
         if decision.answer == _NUMBER:
             median = self._decide_number(spelled, numbers, self.tolerance.get(name, 0.0))
             decision = combine({"kind": decision, "answer": median}, answer=median.answer, votes=median)
-        return replace(decision, hopeless=(name,)) if decision.hopeless else decision
+        return replace(decision, never_agrees=(name,)) if decision.never_agrees else decision
 
     def _decide_number(
         self, responses: Sequence[Response], numbers: Sequence[float | None], tolerance: float

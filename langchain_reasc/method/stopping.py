@@ -98,7 +98,7 @@ def decide(rule: StoppingRule, responses: Sequence[Response], *, undecided: int 
     """Return the decision at the earliest prefix of the responses at which ``rule`` stops, or else the last decision.
 
     Responses are in launch order, so the result does not depend on their order of arrival. If any response has a kind,
-    the kinds are voted on first. If the first response that is not empty is marked ``alone``, it is the answer.
+    the kinds are voted on first. If the first response that is not empty is marked ``not_voted``, it is the answer.
 
     Args:
         rule: decides after exactly the responses it is given.
@@ -106,10 +106,10 @@ def decide(rule: StoppingRule, responses: Sequence[Response], *, undecided: int 
         undecided: the number of first responses that are known not to stop the rule.
     """
     first = next((at for at, one in enumerate(responses) if one.instead != ""), None)
-    if first is not None and responses[first].alone:
+    if first is not None and responses[first].not_voted:
         return Decision(stop=True, answer=responses[first].answer, reason="alone", samples=first + 1)
-    if any(response.alone for response in responses):
-        responses = [one.voting(None) if one.alone else one for one in responses]
+    if any(response.not_voted for response in responses):
+        responses = [one.voting(None) if one.not_voted else one for one in responses]
     flat = next((at for at, one in enumerate(responses) if one.kind is not None), len(responses))
     for n in range(min(max(rule.earliest, undecided + 1), len(responses)), len(responses) + 1):
         decision = rule(responses[:n]) if n <= flat else decide_by_kind(rule, responses[:n])
@@ -263,7 +263,7 @@ class ReASC(StoppingRule):
         return [self._weight(response) for response in responses]
 
     def _weight(self, response: Response) -> float:
-        if response.answer is None or response.alone:
+        if response.answer is None or response.not_voted:
             return 0.0  # no vote, so that it needs no score
         if response.score is None:
             if self.on_missing_confidence == "error" and self.weight != "count":

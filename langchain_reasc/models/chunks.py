@@ -130,7 +130,7 @@ class ResponseBound:
         self._ended = False
         self._seen: list[ChatGenerationChunk] = []
 
-    def take(self, chunk: ChatGenerationChunk) -> None:
+    def count_chunk(self, chunk: ChatGenerationChunk) -> None:
         """Count a chunk."""
         metadata = metadata_of(chunk)
         self._seen.append(chunk)
@@ -177,7 +177,7 @@ async def bounded(
     async with aclosing(each(chunks)) as items:
         async for chunk in items:
             yield chunk
-            bound.take(chunk)
+            bound.count_chunk(chunk)
             if bound.passed:
                 for last in bound.cut(last_chunk):
                     yield last

@@ -219,7 +219,7 @@ class PreparedModel:
         """Whether each stream of it ends with a reason; one without was broken off."""
         return isinstance(self.model, BaseChatModel) and self._leaves[0].integration.names_end
 
-    @property
+    @cached_property
     def sampler(self) -> ParallelSampler | None:
         """The model, if it samples in parallel itself; one with fallbacks only looks like its first model."""
         return self.model if isinstance(self.model, BaseChatModel) and isinstance(self.model, ParallelSampler) else None

@@ -1,7 +1,7 @@
 """The account of a decision in a message's metadata: the answer, its votes and what was spent.
 
-A message lives on in histories, checkpoints, traces and browsers. So the account names the strongest answers only and
-cuts long ones that lost; :class:`~langchain_reasc.ReASCResult` has everything.
+A message lives on in histories, checkpoints, traces and browsers. So the account names the strongest answers only, cuts
+long ones, and does not repeat a long call that stands in the message; :class:`~langchain_reasc.ReASCResult` has all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import BaseGenerationOutputParser
 from langchain_core.outputs import ChatGeneration, Generation
 
+from langchain_reasc.answers import arguments_of
 from langchain_reasc.method.stopping import Decision
 from langchain_reasc.models.contract import (
     FAILED_ATTEMPTS,
@@ -31,7 +32,7 @@ __all__ = ["ReASCAnswerParser", "add_account", "failure_notices", "kept_metadata
 _MOST: Final = 16
 """Answers of a vote, parts and notices that an account names."""
 _LONG: Final = 200
-"""Characters of an answer that lost, or of a part's, from which on it is cut."""
+"""Characters of an answer in the votes from which on it is cut."""
 _LONG_NOTICE: Final = 1000
 _DROPPED: Final = frozenset(
     {TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, GENERATED_TEXT, LOGPROBS_REFUSED, FAILED_ATTEMPTS, RECEIVED_TOKENS}
@@ -80,8 +81,9 @@ def add_account(
         figures: what else the account says.
         keep_logprobs: whether the message keeps the provider's logprobs.
     """
+    repeated = len(decision.answer or "") > _LONG and arguments_of(decision.answer or "") is not None
     account = {
-        **_votes(decision, whole=decision.answer),
+        **_votes(decision, whole=not repeated),
         "stage": decision.stage,
         "reason": decision.reason,
         **figures,
@@ -119,22 +121,19 @@ def kept_metadata(message: AIMessage, *, logprobs: bool) -> dict[str, Any]:
     return {key: value for key, value in message.response_metadata.items() if key not in dropped}
 
 
-def _votes(decision: Decision, *, whole: str | None) -> dict[str, Any]:
+def _votes(decision: Decision, *, whole: bool) -> dict[str, Any]:
     """Return what was voted for: the answer, the evidence, and how certain it is.
 
     Args:
         decision: of the question, or of a part of it.
-        whole: an answer that is not cut, however long it is.
+        whole: whether the answer is not cut, however long it is. The evidence names long answers by their beginning.
     """
-    evidence = decision.evidence
+    evidence, winner = decision.evidence, decision.answer
     # Two long answers may begin alike, so the number of the answer stands behind each.
-    names = {
-        answer: answer if answer == whole else _cut(answer, f"… [answer {number}]")
-        for number, answer in enumerate(evidence, 1)
-    }
+    names = {answer: _cut(answer, f"… [answer {number}]") for number, answer in enumerate(evidence, 1)}
     heaviest = set(nlargest(_MOST, evidence, key=evidence.__getitem__))
     named = {names[answer]: weight for answer, weight in evidence.items() if answer in heaviest}
-    votes = {"answer": decision.answer and names.get(decision.answer, decision.answer), "evidence": named}
+    votes = {"answer": winner if whole or winner is None else names.get(winner, _cut(winner)), "evidence": named}
     if left_out := len(evidence) - len(named):
         votes["others"] = {"answers": left_out, "evidence": sum(evidence.values()) - sum(named.values())}
     return {**votes, "posterior": decision.posterior}
@@ -145,7 +144,7 @@ def _parts(parts: Mapping[str, Decision]) -> dict[str, Any]:
     if not parts:
         return {}
     least_certain = nsmallest(_MOST, parts, key=lambda name: parts[name].posterior)
-    named = {name: _votes(parts[name], whole=None) for name in parts if name in least_certain}
+    named = {name: _votes(parts[name], whole=False) for name in parts if name in least_certain}
     left_out = len(parts) - len(named)
     return {"parts": named, **({"parts_left_out": left_out} if left_out else {})}
 

@@ -38,7 +38,7 @@ from langchain_reasc.models.logprobs import Provenance, SignalReading, read_sign
 from langchain_reasc.runnable.meanings import Meanings
 from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.request import Request
-from langchain_reasc.runnable.result import HOPELESS
+from langchain_reasc.runnable.result import NEVER_AGREES
 from langchain_reasc.sampling import within
 
 __all__ = ["Ballot"]
@@ -149,9 +149,9 @@ class Ballot:
 
     def never_agrees_notices(self, decision: Decision) -> list[str]:
         """Say what never agrees, and how to leave it out of the vote; log it once a process."""
-        names = decision.hopeless
+        names = decision.never_agrees
         notice = (
-            f"{HOPELESS}: {' and '.join(names)} {'differs' if len(names) == 1 else 'differ'} from response to "
+            f"{NEVER_AGREES}: {' and '.join(names)} {'differs' if len(names) == 1 else 'differ'} from response to "
             f"response; to leave that out of the vote: {self._advice(decision)}"
         )
         warn_once(notice)
@@ -194,7 +194,7 @@ class Ballot:
             return None
         if vote.calls or self.extract.objects:
             return self._near.of(vote.answer)
-        return self.meanings.of(vote.answer) if self.meanings else vote.answer
+        return self.meanings.meaning_of(vote.answer) if self.meanings else vote.answer
 
     def _score(self, message: AIMessage, vote: Vote) -> float | None:
         """Return S(y); None where no confidence is asked for or can be read, or there is no vote to weigh."""
@@ -238,11 +238,11 @@ class Ballot:
     def _advice(self, decision: Decision) -> str:
         """Return the option, as it is written, that leaves out of the vote what never agrees."""
         if arguments_of(decision.answer or "") is not None:
-            return self._advice_on_calls([name.split(".", 1) for name in decision.hopeless])
+            return self._advice_on_calls([name.split(".", 1) for name in decision.never_agrees])
         objects = self.extract.objects
         kept = list(objects.leave_out) if objects and set(objects.leave_out) != set(REASONING) else []
         by_field = "by_field=True, " if objects and objects.by_field else ""
-        return f"answer=json_object({by_field}leave_out={json.dumps([*kept, *decision.hopeless])})"
+        return f"answer=json_object({by_field}leave_out={json.dumps([*kept, *decision.never_agrees])})"
 
     def _advice_on_calls(self, called: Sequence[Sequence[str]]) -> str:
         """Return the same for arguments of tools, (tool, argument) each."""

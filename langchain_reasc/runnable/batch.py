@@ -148,11 +148,11 @@ class Batch:
                 yield one
 
     async def _in_rounds(self, budget: TotalBudget, each: Each[_Input, _Input]) -> AsyncGenerator[_Input]:
-        while indices := budget.next():
+        while indices := budget.next_inputs():
             async with aclosing(each(self._sample, [self._inputs[index] for index in indices])) as sampled:
                 async for one in sampled:
                     if one.question:
-                        budget.sampled(one.index, one.question.sampled(ended=one.outcome is not None))
+                        budget.note_sample(one.index, one.question.sampled(ended=one.outcome is not None))
                     if one.outcome is not None:
                         yield one
         for one in self._inputs:

@@ -51,7 +51,7 @@ class Meanings:
         self._first_failure: Exception | None = None
         self.judged: list[tuple[str, AIMessage]] | None = [] if equivalence.kind == "judge" else None
 
-    def of(self, answer: str) -> str:
+    def meaning_of(self, answer: str) -> str:
         """Return the first answer that means the same; a comparison that fails counts as different."""
         return self._classes.of(answer)
 

@@ -177,7 +177,7 @@ class Options(Checked):
                 f"model= is already a ReASC model ({model.get_name()}). Pass the chat model it wraps; nesting would "
                 f"multiply the samples by {self.max_samples}"
             )
-        self._setup = Setup.of(BaseModel.__copy__(self), model, quiet=self._quiet)
+        self._setup = Setup.from_options(BaseModel.__copy__(self), model, quiet=self._quiet)
         return self
 
     @property

@@ -10,8 +10,8 @@ from langchain_reasc.calibration import Calibration, ConsensusCalibrator, Mixtur
 from langchain_reasc.method.agreement import LARGEST_HORIZON
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.fields import ByField
-from langchain_reasc.method.hopeless import Hopeless, rule_in_use
 from langchain_reasc.method.horizon import FiniteHorizon
+from langchain_reasc.method.never_agrees import NeverAgrees, rule_in_use
 from langchain_reasc.method.stopping import ASC, StoppingRule
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _plan_by_calibration(
 
 def _over_parts(extract: Extractor, budget: int, rule: StoppingRule) -> StoppingRule:
     """Vote field by field or on the whole, and stop early on parts that never agree."""
-    rule = Hopeless(rule, cache(partial(_parts_of, extract)), budget)
+    rule = NeverAgrees(rule, cache(partial(_parts_of, extract)), budget)
     objects = extract.objects
     if objects and objects.by_field:
         rule = ByField(rule, objects.tolerance, tuple(objects.voted), objects.accepts)

@@ -24,7 +24,7 @@ from langchain_reasc.exceptions import (
     will_recur,
 )
 from langchain_reasc.method.decision import share_of_answer
-from langchain_reasc.method.hopeless import rule_in_use
+from langchain_reasc.method.never_agrees import rule_in_use
 from langchain_reasc.method.stopping import Decision, Response, decide, fewest_further
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.models.usage import output_tokens
@@ -250,8 +250,8 @@ class Question:
         decision = self.decision
         if decision is None:
             decision = replace(self._decided(), stop=True, reason=self._ended_by or "budget")
-        hopeless = ballot.never_agrees_notices(decision) if decision.hopeless else []
-        notices = [*self._notices, *hopeless, *(self._audit_notices or ballot.notices(given))]
+        never = ballot.never_agrees_notices(decision) if decision.never_agrees else []
+        notices = [*self._notices, *never, *(self._audit_notices or ballot.notices(given))]
         notices += [*ballot.confidence_notices(len(given)), *failure_notices(samples)]
         promises = self._promises(self.plan.calibration, decision) if self.plan.calibration else {}
         id = token_hex(8) if self.setup.online and decision.reason != "alone" else None
@@ -285,7 +285,7 @@ class Question:
     def _decide(self, sample: Sample, message: AIMessage) -> None:
         """Read a response, and decide on all so far."""
         if self.not_voted:
-            response = Response(None, alone=True)
+            response = Response(None, not_voted=True)
         else:
             try:
                 response = self._ballot.read_response(message)
@@ -371,7 +371,7 @@ class Question:
 
         def trust(one: SampledResponse) -> tuple[float, bool, int, bool]:  # of those without an answer, what they say
             response = self._responses[one.index]
-            return one.weight, response.alone, alike[response.instead or ""], response.instead != ""
+            return one.weight, response.not_voted, alike[response.instead or ""], response.instead != ""
 
         best = max(used, key=trust)
         winner = (used[0] if self.passed_on and used[0].index == 0 else best).message
@@ -405,7 +405,7 @@ class Question:
     def _usage(self) -> Usage:
         judged = self._ballot.meanings.judged if self._ballot.meanings else None
         samples, tokens = list(self._samples.values()), lambda: self.request.estimated_prompt_tokens
-        return Usage.of(samples, used=self._responses, lost=self._lost, judged=judged, prompt_tokens=tokens)
+        return Usage.add_up(samples, used=self._responses, lost=self._lost, judged=judged, prompt_tokens=tokens)
 
 
 def error_without_response(samples: Sequence[Sample]) -> Exception:

@@ -20,7 +20,7 @@ from langchain_reasc.models.usage import (
 from langchain_reasc.sampling import Sample
 
 __all__ = [
-    "HOPELESS",
+    "NEVER_AGREES",
     "PROBABILITIES",
     "Likelihood",
     "ReASCResult",
@@ -34,7 +34,7 @@ __all__ = [
 
 PROBABILITIES: Final = {"p_correct": "is right", "p_agree": "agrees with further responses"}
 """What each probability is of; agreement is not correctness."""
-HOPELESS: Final = "agreement is hopeless"
+NEVER_AGREES: Final = "agreement is hopeless"
 """What the notice of it begins with."""
 _ENDINGS: Final = {
     "evidence": "{decided}: {gave}, enough for it to stay ahead of the other answers",
@@ -104,7 +104,7 @@ class Usage:
     judge: UsageMetadata | None = None
 
     @classmethod
-    def of(
+    def add_up(
         cls,
         samples: Sequence[Sample],
         used: Collection[int],
@@ -307,7 +307,7 @@ def _ending(result: ReASCResult) -> str:
         promise = result.message.response_metadata["reasc"].get("guarantee")
         return "accepted by the gate: the first response was confident enough" + (f"; {promise}" if promise else "")
     if decision.reason == "hopeless":
-        return "undecided: " + next(one for one in result.notices if one.startswith(HOPELESS))
+        return "undecided: " + next(one for one in result.notices if one.startswith(NEVER_AGREES))
     decided = "most common" if result.unsupported else "decided"
     return _ENDINGS[decision.reason or "budget"].format(decided=decided, gave=_agreement(result))
 

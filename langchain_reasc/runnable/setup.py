@@ -67,7 +67,7 @@ class Setup:
     prepared: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
-    def of(cls, options: "Options", model: Runnable[LanguageModelInput, Any], *, quiet: bool) -> "Setup":
+    def from_options(cls, options: "Options", model: Runnable[LanguageModelInput, Any], *, quiet: bool) -> "Setup":
         """Check the options against each other and against the model, before anything is paid for.
 
         Args:

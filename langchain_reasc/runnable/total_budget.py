@@ -63,11 +63,11 @@ class TotalBudget:
         self._concurrency = concurrency
         self._states: dict[int, Sampled] = {}
 
-    def sampled(self, index: int, state: Sampled) -> None:
+    def note_sample(self, index: int, state: Sampled) -> None:
         """Take note of a sample of an input."""
         self._states[index] = state
 
-    def next(self) -> list[int]:
+    def next_inputs(self) -> list[int]:
         """Return the inputs to sample now, once each; none when the budget is spent, or no sample would help."""
         if not self.waiting:
             return self._most_gain_first()

@@ -12,7 +12,7 @@ from weakref import WeakSet
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking, result_of
 
-__all__ = ["CUTOFF", "Cutoff", "as_failure", "read", "within"]
+__all__ = ["CUTOFF", "Cutoff", "as_failure", "read_until_cut", "within"]
 
 T = TypeVar("T")
 _END: Final = object()
@@ -107,7 +107,7 @@ class _Raised(NamedTuple):
     error: Exception | KeyboardInterrupt
 
 
-async def read(
+async def read_until_cut(
     items: AsyncGenerator[T],
     cutoff: Cutoff,
     ending: Callable[[list[T]], T],

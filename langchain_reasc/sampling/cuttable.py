@@ -29,7 +29,7 @@ from langchain_reasc.models.integrations import integration_of, streams_another_
 from langchain_reasc.models.refusal import LOGPROBS_REQUEST, SERVER_MEMORY, LogprobsRequest
 from langchain_reasc.models.usage import estimated_prompt, tokens_written
 from langchain_reasc.models.wrappers import rewrap, wrapped_runnables
-from langchain_reasc.sampling.cutoff import CUTOFF, Cutoff, read
+from langchain_reasc.sampling.cutoff import CUTOFF, Cutoff, read_until_cut
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking, blocking_items, result_of
 
 __all__ = ["copy_for_sample"]
@@ -97,7 +97,7 @@ def _generating(kind: type, name: str, workers: type[Workers | AsyncWorkers]) ->
         if cutoff is None:
             return result_of(respond()) if workers.is_async else blocking(result_of(respond()))
         ending = partial(_cut_result, model, partial(_prompt_tokens, cutoff, messages, kwargs))
-        reading = read(_only(respond), cutoff, ending, workers(), whole=lambda: True)
+        reading = read_until_cut(_only(respond), cutoff, ending, workers(), whole=lambda: True)
         return _first(reading) if workers.is_async else blocking(_first(reading))
 
     return generate
@@ -126,7 +126,7 @@ def _streaming(kind: type, name: str, workers: type[Workers | AsyncWorkers]) -> 
             return chunks if workers.is_async else blocking_items(chunks)
         ending = partial(_last_chunk, model, partial(_prompt_tokens, cutoff, messages, kwargs))
         chunks = bounded(chunks, ResponseBound(token_limit(model, kwargs)), partial(ending, reason="length"))
-        reading = read(chunks, cutoff, ending, workers(), whole=lambda: bool(whole))
+        reading = read_until_cut(chunks, cutoff, ending, workers(), whole=lambda: bool(whole))
         return reading if workers.is_async else blocking_items(reading)
 
     return stream

@@ -49,7 +49,7 @@ class Run:
         self._manager: Any = None
         self._is_async, self._open = is_async, True
 
-    async def begin(self) -> None:
+    async def start(self) -> None:
         """Start the run, if that has not been done."""
         if self._manager is None:
             manager_for: Any = (
@@ -67,7 +67,7 @@ class Run:
 
     async def step(self, what: Callable[[RunnableConfig], Coroutine[Any, Any, T]]) -> T:
         """Do something below the run; an error ends it."""
-        await self.begin()
+        await self.start()
         below = patch_config(self._config, callbacks=self._manager.get_child())
         try:
             with set_config_context(below) as context:
@@ -103,7 +103,7 @@ class _ModelRun:
         self._wave, self._index, self._is_async = wave, index, is_async
         self._run: Any = None
 
-    async def begin(self) -> None:
+    async def start(self) -> None:
         """Start the run."""
         kind = AsyncCallbackManager if self._is_async else CallbackManager
         if described := _run_arguments(kind, self._wave, self._index):
@@ -146,7 +146,7 @@ async def traced(wave: Wave, samples: AsyncGenerator[T], workers: Workers | Asyn
     runs, cancelled = _runs(wave, is_async=workers.is_async)
     try:
         for run in runs.values():
-            await run.begin()
+            await run.start()
         async with aclosing(samples):
             async for sample in samples:
                 if isinstance(sample, Sample):

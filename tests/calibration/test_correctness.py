@@ -32,7 +32,7 @@ def simulated(n: int, seed: int = 0) -> tuple[Any, Any]:
         (Cap(3), responses("1-1"), 0.75),
         (ESC(2), responses("122111"), (4 + 1) / (6 + 2)),  # of the answer, which does not lead
         (Cap(2), responses("--"), None),
-        (Cap(1), [Response("1", alone=True)], None),
+        (Cap(1), [Response("1", not_voted=True)], None),
         (Cap(3), [Response("a", kind="search"), Response("b", kind="search"), Response("5")], 0.5),
         (ReASC(Standardizer(0.0, 1e-3)), [Response("1", 1.0)], 1.0),  # it outweighs everything
     ],

@@ -219,9 +219,9 @@ def said(message: AIMessage | None) -> Any:
 
 def decided(decision: Any) -> dict[str, Any]:
     """A decision whole."""
-    names = ("stop", "answer", "reason", "samples", "stage", "evidence", "posterior", "whole", "hopeless")
+    names = ("stop", "answer", "reason", "samples", "stage", "evidence", "posterior", "whole")
     parts = {name: decided(part) for name, part in decision.parts.items()}
-    return {name: getattr(decision, name) for name in names} | {"parts": parts}
+    return {name: getattr(decision, name) for name in names} | {"hopeless": decision.never_agrees, "parts": parts}
 
 
 def told(result: Any) -> dict[str, Any]:

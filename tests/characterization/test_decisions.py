@@ -62,7 +62,7 @@ def stream(seed: int) -> list[Response]:
             answer = json.dumps(fields, sort_keys=True)
         score = abs(round(rng.gauss(1.4 if answer == "a" else 0.9, 0.5), 3))
         responses.append(
-            Response(answer, score, rng.random() < 0.1, kind, fields, alone=seed % 7 == 6 and rng.random() < 0.1)
+            Response(answer, score, rng.random() < 0.1, kind, fields, not_voted=seed % 7 == 6 and rng.random() < 0.1)
         )
     return responses
 

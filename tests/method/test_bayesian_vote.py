@@ -50,7 +50,7 @@ def test_several_responses_by_hand() -> None:
 
 def test_what_a_response_counts() -> None:
     vote = BayesianVote(EVEN)
-    assert vote.weights([of_probability(1e-9), Response(None, 0.0), Response("a", alone=True)]) == [0.5, 0.0, 0.0]
+    assert vote.weights([of_probability(1e-9), Response(None, 0.0), Response("a", not_voted=True)]) == [0.5, 0.0, 0.0]
     given = [Response("a", 1.0), Response("a")]
     with pytest.raises(LogprobsUnavailable, match="on_missing_confidence='count'"):
         decide(vote, given)

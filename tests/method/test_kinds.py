@@ -62,17 +62,17 @@ def test_confidence_counts_on_both_levels() -> None:
 
 @pytest.mark.parametrize("rule", [ReASC(UNIT, gate=0.0), ESC(2), Cap(3)], ids=str)
 def test_a_first_response_alone_is_the_answer(rule: StoppingRule) -> None:
-    decision = decide(rule, [Response("text", alone=True), *calls("aaaa")])
+    decision = decide(rule, [Response("text", not_voted=True), *calls("aaaa")])
     assert outcome(decision) == (True, "text", "alone", 1)
     assert (decision.stage, decision.evidence) == (2, {})
 
 
 def test_what_is_alone_needs_no_confidence_and_casts_no_vote_later() -> None:
-    rule, alone = ReASC(UNIT), Response("text", alone=True)
+    rule, alone = ReASC(UNIT), Response("text", not_voted=True)
     assert rule.weights([alone]) == [0.0]
     assert decide(rule, [Response("a", 0.0), alone, alone, Response("b", 0.5)]).evidence.keys() == {"a", "b"}
     with pytest.raises(LogprobsUnavailable):
-        decide(rule, [replace(alone, alone=False)])
+        decide(rule, [replace(alone, not_voted=False)])
 
 
 rules, scores = rule_and_scores()

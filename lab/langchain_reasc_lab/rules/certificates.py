@@ -156,7 +156,9 @@ class CITE(StoppingRule):
         """
         if self.confidence is None:
             return super().weights(responses)
-        return [0.0 if one.answer is None or one.alone else _p(self._logit(one, self.confidence)) for one in responses]
+        return [
+            0.0 if one.answer is None or one.not_voted else _p(self._logit(one, self.confidence)) for one in responses
+        ]
 
     def _logit(self, response: Response, confidence: Odds) -> float:
         if response.score is None and self.on_missing_confidence == "error":

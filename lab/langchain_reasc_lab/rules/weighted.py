@@ -54,7 +54,7 @@ class WeighedTogether(StoppingRule):
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
         """Return what each response counts among these; zero without a vote."""
-        voting = [at for at, one in enumerate(responses) if one.answer is not None and not one.alone]
+        voting = [at for at, one in enumerate(responses) if one.answer is not None and not one.not_voted]
         weights = [0.0] * len(responses)
         if voting:
             scores = self._scores([responses[at] for at in voting])
@@ -169,7 +169,7 @@ class DistriVoting(WeighedTogether):
             raise ConfigurationError(f"there is at least 1 interval, got {self.intervals}")
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
-        voting = [one for one in responses if one.answer is not None and not one.alone]
+        voting = [one for one in responses if one.answer is not None and not one.not_voted]
         scores = self._scores(voting)
         self._never_negative(scores)
         evidence = self._decide([(str(one.answer), score) for one, score in zip(voting, scores, strict=True)])

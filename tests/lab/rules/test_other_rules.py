@@ -215,8 +215,8 @@ class TestWeighedTogether:
         assert counting(responses("abb", [None] * 3)).answer == "b"
 
     def test_what_is_alone_has_no_vote(self, rule: StoppingRule) -> None:
-        assert rule.weights([Response("a", alone=True), Response("b", 1.0)])[0] == 0.0
-        later = decide(rule | Cap(2), [Response("b", 1.0), Response("a", alone=True)])
+        assert rule.weights([Response("a", not_voted=True), Response("b", 1.0)])[0] == 0.0
+        later = decide(rule | Cap(2), [Response("b", 1.0), Response("a", not_voted=True)])
         assert later.evidence.keys() == {"b"}
 
 

@@ -81,7 +81,7 @@ def test_objects_are_told_of_by_their_own_option(runner: Any, by_field: bool) ->
 
     model = Scripted(script=reply)
     result = runner.solve(ReASCRunnable(model=model, answer=json_object(by_field=by_field)), "q")
-    assert (result.decision.reason, result.decision.hopeless) == ("hopeless", ("summary",))
+    assert (result.decision.reason, result.decision.never_agrees) == ("hopeless", ("summary",))
     assert result.decision.samples <= 8 and json.loads(result.answer)["euros"] == 12
     advice = told(result).rpartition("the vote: ")[2]
     followed = eval(f"dict({advice})", {"json_object": json_object, "True": True})

@@ -16,7 +16,7 @@ from langchain_reasc.method.agreement import default_components, likelihoods
 from langchain_reasc.method.decision import Decision, Response
 from langchain_reasc.method.stopping import Cap, StoppingRule, Supported
 
-__all__ = ["UNANSWERED", "Hopeless", "Unanswered", "chance_of_agreement", "rule_in_use"]
+__all__ = ["UNANSWERED", "NeverAgrees", "Unanswered", "chance_of_agreement", "rule_in_use"]
 
 UNANSWERED: Final = 8
 """Responses without an answer, and none with one, after which sampling stops."""
@@ -28,10 +28,10 @@ _PIECE: Final = re.compile(r"\S{1,8}")  # a word, or as much of a text without s
 
 
 @dataclass(frozen=True)
-class Hopeless(StoppingRule):
+class NeverAgrees(StoppingRule):
     """Apply a rule to answers with named parts, and stop too where the parts that disagree always will.
 
-    A part, such as the argument ``body`` of a call, is hopeless where :func:`chance_of_agreement` is below ``chance``.
+    A part, such as the argument ``body`` of a call, never agrees if :func:`chance_of_agreement` is below ``chance``.
     Sampling stops once the rule is satisfied with the answers without such parts. The answer is then the best response
     that agrees in the rest. It is no decision: the reason is ``hopeless``, and the answer counts as undecided.
 
@@ -42,7 +42,7 @@ class Hopeless(StoppingRule):
         chance: how likely agreement must be for sampling to go on.
     """
 
-    name: ClassVar[str] = "hopeless"
+    name: ClassVar[str] = "never_agrees"
     rule: StoppingRule
     parts: Callable[[str], Mapping[str, str] | None]
     budget: int
@@ -52,16 +52,16 @@ class Hopeless(StoppingRule):
         decision = self.rule(responses)
         if decision.stop or not (given := self._parts(responses)):
             return decision
-        if not (hopeless := self._hopeless(list(given.values()), self.budget - len(responses))):
+        if not (never := self._never_agree(list(given.values()), self.budget - len(responses))):
             return decision
-        rests = {at: _without(parts, hopeless) for at, parts in given.items()}
+        rests = {at: _without(parts, never) for at, parts in given.items()}
         agreed = self.rule([one.voting(rests.get(at)) for at, one in enumerate(responses)])
         if not agreed.stop:
             return decision
         weights = self.weights(responses)
         agreeing = (at for at, rest in rests.items() if rest == agreed.answer)
         best = responses[max(agreeing, key=weights.__getitem__)]
-        return replace(decision, stop=True, reason="hopeless", answer=best.answer, hopeless=hopeless)
+        return replace(decision, stop=True, reason="hopeless", answer=best.answer, never_agrees=never)
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
         """Return those of the rule."""
@@ -73,7 +73,7 @@ class Hopeless(StoppingRule):
         known = {at: parts for at, parts in given.items() if parts is not None}
         return known if len(known) == len(given) >= 2 else {}
 
-    def _hopeless(self, voting: Sequence[Mapping[str, str]], left: int) -> tuple[str, ...]:
+    def _never_agree(self, voting: Sequence[Mapping[str, str]], left: int) -> tuple[str, ...]:
         """Return the names of the parts that will hardly ever agree."""
         names = dict.fromkeys(name for parts in voting for name in parts)
         values = {name: [parts.get(name, "") for parts in voting] for name in names}

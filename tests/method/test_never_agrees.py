@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.hopeless_calls import cost, samples
 from langchain_reasc import ASC, ESC, Cap, FiniteHorizon, Response, decide
-from langchain_reasc.method import Hopeless, Unanswered, chance_of_agreement, fewest_further
+from langchain_reasc.method import NeverAgrees, Unanswered, chance_of_agreement, fewest_further
 
 RULE = FiniteHorizon() | Cap(16)
 DRAFT = (
@@ -25,13 +25,13 @@ def mails(*calls: tuple[str, str]) -> list[Response]:
 
 
 def decided(*calls: tuple[str, str], rule: Any = RULE) -> Any:
-    return decide(Hopeless(rule, json.loads, 16), mails(*calls))
+    return decide(NeverAgrees(rule, json.loads, 16), mails(*calls))
 
 
 @pytest.mark.parametrize("rule", [RULE, ASC() | Cap(16), ESC() | Cap(16)], ids=str)
 def test_it_stops_once_the_rest_is_decided(rule: Any) -> None:
     decision = decided(*(("ann", draft(at)) for at in range(16)), rule=rule)
-    assert (decision.stop, decision.reason, decision.hopeless) == (True, "hopeless", ("body",))
+    assert (decision.stop, decision.reason, decision.never_agrees) == (True, "hopeless", ("body",))
     assert decision.samples <= 8 and len(decision.evidence) == decision.samples
 
 
@@ -53,16 +53,16 @@ def test_the_best_call_is_one_whose_rest_is_that_of_most() -> None:
 )
 def test_where_something_may_agree_yet_it_decides_as_without(calls: list[tuple[str, str]]) -> None:
     decision = decided(*calls)
-    assert decision == decide(RULE, mails(*calls)) and decision.hopeless == ()
+    assert decision == decide(RULE, mails(*calls)) and decision.never_agrees == ()
 
 
 def test_answers_without_parts_are_none_of_its_business() -> None:
     ordinary = [Response(str(at)) for at in range(16)]
-    rule = Hopeless(RULE, lambda answer: None, 16)
+    rule = NeverAgrees(RULE, lambda answer: None, 16)
     assert [decide(rule, ordinary[:n]) for n in range(17)] == [decide(RULE, ordinary[:n]) for n in range(17)]
     mixed = [*mails(*(("ann", draft(at)) for at in range(15))), Response("no call")]
     parts = {one.answer: json.loads(one.answer) for one in mixed[:15]}
-    assert decide(Hopeless(RULE, parts.get, 16), [mixed[15], *mixed[:15]]).reason == "budget"
+    assert decide(NeverAgrees(RULE, parts.get, 16), [mixed[15], *mixed[:15]]).reason == "budget"
 
 
 def test_the_chance_of_agreement() -> None:
@@ -103,8 +103,8 @@ EMPTY, YES = Response(None, instead=""), Response("yes")
         ([EMPTY] * 8, ("unanswered", None, 8)),
         ([A, A, YES, A, *[NONE] * 6], (None, "yes", 10)),
         ([A, A, YES, YES, YES, YES], ("agreement", "yes", 6)),
-        ([EMPTY, EMPTY, Response(None, alone=True)], ("alone", None, 3)),
-        ([A, Response(None, alone=True), A, A], ("unanswered", None, 4)),
+        ([EMPTY, EMPTY, Response(None, not_voted=True)], ("alone", None, 3)),
+        ([A, Response(None, not_voted=True), A, A], ("unanswered", None, 4)),
     ],
     ids=str,
 )
