@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -105,7 +104,6 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
             retry: RetryPolicy | None = None,
             affinity: bool = True,
             burst: int = 16,
-            probe_cache: str | Path | None = None,
             **others_of_ChatOpenAI: Any,
         ) -> None: ...
 

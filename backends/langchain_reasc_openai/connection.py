@@ -4,7 +4,6 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, Final, cast
 
 import httpx
@@ -14,7 +13,7 @@ from pydantic import Field, SecretStr
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, ServerBusy, ServerError, ServerUnreachable
 from langchain_reasc_openai.client import ServerClient
 from langchain_reasc_openai.presets import PRESETS, Capabilities, Preset, preset_named, preset_of_host
-from langchain_reasc_openai.probing import probe, remembered
+from langchain_reasc_openai.probing import known, probe
 from langchain_reasc_openai.replicas import ReplicaPool
 from langchain_reasc_openai.routing import Replica, RetryPolicy
 from langchain_reasc_openai.server import Server, base_urls, check_header, require_same_model
@@ -70,8 +69,6 @@ class ServerFields(ChatOpenAI):
     preset: str = "auto"
     """What kind of server it is (``vllm``, ``sglang``, ``llama-server``, ``ollama``, ``lm-studio``, ``openai``,
     ``generic``); "auto" asks the first that answers what it supports, once per process."""
-    probe_cache: str | Path | None = None
-    """A JSON file in which what servers support is remembered from process to process."""
     retry: RetryPolicy | None = Field(default=None, exclude=True)
     """When a failed request is tried again; None: the defaults, with ``max_retries + 1`` attempts where that is set."""
     affinity: bool = True
@@ -114,7 +111,7 @@ class Connection:
         """Return what is known of the servers without asking them."""
         if (preset := known_preset(model)) is not None:
             return preset.capabilities
-        found = (remembered(url, model=model.model_name, cache=model.probe_cache) for url in model.base_urls)
+        found = (known(url, model.model_name) for url in model.base_urls)
         return next((one for one in found if one is not None), None)
 
     def cached(self, model: ServerFields) -> Capabilities | None:
@@ -149,7 +146,7 @@ def _first_to_answer(model: ServerFields) -> Capabilities:
     failures: list[ServerError] = []
     for url in model.base_urls:
         try:
-            return probe(url, model=model.model_name, cache=model.probe_cache, **_question_options(model, _PATIENCE))
+            return probe(url, model=model.model_name, **_question_options(model, _PATIENCE))
         except ServerError as error:
             failures.append(error)
     kinds = {type(failure) for failure in failures}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from langchain_reasc.exceptions import ConfigurationError
 
@@ -34,8 +34,6 @@ class Capabilities(BaseModel):
     """Token counts at the end of a stream."""
     reasoning_logprobs: bool | None = None
     """Log-probabilities in streams of the tokens of the reasoning too, where there is any."""
-    stops_when_cut_off: bool | None = None
-    """It stops generating when a stream is closed before its end."""
     seed: bool | None = None
     """The same seed gives the same response, another one another."""
     samplers: dict[str, str] = {}
@@ -44,8 +42,6 @@ class Capabilities(BaseModel):
     """The server's name for the most tokens of a response."""
     learned: Literal["preset", "probe"] = "preset"
     """Known from documentation, or by asking."""
-    probed_at: AwareDatetime | None = None
-    """When it was asked."""
     notices: tuple[str, ...] = ()
     """What is missing, and what that means."""
 
@@ -93,12 +89,11 @@ _ALL: Final = (
         "vLLM",
         "http://localhost:8000/v1",
         seed=True,
-        stops_when_cut_off=True,
         samplers=_same(*_COMMON, "min_tokens", "ignore_eos", "bad_words"),
         max_tokens="max_completion_tokens",
         notices=(
             "vLLM stops generating when a stream is closed (vllm-project/vllm#32442); of 0.22 it is reported that it "
-            "goes on (#54947): `reasc probe` measures it",
+            "goes on (#54947)",
         ),
     ),
     # sglang/srt/entrypoints/openai/protocol.py; seeds count only with --enable-deterministic-inference
@@ -112,7 +107,7 @@ _ALL: Final = (
             "before June 2026, streams carry no log-probabilities with a reasoning or tool parser "
             "(sgl-project/sglang#28601): there, take preset='auto'",
             "of versions of August 2026 it is reported that they go on generating when a stream is closed "
-            "(sgl-project/sglang#36333): `reasc probe` measures it",
+            "(sgl-project/sglang#36333)",
         ),
     ),
     # llama.cpp tools/server/README.md; n is at most the number of slots (--parallel).
@@ -123,7 +118,6 @@ _ALL: Final = (
         "http://localhost:8080/v1",
         top_logprobs=100,
         seed=True,
-        stops_when_cut_off=True,
         samplers={
             **_same("top_k", "min_p", "typical_p"),
             "repetition_penalty": "repeat_penalty",
@@ -138,7 +132,6 @@ _ALL: Final = (
         "http://localhost:11434/v1",
         n=False,
         seed=True,
-        stops_when_cut_off=True,
         notices=(
             "log-probabilities need Ollama 0.12.11 or newer",
             "top_k, min_p and other parameters beyond OpenAI's are set in a Modelfile, or with ChatOllama",
@@ -155,7 +148,6 @@ _ALL: Final = (
         top_logprobs=None,
         streamed_logprobs=False,
         seed=True,
-        stops_when_cut_off=True,
         samplers={"top_k": "top_k", "repetition_penalty": "repeat_penalty"},
         notices=("chat completions carry no log-probabilities: votes are counted, or use llama-server",),
     ),

@@ -1,24 +1,20 @@
-"""Probe a server's capabilities, and remember them in this process or a JSON file."""
+"""Probe a server's capabilities, and remember them in this process."""
 
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic import SecretStr
 
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable, ServerBusy, ServerError
-from langchain_reasc.files import write_atomically
 from langchain_reasc.models.payloads import Token, read_tokens
-from langchain_reasc_openai.closed_streams import stops_when_cut_off
 from langchain_reasc_openai.presets import Capabilities
 from langchain_reasc_openai.server import Answer, Server, base_url, identify
 
-__all__ = ["probe", "remembered"]
+__all__ = ["known", "probe"]
 
 _MESSAGES: Final = [{"role": "user", "content": "Name some random words."}]
 _SEEDED_TOKENS: Final = 12
@@ -41,8 +37,8 @@ _SAMPLERS: Final[Mapping[str, tuple[tuple[str, ...], Any]]] = {
 _REASONING: Final = ("reasoning_content", "reasoning")
 """What servers call the reasoning that their parsers take out of a response."""
 
-_known: dict[str, Capabilities] = {}
-_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+_known: dict[tuple[str, str | None], Capabilities] = {}
+_locks: defaultdict[tuple[str, str | None], threading.Lock] = defaultdict(threading.Lock)
 _guard = threading.Lock()
 
 
@@ -51,14 +47,12 @@ def probe(
     *,
     model: str | None = None,
     api_key: SecretStr | None = None,
-    cache: str | Path | None = None,
     refresh: bool = False,
     headers: Mapping[str, str] | None = None,
     timeout: float = 60.0,
     proxy: str | None = None,
-    cut_off: bool = False,
 ) -> Capabilities:
-    """Find out what a server supports by asking it, once per process (or once per file).
+    """Find out what a server supports by asking it, once per process.
 
     About 15 requests of one to a few tokens each, which the server answers in well under a second once its model is
     loaded.
@@ -67,70 +61,29 @@ def probe(
         url: the server's base URL; ``/v1`` is added where there is no path.
         model: which of its models; None where it has only one.
         api_key: sent as a bearer token, and kept nowhere.
-        cache: a JSON file to look into first, and to write what was found to. It holds no key.
         refresh: whether to ask although the answer is known.
         headers: further HTTP headers.
         timeout: seconds to wait for one answer; the first may have to wait until the model is loaded.
         proxy: the URL of a proxy to ask through.
-        cut_off: whether to measure, too, if a stream that is closed stops the server, which takes some seconds and
-            makes an idle server generate up to some hundred tokens.
 
     Raises:
         ServerError: it cannot be reached, refuses the key, or gives no response.
-        ConfigurationError: the URL, the model or the file is wrong.
+        ConfigurationError: the URL or the model is wrong.
     """
     url = base_url(url)
-    name = _cache_key(url, model)
     with _guard:
-        lock = _locks[name]
+        lock = _locks[url, model]
     with lock:  # a second caller waits, and finds the answer
-        if not refresh and (found := remembered(url, model=model, cache=cache)):
+        if not refresh and (found := known(url, model)):
             return found
         with Server(url, api_key=api_key, headers=headers, timeout=timeout, proxy=proxy) as server:
-            found = _Probe(server, model).ask_all(cut_off=cut_off)
-        _known[name] = found
-        if cache is not None:
-            _store(Path(cache), name, found)
+            found = _known[url, model] = _Probe(server, model).ask_all()
         return found
 
 
-def remembered(url: str, *, model: str | None = None, cache: str | Path | None = None) -> Capabilities | None:
-    """Return what was found before; None where nobody asked yet."""
-    name = _cache_key(base_url(url), model)
-    found = _known.get(name)
-    if found is None and cache is not None and (found := _read(Path(cache)).servers.get(name)):
-        _known[name] = found
-    return found
-
-
-def _cache_key(url: str, model: str | None) -> str:
-    return f"{url} {model}" if model else url
-
-
-class _File(BaseModel):
-    schema_version: Literal[1] = 1
-    servers: dict[str, Capabilities] = {}
-
-
-def _read(path: Path) -> _File:
-    """Return what a file holds; one of another version, or not ours, counts as empty: it is only a memory."""
-    try:
-        return _File.model_validate_json(path.read_bytes())
-    except (FileNotFoundError, ValidationError):
-        return _File()
-    except OSError as error:
-        raise ConfigurationError(f"cannot read what is known of servers from {path}: {error.strerror}") from None
-
-
-def _store(path: Path, name: str, found: Capabilities) -> None:
-    with _guard:  # or one of two writers would lose the other's entry
-        file = _read(path)
-        file.servers[name] = found
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, file.model_dump_json(indent=2) + "\n")
-        except OSError as error:
-            raise ConfigurationError(f"cannot write what is known of servers to {path}: {error.strerror}") from None
+def known(url: str, model: str | None) -> Capabilities | None:
+    """Return what this process has found out about a server; None if nobody has asked."""
+    return _known.get((base_url(url), model))
 
 
 class _Probe:
@@ -157,7 +110,7 @@ class _Probe:
         self.limit: Literal["max_tokens", "max_completion_tokens"] = self.identity.preset.capabilities.max_tokens
         self.notices: list[str] = []
 
-    def ask_all(self, *, cut_off: bool) -> Capabilities:
+    def ask_all(self) -> Capabilities:
         """Ask for all that :class:`Capabilities` holds.
 
         Raises:
@@ -167,7 +120,6 @@ class _Probe:
         self._require_response()
         logprobs, k = self._logprobs()
         streams = self._streams(logprobs, k or 0)
-        samplers = self._samplers()
         return Capabilities(
             server=self.identity.preset.name,
             version=self.identity.version,
@@ -176,12 +128,10 @@ class _Probe:
             logprobs=logprobs,
             top_logprobs=k,
             **streams,
-            stops_when_cut_off=self._stops(samplers) if cut_off else None,
             seed=self._seed(),
-            samplers=samplers,
+            samplers=self._samplers(),
             max_tokens=self.limit,
             learned="probe",
-            probed_at=datetime.now(UTC),
             notices=tuple(self.notices),
         )
 
@@ -262,13 +212,6 @@ class _Probe:
             if _differ(events, whole.choices):
                 self.notices.append("logprobs in streams differ from those of the same response, not streamed")
         return found
-
-    def _stops(self, samplers: Mapping[str, str]) -> bool | None:
-        """Whether the server stops when a stream is closed."""
-        endless = {"ignore_eos": True} if "ignore_eos" in samplers else {}
-        stops, notice = stops_when_cut_off(self.server, self._body, endless)
-        self.notices += [notice] if notice else []
-        return stops
 
     def _seed(self) -> bool | None:
         """Whether a seed determines a response: the same twice, and another one with another seed."""

@@ -1,7 +1,6 @@
 """``reasc probe``: what an OpenAI-compatible server supports."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,16 +22,12 @@ def probe(
         str | None, typer.Option("--model", "-m", help=r"The model to ask. \[default: the only one]")
     ] = None,
     key_variable: KeyVariable = None,
-    cache: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Save the result for ChatOpenAICompatible(probe_cache=FILE).")
-    ] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for one answer.")] = 60.0,
     as_json: AsJson = False,
 ) -> None:
     """Ask servers what they support: logprobs and how many, n, seeds, sampling parameters, streams.
 
-    Sends about 15 requests of a few tokens, and a longer one that is cut off, to see whether the server then stops. The
-    server should be idle. Several servers are compared.
+    Sends about 15 requests of a few tokens. Several servers are compared.
 
     [bold]Examples[/]
 
@@ -48,7 +43,7 @@ def probe(
     for url in urls:
         try:
             found[url] = import_package("langchain_reasc_openai").probe(
-                url, model=model, api_key=key, cache=cache, refresh=True, timeout=timeout, cut_off=True
+                url, model=model, api_key=key, refresh=True, timeout=timeout
             )
         except ServerError as error:
             if len(urls) == 1:
@@ -98,7 +93,6 @@ _ROWS: "dict[str, Callable[[Capabilities], str]]" = {
     "in streams": lambda one: _yes_or_no(one.streamed_logprobs),
     "of the reasoning": lambda one: _yes_or_no(one.reasoning_logprobs, "no reasoning seen"),
     "token counts in streams": lambda one: _yes_or_no(one.streamed_usage),
-    "stops when cut off": lambda one: _yes_or_no(one.stops_when_cut_off),
     "n in one request": lambda one: _yes_or_no(one.n),
     "seed": lambda one: _yes_or_no(one.seed),
     "sampling parameters": lambda one: (

@@ -9,7 +9,6 @@ import pickle
 import textwrap
 import threading
 import traceback
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -253,11 +252,10 @@ def test_a_pickled_model_asks_the_same_servers_with_the_same_options(face: Face,
     assert first == second
 
 
-def test_a_key_is_sent_and_shown_nowhere(face: Face, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_key_is_sent_and_shown_nowhere(face: Face, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    cache = tmp_path / "servers.json"
     with serving(vllm(key=KEY)) as fake:
-        model = model_of(fake, preset="auto", api_key=KEY, probe_cache=cache, retry=RetryPolicy(attempts=1))
+        model = model_of(fake, preset="auto", api_key=KEY, retry=RetryPolicy(attempts=1))
         message = face.invoke(model, "Hi")
         samples = face.sample(model, "Hi", n=2)
         fake.key = "another"  # which this server quotes, with ours, in its refusal
@@ -266,7 +264,7 @@ def test_a_key_is_sent_and_shown_nowhere(face: Face, tmp_path: Path, caplog: pyt
         [(_, failed)] = face.sample(model, "Hi", n=1)
     assert all(headers["authorization"] == f"Bearer {KEY}" for headers in fake.headers)
     shown = [repr(model), str(model), repr(model.status()), repr(message), repr(samples), repr(failed)]
-    shown += [cache.read_text(), dumps(model), str(fingerprint_of(model)), caplog.text]
+    shown += [dumps(model), str(fingerprint_of(model)), caplog.text]
     assert not [text for text in shown if "hush" in text]
     assert "quoted: Bearer ***" in str(refused.value)
     assert "hush" not in "".join(traceback.format_exception(refused.value)) + str(vars(refused.value))

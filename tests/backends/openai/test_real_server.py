@@ -23,11 +23,10 @@ def url() -> Iterator[str]:
 
 
 def test_it_has_what_its_preset_promises_and_tells_of_its_weights(url: str) -> None:
-    found, promised = probe(url, cut_off=True), PRESETS["llama-server"].capabilities
+    found, promised = probe(url), PRESETS["llama-server"].capabilities
     assert found.server == "llama-server" and found.models == ("word-problems",)
     for name in ("n", "logprobs", "top_logprobs", "streamed_logprobs", "streamed_usage", "seed", "samplers"):
         assert getattr(found, name) == getattr(promised, name), name
-    assert found.stops_when_cut_off is promised.stops_when_cut_off is True
     assert found.notices == ()
     with Server(url) as server:
         [(model, weights)] = identify(server).weights.items()
