@@ -50,7 +50,7 @@ class Compared(NamedTuple):
         after: by those it has now.
         difference: the second minus the first, paired.
         changes: answers whose verdicts have changed, in the pool's order.
-        agreement: of the exact grader (first) and this one, by the same labels; None where they are the same, or no
+        agreement: of the exact grader (first) and this one, by the same labels; None if they are the same, or no
             response has an answer.
     """
 

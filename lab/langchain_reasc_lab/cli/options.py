@@ -124,7 +124,7 @@ class PresetOptions(PromptOptions):
 
         Args:
             model: the model's name, which tells its family.
-            data: the format of the questions; None where it is not known.
+            data: the format of the questions; None if it is not known.
 
         Raises:
             ConfigurationError: ``auto``, and the data set has no preset; or template and system message do not go
@@ -247,7 +247,7 @@ class ComparisonOptions:
         return (pool.calibrating if pool else 0) or self.calibration_size or _CALIBRATION_SIZE
 
     def measures(self, pool: "Pool", *, all_signals: bool = False) -> "list[MeasureSpec]":
-        """Return the measures to compare; none where the pool has neither signals nor scores and none was given."""
+        """Return the measures to compare; none if the pool has neither signals nor scores and none was given."""
         from langchain_reasc.method.confidence import Measure
 
         names = pool.signals.names if pool.signals else ()

@@ -97,7 +97,7 @@ def export(
 
     kind = out.suffix.lower()
     if kind not in (".parquet", ".jsonl", ""):
-        raise typer.BadParameter(f"{out} is no kind that is written: it ends in .parquet or .jsonl, or is a folder")
+        raise typer.BadParameter(f"cannot write {out}: name a .parquet file, a .jsonl file or a folder")
     store, notes = PoolStore.open(pool), list[str]()
     if kind == ".parquet":
         write_parquet(store, out)

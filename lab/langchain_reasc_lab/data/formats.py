@@ -57,7 +57,7 @@ class DataFormat(RowReader):
     Attributes:
         name: its name for ``format=`` and ``--format``.
         recognizes: returns whether a row is of this data set.
-        preset: the preset of its prompts, see :mod:`.presets`; None where the task is not known.
+        preset: the preset of its prompts, see :mod:`.presets`; None if the task is not known.
         grader: how its answers are compared.
     """
 

@@ -41,7 +41,7 @@ class Sampling:
         named: matches names of its models.
         temperature: divides the logits.
         top_p: probability of the tokens that are kept.
-        top_k: how many tokens are kept; None where the paper says nothing.
+        top_k: how many tokens are kept; None if the paper says nothing.
     """
 
     family: str

@@ -217,7 +217,7 @@ class Estimate:
         completion_by: ``recorded``: as long as the responses so far; ``limit``: all as long as they may be, at most;
             None: not known.
         basis: the recorded questions that this rests on.
-        spread: half the width of the 95 % interval of the completion, relative to it; None where it is not known.
+        spread: half the width of the 95 % interval of the completion, relative to it; None if it is not known.
     """
 
     questions: int
@@ -312,7 +312,7 @@ def _tokens_per_character(
     lengths: Mapping[str, int],
     recorded: Mapping[str, Bill],
 ) -> tuple[Fraction | None, Literal["recorded", "tokenizer", "characters"]]:
-    """Return how many tokens a character of a prompt takes, and by what that is known; None where it is not."""
+    """Return how many tokens a character of a prompt takes, and by what that is known; None if it is not."""
     if (count := _token_counter(model)) and missing:
         some = missing[:: -(-len(missing) // _COUNTED)]
         tokens = sum(count(template.messages(one.input)) for one in some)

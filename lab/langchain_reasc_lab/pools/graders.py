@@ -45,12 +45,12 @@ class Grader(Protocol):
         Args:
             question: the question; empty where it is not known.
             answer: the answer found in a response, which is never blank.
-            text: a response that gave this answer; None where its text was not kept. Of a question's equal answers only
+            text: a response that gave this answer; None if its text was not kept. Of a question's equal answers only
                 the first is graded, so that all of them are right or none is.
             references: the accepted answers, one at least.
 
         Returns:
-            None where it cannot be decided.
+            None if it cannot be decided.
         """
         ...
 
@@ -77,7 +77,7 @@ class Numeric:
 
     ``1,000``, ``1000.0`` and ``10^3`` are one number, and so are ``1/3`` and ``0.33333``, ``12 km`` and ``12``; ``45%``
     is 45, and 0.45 as well. Two whole numbers must be the same, unless a tolerance is given: 20,001 is not 20,000. No
-    number is near 0 but 0. An answer that is no number is right where it is spelled like a reference. Where no
+    number is near 0 but 0. An answer that is not a number is right if it is spelled like a reference. Where no
     reference is a number, and none is spelled like the answer, it cannot be decided.
 
     Args:

@@ -38,7 +38,7 @@ class Grading:
 
     Attributes:
         grader: its name.
-        verdicts: by question id, of each response; None where the grader could not decide.
+        verdicts: by question id, of each response; None if the grader could not decide.
         answers: distinct answers that were graded.
         undecided: how many of those the grader could not decide.
         failures: the exceptions that grading raised.
@@ -52,7 +52,7 @@ class Grading:
 
     @property
     def notice(self) -> str | None:
-        """What could not be decided, in a sentence; None where all was."""
+        """A sentence on what could not be decided; None if everything was decided."""
         if not self.undecided:
             return None
         responses = sum(verdict is None for verdicts in self.verdicts.values() for verdict in verdicts)

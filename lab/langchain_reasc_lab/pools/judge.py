@@ -91,7 +91,7 @@ class VerdictFile:
         return cls(pool.with_suffix(".judged.jsonl"))
 
     def get(self, judge: str, prompt: str) -> bool | None:
-        """Return the verdict of a judge on a prompt; None where there is none."""
+        """Return the verdict of a judge on a prompt; None if there is none."""
         with self._lock:
             return self._verdicts.get((judge, _hash(prompt)))
 
@@ -205,7 +205,7 @@ class Judge:
 
 
 def correctness_of(reply: AIMessage) -> bool | None:
-    """Return whether a judge's reply is Correct; None where it is not a verdict, or says both.
+    """Return whether a judge's reply is Correct; None if it is not a verdict, or says both.
 
     The first or the last line must be the verdict and nothing else, such as ``[Correct]`` or ``Verdict: incorrect.``;
     ``not correct`` is not one. A reply that was cut off counts only where it is nothing but the verdict, as where the

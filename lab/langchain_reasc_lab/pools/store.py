@@ -49,12 +49,12 @@ class PoolResponse:
         correct: whether it is right, as it was graded; None in the file where answer and reference decide.
         score: S(y) as it was recorded; None if no confidence could be read.
         completion_tokens: tokens generated.
-        prompt_tokens: tokens of its prompt; None where the provider did not say.
+        prompt_tokens: tokens of its prompt; None if the provider did not say.
         finish_reason: why the model ended, in the provider's word.
         cut_off: whether it ended early; it is then never accepted alone.
         answer_span: the tokens that spell the answer, half-open.
         last_step: those of the last step before it, half-open.
-        seconds: from its launch to its end; None where that was not timed.
+        seconds: from its launch to its end; None if that was not timed.
         signal_tokens: how many of its tokens have signals.
     """
 
@@ -285,7 +285,7 @@ class PoolStore(Database):
             last = numbers[-1]
 
     def messages(self, question: str) -> list[Message]:
-        """Return the messages of the responses to a question; none where the question is not there."""
+        """Return the messages of the responses to a question; an empty list for an unknown question."""
         rows = self._all(
             f"SELECT text, {', '.join(_MESSAGE)} FROM messages "
             "WHERE question = (SELECT number FROM questions WHERE id = ?) ORDER BY number",
