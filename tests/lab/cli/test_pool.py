@@ -64,7 +64,7 @@ def test_a_pool_goes_on_recording_after_it_is_imported(tmp_path: Path) -> None:
     ("arguments", "code", "says"),
     [
         (("show", "none.sqlite"), 1, "no pool at none.sqlite"),
-        (("export", "none.sqlite", "out.xlsx"), 2, "it ends in .parquet or .jsonl, or is a folder"),
+        (("export", "none.sqlite", "out.xlsx"), 2, "name a .parquet file, a .jsonl file or a folder"),
         (("import", "a.parquet", "out.jsonl"), 2, "name it .sqlite"),
         (("import", "none.jsonl", "out.sqlite"), 1, "no pool at none.jsonl"),
     ],
