@@ -131,7 +131,8 @@ class Unlabelled:
         finished: list[Finished] = []
         try:
             request = Request(self._setup, self._prompts[at], self._config, is_async=io.is_async, cutoff=cutoff)
-            result = await answer(await ask(request, on_finished=finished.append))
+            # Without the calibration that a runnable around the same model may have learned: its rule would ask less.
+            result = await answer(await ask(request, None, (), on_finished=finished.append))
         except Exception as error:
             logger.warning("a question is left out of the calibration: %r", error)
             return at, error
