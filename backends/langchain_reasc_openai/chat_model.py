@@ -20,7 +20,7 @@ from langchain_reasc.models.integrations import Integration, register_integratio
 from langchain_reasc.threads import DaemonExecutor, as_they_end
 from langchain_reasc_openai.client import WHOLE
 from langchain_reasc_openai.connection import Connection, ServerFields, connection_fields, known_preset
-from langchain_reasc_openai.drawing import AsyncSampleStream, Draw, Sample, SampleStream
+from langchain_reasc_openai.drawing import AsyncSampleStream, Attempted, Draw, SampleStream
 from langchain_reasc_openai.langchain_openai_internals import CLIENT_FIELDS, default_parameters, messages_of
 from langchain_reasc_openai.presets import Capabilities
 from langchain_reasc_openai.replicas import ReplicaStatus, logprobs_of
@@ -191,7 +191,7 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
             ServerError: no server can be reached.
         """
         draw = self._draw(self._connection.capabilities_for_request(self), messages, n, first, stop, overrides)
-        return SampleStream(draw.start, Sample.outcome)
+        return SampleStream(draw.start, Attempted.outcome)
 
     def asample(
         self,
@@ -204,10 +204,10 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
     ) -> AsyncSampleStream:
         """Draw as :meth:`sample` does, for ``async for``; requests are made when iteration begins."""
 
-        async def begin() -> Start[Sample]:
+        async def begin() -> Start[Attempted]:
             return self._draw(await self._capabilities_for_request(), messages, n, first, stop, overrides).start
 
-        return AsyncSampleStream(begin, Sample.outcome)
+        return AsyncSampleStream(begin, Attempted.outcome)
 
     def calibration_fingerprint(self, **overrides: Any) -> dict[str, Any]:
         """Return what a calibration measured on this model holds for.

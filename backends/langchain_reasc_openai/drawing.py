@@ -39,7 +39,7 @@ from langchain_reasc_openai.events import Json, MergedResponse
 from langchain_reasc_openai.replicas import ReplicaPool, read
 from langchain_reasc_openai.routing import Attempt, Replica
 
-__all__ = ["AsyncSampleStream", "Draw", "Sample", "SampleStream"]
+__all__ = ["AsyncSampleStream", "Attempted", "Draw", "SampleStream"]
 
 SampleStream = Stream[tuple[int, AIMessage | FailedSample]]
 """Samples as ``(index, message)`` in the order they end."""
@@ -48,7 +48,7 @@ AsyncSampleStream = AsyncStream[tuple[int, AIMessage | FailedSample]]
 
 
 @dataclass(eq=False)
-class Sample:
+class Attempted:
     """One sample, while it is drawn and after.
 
     Attributes:
@@ -91,7 +91,7 @@ class Sample:
         self.response = self.response or MergedResponse(lean=True)
         self.response.add(event, choice)
 
-    def hand_over(self, put: Callable[["Sample"], None]) -> None:
+    def hand_over(self, put: Callable[["Attempted"], None]) -> None:
         """Hand it to the reader."""
         self.handed_over = True
         put(self)
@@ -186,7 +186,7 @@ class Draw:
         if self.n < 1:
             raise ConfigurationError(f"at least 1 sample is drawn; got n={self.n}")
 
-    def start(self, sender: Sender[Sample]) -> Callable[[], None]:
+    def start(self, sender: Sender[Attempted]) -> Callable[[], None]:
         """Begin to draw; returns :meth:`cancel`.
 
         Raises:
@@ -208,13 +208,13 @@ class Draw:
         for task in self._tasks:
             task.cancel()
 
-    async def _produce(self, put: Callable[[Sample], None]) -> None:
+    async def _produce(self, put: Callable[[Attempted], None]) -> None:
         """Draw all samples, and hand over each when it ends."""
         if self.cancelled:
             return
         limits = [seconds for seconds in (self.sample_timeout, self.timeout) if seconds is not None]
         deadline = time.monotonic() + min(limits) if limits else None
-        samples = [Sample(self.first + at) for at in range(self.n)]
+        samples = [Attempted(self.first + at) for at in range(self.n)]
         size = self.per_request
         groups = [samples[at : at + size] for at in range(0, self.n, size)]
         self._tasks = [asyncio.create_task(self._draw_group(group, deadline, put)) for group in groups]
@@ -226,7 +226,9 @@ class Draw:
             self._cancel_tasks()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _draw_group(self, group: Sequence[Sample], deadline: float | None, put: Callable[[Sample], None]) -> None:
+    async def _draw_group(
+        self, group: Sequence[Attempted], deadline: float | None, put: Callable[[Attempted], None]
+    ) -> None:
         """Draw the samples of one request."""
         options = {"rate_limiter": self.rate_limiter, "may_retry": lambda: self._heard or not self._refused}
         attempts = self.pool.attempts(self.messages, self.kwargs, responses=len(group), **options)
@@ -244,7 +246,11 @@ class Draw:
         self._hand_over_rest(group, error, deadline, put)
 
     def _hand_over_rest(
-        self, group: Sequence[Sample], error: Exception | None, deadline: float | None, put: Callable[[Sample], None]
+        self,
+        group: Sequence[Attempted],
+        error: Exception | None,
+        deadline: float | None,
+        put: Callable[[Attempted], None],
     ) -> None:
         """Hand over the samples that are left; one that the server left out gets a request of its own."""
         left = [sample for sample in group if not sample.handed_over]
@@ -252,12 +258,12 @@ class Draw:
             sample.error = error
         left_out = [sample for sample in left if sample.left_out]
         for sample in left_out:
-            self._tasks.append(asyncio.create_task(self._draw_group([Sample(sample.index)], deadline, put)))
+            self._tasks.append(asyncio.create_task(self._draw_group([Attempted(sample.index)], deadline, put)))
         for at, sample in enumerate(sample for sample in left if sample not in left_out):
             sample.shares_prompt = at > 0
             sample.hand_over(put)
 
-    async def _attempt(self, attempt: Attempt, group: Sequence[Sample], put: Callable[[Sample], None]) -> None:
+    async def _attempt(self, attempt: Attempt, group: Sequence[Attempted], put: Callable[[Attempted], None]) -> None:
         """Request the samples that are left; hand over each that ends before the others."""
         asked, beside = [sample for sample in group if not sample.handed_over], Json()
         for sample in asked:
@@ -294,7 +300,7 @@ class Draw:
             raise
 
 
-def _bill(usage: UsageMetadata, samples: Sequence[Sample]) -> None:
+def _bill(usage: UsageMetadata, samples: Sequence[Attempted]) -> None:
     """Bill the last sample for the prompt, and for the output tokens that the others were not billed for."""
     last = next(sample for sample in samples if not sample.handed_over)
     others = sum(sample.tokens for sample in samples if sample is not last)
