@@ -48,12 +48,12 @@ When = Callable[[ModelRequest[Any], AIMessage], bool | Awaitable[bool]]
 
 
 class Spent(TypedDict, total=False):
-    """What has been spent, as plain data: it is kept in the agent's state, and so in every checkpoint.
+    """The cost so far, as plain data, because the agent's state (and so every checkpoint) contains it.
 
     Attributes:
         tokens: prompt and generated tokens of all samples.
         samples: samples launched.
-        seconds: how long the model calls took.
+        seconds: the time of the model calls.
     """
 
     tokens: int
@@ -62,7 +62,7 @@ class Spent(TypedDict, total=False):
 
 
 def added(before: Spent, more: Spent) -> Spent:
-    """Add up what parallel branches have spent: the reducer of the agent's state."""
+    """Add up the costs of parallel branches. This is the reducer of the agent's state."""
     return Spent(
         tokens=before.get("tokens", 0) + more.get("tokens", 0),
         samples=before.get("samples", 0) + more.get("samples", 0),
@@ -71,19 +71,19 @@ def added(before: Spent, more: Spent) -> Spent:
 
 
 class SpendingState(AgentState[Any]):
-    """The agent's state, with what the model calls of a run have cost so far."""
+    """The agent's state, with the cost of the model calls of a run so far."""
 
     reasc_spent: NotRequired[Annotated[Spent, PrivateStateAttr, added]]
 
 
 class RunBudget:
-    """What a run of an agent may spend.
+    """The budget of an agent's run.
 
     Args:
-        limits: ``tokens``, ``samples`` and ``seconds`` -> how much of them at most; None for any number.
+        limits: ``tokens``, ``samples`` and ``seconds`` -> the limit; None for no limit.
 
     Raises:
-        ConfigurationError: a limit is no number above zero.
+        ConfigurationError: a limit is not a number above zero.
     """
 
     def __init__(self, **limits: float | None) -> None:
@@ -97,7 +97,7 @@ class RunBudget:
         return ", ".join(f"max_run_{name}={limit:g}" for name, limit in self.limits.items())
 
     def left(self, spent: Mapping[str, Any]) -> dict[str, float]:
-        """Return what is left of each limit."""
+        """Return the rest of each limit."""
         return {name: limit - spent.get(name, 0) for name, limit in self.limits.items()}
 
     def is_spent(self, spent: Mapping[str, Any]) -> bool:
@@ -105,20 +105,20 @@ class RunBudget:
         return any(left <= 0 for left in self.left(spent).values())
 
     def call_budget(self, spent: Mapping[str, Any], on_spent: SpendingListener) -> CallBudget:
-        """Return what the next model call may spend.
+        """Return the limits for the next model call.
 
-        A step of an agent needs one response, even if only to see that it must not act. So where nothing is left, the
-        call takes one sample. How much evidence is sufficient does not depend on what is left.
+        A step of an agent needs at least one response, so if nothing is left, the call takes one sample. The evidence
+        that is sufficient does not depend on the rest of the budget.
         """
         left: dict[str, Any] = {"samples": 1} if self.is_spent(spent) else self.left(spent)
         return CallBudget(**left, on_spent=on_spent)
 
 
 class Ledger:
-    """What failed tries of an agent's steps have cost, until the same step succeeds.
+    """The costs of failed tries of an agent's steps, until the same step succeeds.
 
-    LangGraph throws away what a failed step would have written to the state. The step may be made again: by a
-    middleware outside, by a retry policy, or when the run is taken up from its checkpoint. It then pays for this, too.
+    LangGraph discards what a failed step would have written to the state. The step may be repeated: by an outer
+    middleware, by a retry policy, or when the run is resumed from its checkpoint. It is then charged for earlier tries.
     """
 
     def __init__(self) -> None:
@@ -127,10 +127,10 @@ class Ledger:
 
     @contextmanager
     def account(self, task: str) -> Iterator[Spent]:
-        """Keep the account of one try of a step, which begins with what those before it have cost.
+        """Keep the account of one try of a step, which starts with the cost of earlier tries.
 
-        Where it fails, that is kept for the next; of too many steps that never succeeded, the oldest is forgotten. The
-        ``task`` is empty where nothing is kept.
+        If the try fails, its account is kept for the next try. If too many steps never succeed, the oldest is
+        forgotten. With an empty ``task`` nothing is kept.
         """
         begun, spent = time.monotonic(), self._failed.pop(task, Spent())
         try:
@@ -164,35 +164,34 @@ class _ResetsBudget(AgentMiddleware[SpendingState, Any, Any]):
 
 
 class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
-    """Put an agent's tool calls and structured output to an adaptive vote.
+    """Vote on an agent's tool calls and structured output, with as many samples as the evidence needs.
 
     Each model call of the agent goes to a :class:`~langchain_reasc.ChatReASC` around the agent's model. The first
-    response is launched alone; ``when`` says whether it deserves a vote, and if it does, the model is sampled on until
-    the evidence for one response is sufficient. (Where every response is voted on, such as structured output in the
-    provider's own way, samples are launched together from the start.) To the agent, its handlers and its other
-    middleware that is one model call, whose usage is the bill of all samples.
+    response is launched alone. If ``when`` decides that it needs a vote, the model is sampled until the evidence for
+    one response is sufficient. (If every response is voted on, such as structured output of the provider, samples are
+    launched in parallel from the start.) The agent, its handlers and its other middleware see one model call, whose
+    usage is the cost of all samples.
 
-    A budget holds for a run of the agent, from one input to its answer, over interruptions and checkpoints. What is
-    left of it bounds each call. Once it is gone, each further step takes one sample, and a line in the log says so.
-    Agents that run inside tools have budgets of their own. Only a vote can be undecided, as it is for want of budget:
-    with ``on_undecided="abstain"`` an empty message then ends the run, with ``"raise"`` an error.
+    A budget is for a run of the agent, from one input to its answer, across interruptions and checkpoints. The rest of
+    the budget limits each call. When it is spent, each further step takes one sample, and the log says so. Agents
+    inside tools have separate budgets. A vote that runs out of budget is undecided: with ``on_undecided="abstain"`` an
+    empty message then ends the run, and with ``"raise"`` an error.
 
     Order among other middleware (the first in the list is the outermost):
 
-    - Retries inside (after this one in the list) repeat the whole vote of a step, as those outside do, since all tries
-      of a step call the same model. A sample that fails costs only itself, so there is something to repeat only where
-      none succeeded. What failed tries cost counts for the budget either way, but each try inside is bounded by what
-      was left before the first.
-    - Fallbacks outside (before this one) put the fallback's responses to the vote, too. Fallbacks inside do not: they
-      replace the voting model by the plain fallback, whose one response is taken, and not counted by the budget.
+    - Retries, inside (after this one in the list) or outside, repeat the whole vote of a step. That only happens if
+      every sample failed, because one failed sample does not fail the vote. The cost of failed tries counts for the
+      budget, but each inner try is limited by what was left before the first.
+    - With fallbacks outside (before this one), the fallback's responses are voted on too. Fallbacks inside replace the
+      voting model by the plain fallback: its single response is used, and the budget does not count it.
     - Middleware that chooses the model belongs outside. Inside it would replace the voting model by a plain one.
-    - Middleware that asks what the model is, such as prompt caching of a provider, sees the agent's own either way.
-    - Summarisation, human approval, call limits and PII middleware work before or after the model call, and on the
-      winner alone; where they stand makes no difference. A call limit counts one call a step, however many samples.
+    - Middleware that checks the model's class, such as prompt caching of a provider, sees the agent's own model.
+    - Summarisation, human approval, call limits and PII middleware work before or after the model call, and only on the
+      winner, so their place does not matter. A call limit counts one call per step, however many samples.
 
-    A calibration is compared with each request, its tools and system messages included; one that does not fit raises
-    FingerprintMismatch out of the agent's run, before anything is paid for. It is no part of a checkpoint: a run that
-    is taken up again goes on with the calibration of the agent that takes it up.
+    A calibration is compared with each request, including its tools and system messages. If it does not fit, the
+    agent's run raises FingerprintMismatch before any sample is paid for. Checkpoints do not contain the calibration: a
+    resumed run uses the calibration of the agent that resumes it.
 
     Example:
         >>> agent = create_agent(llm, tools, middleware=[ReASCMiddleware(read_only=["search"], max_run_tokens=50_000)])
@@ -213,24 +212,25 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         """Check the options.
 
         Args:
-            when: given the request and the first response, says whether to put it to the vote. None for every response
-                that calls tools, and for structured output; text alone is then passed on, unless ``answer`` says where
-                an answer is in it. An async function is awaited, and refused in a synchronous run. Where it fails, the
-                response is put to the vote; LangGraph's ``interrupt()`` in it interrupts the agent.
-            read_only: names of tools that change nothing. A response that calls only such is passed on. A name that no
-                tool of the agent has is warned of at its first step.
+            when: takes the request and the first response, and returns whether to vote. None votes on every response
+                that calls tools, and on structured output; a response that is only text is then returned without a
+                vote, unless ``answer`` says where its answer is. An async function is awaited, and refused in a
+                synchronous run. If the function fails, there is a vote; LangGraph's ``interrupt()`` in it interrupts
+                the agent.
+            read_only: names of tools that change nothing. A response that only calls such tools is not voted on. A name
+                that no tool of the agent has causes a warning at the first step.
             max_run_tokens: prompt and generated tokens that the samples of a run may cost.
             max_run_samples: samples that a run may launch.
-            max_run_seconds: seconds that the model calls of a run may take. A sample in flight then is waited for.
-            **options: those listed above, for each model call.
+            max_run_seconds: seconds that the model calls of a run may take. Samples in flight are still awaited.
+            **options: the options listed above, for each model call.
 
         Raises:
-            ConfigurationError: an option that does not exist, a value that it cannot have, or two that contradict.
+            ConfigurationError: an option is unknown or has a wrong value, or two options contradict each other.
             CalibrationFileError: the calibration's file cannot be read.
         """
         super().__init__()
         if when is not None and read_only:
-            raise ConfigurationError("read_only goes without when, which alone decides on every first response")
+            raise ConfigurationError("pass either when= or read_only=, not both")
         if isinstance(read_only, str) or not all(isinstance(name, str) for name in read_only):
             raise ConfigurationError(
                 f"read_only takes names of tools, such as ['search', 'get_weather'], got {read_only!r}"
@@ -285,10 +285,10 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         """Make a model call of the agent with a voting model.
 
         Raises:
-            ConfigurationError: the agent's model is itself one of ReASC, or none that can be sampled.
-            FingerprintMismatch: the calibration was measured on something else than this request.
+            ConfigurationError: the agent's model is already a ReASC model, or cannot be sampled.
+            FingerprintMismatch: the calibration does not fit this request.
             LogprobsUnavailable: a calibration needs logprobs and the model returned none.
-            Exception: what the model raised, where no sample succeeded.
+            Exception: the model's error, if no sample succeeded.
         """
         with self._ledger.account(self._task(request)) as spent:
             response = handler(self._voting_request(request, spent))
@@ -316,7 +316,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         return self._with_spending(request, spent, response)
 
     def _voting_request(self, request: ModelRequest[Any], spent: Spent) -> ModelRequest[Any]:
-        """Return the request with a model that votes, within what is left of the budget."""
+        """Return the request with a voting model, within the rest of the budget."""
         self._check_read_only(request.tools)
         options = {**self._options}
         if self._when is not None:
@@ -346,7 +346,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         self._seen |= schemas_of([tool for tool in tools if not isinstance(tool, BaseTool)]).keys()
         for name in sorted(self._read_only - self._seen):
             hint = suggestion(name, sorted(self._seen)) if self._seen else "it has none"
-            warn_once(f"read_only names {name!r}, which is no tool of this agent; {hint}", id(self))
+            warn_once(f"read_only names {name!r}, which is not a tool of this agent; {hint}", id(self))
 
     def _task(self, request: ModelRequest[Any]) -> str:
         """Return the id of the agent's step, the same for all its tries; empty outside a graph, or without a budget."""

@@ -31,7 +31,7 @@ __all__ = ["Options", "VoteOptions", "question_id"]
 
 @cache
 def _texts_below_fields(cls: type) -> dict[str, str]:
-    """Return the text below each field; pydantic's ``use_attribute_docstrings`` takes a third of a second."""
+    """Return the docstring of each field (pydantic's ``use_attribute_docstrings`` would take a third of a second)."""
     try:
         [body] = [
             node.body
@@ -51,88 +51,87 @@ def _texts_below_fields(cls: type) -> dict[str, str]:
 class Options(Checked):
     """The options of the runnable, the chat model, the middleware and the decision model.
 
-    Assigning to one, and ``model_copy(update=...)``, check and prepare everything anew. Pickling keeps the options.
+    Assigning to an option, and ``model_copy(update=...)``, check all options again. Pickling keeps the options.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     model: ModelOrName = Field(kw_only=False)
-    """A chat model (or a binding of one), or its name as LangChain's ``init_chat_model`` takes it
-    (``"openai:gpt-4o-mini"``; needs ``langchain-reasc[agents]``). Best is one that returns logprobs; it must sample
-    (temperature above 0)."""
+    """A chat model (or a binding of one), or its name for LangChain's ``init_chat_model`` (``"openai:gpt-4o-mini"``;
+    needs ``langchain-reasc[agents]``). It must sample (temperature above 0). A model that returns logprobs is best."""
     calibration: Calibration | Literal["online", "mixture"] | str | Path | None = None
-    """A calibration, the path of one, or None to count votes. ``"online"`` learns without labels, from how far the
-    responses to each question agree: it counts votes (ASC) for 16 questions, then its own rule decides while it goes on
-    learning. It needs no logprobs, and uses them if they come. ``"mixture"`` is the paper's Algorithm 2."""
+    """A calibration, the path of its file, or None to count votes. ``"online"`` learns without labels from how the
+    responses to each question agree: it counts votes (ASC) for 16 questions, then decides by its own rule and continues
+    to learn. Logprobs are used if the model returns them. ``"mixture"`` is the paper's Algorithm 2."""
     rule: StoppingRule | None = None
-    """When to stop. None leaves it to the calibration (ReASC, or the agreement rule of one made without labels), and
-    without a calibration to ``FiniteHorizon(budget=max_samples)``, which counts votes and stops when the samples left
-    would hardly change the answer. A given rule decides up to ``max_samples``, whatever a calibration advises; give a
-    rule that looks ahead the same budget. A rule that reads scores needs a calibration with a measure, or ``measure``.
-    ``"online"`` and ``"mixture"`` make their own rule, and take no other."""
+    """The stopping rule. None uses the rule of the calibration, or without a calibration
+    ``FiniteHorizon(budget=max_samples)``, which counts votes and stops when the remaining samples would hardly change
+    the answer. A given rule decides, up to ``max_samples``, instead of the calibration's. If it looks ahead, give it
+    the same budget. A rule that reads scores needs a calibration with a measure, or ``measure``. ``"online"`` and
+    ``"mixture"`` make their own rule, and accept no other."""
     max_samples: int = Field(default=DEFAULT_BUDGET, ge=1)
-    """Samples per question at most."""
+    """The most samples per question."""
     worth: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """Samples that a question may cost for one more point of agreement, under a calibration learned from agreement: one
-    point is a hundredth of all responses that the model would ever give. Sampling also stops where more would gain less
-    (``reason`` is ``worth``, and the answer counts as undecided), such as where votes scatter behind one leader. 0
-    switches this off, and so does ``max_samples`` above 24. None is the calibration's own, or 0 with
+    """How many extra samples one percentage point of agreement is worth, with a calibration learned from agreement.
+    (One point is a hundredth of all responses that the model would ever give.) Sampling stops when the next point would
+    cost more, for example if votes scatter behind one leader; ``reason`` is then ``worth``, and the answer counts as
+    undecided. 0 turns this off, and so does ``max_samples`` above 24. None is the calibration's value, or 0 with
     ``on_undecided="raise"`` or ``"abstain"``."""
     answer: AnswerSpec = "auto"
     """Where the answer is in a response: see :func:`langchain_reasc.answers.extractor`."""
     tool_votes: ToolVotes = ToolVotes()
-    """How calls of tools are compared: which arguments do not count, which numbers agree."""
+    """How tool calls are compared: which arguments do not count, and which numbers agree."""
     concurrency: int = Field(default=4, ge=1)
-    """Samples launched at once (a wave), at most: no wave has more than decide if all agree. 1 takes the most time.
-    While an open gate may accept the first response, that one is launched alone. ``config["max_concurrency"]`` bounds
-    the samples in flight of a whole call, over all inputs of a batch and all branches of a chain; calls that draw from
-    one model under the same number at the same time share it, and wait for each other."""
+    """The most samples launched in parallel (a wave). A wave never has more samples than what decides if all agree. 1
+    is slowest. If a gate may accept the first response, it is launched alone. ``config["max_concurrency"]`` limits the
+    samples in flight of a whole call, over all inputs of a batch and all branches of a chain. Simultaneous calls that
+    draw from one model with the same number share this limit."""
     timeout: float | None = Field(default=None, gt=0)
-    """Seconds a question may take, not counting those in which it waits for others of its batch; None for no limit.
-    Then what still runs is cut off, and the responses that have ended decide."""
+    """Seconds that a question may take, not counting the wait for others of its batch; None for no limit. After that,
+    running samples are cut off, and the complete responses decide."""
     sample_timeout: float | None = Field(default=3600.0, gt=0)
-    """Seconds a sample may take from its launch; None for no limit. A sample that takes longer fails, at no cost to the
-    others. Only this limit ends a response whose server keeps sending and never finishes."""
+    """Seconds that a sample may take from its launch; None for no limit. A sample that takes longer fails, without
+    effect on the others. Only this limit ends a response whose server never stops sending."""
     on_undecided: Literal["answer", "raise", "abstain"] = "answer"
-    """What to do when the budget or the time is spent without sufficient evidence, or no answer has ``min_share``: give
-    the best answer so far, raise :class:`~langchain_reasc.exceptions.Undecided`, or give an empty message with
+    """What to do if the budget or the time is spent without sufficient evidence, or if no answer has ``min_share``:
+    return the best answer so far, raise :class:`~langchain_reasc.exceptions.Undecided`, or return an empty message with
     ``reasc["abstained"]``."""
     abstain_below: float | None = Field(default=None, gt=0, lt=1)
-    """The probability, in (0, 1), below which an empty message is given in place of an answer, with
-    ``reasc["abstained"]`` and ``reasc["abstained_because"]``; with ``on_undecided="raise"``, an error. A calibration on
-    labels gives the probability that the answer is right (``reasc["p_correct"]``), one without labels the probability
-    that further responses agree (``reasc["p_agree"]``), which promises nothing where the model errs consistently."""
+    """Return an empty message, with ``reasc["abstained"]`` and ``reasc["abstained_because"]``, if the answer's
+    probability is below this number in (0, 1); with ``on_undecided="raise"``, raise an error. A calibration on labels
+    gives the probability that the answer is right (``reasc["p_correct"]``). One without labels gives the probability
+    that further responses agree (``reasc["p_agree"]``), which says nothing about consistent mistakes of the model."""
     min_share: float = Field(default=0.5, ge=0, lt=1)
-    """The share of the votes, in [0, 1), that an answer must exceed to be decided. A response without an answer votes
-    against it. With ``on_undecided`` or ``abstain_below``, sampling goes on until one has it, or none can."""
+    """The share of the votes, in [0, 1), that an answer must exceed to be decided. A response without an answer counts
+    against it. With ``on_undecided`` or ``abstain_below``, sampling continues until an answer has it, or none can."""
     on_missing_confidence: Literal["error", "count"] = "error"
-    """What to do with a response without logprobs where a calibration needs them: raise, or count it as one vote."""
+    """What to do with a response without logprobs if a calibration needs them: raise an error, or count one vote."""
     ask_confidence: bool = False
-    """Ask the model to end each response with a line such as ``Confidence: 85%``, for models without logprobs: stated
-    (verbalised) confidence, as the measure ``Measure("verbalized", "mean")``. The line is not part of the winning
-    message; its number, or None, is in ``response_metadata["verbalized_confidence"]``. A calibration holds either for
-    models that are asked or for models that are not."""
+    """Ask the model to end each response with a line such as ``Confidence: 85%``. This is for models without logprobs:
+    the stated (verbalised) confidence is the measure ``Measure("verbalized", "mean")``. The line is removed from the
+    winning message, and its number, or None, is in ``response_metadata["verbalized_confidence"]``. A calibration made
+    with this option needs it, and one made without it refuses it."""
     measure: Measure | None = None
     """How a response is scored, for a ``rule`` that reads scores without a calibration. With ``calibration="online"``
-    it is the only candidate; None tries all that can be had. With ``"mixture"``, None is the paper's (self-certainty,
-    bottom 10 %, W = 128), or the same score of a signal that the model gives; with ``ask_confidence``, the stated
-    confidence of a model that gives none."""
+    it is the only candidate, and None tries all available measures. With ``"mixture"``, None is the paper's measure
+    (self-certainty, bottom 10 %, W = 128), or the same score of another signal that the model gives, or with
+    ``ask_confidence`` the stated confidence of a model without signals."""
     fixed_prompt: FixedPrompt | None = None
-    """Which part of a prompt is the same for every question, if that is more than its system messages: the number of
-    its first messages, those messages themselves (``{question}`` stands for what changes), or the prompt template. A
-    calibration measured with another such part is refused."""
+    """The part of a prompt that is the same for every question, if it is more than the system messages: the number of
+    first messages, these messages (with ``{question}`` for the part that changes), or the prompt template. A
+    calibration measured with another fixed part is refused."""
     allow_fingerprint_mismatch: bool = False
     """Use a calibration that was measured on another model, prompt or sampling."""
     online_state: str | Path | None = None
-    """The SQLite file in which ``calibration="online"`` keeps what it has learned. It is read at the start, and each
-    question that is learned from is written to it. It holds scores, and answers as numbers, but no text. A file of
-    another model is refused. Any number of processes of one machine may share one, and learn together."""
+    """The SQLite file in which ``calibration="online"`` keeps what it learns. It is read at the start, and each
+    question is written to it. It contains scores, and answers as numbers, but no text. A file of another model is
+    refused. Any number of processes on one machine may share a file and learn together."""
     audit: float = Field(default=0.05, ge=0, le=1)
-    """The share of the questions decided by ``calibration="online"`` for which one more response is drawn, and paid
-    for, to check that what was learned still holds. Where it does not, it counts votes (ASC) and learns again."""
+    """The share of questions for which ``calibration="online"`` draws (and pays for) one more response, to check that
+    what was learned still holds. If it does not hold, votes are counted (ASC), and learning starts again."""
 
     _model_field: ClassVar[str] = "model"
-    """The field that holds the model."""
+    """The name of the field with the model."""
     _quiet: ClassVar[bool] = False
     """Whether the samples are parts of one model call, the only one that callbacks see."""
     _setup: Setup = PrivateAttr()
@@ -141,7 +140,7 @@ class Options(Checked):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Describe the options by the text below each, and list them in the docstring, where ``help()`` shows them."""
+        """Describe each option by its docstring, and list all options in the class's docstring for ``help()``."""
         super().__pydantic_init_subclass__(**kwargs)
         for kind in reversed(cls.__mro__):
             for name, text in _texts_below_fields(kind).items() if issubclass(kind, Options) else ():
@@ -151,7 +150,7 @@ class Options(Checked):
 
     @classmethod
     def listed_options(cls, names: Iterable[str] | None = None) -> str:
-        """Return the options with default and meaning, those that must be given first; without LangChain's own."""
+        """Return a list of the options with defaults and descriptions, required ones first, without LangChain's own."""
         described = {name: field for name, field in cls.model_fields.items() if field.description}
         listed = ["Options:"]
         for name in sorted(names or described, key=lambda name: not described[name].is_required()):
@@ -182,7 +181,7 @@ class Options(Checked):
 
     @property
     def sampled(self) -> Runnable[LanguageModelInput, Any]:
-        """The model itself, also where its name was given."""
+        """The model, even if only its name was given."""
         given: ModelOrName = getattr(self, self._model_field)
         if not isinstance(given, str):
             return given
@@ -191,7 +190,7 @@ class Options(Checked):
 
     @property
     def learned(self) -> Calibration | None:
-        """The calibration in use; one that was learned can be saved, and given to the next process."""
+        """The calibration in use. A learned calibration can be saved, and given to the next process."""
         return self._setup.learned
 
     @property
@@ -200,11 +199,11 @@ class Options(Checked):
         return self._setup.learner
 
     def learn_with(self, calibrator: MixtureCalibrator | ConsensusCalibrator) -> None:
-        """Learn with a calibrator of the same kind that is in use already."""
+        """Learn with a calibrator of the same kind that is already in use."""
         self._setup = replace(self._setup, learner=calibrator)
 
     def record_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
-        """Tell ``calibration="online"`` whether an answer was right. False: the question is not known, or no longer.
+        """Tell ``calibration="online"`` whether an answer was right. Return False if the question is unknown or old.
 
         Args:
             answered: the message, or the ``id`` in its account.
@@ -223,7 +222,7 @@ class Options(Checked):
         return await in_thread(self.record_outcome, answered, correct)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy with other options, checked like a new one. It shares the model and what has been learned."""
+        """Return a copy with other options, which are checked. It shares the model and what has been learned."""
         fields = {name: getattr(self, name) for name in self.model_fields_set} | dict(update or {})
         name = fields[self._model_field]
         if self._made is None or name != getattr(self, self._model_field):
@@ -240,7 +239,7 @@ class Options(Checked):
         return self.model_copy()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the options only; save :attr:`learned`, or give ``online_state``, to keep what was learned."""
+        """Pickle only the options. To keep what was learned, save :attr:`learned`, or use ``online_state``."""
         return _unpickle, (type(self), {name: getattr(self, name) for name in self.model_fields_set})
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -279,7 +278,7 @@ class VoteOptions(TypedDict, total=False):
 
 
 def question_id(answered: AIMessage | str) -> str | None:
-    """Return the ``id`` that an outcome is told by: given, or in a message's account; None where nothing was voted on.
+    """Return the ``id`` for an outcome: the given one, or that of a message's account; None if there was no vote.
 
     Raises:
         ConfigurationError: the message is not one of ReASC's.

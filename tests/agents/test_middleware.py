@@ -114,8 +114,8 @@ def test_a_tool_that_is_not_there_is_told_once(agents: Agents, caplog: pytest.Lo
     agents.ask(agent_of(acting(), middleware, tools=tools))
     agents.ask(agent_of(acting(), Overriding(tools=[get_weather]), middleware, tools=tools))
     assert unknown_names(caplog) == [
-        "read_only names 'get_wether', which is no tool of this agent; did you mean 'get_weather'?",
-        "read_only names 'search', which is no tool of this agent; choose from book_trip, get_weather, web",
+        "read_only names 'get_wether', which is not a tool of this agent; did you mean 'get_weather'?",
+        "read_only names 'search', which is not a tool of this agent; choose from book_trip, get_weather, web",
     ]
 
 
