@@ -38,7 +38,7 @@ def test_help_of_the_middleware_names_its_own_options_and_those_of_each_call() -
     assert not {name for name in calls if f" {name} (default " not in text}
 
 
-@pytest.mark.parametrize("unit", ["Seconds a sample may take", "Samples per question"])
+@pytest.mark.parametrize("unit", ["Seconds that a sample may take", "The most samples per question"])
 def test_help_says_units(unit: str) -> None:
     assert unit in shown(ReASCRunnable)
 
