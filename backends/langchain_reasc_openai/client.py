@@ -1,10 +1,9 @@
 """The client of one server: langchain-openai's, with events as the server wrote them."""
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
@@ -148,17 +147,14 @@ class ServerClient(AdaptedChatOpenAI):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        generate = partial(super()._agenerate, messages, stop, run_manager)
-        with _without_key(self.openai_api_key):
-            result: ChatResult = await unquoted(self._sent(generate, kwargs, streamed=False))
-            return result
+        async def generate(with_logprobs: bool) -> ChatResult:
+            left_out = () if with_logprobs else ("logprobs", "top_logprobs")
+            kept = {name: value for name, value in kwargs.items() if name not in left_out}
+            return await super(ServerClient, self)._agenerate(messages, stop, run_manager, **kept)
 
-    async def _sent(self, send: Callable[..., Awaitable[Any]], kwargs: Mapping[str, Any], *, streamed: bool) -> Any:
-        """Send a request; again without logprobs where the server refuses them."""
-        if not kwargs.get("logprobs"):
-            return await send(**kwargs)
-        memory = self._logprobs.of_shape(kwargs, streamed=streamed)
-        return await memory.agenerate(lambda wanted: send(**_logprobs_if(wanted, kwargs)))
+        memory = self._logprobs.of_shape(kwargs, streamed=False)
+        with _without_key(self.openai_api_key):
+            return await unquoted(memory.agenerate(generate) if kwargs.get("logprobs") else generate(True))
 
 
 @contextmanager
@@ -174,8 +170,3 @@ def _without_key(key: Any) -> Iterator[None]:
                 said = json.dumps(cause.body).replace(json.dumps(secret)[1:-1], "***")
                 cause.args, cause.body = (cause.message,), json.loads(said)
         raise
-
-
-def _logprobs_if(wanted: bool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    left_out = () if wanted else ("logprobs", "top_logprobs")
-    return {name: value for name, value in arguments.items() if name not in left_out}
