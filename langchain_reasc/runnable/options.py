@@ -62,7 +62,8 @@ class Options(Checked):
     calibration: Calibration | Literal["online", "mixture"] | str | Path | None = None
     """A calibration, the path of its file, or None to count votes. ``"online"`` learns without labels from how the
     responses to each question agree: it counts votes (ASC) for 16 questions, then decides by its own rule and continues
-    to learn. Logprobs are used if the model returns them. ``"mixture"`` is the paper's Algorithm 2."""
+    to learn. Logprobs are used if the model returns them. ``"mixture"`` is the paper's Algorithm 2. Runnables around
+    one model object learn together."""
     rule: StoppingRule | None = None
     """The stopping rule. None uses the rule of the calibration, or without a calibration
     ``FiniteHorizon(budget=max_samples)``, which counts votes and stops when the remaining samples would hardly change
