@@ -59,7 +59,9 @@ def test_the_curve_is_calibrated_rises_and_is_constant_outside_of_what_was_seen(
     assert (fitted.n, fitted.holds_for("asc"), fitted.holds_for("reasc")) == (2000, True, False)
 
 
-@pytest.mark.parametrize("index", [0, 1, 2, 8])  # kinds of answers that scatter
+@pytest.mark.parametrize(  # kinds of answers that scatter
+    "index", [0, *(pytest.param(index, marks=pytest.mark.slow) for index in (1, 2, 8))]
+)
 def test_what_four_responses_teach_holds_for_decisions_on_up_to_sixteen(index: int) -> None:
     pool = simulated_pool(index, seed=1, questions=2000, measures=1).tested
     given = [list(zip(pool.to_question(one), pool.correct[one].tolist(), strict=True)) for one in range(2000)]

@@ -129,6 +129,7 @@ def test_the_last_of_each_kind_are_kept() -> None:
     assert [each.kind for each in known.newest].count("usual") == KEPT - 5
 
 
+@pytest.mark.slow  # learns of thousands of questions
 def test_kinds_that_come_once_push_no_other_out(tmp_path: Path) -> None:
     one = Learner([TOP_K], explained=False)
     for at in range(10 * MOST_KINDS):
@@ -139,7 +140,7 @@ def test_kinds_that_come_once_push_no_other_out(tmp_path: Path) -> None:
     assert len(known) < KEPT + MOST_KINDS and one.calibration_of("often") is not None
 
 
-@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("apart", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_mix_that_changes_is_no_drift_where_kinds_are_apart(apart: bool) -> None:
     one, rng = Learner([TOP_K], explained=False), np.random.default_rng(0)
     for at in range(420):

@@ -126,7 +126,14 @@ def asked(one: Learner, questions: range, tells: float, audit: int = 0) -> list[
     return alarms
 
 
-@pytest.mark.parametrize(("tells", "soon"), [(2.5, None), (-2.5, 60), (0.0, 200)], ids=["as before", "turned", "noise"])
+@pytest.mark.parametrize(
+    ("tells", "soon"),
+    [
+        pytest.param(2.5, None, id="as before", marks=pytest.mark.slow),
+        pytest.param(-2.5, 60, id="turned"),
+        pytest.param(0.0, 200, id="noise", marks=pytest.mark.slow),
+    ],
+)
 def test_a_measure_that_no_longer_tells_is_noticed(tells: float, soon: int | None) -> None:
     one = Learner([TOP_K], explained=False)
     assert asked(one, range(200), 2.5) == []

@@ -26,7 +26,7 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("lowest", [0.05, 0.9])
-@pytest.mark.parametrize("n", [20, 200])
+@pytest.mark.parametrize("n", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_true_probabilities_are_off_by_chance_alone(n: int, lowest: float) -> None:
     each = []
     for seed in range(1500):

@@ -303,6 +303,7 @@ class Counting(Scripted):
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.slow  # asks hundreds of questions
 def test_a_soak_of_failures_gives_every_place_back(mode: str) -> None:
     """100 calls, four at a time, of which many fail in mid-wave, with two places for samples."""
     live, most, lock = [0], [0], threading.Lock()

@@ -220,6 +220,7 @@ def test_an_audit_is_paid_for_named_and_decides_nothing(
 
 
 @pytest.mark.sync_only
+@pytest.mark.slow  # learns of many questions
 def test_a_measure_stays_trusted_where_answers_are_audited(runner: Any) -> None:
     def script(question: str, index: int) -> Reply:
         rng = random.Random(f"{question} {index}")

@@ -34,7 +34,9 @@ def told(runner: Any, reasc: Any, at: int) -> bool:
     )
 
 
-@pytest.mark.parametrize("kept", [True, False], ids=["in a store", "in memory"])
+@pytest.mark.parametrize(
+    "kept", [pytest.param(True, id="in a store"), pytest.param(False, id="in memory", marks=pytest.mark.slow)]
+)
 def test_outcomes_tell_how_likely_an_answer_is_right(runner: Any, tmp_path: Path, kept: bool) -> None:
     reasc = online(half_sure, max_samples=6, online_state=tmp_path / "s.sqlite" if kept else None)
     before = runner.solve(reasc, "q0")
@@ -119,10 +121,9 @@ def answered(rng: np.random.Generator, told: Callable[[bool], float]) -> tuple[O
 @pytest.mark.parametrize(
     ("told", "off"),
     [
-        (lambda right: 0.3, 0.06),
-        (lambda right: 0.1 if right else 0.5, None),
+        pytest.param(lambda right: 0.3, 0.06, id="at random"),
+        pytest.param(lambda right: 0.1 if right else 0.5, None, id="mostly complaints", marks=pytest.mark.slow),
     ],
-    ids=["at random", "mostly complaints"],
 )
 def test_p_correct_is_of_questions_whose_outcome_was_told(told: Callable[[bool], float], off: float | None) -> None:
     """Told at random, it holds of all; where complaints are told sooner, answers are more often right than it says."""

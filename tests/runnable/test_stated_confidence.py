@@ -110,6 +110,7 @@ def test_models_without_logprobs_can_be_calibrated(calibrated: Any) -> None:
 
 
 @pytest.mark.sync_only
+@pytest.mark.slow  # calibrates twice
 def test_a_mixture_takes_it_where_there_is_nothing_else_and_online_it_is_a_candidate(runner: Any, fits: Any) -> None:
     reasc = ReASCRunnable(model=Scripted(script=script), calibration="mixture", ask_confidence=True, max_samples=2)
     accounts = runner.accounts(reasc, [question for question, _ in QUESTIONS])

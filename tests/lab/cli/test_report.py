@@ -46,6 +46,7 @@ def test_it_writes_all_it_is_asked_for(pools: list[Path], tmp_path: Path) -> Non
     assert not list((tmp_path / "new").glob(".*")), "nothing half written is left"
 
 
+@pytest.mark.slow  # makes several reports
 def test_without_a_file_it_prints(pools: list[Path]) -> None:
     done = reasc("report", pools[0], *QUICK)
     assert "--only acceptance" in done.stdout and "of the questions are answered from one response" in done.stdout
@@ -58,6 +59,7 @@ def test_it_lists_what_there_is() -> None:
     assert "histogram" in shown and "Figures 2 and 6" in shown
 
 
+@pytest.mark.slow  # makes several reports
 def test_a_pool_that_cannot_tell_something_leaves_a_sentence(pools: list[Path], tmp_path: Path) -> None:
     lines = (question(f"q{n}", response("7"), response("8")) for n in range(50))
     bare = write_lines(tmp_path / "bare.sqlite", *lines)
@@ -111,6 +113,7 @@ def main_table(*arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return data, {row[0]: dict(zip(names, row, strict=True)) for row in main["table"]["rows"]}
 
 
+@pytest.mark.slow  # makes several reports
 def test_a_pool_is_calibrated_on_the_one_beside_it_as_in_the_demo(tmp_path: Path) -> None:
     """Of the demo's two pools the report says, to the digit, what the demo has printed."""
     test, beside = calibrated(tmp_path), tmp_path / "calibration-pool.sqlite"

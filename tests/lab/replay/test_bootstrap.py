@@ -27,7 +27,9 @@ def test_a_share_of_none_or_all_has_the_exact_interval() -> None:
 
 
 @pytest.mark.parametrize("shuffles", [1, 10])
-@pytest.mark.parametrize("wrong", [0.004, 0.01, 0.03, 0.97])
+@pytest.mark.parametrize(
+    "wrong", [0.01, *(pytest.param(share, marks=pytest.mark.slow) for share in (0.004, 0.03, 0.97))]
+)
 def test_the_interval_of_a_share_holds_it_where_few_are_wrong_or_right(wrong: float, shuffles: int) -> None:
     rng = np.random.default_rng(5)
     found = []

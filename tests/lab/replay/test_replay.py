@@ -139,6 +139,7 @@ def test_auto_chooses_on_the_calibration_questions_alone(tmp_path: Path) -> None
     assert chosen[0] == chosen[1]
 
 
+@pytest.mark.slow  # replays several arrangements
 def test_shuffles_move_questions_and_responses_and_are_reproducible(tmp_path: Path) -> None:
     pool = read_pool(write_pool(tmp_path / "p.sqlite", questions=30))
     first, second = splits(pool, 10, shuffles=2, seed=5)

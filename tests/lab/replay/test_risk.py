@@ -75,6 +75,7 @@ def test_replay_tells_it_of_every_method_from_other_questions(pool: Pool, tmp_pa
     assert plot_risk(rows, tmp_path / "risk.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow  # replays twice
 def test_labels_of_tested_questions_play_no_part(pool: Pool, tmp_path: Path) -> None:
     before = replay(pool, [Measure()], calibration_size=60)
     wrong = [replace(q, responses=tuple(replace(r, correct=False) for r in q.responses)) for q in pool.questions[60:]]

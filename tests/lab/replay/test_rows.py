@@ -52,6 +52,7 @@ def test_where_nothing_differed_the_interval_is_the_exact_one(tmp_path: Path) ->
     assert found["ESC (w=4)"] == pytest.approx({"value": 0, "low": -most, "high": most})
 
 
+@pytest.mark.slow  # replays several arrangements
 def test_controls_are_asc_at_the_cost_of_each_row_and_four_at_once(tmp_path: Path) -> None:
     pool = read_pool(write_pool(tmp_path / "p.sqlite", questions=90))
     run = replay(pool, [Measure()], shuffles=2, calibration_size=40, controls=True)
@@ -73,8 +74,8 @@ def test_controls_are_asc_at_the_cost_of_each_row_and_four_at_once(tmp_path: Pat
     ("shuffles", "apart", "says", "not_said"),
     [
         (0, False, (WITHOUT, ONCE), SPREAD),
-        (1, False, (WITHOUT, ONCE), SPREAD),
-        (2, False, (SPREAD,), ONCE),
+        pytest.param(1, False, (WITHOUT, ONCE), SPREAD, marks=pytest.mark.slow),
+        pytest.param(2, False, (SPREAD,), ONCE, marks=pytest.mark.slow),
         (2, True, (SPREAD, ONCE), WITHOUT),
     ],
 )

@@ -36,6 +36,7 @@ def figures(name: str, *studies: Study) -> list[Figure]:
     return made
 
 
+@pytest.mark.slow  # draws every figure
 def test_all_figures_stand_in_one_page(two: tuple[Study, ...]) -> None:
     made = make_report(two, chosen_entries(DRAWN))
     assert not [part.problems for part in made.parts if part.problems]
