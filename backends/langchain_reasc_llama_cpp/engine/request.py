@@ -17,12 +17,12 @@ __all__ = ["Completion", "Event", "GenerationRequest", "Measures", "TextDelta", 
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What to find out about every generated token.
+    """The numbers to compute for every generated token.
 
     Attributes:
-        signals: token signals by name.
-        k: how many alternatives ``top_k`` averages; all V where it is larger.
-        logprobs: how many of the likeliest tokens to report in OpenAI's shape; None: no logprobs at all.
+        signals: names of token signals.
+        k: the number of alternatives that ``top_k`` averages, at most V.
+        logprobs: the number of likeliest tokens to report in OpenAI's form; None for no logprobs.
     """
 
     signals: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class Measures:
     logprobs: int | None = None
 
     def __bool__(self) -> bool:
-        """Return whether there is anything to find."""
+        """Return whether there is anything to compute."""
         return bool(self.signals) or self.logprobs is not None
 
 
@@ -40,9 +40,9 @@ measures = lru_cache(maxsize=64)(Measures)
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """More text of one sample; sent only when the request streams.
+    """More text of a sample, only for requests that stream.
 
-    ``logprobs`` are those of the tokens since the last one, where the request asked for them.
+    ``logprobs`` are those of the tokens since the last event, if the request asked for them.
     """
 
     index: int
@@ -52,7 +52,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """One sample, ended.
+    """A sample that has ended.
 
     Attributes:
         index: the sample's index.
@@ -60,14 +60,14 @@ class Completion:
         text: the sample's text, without the stop string that ended it.
         signals: name -> one float per generated token.
         finish_reason: "stop" (end token or stop string), "length" or "cancelled".
-        prompt_tokens: how many tokens the prompt has.
-        cached_tokens: how many of them were not prefilled for this sample.
-        output_tokens: how many tokens were generated, the end token included.
-        sizes: the bytes of each token's text, which a stop string may have cut short; None without signals.
-        logprobs: one entry per generated token in OpenAI's shape (``token``, ``bytes``, ``logprob``,
-            ``top_logprobs``), except those streamed with text; None where the request did not ask.
-        timing: seconds spent ``queued`` before the first work on the prompt, on its ``prefill`` (0 where it was
-            cached), and on the ``decode`` of the sample, in which others were decoded beside it.
+        prompt_tokens: the number of tokens of the prompt.
+        cached_tokens: the number of prompt tokens that needed no prefill for this sample.
+        output_tokens: the number of generated tokens, including the end token.
+        sizes: the bytes of each token's text, which a stop string may have cut; None without signals.
+        logprobs: one entry per generated token in OpenAI's form (``token``, ``bytes``, ``logprob``,
+            ``top_logprobs``), except those streamed with text; None if the request did not ask for them.
+        timing: seconds ``queued`` before the first work on the prompt, for its ``prefill`` (0 if it was cached), and
+            for the ``decode`` of the sample together with others.
     """
 
     index: int
@@ -84,7 +84,7 @@ class Completion:
 
 
 Event = TextDelta | Completion | End
-"""What the engine sends: text, samples, and one end, with an error where the request failed."""
+"""The engine's events: text, samples, and one end, with an error if the request failed."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -96,13 +96,13 @@ class GenerationRequest:
         samples: the indices of the samples; sample i is drawn with ``seed + i``.
         seed: see ``samples``.
         sampling: how tokens are drawn.
-        max_tokens: how many tokens are generated per sample at most.
+        max_tokens: the most tokens per sample.
         stop: strings that end a sample, in UTF-8.
-        measures: the signals and log-probabilities to find.
-        grammar: what the response must keep to; None: anything.
-        stream: whether to send text as it comes.
-        emit: called with each event, from the engine's thread; it must neither block nor raise.
-        cancelled: set by ``Engine.cancel``, looked at between decode steps.
+        measures: the signals and log-probabilities to compute.
+        grammar: the grammar of the response, or None.
+        stream: whether to send text while it is generated.
+        emit: called with each event in the engine's thread. It must not block or raise.
+        cancelled: set by ``Engine.cancel``, and checked between decode steps.
     """
 
     prompt: npt.NDArray[np.int32]

@@ -15,22 +15,22 @@ from langchain_reasc_llama_cpp.engine.sequences import Prefill, Sequence, Sequen
 __all__ = ["Plan", "Scheduler"]
 
 _WORTH_WAITING = 32
-"""A prompt waits for one that is being prefilled when it can share this many more tokens afterwards."""
+"""A prompt waits for one that is being prefilled if it can then share at least this many more tokens."""
 _BY_ORDER: Final = attrgetter("order")
 _PREFILL_SHARE = 8
-"""While answers are being generated, a step carries at most this fraction of ``n_batch`` as prompt tokens."""
+"""While answers are generated, at most this fraction of ``n_batch`` is used for prompt tokens in a step."""
 
 
 @dataclass(slots=True)
 class Plan:
-    """What one step does, in this order.
+    """The plan of one step, in this order.
 
     Attributes:
-        starting: samples that first draw a token from their prompt's logits, which needs no decode.
-        rows: samples that decode one token each, in the order of their rows; the starting ones among them.
-        chunks: pieces of prompts, or of what preempted samples had generated, each with its size.
-        preempted: samples, and prompts on their way, that gave their cells back for this step.
-        failed: requests that do not fit even alone; the decoder removes them.
+        starting: samples that draw their first token from their prompt's logits, without a decode.
+        rows: samples that decode one token each, in the order of their rows, including the starting ones.
+        chunks: parts of prompts, or of the texts of preempted samples, with their sizes.
+        preempted: samples and unfinished prompts that released their cells for this step.
+        failed: requests that do not fit even alone. The decoder removes them.
     """
 
     starting: list[Sequence] = field(default_factory=list)

@@ -23,12 +23,12 @@ class ChatTemplate:
     """A compiled chat template. Runs sandboxed: a template comes with a downloaded file.
 
     Attributes:
-        form: how the model writes tool calls, by what the template says. Where the template knows no tools, or another
-            way of calling them, definitions, calls and results are put into system and user messages.
+        form: the notation of tool calls, according to the template. If the template has no tools, or an unknown
+            notation, definitions, calls and results are written into system and user messages.
     """
 
     def __init__(self, source: str, *, bos: str = "", eos: str = "") -> None:
-        """Compile.
+        """Compile the template.
 
         Args:
             source: the template, in Jinja, as in ``tokenizer.chat_template``.
@@ -51,14 +51,14 @@ class ChatTemplate:
         self.form = format_of(source)
 
     def render(self, messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]] = ()) -> str:
-        """Return the prompt, up to where the assistant begins to speak.
+        """Return the prompt, up to the beginning of the assistant's message.
 
         Args:
-            messages: each with ``role`` and ``content``, and tool calls and results as Hugging Face passes them.
-            tools: the tools that the model may call, in OpenAI's shape.
+            messages: messages with ``role`` and ``content``, and tool calls and results in Hugging Face's form.
+            tools: the tools that the model may call, in OpenAI's form.
 
         Raises:
-            ConfigurationError: the template refuses these messages, or leaves one with an unusual role out.
+            ConfigurationError: the template refuses these messages, or omits one with an unusual role.
         """
         if not tools and not uses_tools(messages):
             return self._checked(messages)
@@ -100,12 +100,12 @@ class ChatTemplate:
 
 
 def _environment() -> "jinja2.Environment":
-    """Return the sandbox that chat templates are written for, Hugging Face's."""
+    """Return Hugging Face's sandbox, for which chat templates are written."""
     import jinja2.ext
     import jinja2.sandbox
 
     class GenerationBlock(jinja2.ext.Extension):
-        """``{% generation %}`` marks what the assistant said, for training; here it changes nothing."""
+        """``{% generation %}`` marks the assistant's text for training. Here it has no effect."""
 
         tags = {"generation"}  # noqa: RUF012 (jinja2 declares it so)
 
@@ -135,7 +135,7 @@ def _now(form: str) -> str:
 
 
 def _with_written_arguments(messages: Sequence[TemplateMessage]) -> list[TemplateMessage]:
-    """Return the messages, with the arguments of calls as JSON text."""
+    """Return the messages with the arguments of calls as JSON text."""
     written = []
     for message in messages:
         calls = [call | {"function": dict(call["function"])} for call in message.get("tool_calls", ())]

@@ -19,7 +19,7 @@ from langchain_reasc_llama_cpp.tools.tool_calls import ToolFormat
 __all__ = ["TemplateMessage", "as_plain_turns", "newest_turns", "template_messages", "uses_tools"]
 
 TemplateMessage = dict[str, Any]
-"""``role``, ``content``; and ``tool_calls``, ``tool_call_id``, ``name`` where there are any."""
+"""``role`` and ``content``, and if present ``tool_calls``, ``tool_call_id`` and ``name``."""
 
 _SAME_ROLE: Final = {"developer": "system", "function": "tool"}
 _LEFT_OUT: Final = (  # blocks that are no text: thoughts, and calls, which ``tool_calls`` holds
@@ -42,11 +42,11 @@ Results of calls are given within <tool_response></tool_response>."""
 
 
 def template_messages(messages: Sequence[BaseMessage]) -> list[TemplateMessage]:
-    """Return role, text and calls of each message; the arguments of a call are a dict.
+    """Return the role, text and calls of each message, with a call's arguments as a dict.
 
     Raises:
-        ConfigurationError: there are no messages, one holds something other than text or has an unknown role, or a
-            tool's result answers no call.
+        ConfigurationError: there are no messages, a message has content other than text or an unknown role, or a tool's
+            result has no call.
     """
     if not messages:
         raise ConfigurationError("there are no messages to answer; pass at least one")
@@ -72,20 +72,20 @@ def template_messages(messages: Sequence[BaseMessage]) -> list[TemplateMessage]:
 
 
 def uses_tools(messages: Sequence[TemplateMessage]) -> bool:
-    """Return whether anything in a conversation is a call or its result."""
+    """Return whether a conversation has calls or their results."""
     return any("tool_calls" in message or message["role"] == "tool" for message in messages)
 
 
 def as_plain_turns(
     messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]], form: ToolFormat, *, system: bool
 ) -> list[TemplateMessage]:
-    """Return the conversation without tools in it: definitions, calls and results become text of the other roles.
+    """Write definitions, calls and results of tools as text of the other roles.
 
     Args:
         messages: the conversation.
-        tools: definitions in OpenAI's shape, shown to the model in a system message; none: nothing is added.
-        form: how calls are written.
-        system: False puts the definitions before the first user message, for templates that know no system role.
+        tools: definitions in OpenAI's form, which are shown to the model in a system message.
+        form: the notation of calls.
+        system: False puts the definitions before the first user message, for templates without a system role.
     """
     plain: list[TemplateMessage] = []
     after_result = False
@@ -142,17 +142,17 @@ def _text(content: str | list[Any], number: int) -> str:
         if kind == "text":
             texts.append(block if isinstance(block, str) else str(block.get("text", "")))
         elif kind not in _LEFT_OUT:
-            raise ConfigurationError(f"message {number} holds a block of type {kind!r}; this model reads text only")
+            raise ConfigurationError(f"message {number} has a block of type {kind!r}; this model reads only text")
     return "\n".join(texts)
 
 
 def newest_turns(
     messages: Sequence[BaseMessage], fits: Callable[[list[BaseMessage]], bool]
 ) -> list[BaseMessage] | None:
-    """Return the longest run of newest turns that ``fits``, fewer than all; None where not even the newest does.
+    """Return as many of the newest turns as ``fits`` allows, fewer than all, or None if not even the newest fits.
 
-    A turn is a human message and all that follows it up to the next, so a tool call stays with its result. A system
-    message at the beginning is kept.
+    A turn is a human message and everything up to the next one, so a tool call stays with its result. A system message
+    at the beginning is kept.
     """
     least, most = 1, _turns(messages) - 1
     best: list[BaseMessage] | None = None

@@ -15,26 +15,26 @@ from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue
 __all__ = ["DEFAULTS", "REPLACED_BY_MIROSTAT", "SEEDS", "SamplingFields", "SamplingParameters"]
 
 SEEDS: Final = 2**32 - 1
-"""Seeds are taken modulo this: llama.cpp reads the last 32-bit value as "draw one at random"."""
+"""Seeds are taken modulo this number, because llama.cpp reads the last 32-bit value as "draw one at random"."""
 REPLACED_BY_MIROSTAT: Final = (
     *("dynatemp_range", "typical_p", "top_n_sigma", "xtc_probability"),
     *("repeat_penalty", "frequency_penalty", "presence_penalty", "dry_multiplier"),
 )
-"""What mirostat leaves out, and is off by default. (It ignores top_k, top_p and min_p, on by default, too.)"""
+"""Parameters that are off by default and that mirostat ignores (as it does top_k, top_p and min_p)."""
 _COLD: Final = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingParameters:
-    """How a token is drawn, in the order llama.cpp's own programs apply their samplers.
+    """How a token is drawn.
 
-    ``logit_bias``, penalties, DRY, ``top_n_sigma``, ``top_k``, ``typical_p``, ``top_p``, ``min_p``, XTC, temperature;
-    with ``mirostat`` only ``logit_bias``, temperature and mirostat itself. Penalties and DRY look at the response's own
-    tokens, not at the prompt's. Temperature 0 (or below 1e-5) takes the most likely token after bias, penalties
-    and DRY.
+    Samplers are applied in the order of llama.cpp's own programs: ``logit_bias``, penalties, DRY, ``top_n_sigma``,
+    ``top_k``, ``typical_p``, ``top_p``, ``min_p``, XTC, temperature; with ``mirostat`` only ``logit_bias``, temperature
+    and mirostat itself. Penalties and DRY look at the response's own tokens, not at the prompt's. Temperature 0 (or
+    below 1e-5) takes the most likely token after bias, penalties and DRY.
 
-    :class:`~langchain_reasc_llama_cpp.sampling.parameters.SamplingFields` documents and checks them; here are their
-    defaults. ``logit_bias`` holds pairs of a token id and what is added to its logit.
+    :class:`~langchain_reasc_llama_cpp.sampling.parameters.SamplingFields` documents and checks the parameters; this
+    class has their defaults. ``logit_bias`` has pairs of a token id and the number to add to its logit.
     """
 
     temperature: float = 0.8
@@ -62,21 +62,21 @@ class SamplingParameters:
     logit_bias: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
-        """Reject what llama.cpp would take without a word.
+        """Reject parameters that llama.cpp would ignore silently.
 
         Raises:
-            ConfigurationError: mirostat would make another parameter count for nothing.
+            ConfigurationError: mirostat would ignore another parameter.
         """
         for name in REPLACED_BY_MIROSTAT if self.mirostat else ():
             if (value := getattr(self, name)) != DEFAULTS[name]:
                 raise ConfigurationError(
-                    f"mirostat={self.mirostat} replaces the other samplers, so {name}={value!r} would count for "
-                    f"nothing; set {name}={DEFAULTS[name]} or mirostat=0"
+                    f"mirostat={self.mirostat} replaces the other samplers, so {name}={value!r} would have no "
+                    f"effect; set {name}={DEFAULTS[name]} or mirostat=0"
                 )
 
     @property
     def greedy(self) -> bool:
-        """Whether the most likely token is taken; dividing by a tiny temperature would overflow."""
+        """Whether the most likely token is taken (dividing by a tiny temperature would overflow)."""
         return self.temperature < _COLD
 
     @property
@@ -98,8 +98,8 @@ class SamplingParameters:
     def as_dict(self) -> dict[str, float | int | str]:
         """Return the parameters by name, as a calibration records them.
 
-        temperature, top_k, top_p and min_p are always there; of the others, those that have an effect, so that what was
-        recorded before one of them existed still compares equal.
+        temperature, top_k, top_p and min_p are always included. Others are included only if they have an effect, so
+        that older records still compare equal.
         """
         groups: dict[tuple[str, ...], object] = {
             ("temperature", "top_k", "top_p", "min_p"): True,
@@ -122,11 +122,11 @@ class SamplingParameters:
 
 
 DEFAULTS: Final = {name: field.default for name, field in SamplingParameters.__dataclass_fields__.items()}
-"""Parameter -> its value where neither the caller nor the GGUF says another."""
+"""Parameter -> its value if neither the caller nor the GGUF gives one."""
 
 
 _CALLED: Final = {"temperature": "temp", "repeat_penalty": "penalty_repeat", "repeat_last_n": "penalty_last_n"}
-"""Parameter -> its name in a GGUF's ``general.sampling.*``, where that is another."""
+"""Parameter -> its name in a GGUF's ``general.sampling.*``, if that is different."""
 _LARGE: Final = 1e6  # far beyond any use, and far from where float32 overflows
 _BREAKER_BYTES: Final = 40  # llama.cpp cuts longer ones
 
@@ -170,9 +170,9 @@ Bias = Annotated[float, BeforeValidator(_banned), Field(le=_LARGE), AfterValidat
 class SamplingFields(BaseModel):
     """How tokens are drawn.
 
-    None: what the GGUF recommends (``reasc.sampling.*`` or ``general.sampling.*``), else the default of
-    :class:`~langchain_reasc_llama_cpp.sampling.parameters.SamplingParameters`. The names, the order they are applied in
-    and what they do are those of llama.cpp's own programs.
+    None means the GGUF's recommendation (``reasc.sampling.*`` or ``general.sampling.*``), or else the default of
+    :class:`~langchain_reasc_llama_cpp.sampling.parameters.SamplingParameters`. Names, order and effects are those of
+    llama.cpp's own programs.
     """
 
     temperature: NotNegative | None = None
@@ -227,10 +227,10 @@ class SamplingFields(BaseModel):
     message records ``seed + i``. None: drawn at random, anew for each ``invoke`` and once per model for ``sample``."""
 
     def sampling(self, metadata: dict[str, MetadataValue]) -> SamplingParameters:
-        """Return the sampling parameters in force, given a GGUF's metadata.
+        """Return the effective sampling parameters, given a GGUF's metadata.
 
         Raises:
-            ConfigurationError: two of them contradict each other, or the GGUF recommends what cannot be.
+            ConfigurationError: two parameters contradict each other, or the GGUF recommends an impossible value.
         """
         given = self._given()
         SamplingParameters(**given)  # so that what is wrong with the GGUF's own is not laid at the caller's door
@@ -244,10 +244,10 @@ class SamplingFields(BaseModel):
             return SamplingParameters(**SamplingFields(**recommended)._given(), **given)
         except (ValidationError, ConfigurationError) as error:
             why = explained(error) if isinstance(error, ValidationError) else error
-            raise ConfigurationError(f"the GGUF recommends a sampling that cannot be: {why}; pass others") from None
+            raise ConfigurationError(f"the GGUF recommends impossible sampling: {why}; pass other values") from None
 
     def _given(self) -> dict[str, Any]:
-        """Return the parameters that are not None, as :class:`SamplingParameters` takes them."""
+        """Return the parameters that are not None, for :class:`SamplingParameters`."""
         given = {name: value for name in DEFAULTS if (value := getattr(self, name)) is not None}
         if "logit_bias" in given:
             given["logit_bias"] = tuple(sorted(given["logit_bias"].items()))

@@ -1,4 +1,4 @@
-"""Draw tokens with a llama.cpp sampler chain for each sequence, each with its own seed."""
+"""Draw tokens. Each sequence has a llama.cpp sampler chain with its own seed."""
 
 import ctypes
 from collections import deque
@@ -19,7 +19,7 @@ from langchain_reasc_llama_cpp.sampling.parameters import SEEDS, SamplingParamet
 __all__ = ["SamplerChain", "check_tokens"]
 
 _SELECTS: Final = 12_000
-"""From this vocabulary on, numpy selects the top k faster than llama.cpp is given, and sorts, the whole of it."""
+"""The smallest vocabulary for which numpy selects the top k faster than llama.cpp sorts the whole vocabulary."""
 _SHARE: Final = 64  # a larger part of the vocabulary than 1 / this is not worth selecting
 _NEGLIGIBLE: Final = 1e-30  # of the likeliest token's probability
 
@@ -27,10 +27,10 @@ Ids = npt.NDArray[np.integer[Any]]
 
 
 class SamplerChain:
-    """A chain of llama.cpp samplers that draws from rows of raw logits. Owned by the engine's thread.
+    """A chain of llama.cpp samplers that draws from rows of raw logits. The engine's thread owns it.
 
-    Where the vocabulary is large and the chain keeps the top k, only the tokens that can be among those go through it:
-    the likeliest, and those whose logits penalties or ``logit_bias`` change. The draws are the same either way.
+    If the vocabulary is large and the chain keeps the top k, only tokens that can be among them go through the chain:
+    the likeliest, and those whose logits penalties or ``logit_bias`` change. The draws are the same.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class SamplerChain:
         Args:
             parameters: how tokens are drawn.
             seed: the random seed, taken modulo :data:`~.parameters.SEEDS`.
-            model: the model whose logits are drawn from.
-            grammar: what the drawn tokens must spell; None: anything.
-            context: the address of the ``llama_context`` that rows are decoded in; 0: they come from elsewhere.
+            model: the model of the logits.
+            grammar: the grammar of the response, or None.
+            context: the address of the ``llama_context`` that decodes the rows; 0 if they come from elsewhere.
 
         Raises:
             ConfigurationError: ``logit_bias`` names a token that the model does not have, or the grammar is malformed.
@@ -80,10 +80,10 @@ class SamplerChain:
 
         Args:
             row: raw logits, shape (V,), contiguous. Not modified.
-            place: which row of the last decode it is; below 0: of none.
+            place: the index of the row in the last decode; below 0 if it is not in the last decode.
 
         Raises:
-            ModelError: the grammar, or the ban of tokens, leaves nothing to draw.
+            ModelError: the grammar or banned tokens leave no token to draw.
         """
         if place >= 0 and self._context:  # a small vocabulary: llama.cpp reads its own logits faster than numpy can
             drawn: int = self._sample(self._chain, self._context, place)
@@ -127,12 +127,12 @@ class SamplerChain:
         place = array.selected
         chosen = array.data[place if place >= 0 else 0]
         if place < 0 or chosen.logit == -np.inf:
-            raise ModelError("logit_bias bans every token that the other parameters leave; ban fewer")
+            raise ModelError("logit_bias bans every token that the other parameters leave; ban fewer tokens")
         token: int = chosen.id
         return token
 
     def _permitted(self, row: Logits, token: int, grammar: GrammarSampler) -> int:
-        """Return the token, or else one drawn from those the grammar allows; accepted by the grammar."""
+        """Return the token, or one of the tokens that the grammar allows, and add it to the grammar's state."""
         refused: list[int] = []
         while not grammar.allows(token):
             refused.append(token)
@@ -144,10 +144,10 @@ class SamplerChain:
 
 
 def check_tokens(biased: Iterable[int], model: NativeModel) -> None:
-    """Refuse a bias of a token that the model does not have.
+    """Require that the model has all tokens with a bias.
 
     Raises:
-        ConfigurationError: there is one.
+        ConfigurationError: the model lacks one of them.
     """
     size = model.vocabulary_size
     if token := next((token for token in biased if token >= size), None):
@@ -157,12 +157,12 @@ def check_tokens(biased: Iterable[int], model: NativeModel) -> None:
 
 
 def _biases(parameters: SamplingParameters, model: NativeModel) -> dict[int, float]:
-    """Return token -> what is added to its logit; the tokens that the GGUF forbids are banned."""
+    """Return token -> the number to add to its logit. Tokens that the GGUF forbids are banned."""
     return dict(parameters.logit_bias) | dict.fromkeys(model.suppressed, -np.inf)
 
 
 def _stages(p: SamplingParameters, biases: dict[int, float], seed: int, model: NativeModel) -> list[tuple[Any, ...]]:
-    """Return the samplers of a chain: whether each does anything, what makes it, and with which arguments.
+    """Return the samplers of a chain: whether each has an effect, the function that makes it, and its arguments.
 
     The order is that of ``common_sampler_init`` in llama.cpp's common/sampling.cpp.
     """
@@ -199,7 +199,7 @@ def _stages(p: SamplingParameters, biases: dict[int, float], seed: int, model: N
 
 
 def _dry(p: SamplingParameters, model: NativeModel) -> Any:
-    """Clone a DRY sampler kept with the model: to make one, llama.cpp looks for the breakers in every token's text."""
+    """Clone a DRY sampler of the model (making one is slow, since llama.cpp searches the text of every token)."""
     llama = library()
     texts = [text.encode("utf-8", "replace") for text in p.dry_sequence_breakers]
     window = _window(p.dry_penalty_last_n, model)
@@ -213,12 +213,12 @@ def _dry(p: SamplingParameters, model: NativeModel) -> Any:
 
 
 def _window(size: int, model: NativeModel) -> int:
-    """Return a window in tokens; -1, all of a response, becomes the context the model was trained with."""
+    """Return a window in tokens; -1 (the whole response) becomes the context length in training."""
     return model.training_context if size < 0 else size
 
 
 def _selected(parameters: SamplingParameters, model: NativeModel) -> int:
-    """Return how many of the likeliest tokens the chain needs to see; 0: the whole vocabulary."""
+    """Return how many of the likeliest tokens the chain needs; 0 for the whole vocabulary."""
     size, k = model.vocabulary_size, parameters.top_k
     if parameters.greedy:
         k = 1
@@ -228,7 +228,7 @@ def _selected(parameters: SamplingParameters, model: NativeModel) -> int:
 
 
 def _recent_tokens(p: SamplingParameters) -> deque[int] | None:
-    """Return what holds the tokens that penalties and DRY look back at; None where they are off."""
+    """Return the window of tokens for penalties and DRY, or None if they are off."""
     sizes = [p.repeat_last_n] * p.penalises + [p.dry_penalty_last_n] * p.dry
     if not sizes:
         return None
@@ -236,14 +236,14 @@ def _recent_tokens(p: SamplingParameters) -> deque[int] | None:
 
 
 def _always_draws(p: SamplingParameters) -> bool:
-    """Return whether there always is a token to draw, so that ``llama_sampler_sample`` cannot abort the process."""
+    """Return whether there is always a token to draw, so that ``llama_sampler_sample`` cannot abort the process."""
     special = p.greedy or p.mirostat or p.penalises or p.dry or p.xtc
     return not special and not p.top_n_sigma and p.typical_p >= 1
 
 
 @cache
 def _functions(brief: bool) -> tuple[Any, Any, Any]:
-    """Return ``llama_sampler_apply``, ``_accept``, ``_sample``; brief calls keep the GIL, which takes long to get."""
+    """Return ``llama_sampler_apply``, ``_accept`` and ``_sample`` that keep the GIL, since getting it back is slow."""
     llama = library()
     apply, accept, sample = (
         ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -29,10 +29,10 @@ class ToolChoice:
     """The tools of one call, and whether the model must use them.
 
     Attributes:
-        definitions: all tools that the model is shown, in OpenAI's shape.
+        definitions: all tools that the model sees, in OpenAI's form.
         callable: the names of the tools that it may call.
         forced: whether the response must be a call.
-        several: whether it may be more than one.
+        several: whether the response may have several calls.
     """
 
     definitions: tuple[dict[str, Any], ...]
@@ -42,15 +42,15 @@ class ToolChoice:
 
     @classmethod
     def of(cls, tools: Sequence[Any] | None, choice: Any, parallel: bool | None) -> Self | None:
-        """Return what a call's arguments ask for; None where the model is shown no tools.
+        """Return the tools by a call's arguments, or None if the model sees no tools.
 
         Args:
-            tools: whatever LangChain takes for a tool.
+            tools: anything that LangChain accepts as a tool.
             choice: OpenAI's ``tool_choice``, or "any", True, or a tool's name.
             parallel: False allows one call per response.
 
         Raises:
-            ConfigurationError: a tool is no tool, two have one name, or the choice names none of them.
+            ConfigurationError: an object is not a tool, two tools have the same name, or the choice names no tool.
         """
         definitions = openai_tools(tools or ())
         names = tuple(definition["function"]["name"] for definition in definitions)
@@ -74,14 +74,14 @@ class ToolChoice:
 
 
 def openai_tools(tools: Sequence[Any], *, strict: bool | None = None) -> list[dict[str, Any]]:
-    """Return tools in OpenAI's shape.
+    """Convert tools to OpenAI's form.
 
     Args:
         tools: functions, LangChain tools, pydantic or TypedDict classes, or dicts.
-        strict: True asks for every argument, and for no others.
+        strict: True requires every argument, and forbids others.
 
     Raises:
-        ConfigurationError: one cannot be a tool.
+        ConfigurationError: an object is not a tool.
     """
     made: list[dict[str, Any]] = []
     for number, tool in enumerate(tools, 1):
@@ -98,7 +98,7 @@ def openai_tools(tools: Sequence[Any], *, strict: bool | None = None) -> list[di
                 f"tool {number} is called {name!r}; a name has 1 to 128 letters, digits, underscores, dots or dashes"
             )
         if not isinstance(parameters, dict):
-            raise ConfigurationError(f"the parameters of tool {name!r} are no JSON schema: {parameters!r:.200}")
+            raise ConfigurationError(f"the parameters of tool {name!r} are not a JSON schema: {parameters!r:.200}")
         made.append(definition)
     return made
 
@@ -131,10 +131,10 @@ def schema_of(schema: Any, *, strict: bool | None = None) -> dict[str, Any]:
 
     Args:
         schema: a pydantic or TypedDict class, a JSON schema, or OpenAI's function, tool or response format around one.
-        strict: True asks for every property, and for no others.
+        strict: True requires every property, and forbids others.
 
     Raises:
-        ConfigurationError: it is none of these.
+        ConfigurationError: the object is none of these.
     """
     if isinstance(schema, dict):
         inner = _inner_schema(schema)
@@ -143,18 +143,18 @@ def schema_of(schema: Any, *, strict: bool | None = None) -> dict[str, Any]:
         return _converted({"title": "response", "description": "", **schema}, strict=True) if strict else dict(schema)
     if not isinstance(schema, type):
         raise ConfigurationError(
-            f"a schema is a pydantic class, a TypedDict or a JSON schema, got {schema!r:.200}; pass one of these"
+            f"a schema must be a pydantic class, a TypedDict or a JSON schema, got {schema!r:.200}"
         )
     if issubclass(schema, BaseModel) and not strict:
         try:
             return schema.model_json_schema()
         except (TypeError, ValueError, RecursionError) as error:
-            raise ConfigurationError(f"pydantic makes no JSON schema of {schema.__name__}: {error}") from error
+            raise ConfigurationError(f"pydantic cannot make a JSON schema of {schema.__name__}: {error}") from error
     return _converted(schema, strict=strict)
 
 
 def _inner_schema(schema: dict[str, Any]) -> Any:
-    """Return the schema within OpenAI's function, tool or response format; None where there is none."""
+    """Return the schema in OpenAI's function, tool or response format, or None."""
     for key, inside in (("json_schema", "schema"), ("function", "parameters")):
         if isinstance(schema.get(key), dict):
             return schema[key].get(inside, {})
@@ -166,7 +166,7 @@ def _converted(schema: Any, *, strict: bool | None) -> dict[str, Any]:
     try:
         parameters = convert_to_openai_function(schema, strict=strict).get("parameters", {})
     except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
-        raise ConfigurationError(f"no JSON schema can be made of {reprlib.repr(schema)}: {error}") from error
+        raise ConfigurationError(f"cannot make a JSON schema of {reprlib.repr(schema)}: {error}") from error
     return dict(parameters)
 
 
@@ -175,12 +175,12 @@ _JSON_OBJECT: Final[dict[str, Any]] = {"type": "object"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseShape:
-    """What a response may be.
+    """The allowed form of a response.
 
     Attributes:
-        tools: the tools that the model may call; None where there are none.
+        tools: the tools that the model may call, or None.
         form: how the model writes calls.
-        grammar: the grammar that the response keeps to; None where it is free.
+        grammar: the grammar of the response, or None for free text.
     """
 
     tools: ToolChoice | None
@@ -189,10 +189,10 @@ class ResponseShape:
 
     @classmethod
     def of(cls, form: ToolFormat, tools: ToolChoice | None, response_format: Any, grammar: str | None) -> Self:
-        """Return the shape that a call's arguments ask for.
+        """Return the form of the response by a call's arguments.
 
         Raises:
-            ConfigurationError: two of them contradict each other, or no grammar can be made of one.
+            ConfigurationError: two arguments contradict each other, or one cannot become a grammar.
         """
         schema = _format_schema(response_format)
         if grammar is not None:
@@ -205,12 +205,12 @@ class ResponseShape:
         return cls(tools=tools, form=form, grammar=_grammar(form, tools, response))
 
     def reader(self) -> ToolCallReader | None:
-        """Make what reads calls from one response; None where there are no tools."""
+        """Make the reader of calls for one response, or return None without tools."""
         return None if self.tools is None else ToolCallReader(self.form, self.tools.callable)
 
 
 def _grammar(form: ToolFormat, tools: ToolChoice | None, response: str | None) -> Grammar | None:
-    """Return the grammar of calls, of a JSON response, or of either; None for free text without tools."""
+    """Return the grammar of calls, of a JSON response, or of both, or None for free text without tools."""
     if tools is None:
         return None if response is None else Grammar(lark=_lark(form, (), False, response))
     calls = tuple((name, _dumped(tools.parameters(name))) for name in tools.callable)
@@ -221,7 +221,7 @@ def _grammar(form: ToolFormat, tools: ToolChoice | None, response: str | None) -
 
 @lru_cache(maxsize=64)
 def _lark(form: ToolFormat, calls: tuple[tuple[str, str], ...], several: bool, response: str | None) -> tuple[str, ...]:
-    """Return a grammar of calls (name and JSON schema each), a JSON response, or either; and one of its numbers."""
+    """Return a grammar of calls (each a name and a JSON schema), a JSON response, or both, and one of its numbers."""
     rules: dict[str, str] = {}
     if response is not None:
         check_schema(response, "response")
@@ -239,7 +239,7 @@ def _lark(form: ToolFormat, calls: tuple[tuple[str, str], ...], several: bool, r
 
 
 def _call(form: ToolFormat, calls: tuple[tuple[str, str], ...]) -> str:
-    """Return the rule of an object that is one call of one of the tools."""
+    """Return the rule of an object that is a call of one of the tools."""
     objects, arguments = [], {}
     for number, (name, schema) in enumerate(calls):
         arguments[str(number)] = within(json.loads(schema), f"/$defs/{number}")
@@ -249,7 +249,7 @@ def _call(form: ToolFormat, calls: tuple[tuple[str, str], ...]) -> str:
 
 
 def _format_schema(response_format: Any) -> dict[str, Any] | None:
-    """Return the JSON schema that OpenAI's ``response_format`` asks for; None for text."""
+    """Return the JSON schema in OpenAI's ``response_format``, or None for text."""
     if isinstance(response_format, type) and issubclass(response_format, BaseModel):
         return schema_of(response_format)
     kind = response_format.get("type") if isinstance(response_format, dict) else None

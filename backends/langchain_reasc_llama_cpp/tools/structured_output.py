@@ -1,4 +1,4 @@
-"""Parsers of structured output that report a response cut off by its length."""
+"""Parsers of structured output that report a response that was cut off by its length."""
 
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
@@ -22,25 +22,25 @@ from langchain_reasc.files import parse_json
 __all__ = ["Method", "check_method", "json_parser", "tool_parser", "with_raw"]
 
 Method = Literal["json_schema", "function_calling", "json_mode"]
-"""How a structured response is had: a grammar, a forced tool call, or a grammar of any JSON object."""
+"""How to get a structured response: a grammar, a forced tool call, or a grammar of any JSON object."""
 
 
 def check_method(method: str, schema: Any, strict: bool | None) -> None:
-    """Refuse what does not go together.
+    """Check the method.
 
     Raises:
-        ConfigurationError: the method is unknown, or lacks a schema, or cannot be strict.
+        ConfigurationError: the method is unknown, lacks a schema, or cannot be strict.
     """
     if method not in ("json_schema", "function_calling", "json_mode"):
         raise ConfigurationError(f"unknown method {method!r}; choose from json_schema, function_calling, json_mode")
     if schema is None and method != "json_mode":
-        raise ConfigurationError(f"method={method!r} needs a schema; pass one, or take method='json_mode'")
+        raise ConfigurationError(f"method={method!r} needs a schema; pass one, or use method='json_mode'")
     if strict is not None and method == "json_mode":
         raise ConfigurationError("strict has no meaning with method='json_mode'; leave it out")
 
 
 def json_parser(schema: Any) -> Runnable[Any, Any]:
-    """Make what turns a message of JSON into an object of a pydantic class, or into a dict."""
+    """Make the parser from a message of JSON to an object of a pydantic class, or to a dict."""
     if _is_pydantic(schema):
         parse = partial(_parsed, PydanticOutputParser(pydantic_object=schema))
         return RunnableLambda(parse).with_types(output_type=schema)
@@ -48,14 +48,14 @@ def json_parser(schema: Any) -> Runnable[Any, Any]:
 
 
 def tool_parser(schema: Any, name: str) -> Runnable[Any, Any]:
-    """Make what turns the call of a tool into an object of its pydantic class, or into a dict."""
+    """Make the parser from a tool call to an object of its pydantic class, or to a dict."""
     if _is_pydantic(schema):
         return _PydanticCallParser(tools=[schema], first_tool_only=True)
     return _CallParser(key_name=name, first_tool_only=True)
 
 
 def with_raw(model: Runnable[LanguageModelInput, Any], parser: Runnable[Any, Any]) -> Runnable[LanguageModelInput, Any]:
-    """Make a dict of the ``raw`` message, what was ``parsed`` of it, and the ``parsing_error``."""
+    """Make a dict of the ``raw`` message, the ``parsed`` object, and the ``parsing_error``."""
     parsed = RunnablePassthrough.assign(parsed=itemgetter("raw") | parser, parsing_error=lambda _: None)
     nothing = RunnablePassthrough.assign(parsed=lambda _: None)
     return RunnableMap(raw=model) | parsed.with_fallbacks([nothing], exception_key="parsing_error")
@@ -108,10 +108,10 @@ class _Seen:
 
 
 class _Checked(BaseCumulativeTransformOutputParser[Any]):
-    """A parser that completes half an object while it streams, but not once the response has ended."""
+    """A parser that completes a partial object while streaming, but not after the response has ended."""
 
     def check(self, message: BaseMessage) -> None:
-        """Refuse a message that cannot be read as a whole."""
+        """Refuse a message whose object is incomplete."""
         _check_text(message)
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:

@@ -17,16 +17,16 @@ __all__ = ["HERMES", "HERMES_BY_INSTRUCTION", "LLAMA_JSON", "CallText", "ToolCal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFormat:
-    """One way of writing a call: a JSON object with the tool's name and its arguments, between two marks.
+    """A notation of tool calls: a JSON object with the tool's name and its arguments, between two marks.
 
     Attributes:
         name: the format's name.
-        opening: text before the object; empty: the object itself begins the call.
-        closing: text after the object, which may be missing where a response ends.
-        arguments: key of the arguments, beside ``name``.
-        several: whether a response may hold more than one call.
-        native: whether the chat template shows tools, calls and results itself; else they are put into system and user
-            messages.
+        opening: text before the object; empty if the call begins with the object.
+        closing: text after the object, which may be missing at the end of a response.
+        arguments: key of the arguments, next to ``name``.
+        several: whether a response may have several calls.
+        native: whether the chat template shows tools, calls and results. Otherwise they are written into system and
+            user messages.
     """
 
     name: str
@@ -37,24 +37,24 @@ class ToolFormat:
     native: bool
 
     def call_text(self, name: str, arguments: dict[str, Any]) -> str:
-        """Write a call as the model would."""
+        """Write a call in the model's notation."""
         call = json.dumps({"name": name, self.arguments: arguments}, ensure_ascii=False)
         return f"{self.opening}\n{call}\n{self.closing}" if self.opening else call
 
     def triggers(self, tools: Sequence[str]) -> tuple[str, ...]:
-        """Texts that say a call of one of these tools has begun."""
+        """Return the texts that begin a call of one of these tools."""
         if self.opening:
             return (self.opening,)
         return tuple(f'{{"name":{space}{json.dumps(tool)}' for tool in tools for space in (" ", ""))
 
     def rule(self, call: str, *, several: bool) -> str:
-        """Return a response that is calls, in llguidance's notation, given the rule of one call's object."""
+        """Return the grammar of a response with calls, in llguidance's notation, given the rule of a call's object."""
         one = f'"{self.opening}" GAP? {call} GAP? "{self.closing}"' if self.opening else call
         return f"{one} (GAP? {one}){{0,{_MAX_MORE}}}" if several and self.several else one
 
 
 GAP: Final = r"/[ \n]{1,2}/"
-"""White space around a call's object, which may be missing."""
+"""Optional white space around a call's object."""
 
 _MAX_MORE: Final = 7  # further calls in one response: a weak model would go on for ever
 
@@ -64,7 +64,7 @@ HERMES: Final = ToolFormat(
 """Hermes, Qwen: ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``."""
 
 HERMES_BY_INSTRUCTION: Final = replace(HERMES, name="hermes by instruction", native=False)
-"""The same, for templates that know no tools or write calls in a way that is not read here."""
+"""The same notation, for templates without tools, or with a notation that cannot be read here."""
 
 LLAMA_JSON: Final = ToolFormat(
     name="llama 3 json", opening="", closing=";", arguments="parameters", several=False, native=True
@@ -76,7 +76,7 @@ _TOOLS: Final = re.compile(r"\btools\b")
 
 
 def format_of(template: str) -> ToolFormat:
-    """Return the format that a chat template asks for."""
+    """Return the format of a chat template."""
     if _TOOLS.search(template):
         if "<tool_call>" in template and re.search(_NAME_THEN.format("arguments"), template):
             return HERMES
@@ -92,24 +92,24 @@ _STRUCTURE: Final = re.compile(r'["{}\[\]\\]')
 
 
 class CallText:
-    """A JSON object with a name and arguments, whose arguments come out as they are read.
+    """Reads a JSON object with a name and arguments, and returns the arguments while they are written.
 
-    Objects written in another order, or with arguments that are no object, come out when they are whole.
+    An object in another order, or with arguments that are not an object, is returned when it is complete.
 
     Attributes:
-        id: the call's id, made up here, since models write none.
+        id: the call's id, generated here because models write none.
         name: the tool's name, once known.
-        arguments: the JSON of its arguments so far; of a call that cannot be read, its whole text.
-        ended: whether the object, or the response, has ended.
-        whole: whether the object ended by itself.
+        arguments: the JSON of its arguments so far, or the whole text of a call that cannot be read.
+        ended: whether the object or the response has ended.
+        whole: whether the object is complete.
         announced: whether its name was passed on; set by the reader.
     """
 
     def __init__(self, closing: str) -> None:
-        """Begin.
+        """Start reading.
 
         Args:
-            closing: mark that ends a call that is no object; empty: nothing but the response's end does.
+            closing: mark that ends a call that is not an object; if empty, only the end of the response does.
         """
         self.id = f"call_{uuid.uuid4().hex[:24]}"
         self.name: str | None = None
@@ -144,7 +144,7 @@ class CallText:
         return self._more_arguments(), rest
 
     def parsed(self) -> dict[str, Any] | None:
-        """Return the arguments; None where they are no whole JSON object."""
+        """Return the arguments, or None if they are not a complete JSON object."""
         try:
             value = parse_json(self.arguments)
         except ValueError:
@@ -152,10 +152,10 @@ class CallText:
         return value if isinstance(value, dict) else None
 
     def invalidating_suffix(self) -> str:
-        """Return what makes the arguments of a call invalid that must not be carried out; mostly nothing.
+        """Return the text to append to a call that was cut off, so that it stays invalid; usually empty.
 
-        LangChain completes the JSON of streamed arguments. A call that was cut off would become a valid one, with half
-        of an argument; a bracket that closes nothing keeps it invalid.
+        LangChain completes the JSON of streamed arguments, so a call that was cut off would become valid, with half an
+        argument. An unmatched bracket keeps it invalid.
         """
         if not self._text.lstrip().startswith("{") or (self.name is not None and self.parsed() is not None):
             return ""
@@ -168,7 +168,7 @@ class CallText:
             self._begin = self._given = match.end()
 
     def _scan(self) -> int:
-        """Follow brackets and quotes; return where the object ends, -1 until it does."""
+        """Follow brackets and quotes. Return where the object ends, or -1 if it has not ended."""
         while match := _STRUCTURE.search(self._text, self._at):
             sign, self._at = match[0], match.end()
             if sign == "\\":
@@ -184,7 +184,7 @@ class CallText:
         return -1
 
     def _bracket(self, sign: str) -> bool:
-        """Take a bracket outside of quotes; return whether the object ends with it."""
+        """Process a bracket outside of quotes. Return whether it ends the object."""
         if sign in "{[":
             self._brackets.append(sign)
         elif self._brackets:
@@ -209,7 +209,7 @@ class CallText:
 
 
 def _read_whole(text: str) -> tuple[str | None, str]:
-    """Return name and arguments of a call in whatever order; no name, and the text itself, where it is no call."""
+    """Return the name and arguments of a call in any order, or an empty name and the text if it is not a call."""
     try:
         call: Any = parse_json(text)
     except ValueError:
@@ -232,11 +232,10 @@ _CUT_HEAD: Final = re.compile(_START + r'(?=\{\s*"name"\s*:\s*"[^}]*\Z)')
 
 
 class ToolCallReader:
-    """Tells the calls in a response from its text.
+    """Separates the calls in a response from its text.
 
-    White space before a call, and between a call and the end, is dropped.
-    In a format without an opening mark a JSON object is a call when the response begins with it, or when it names one
-    of the tools; and its arguments come next.
+    White space before a call, and between a call and the end, is dropped. In a format without an opening mark, a JSON
+    object is a call if the response begins with it, or if it first names one of the tools and then its arguments.
     """
 
     def __init__(self, form: ToolFormat, tools: Sequence[str]) -> None:
@@ -257,7 +256,7 @@ class ToolCallReader:
             final: whether the response has ended.
 
         Returns:
-            The text that is no call, and pieces of calls: the first of each has its name and id.
+            The text outside of calls, and pieces of calls. The first piece of a call has its name and id.
         """
         self._pending += text
         shown: list[str] = []
@@ -269,19 +268,19 @@ class ToolCallReader:
         return "".join(shown), chunks
 
     def calls(self) -> tuple[list[ToolCall], list[InvalidToolCall]]:
-        """Return the calls of the response, once it has been read to its end."""
+        """Return the calls of the response, after its end was read."""
         valid, invalid = [], []
         for call in self._calls:
             arguments = call.parsed()
             if call.name is not None and arguments is not None:
                 valid.append(tool_call(name=call.name, args=arguments, id=call.id))
             elif call.name or call.arguments:
-                why = "it is no JSON object with name and arguments" if call.whole else "the response ended inside it"
+                why = "it is not a JSON object of name and arguments" if call.whole else "the response ended inside it"
                 invalid.append(invalid_tool_call(name=call.name, args=call.arguments, id=call.id, error=why))
         return valid, invalid
 
     def _advance(self, shown: list[str], chunks: list[ToolCallChunk], final: bool) -> bool:
-        """Take one step; False when more text is needed."""
+        """Process one part of the text; return False if more text is needed."""
         if self._open is not None:
             return self._read_call(self._open, chunks, final)
         if self._closing:
@@ -336,7 +335,7 @@ class ToolCallReader:
         return None if named is None else (named.start(), named.start())
 
     def _undecided(self) -> int:
-        """Length of the tail that may turn out to begin a call."""
+        """Return the length of the end of the text that may begin a call."""
         tail = self._pending
         if self._form.opening:
             sizes = range(min(len(self._form.opening) - 1, len(tail)), 0, -1)

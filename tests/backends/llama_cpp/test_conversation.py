@@ -124,7 +124,7 @@ def test_blocks_that_are_no_text() -> None:
     ("messages", "says"),
     [
         ([], "no messages"),
-        ([HumanMessage([{"type": "image_url", "image_url": {"url": "x"}}])], "message 1 holds a block of type 'image"),
+        ([HumanMessage([{"type": "image_url", "image_url": {"url": "x"}}])], "message 1 has a block of type 'image"),
         ([ToolMessage("4", tool_call_id="c9")], "message 1 is the result of the tool call 'c9', but no message before"),
         ([HumanMessage("x"), RemoveMessage(id="1")], r"message 2 \(remove\) cannot be shown"),
     ],

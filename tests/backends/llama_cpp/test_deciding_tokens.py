@@ -91,7 +91,7 @@ def test_votes_calibrations_and_recordings_weigh_calls_by_their_own_tokens(
     pool = record_pool(model, questions, tmp_path / "pool.sqlite", samples=2, measure=MEAN)
     assert pool.signals is not None
     for question in pool.questions:
-        for response, signals in zip(question.responses, pool.signals.of(question.id), strict=True):
+        for response, signals in zip(question.responses, pool.signals.of_question(question.id), strict=True):
             assert 0 < np.size(signals["token_logprob"]) < response.completion_tokens - 10
             assert response.score == pytest.approx(MEAN(signals), rel=1e-4)
 

@@ -74,7 +74,7 @@ def test_what_the_gguf_recommends(tmp_path: Path) -> None:
 
 def test_what_the_gguf_recommends_can_be_wrong_and_mirostat_gives_way(tmp_path: Path) -> None:
     path = write_tiny_model(tmp_path / "wrong.gguf", metadata={"general.sampling.top_p": "high"})
-    with pytest.raises(ConfigurationError, match=r"the GGUF recommends .*top_p: .*got 'high'; pass others"):
+    with pytest.raises(ConfigurationError, match=r"the GGUF recommends .*top_p: .*got 'high'; pass other values"):
         ChatLlamaCpp(model_path=path)
     with ChatLlamaCpp(model_path=path, top_p=0.5) as model:
         assert sampling(model)["top_p"] == 0.5
@@ -122,7 +122,7 @@ THEIRS |= {"stop_sequences": "stop", "temprature": "temperature"}
         ({"mirostat": 3}, "mirostat: .*0, 1 or 2, got 3"),
         (
             {"mirostat": 1, "typical_p": 0.5},
-            "mirostat=1 replaces .*typical_p=0.5 would count for nothing; set typical_p=1",
+            "mirostat=1 replaces .*typical_p=0.5 would have no effect; set typical_p=1",
         ),
         ({"logit_bias": {259: 1}}, "has no token 259; its tokens are 0 to 258"),
         ({"logit_bias": {-1: 1}}, "logit_bias.-1.*greater than or equal to 0"),
