@@ -6,15 +6,12 @@ import gc
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +19,6 @@ from langchain_core.callbacks import AsyncCallbackHandler
 
 import langchain_reasc as lr
 from langchain_reasc import ChatReASC, ReASCRunnable
-from langchain_reasc.exceptions import SamplingError
 
 from .conftest import Runner, assert_no_threads
 from .fakes import KINDS, LOCAL, USER, Reply, Runs, Scripted, Whole, saying, thread_kind
@@ -210,38 +206,6 @@ def test_ctrl_c_while_a_model_is_silent(how: str, silent: Silent) -> None:
     assert_no_threads()
 
 
-SCRIPT = """
-import os, signal, time
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from characterization.fakes import Reply, Scripted
-from langchain_reasc import ReASCRunnable
-
-def script(question, index):
-    os.write(1, b"drawing\\n")
-    time.sleep(60)
-
-ReASCRunnable(model=Scripted(script=script)).invoke("q")
-"""
-
-
-@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
-def test_ctrl_c_ends_a_script_whose_model_hangs() -> None:
-    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
-    environment = os.environ | {"PYTHONPATH": path}
-    command = [sys.executable, "-c", SCRIPT]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "drawing\n"
-            process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=15)
-        finally:
-            process.kill()
-    assert (process.returncode, err.rstrip().splitlines()[-1]) == (-signal.SIGINT, "KeyboardInterrupt")
-
-
 @pytest.mark.parametrize("face", [ReASCRunnable, ChatReASC])
 @pytest.mark.parametrize("kind", ["both", "sync-only", "whole"])
 def test_cancelling(face: Any, kind: str) -> None:
@@ -374,14 +338,6 @@ def test_a_soak_of_failures_gives_every_place_back(mode: str) -> None:
     Runner(mode)(ReASCRunnable(model=model, rule=lr.Cap(2), max_samples=2), "invoke", "q", CONFIG)
     assert most == [2], "both places are free again"
     assert_no_threads()
-
-
-def test_places_are_shared_by_a_batch_and_its_samples(run: Runner) -> None:
-    with pytest.raises(SamplingError):
-        run(ReASCRunnable(model=saying(Reply("", error=ValueError("no"))), **ONE), "batch", ["a", "b", "c"], CONFIG)
-    for limit in (0, -1):
-        with pytest.raises(ValueError, match="max_concurrency"):
-            run(ReASCRunnable(model=saying("1")), "invoke", "q", {"max_concurrency": limit})
 
 
 def test_how_many_samples_are_launched(run: Runner, golden: Golden) -> None:

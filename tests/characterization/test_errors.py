@@ -4,7 +4,6 @@ Words may be rewritten on purpose (review the golden file's difference); types, 
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,23 +71,3 @@ def test_errors(name: str, run: Runner, golden: Golden) -> None:
 )
 def test_swallowed_arguments(kwargs: dict[str, Any], run: Runner, golden: Golden) -> None:
     golden(raised(lambda: run(ReASCRunnable(model=saying("1")), "invoke", "q", **kwargs)))
-
-
-BAD_FILES = {
-    "missing": None,
-    "empty": "",
-    "no JSON": "{",
-    "a list": "[]",
-    "a field too few": '{"schema_version": 2}',
-    "a version from the future": '{"schema_version": 99}',
-    "another file": '{"questions": []}',
-}
-
-
-@pytest.mark.parametrize("name", BAD_FILES)
-def test_wrong_calibration_files(name: str, tmp_path: Path, golden: Golden) -> None:
-    path = tmp_path / "calibration.json"
-    if (text := BAD_FILES[name]) is not None:
-        path.write_text(text)
-    chain = raised(lambda: ReASCRunnable(model=saying("1"), calibration=path))
-    golden([line.replace(str(tmp_path), "TMP") for line in chain])
