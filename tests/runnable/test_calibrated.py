@@ -50,7 +50,7 @@ def test_a_signal_the_model_does_not_give_is_refused_by_name(runner: Any) -> Non
     options: Any = {"model": saying(SURE), "calibration": calibration(signal="self_certainty")}
     with pytest.raises(FingerprintMismatch, match=r"calibrated on 'self_certainty', running 'top_k, token_logprob"):
         runner.invoke(ReASCRunnable(**options), "q")
-    with pytest.raises(LogprobsUnavailable, match=r"'self_certainty' signal.*carries: top_k, token_logprob"):
+    with pytest.raises(LogprobsUnavailable, match=r"'self_certainty' signal.*it has: top_k, token_logprob"):
         runner.invoke(ReASCRunnable(**options, allow_fingerprint_mismatch=True), "q")
 
 
