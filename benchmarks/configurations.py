@@ -16,7 +16,7 @@ from langchain_reasc.calibration import (
     Calibration,
     Observation,
     Safeguard,
-    calibrate_consensus,
+    fit,
     calibrate_mixture,
     calibrate_offline,
 )
@@ -91,7 +91,7 @@ def _consensus(measures: Sequence[Measure]) -> Configuration:
     def learned(warm_up: Responses) -> tuple[StoppingRule, int]:
         observed = [Observation(answers, scores[: len(measures)]) for answers, scores in as_asc_left_it(warm_up)]
         try:
-            made = calibrate_consensus(observed, measures=measures, budget=warm_up.answers.shape[1], explained=False)
+            made = fit(observed, measures=measures, budget=warm_up.answers.shape[1], explained=False)
         except CalibrationDataError:
             return ASC(), 0
         return made.rule(budget=warm_up.answers.shape[1]), 0 if made.measure is None else list(measures).index(

@@ -19,7 +19,7 @@ from scipy.stats import binomtest
 
 from benchmarks.command import parser_of
 from benchmarks.configurations import NAMED, as_asc_left_it, decisions
-from langchain_reasc.calibration import Observation, calibrate_consensus
+from langchain_reasc.calibration import Observation, fit
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method import ASC, Cap, Measure, decide
 
@@ -55,7 +55,7 @@ def promises(index: int, *, sizes: Sequence[int], fresh: int, seed: int) -> Iter
         for measures in ((), NAMED):
             seen = [Observation(answers, scores[: len(measures)]) for answers, scores in learned[:size]]
             try:
-                made = calibrate_consensus(seen, measures, budget=others.answers.shape[1])
+                made = fit(seen, measures, budget=others.answers.shape[1])
             except CalibrationDataError:
                 continue
             told = re.search(r"at most ([\d.]+)% of such", made.guarantee or "")

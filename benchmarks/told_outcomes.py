@@ -11,7 +11,7 @@ import numpy as np
 from langchain_reasc_lab.pools import Pool, PoolScores, read_pool
 
 from benchmarks.command import parser_of
-from langchain_reasc.calibration import Observation, calibrate_consensus, reliability_of
+from langchain_reasc.calibration import Observation, fit, reliability_of
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, Cap, Response, decide
 
@@ -59,7 +59,7 @@ def figures(rows: Sequence[Row], measure: Measure | None, told: tuple[float, flo
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(rows))
     questions = [learned_from(rows[at], told, rng, scored=measure is not None) for at in order[:256]]
-    calibration = calibrate_consensus(questions, [measure] if measure else [], budget=_BUDGET)
+    calibration = fit(questions, [measure] if measure else [], budget=_BUDGET)
     rule = calibration.rule(budget=_BUDGET, on_missing_confidence="count") | Cap(_BUDGET)
     samples, right, said = list[int](), list[bool](), list[Observation]()
     for at in order[256:]:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from langchain_reasc.agents.chat_model import ChatReASC
     from langchain_reasc.agents.decision_model import ReASCDecisionModel
     from langchain_reasc.agents.middleware import ReASCMiddleware
-    from langchain_reasc.calibrating import acalibrate, acalibrate_unlabelled, calibrate, calibrate_unlabelled
     from langchain_reasc.calibration import (
         Calibration,
         calibrate_mixture,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from langchain_reasc.models.integrations import Integration, register_integration
     from langchain_reasc.models.logprobs import register_reader
     from langchain_reasc.runnable import ReASCAnswerParser, ReASCResult, ReASCRunnable, SampledResponse
+    from langchain_reasc.runnable.calibrate import acalibrate, calibrate
 
 __all__ = [
     "ASC",
@@ -54,11 +54,9 @@ __all__ = [
     "SampledResponse",
     "__version__",
     "acalibrate",
-    "acalibrate_unlabelled",
     "calibrate",
     "calibrate_mixture",
     "calibrate_offline",
-    "calibrate_unlabelled",
     "decide",
     "load_calibration",
     "register_integration",
@@ -70,7 +68,6 @@ _LAZY: Final = {
     "agents.chat_model": "ChatReASC",
     "agents.decision_model": "ReASCDecisionModel",
     "agents.middleware": "ReASCMiddleware",
-    "calibrating": "acalibrate acalibrate_unlabelled calibrate calibrate_unlabelled",
     "calibration": "Calibration calibrate_mixture calibrate_offline load_calibration save_calibration",
     "exceptions": "ReASCError",
     "method.bayesian_vote": "BayesianVote",
@@ -79,6 +76,7 @@ _LAZY: Final = {
     "method.stopping": "ASC ESC Cap Decision FixedBudget ReASC Response decide",
     "models.integrations": "Integration register_integration",
     "models.logprobs": "register_reader",
+    "runnable.calibrate": "acalibrate calibrate",
     "runnable": "ReASCAnswerParser ReASCResult ReASCRunnable SampledResponse",
 }
 """Module -> names that are imported from it when they are asked for: a backend alone needs few of them, and not

@@ -11,10 +11,9 @@ does all of this. ``reliability`` says how answers hold up. ``summary`` describe
 """
 
 from langchain_reasc.calibration.auroc import *  # noqa: F403
-from langchain_reasc.calibration.consensus import *  # noqa: F403
-from langchain_reasc.calibration.correctness import *  # noqa: F403
 from langchain_reasc.calibration.drift import *  # noqa: F403
 from langchain_reasc.calibration.fingerprint import *  # noqa: F403
+from langchain_reasc.calibration.fitting import *  # noqa: F403
 from langchain_reasc.calibration.learner import *  # noqa: F403
 from langchain_reasc.calibration.mixture import *  # noqa: F403
 from langchain_reasc.calibration.observation_file import *  # noqa: F403
@@ -22,6 +21,8 @@ from langchain_reasc.calibration.observation_log import *  # noqa: F403
 from langchain_reasc.calibration.observations import *  # noqa: F403
 from langchain_reasc.calibration.offline import *  # noqa: F403
 from langchain_reasc.calibration.online import *  # noqa: F403
+from langchain_reasc.calibration.promises import *  # noqa: F403
 from langchain_reasc.calibration.record import *  # noqa: F403
 from langchain_reasc.calibration.reliability import *  # noqa: F403
 from langchain_reasc.calibration.selection import *  # noqa: F403
+from langchain_reasc.calibration.trust import *  # noqa: F403

@@ -7,7 +7,6 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
 
-from langchain_reasc.calibration import consensus
 from langchain_reasc.calibration.drift import (
     AgreementRates,
     Drift,
@@ -17,8 +16,10 @@ from langchain_reasc.calibration.drift import (
     next_responses,
     separation,
 )
+from langchain_reasc.calibration.fitting import fit
 from langchain_reasc.calibration.observation_file import ObservationStore
 from langchain_reasc.calibration.observations import KEPT, KEPT_OF_KIND, Observation, Observations
+from langchain_reasc.calibration.promises import agreement_curve
 from langchain_reasc.calibration.record import Calibration, Fingerprint
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
@@ -200,7 +201,7 @@ class Learner:
 
     def _calibrated(self, rows: Sequence[Observation], whole: Calibration | None = None) -> Calibration | None:
         try:
-            made = consensus.calibrate_consensus(
+            made = fit(
                 rows,
                 self.measures,
                 budget=self._budget,
@@ -213,7 +214,7 @@ class Learner:
         except CalibrationDataError:
             return None  # there is nothing to learn from these yet
         if made.p_agree is None and self._explained:  # older rows, on which votes were counted, may tell
-            p_agree = consensus.agreement_curve(made, self.measures, [*self.observations], budget=self._budget)
+            p_agree = agreement_curve(made, self.measures, [*self.observations], budget=self._budget)
             return made.model_copy(update={"p_agree": p_agree})
         return made
 
@@ -231,6 +232,6 @@ class Learner:
             decision = decide(rule, row.responses(scored_by))
             answer = None if decision.answer is None else int(decision.answer)
             following += next_responses(row.answers, decision.samples, answer)
-            if scored_by is not None:
+            if scored_by is not None and calibration.rule_ and calibration.rule_.odds:
                 separations += separation(row.answers[: decision.samples], row.scores[scored_by])
         return Expected(scored_by, AgreementRates(following), mean_separation(separations))

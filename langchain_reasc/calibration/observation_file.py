@@ -22,7 +22,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, Self, get_args
 from weakref import WeakSet
@@ -40,24 +39,13 @@ from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 from langchain_reasc.files import parse_json
 from langchain_reasc.method.confidence import Measure
 
-__all__ = ["ObservationFile", "ObservationStore", "merge_stores", "without_other_scores"]
+__all__ = ["ObservationFile", "ObservationStore", "without_other_scores"]
 
 _BEGUN_WITHIN: Final = 1.0  # seconds that another process has between making the file and its tables
 _PAUSE: Final = 0.01  # seconds
 _FIELDS: Final = ("kind", "decided", "answer", "counted", "id", "correct", "p_correct")
-_COLUMNS: Final = ", ".join(("number", *_FIELDS, "answers", "predictions", "measures", "scores"))
+_COLUMNS: Final = ", ".join(("number", *_FIELDS, "answers", "labels", "predictions", "measures", "scores"))
 _MADE_OF: Final = TypeAdapter(MadeOf)
-_FROM_FORMAT_1: Final = """
-INSERT INTO observations SELECT number, kind, decided, answer, counted, id, correct, p_correct, answers, '[]', measures,
-  scores FROM questions;
-INSERT INTO about SELECT name, value FROM learned WHERE name = 'fingerprint';
-INSERT INTO about SELECT 'made_of', json_extract(value, '$.made_of') FROM learned WHERE name = 'state';
-INSERT INTO restarts SELECT 0, json_extract(value, '$.drifted') FROM learned
-  WHERE name = 'state' AND json_extract(value, '$.alarms') > 0;
-DROP TABLE questions;
-DROP TABLE learned;
-PRAGMA user_version = 2
-"""
 
 
 class ObservationStore(Database):
@@ -68,13 +56,13 @@ class ObservationStore(Database):
     INSTEAD = "name another file, or move this one away to begin anew"
     ERROR = CalibrationFileError
     APPLICATION = 0x52654F6E  # "ReOn"
-    FORMAT = 2
+    FORMAT = 3
     SCHEMA = """
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE measures (number INTEGER PRIMARY KEY, names TEXT NOT NULL UNIQUE);
 CREATE TABLE observations (
   number INTEGER PRIMARY KEY, kind TEXT NOT NULL, decided INTEGER NOT NULL, answer INTEGER, counted INTEGER NOT NULL,
-  id TEXT, correct INTEGER, p_correct REAL, answers TEXT NOT NULL, predictions TEXT NOT NULL,
+  id TEXT, correct INTEGER, p_correct REAL, answers TEXT NOT NULL, labels TEXT NOT NULL, predictions TEXT NOT NULL,
   measures INTEGER NOT NULL REFERENCES measures, scores BLOB NOT NULL
 );
 CREATE TABLE restarts (number INTEGER PRIMARY KEY, drift TEXT NOT NULL);
@@ -111,24 +99,14 @@ CREATE TABLE restarts (number INTEGER PRIMARY KEY, drift TEXT NOT NULL);
         return store
 
     def _check_tables(self) -> None:
-        if self._all("PRAGMA user_version")[0][0] < self.FORMAT:
-            self._migrate()
+        [(version,)] = self._all("PRAGMA user_version")
+        if version < self.FORMAT:
+            raise CalibrationFileError(f"{self.path} was written by an earlier version; {self.INSTEAD}")
         super()._check_tables()
         [[found], *_] = self._all("PRAGMA quick_check(1)")
         if found != "ok":
             raise CalibrationFileError(f"{self.path}: the file is damaged ({found}); {self.INSTEAD}")
         self._sql.execute("PRAGMA synchronous = NORMAL")
-
-    def _migrate(self) -> None:
-        """Take over the rows of a file that a version before this one wrote."""
-        try:
-            with self.transaction():
-                if self._all("PRAGMA user_version")[0][0] < self.FORMAT:  # no other process did it meanwhile
-                    new = (table for table in self.SCHEMA.split(";") if "TABLE measures" not in table)
-                    for statement in (*new, *_FROM_FORMAT_1.split(";")):
-                        self._sql.execute(statement)
-        except CalibrationFileError as error:
-            raise CalibrationFileError(f"a file of an older version cannot be taken over: {error}") from None
 
     @classmethod
     def create(cls, path: Path) -> Self:
@@ -224,7 +202,7 @@ CREATE TABLE restarts (number INTEGER PRIMARY KEY, drift TEXT NOT NULL);
             with np.errstate(over="ignore"):
                 scores = row.scores[scored].astype("<f4")
             scores[np.isinf(scores)] = np.nan  # too large for float32
-            texts = json.dumps(row.answers), json.dumps(row.predictions)
+            texts = (json.dumps(one) for one in (row.answers, row.right, row.predictions))
             fields = (getattr(row, name) for name in _FIELDS)
             number = self._insert(
                 "observations", max(rows or 0, restarts or 0) + 1, *fields, *texts, known, scores.tobytes()
@@ -289,12 +267,14 @@ def _observation(columns: Sequence[Any], places: Mapping[int, Sequence[int]], me
         ValueError: it was not written by :meth:`ObservationStore.append`.
         LookupError: likewise.
     """
-    kind, decided, answer, counted, id, correct, p_correct, text, predicted, known, blob = columns
-    answers, predictions = tuple(parse_json(text)), tuple(Prediction(*one) for one in parse_json(predicted))
+    kind, decided, answer, counted, id, correct, p_correct, text, labels, predicted, known, blob = columns
+    answers, right = tuple(parse_json(text)), tuple(parse_json(labels))
+    predictions = tuple(Prediction(*one) for one in parse_json(predicted))
     scores = np.frombuffer(blob, dtype="<f4").reshape(len(places[known]), len(answers))
     numbers = [one for one in (*answers, answer, decided) if one is not None]
     shares = [p_correct or 0, *(share for one in predictions for share in one[1:])]
     wrong = any(type(one) is not int or one < 0 for one in numbers) or not all(0 <= one <= 1 for one in shares)
+    wrong |= len(right) not in (0, len(answers)) or any(type(one) not in (bool, type(None)) for one in right)
     if not answers or wrong or np.isinf(scores).any() or not {one.monitor for one in predictions} <= {*MONITORED}:
         raise ValueError("its numbers contradict each other")
     placed = np.full((measures + 1, len(answers)), np.nan)
@@ -302,6 +282,7 @@ def _observation(columns: Sequence[Any], places: Mapping[int, Sequence[int]], me
     return Observation(
         answers,
         placed[:-1],
+        right=right,
         counted=bool(counted),
         decided=decided,
         answer=answer,
@@ -317,40 +298,6 @@ def without_other_scores(row: Observation, measures: Sequence[Measure], own: Mad
     """Return a row without the scores whose signal was made of another k or V than ``made_of`` says."""
     differs = np.array([own.get(one.signal) != made_of.get(one.signal) for one in measures], dtype=bool)
     return replace(row, scores=np.where(differs[:, None], np.nan, row.scores)) if differs.any() else row
-
-
-def merge_stores(sources: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> ObservationStore:
-    """Write a store of the rows of several ones; each gives as large a part of its rows.
-
-    Args:
-        sources: stores of ``calibration="online"``, of the same model, prompt and sampling.
-        out: the store to write; there must be no such file.
-
-    Raises:
-        CalibrationFileError: one of them cannot be read, holds nothing, or the new one is there already.
-        FingerprintMismatch: they were learned of different models, prompts or sampling.
-    """
-    target, stores = Path(out), [ObservationStore.open(path) for path in sources]
-    if target.exists():
-        raise CalibrationFileError(f"{target} is there already; name a new file for what is merged")
-    for store in stores:
-        if store.fingerprint is None:
-            raise CalibrationFileError(f"{store.path} holds nothing yet")
-        stores[0].check_fits(store.fingerprint, f"{store.path} does not go with {stores[0].path}")
-    measures = list(dict.fromkeys(measure for store in stores for measure in store.measures()))
-    made_of = {signal: made for store in reversed(stores) for signal, made in store.made_of.items()}
-    placed = list[tuple[float, Observation]]()
-    for store in stores:
-        rows = store.rows(measures)
-        for at, (_, row) in enumerate(rows, start=1):
-            placed.append((at / len(rows), without_other_scores(row, measures, store.made_of, made_of)))
-    merged, known = ObservationStore.create(target), Observations()
-    known.extend(enumerate((replace(row, predictions=()) for _, row in sorted(placed, key=itemgetter(0))), start=1))
-    with merged.transaction():
-        merged.describe(stores[0].fingerprint or Fingerprint(), made_of)
-        for row in known.rows.values():
-            merged.append(row, measures)
-    return merged
 
 
 class ObservationFile:

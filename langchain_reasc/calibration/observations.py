@@ -29,6 +29,7 @@ __all__ = [
     "Observations",
     "ObservedQuestion",
     "agrees_with_majority",
+    "numbered",
 ]
 
 KEPT: Final = 512
@@ -95,6 +96,12 @@ class Observation:
             Response(None if answer is None else str(answer), float(score) if np.isfinite(score) else None)
             for answer, score in zip(self.answers, scores, strict=True)
         ]
+
+
+def numbered(answers: Iterable[str | None]) -> tuple[int | None, ...]:
+    """Return answers as numbers, equal ones for equal answers and None for none."""
+    numbers: dict[str, int] = {}
+    return tuple(None if answer is None else numbers.setdefault(answer, len(numbers)) for answer in answers)
 
 
 def agrees_with_majority(answers: Sequence[int | None]) -> list[bool | None]:

@@ -16,16 +16,13 @@ from langchain_reasc.calibration.auroc import (
     auroc_with_interval,
     mean_auroc,
 )
-from langchain_reasc.calibration.consensus import calibrate_consensus
-from langchain_reasc.calibration.correctness import with_p_correct
 from langchain_reasc.calibration.observations import Observation
 from langchain_reasc.calibration.record import AUROC, Calibration, Fingerprint, Gate, RejectedMeasure
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.decision import Response
 from langchain_reasc.method.evidence import check_weight
 
-__all__ = ["calibrate_labelled", "calibrate_offline", "checked_scores"]
+__all__ = ["calibrate_first_responses", "calibrate_offline", "checked_scores"]
 
 logger = logging.getLogger(__name__)
 
@@ -107,70 +104,35 @@ def calibrate_offline(
     )
 
 
-def calibrate_labelled(
-    questions: Sequence[Sequence[tuple[Response, bool]]],
-    measure: Measure,
-    *,
-    explained: bool = True,
-    spelled_alike: bool = True,
-    **options: Any,
-) -> Calibration:
-    """Run Algorithm 1 on the first response to each question, and learn the agreement rule from all of them.
-
-    The agreement rule decides by default, Algorithm 1 with ``safeguard="paper"``. With one response to each question,
-    nothing shows how responses agree, and Algorithm 1 decides as far as its data support it.
+def calibrate_first_responses(questions: Sequence[Observation], measure: Measure, **options: Any) -> Calibration:
+    """Run Algorithm 1 on the first response to each question; further ones show whether votes may be weighed.
 
     Args:
-        questions: the responses to each question, scored by the measure, and whether each is right. A question whose
-            first response has no score sets no gate.
+        questions: labelled ones, with one row of scores. One whose first response has no score sets no gate.
         measure: how the responses were scored.
-        explained: whether to add what the rule promises and how likely an answer is right; no decision needs that.
-        spelled_alike: whether answers that mean the same are the same text. Else nothing is learned of how they agree.
         options: further arguments of :func:`calibrate_offline`.
 
     Raises:
         CalibrationDataError: the responses do not determine a calibration.
     """
-    firsts = [(one.score, right) for (one, right), *_ in questions if one.score is not None]
-    votes = [  # a response without an answer has no vote to weigh
-        (number, right, one.score)
-        for number, some in enumerate(questions)
-        for one, right in some
-        if one.answer is not None and one.score is not None
+    scored = [one for one in questions if np.isfinite(one.scores[0, 0])]
+    right = [bool(one.right[0]) for one in scored]
+    _warn_of_order([bool(one.right[0]) for one in questions])
+    within = mean_auroc(auroc_per_question(_votes(questions))[0])
+    scores = [float(one.scores[0, 0]) for one in scored]
+    return calibrate_offline(scores, right, measure=measure, within=within, **options)
+
+
+def _votes(questions: Sequence[Observation]) -> Judged:
+    """Return all responses that have an answer, a score and a label: without an answer, there is no vote to weigh."""
+    votes = [
+        (number, right, score)
+        for number, one in enumerate(questions)
+        for answer, right, score in zip(one.answers, one.right, one.scores[0].tolist(), strict=True)
+        if answer is not None and right is not None and score == score
     ]
-    _warn_of_order([right for (_, right), *_ in questions])
     question, right, scores = np.array(votes, dtype=np.float64).reshape(-1, 3).T
-    judged = Judged(question.astype(np.intp), right.astype(bool), scores[None])
-    calibration = calibrate_offline(
-        [score for score, _ in firsts],
-        [right for _, right in firsts],
-        measure=measure,
-        within=mean_auroc(auroc_per_question(judged)[0]),
-        **options,
-    )
-    learned = _agreement_rule(questions, measure, explained=explained) if spelled_alike else None
-    if learned is None or learned.rule_ is None:
-        return calibration
-    fields = ("rule_", "untrusted", "guarantee", "p_agree")
-    calibration = calibration.model_copy(update={name: getattr(learned, name) for name in fields})
-    return with_p_correct(calibration, questions, learned.rule_.agreement_prior) if explained else calibration
-
-
-def _agreement_rule(
-    questions: Sequence[Sequence[tuple[Response, bool]]], measure: Measure, *, explained: bool
-) -> Calibration | None:
-    """Return what the responses to the same questions tell by agreement; None where none has two of them."""
-    several = [some for some in questions if len(some) > 1 and any(one.answer is not None for one, _ in some)]
-    if len(several) < 2:
-        return None
-    return calibrate_consensus([_observed(some) for some in several], [measure], explained=explained)
-
-
-def _observed(responses: Sequence[tuple[Response, bool]]) -> Observation:
-    numbers: dict[str, int] = {}
-    answers = [None if one.answer is None else numbers.setdefault(one.answer, len(numbers)) for one, _ in responses]
-    scores = [np.nan if one.score is None else one.score for one, _ in responses]
-    return Observation(tuple(answers), np.array([scores]), right=tuple(right for _, right in responses))
+    return Judged(question.astype(np.intp), right.astype(bool), scores[None])
 
 
 def _warn_of_order(right: Sequence[bool]) -> None:

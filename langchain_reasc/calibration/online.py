@@ -20,7 +20,7 @@ import numpy as np
 from langchain_reasc.calibration.drift import Drift
 from langchain_reasc.calibration.learner import MINIMUM, Learner
 from langchain_reasc.calibration.observation_log import ObservationLog
-from langchain_reasc.calibration.observations import MadeOf, Observation, Observations
+from langchain_reasc.calibration.observations import MadeOf, Observation, Observations, numbered
 from langchain_reasc.calibration.record import Calibration, Fingerprint
 from langchain_reasc.calibration.selection import candidate_measures
 from langchain_reasc.exceptions import ConfidenceError, LogprobsUnavailable
@@ -84,13 +84,9 @@ class Finished:
         kind: str = "",
     ) -> Self:
         """Describe a question that was decided; ``answers`` and ``readings`` may end with those of an audit."""
-        numbers: dict[str | None, int] = {}
-        for answer in answers:
-            if answer is not None:
-                numbers.setdefault(answer, len(numbers))
-        chosen = decision.answer if decision.whole is None else None
-        given = tuple(map(numbers.get, answers))
-        return cls(given, tuple(readings), decision.samples, numbers.get(chosen), id, p_correct, kind)
+        numbers, chosen = numbered(answers), decision.answer if decision.whole is None else None
+        answer = numbers[answers.index(chosen)] if chosen in answers else None
+        return cls(numbers, tuple(readings), decision.samples, answer, id, p_correct, kind)
 
 
 FinishedListener = Callable[[Finished], None]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from langchain_reasc.calibration.consensus import agreement_by_support, correctness_by_support
 from langchain_reasc.calibration.observations import Observation
+from langchain_reasc.calibration.promises import agreement_by_support, correctness_by_support
 from langchain_reasc.calibration.record import Calibration
 from langchain_reasc.calibration.reliability import Reliability, Share, binned, reliability_of
 from langchain_reasc.exceptions import CalibrationDataError, missing_extra

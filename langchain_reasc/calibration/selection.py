@@ -20,8 +20,10 @@ __all__ = [
     "candidate_measures",
     "default_measure",
     "rejected_measures",
+    "require_comparable",
     "select_among",
     "select_measure",
+    "span_measures",
 ]
 
 WINDOWS = (8, 16, 32, 64, 128)
@@ -88,8 +90,8 @@ def select_measure(
         token_signals, signals, longest = _common_signals(token_signals, labels)
     default_measure(signals)  # raises where there is none
     candidates = candidate_measures(signals, longest=longest)
-    candidates += _span_measures(candidates, spans)
-    _check_comparable(labels)
+    candidates += span_measures(candidates, spans)
+    require_comparable(labels)
     scores = [
         [np.nan if one.of_span and span is None else one(held, span) for one in candidates]
         for held, span in zip(token_signals, spans or [Spans()] * labels.size, strict=True)
@@ -112,7 +114,7 @@ def select_among(candidates: Sequence[Measure], scores: Floats, correct: npt.Arr
     from sklearn.model_selection import RepeatedStratifiedKFold
 
     labels = np.asarray(correct, dtype=bool)
-    _check_comparable(labels)
+    require_comparable(labels)
     folds = RepeatedStratifiedKFold(n_splits=_FOLDS, n_repeats=_REPEATS, random_state=seed)
     parts = list(folds.split(labels, labels))
     aurocs = [_aurocs(scores[:, part[labels[part]]], scores[:, part[~labels[part]]]) for _, part in parts]
@@ -166,7 +168,9 @@ def can_be_compared(correct: npt.ArrayLike) -> bool:
     return int(min(labels.sum(), (~labels).sum())) >= _FOLDS
 
 
-def _check_comparable(labels: Booleans) -> None:
+def require_comparable(correct: npt.ArrayLike) -> None:
+    """Require enough right and wrong responses to choose a measure by how it separates them."""
+    labels = np.asarray(correct, dtype=bool)
     if not can_be_compared(labels):
         raise CalibrationDataError(
             f"comparing signals takes at least {_FOLDS} correct and {_FOLDS} wrong responses, "
@@ -202,7 +206,7 @@ def candidate_measures(signals: Collection[str], *, longest: int | None = None) 
     return list(dict.fromkeys([paper, *measures] if paper.signal in named else measures))
 
 
-def _span_measures(candidates: Sequence[Measure], spans: Sequence[Spans | None]) -> list[Measure]:
+def span_measures(candidates: Sequence[Measure], spans: Sequence[Spans | None]) -> list[Measure]:
     """Return scores of the candidates' signals over the spans that all responses that vote have."""
     voting = [span for span in spans if span is not None]
     scores = [score for score in SPAN_SCORES if voting and all(getattr(span, score) is not None for span in voting)]

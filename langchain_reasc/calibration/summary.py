@@ -12,7 +12,7 @@ from langchain_reasc.calibration.record import AUROC, Calibration, Gate, Support
 from langchain_reasc.calibration.reliability import Share, reliability_of
 from langchain_reasc.method.confidence import Measure
 
-__all__ = ["calibration_knows", "calibration_lines", "consensus_lines", "folded", "learning_knows"]
+__all__ = ["calibration_lines", "folded", "learning_knows"]
 
 _INDENT: Final = 13  # columns of the names
 _BAR: Final = 40  # characters
@@ -61,7 +61,7 @@ def learning_knows(questions: Observations, calibration: Calibration | None) -> 
     if calibration is None:
         yield from folded("In use", "votes are counted (ASC): too little was seen to calibrate")
     else:
-        yield from calibration_knows(calibration)
+        yield from calibration_lines(calibration)
 
 
 def _kinds(questions: Observations) -> Iterator[str]:
@@ -97,38 +97,14 @@ def _picture(questions: Observations) -> Iterator[str]:
         yield f"{'':13}{share:>8} {bar} {tenths[tenth]}"
 
 
-def calibration_knows(calibration: Calibration) -> Iterator[str]:
-    """Yield what a calibration knows, in lines of 80 columns."""
-    if calibration.method != "consensus":
-        yield from calibration_lines(calibration)
-        return
-    known = calibration.p_correct.n if calibration.p_correct else 0
-    yield from consensus_lines(calibration, asked=calibration.n, known=known)
-    if (block := calibration.rule_) and block.prior:
-        alike = ", ".join(f"{block.agreement_prior.share([votes]):.0%} after {votes}" for votes in (1, 2, 4, 8))
-        yield from folded("Agreement", f"of one more response with all so far, where these agree: {alike}")
-
-
 def calibration_lines(calibration: Calibration) -> Iterator[str]:
-    """Yield a calibration by labelled questions in a few readable lines."""
-    auroc, within = calibration.auroc, calibration.within
-    if calibration.accuracy is not None:
-        yield from folded("Responses", f"the first to {calibration.n} questions, {calibration.accuracy:.1%} right")
-    yield from folded("Measure", str(calibration.measure))
-    if auroc:
-        held_out = f", {auroc.cross_validated:.2f} held out" if auroc.cross_validated is not None else ""
-        inner = f"; within a question {_with_interval(within)}" if within else ""
-        yield from folded(
-            "", f"AUROC {_with_interval(auroc)}{held_out}{inner}: how often a right response scores above a wrong one"
-        )
-    for other in calibration.rejected:
-        measure = Measure(other.signal, other.score, other.window)
-        yield from folded("", f"rather than {measure}: AUROC {other.auroc:.2f} ({-other.behind:+.2f})")
-    yield _scores(calibration)
+    """Yield what a calibration knows, in lines of 80 columns."""
+    yield from _questions(calibration)
+    yield from _measure(calibration)
     if calibration.by_agreement():
-        if calibration.untrusted:
+        if calibration.measure and calibration.untrusted:
             yield from folded("Votes", f"are counted, not weighed: {calibration.untrusted}")
-        if calibration.fallback is None:
+        if calibration.method != "consensus" and calibration.fallback is None:
             yield from _gate_lines(calibration.gate)
         yield from _agreement_lines(calibration)
         return
@@ -139,33 +115,34 @@ def calibration_lines(calibration: Calibration) -> Iterator[str]:
         yield from folded("Votes", f"a live run counts them, without confidence: {calibration.fallback}")
     elif calibration.unweighed:
         yield from folded("Votes", f"are counted, not weighed: {calibration.unweighed}")
-    elif within:
+    elif calibration.within:
         yield from folded("Votes", f"are weighed by their confidence ({calibration.weight})")
 
 
-def consensus_lines(calibration: Calibration, *, asked: int, known: int) -> Iterator[str]:
-    """Yield what was learned without labels, in a few readable lines.
+def _questions(calibration: Calibration) -> Iterator[str]:
+    if calibration.method == "consensus":
+        known = calibration.p_correct.n if calibration.p_correct else 0
+        labels = f"the right answers to {known} of them" if known else "no right answer"
+        yield from folded("Questions", f"{calibration.n}, with {labels}")
+    elif calibration.accuracy is not None:
+        yield from folded("Responses", f"the first to {calibration.n} questions, {calibration.accuracy:.1%} right")
 
-    Args:
-        calibration: the result.
-        asked: how many questions there were.
-        known: how many of them had a right answer.
-    """
-    left_out = f"; {asked - calibration.n} were left out" if calibration.n < asked else ""
-    labels = f"the right answers to {known} of them" if known else "no right answer"
-    yield from folded("Questions", f"{calibration.n}, with {labels}{left_out}")
+
+def _measure(calibration: Calibration) -> Iterator[str]:
     if calibration.measure is None:
         yield from folded("Measure", f"none, so answers are counted: {calibration.untrusted}")
-    else:
-        yield from folded("Measure", str(calibration.measure))
-        if calibration.auroc and calibration.within:
-            yield from folded(
-                "",
-                f"AUROC {calibration.auroc.value:.2f}, within a question {calibration.within.value:.2f}: how often a "
-                "response that agrees with the others scores above one that does not",
-            )
-        yield _scores(calibration)
-    yield from _agreement_lines(calibration)
+        return
+    yield from folded("Measure", str(calibration.measure))
+    if auroc := calibration.auroc:
+        held_out = f", {auroc.cross_validated:.2f} held out" if auroc.cross_validated is not None else ""
+        inner = f"; within a question {_with_interval(calibration.within)}" if calibration.within else ""
+        agreeing = "a response that agrees with the others scores above one that does not"
+        above = agreeing if calibration.method == "consensus" else "a right response scores above a wrong one"
+        yield from folded("", f"AUROC {_with_interval(auroc)}{held_out}{inner}: how often {above}")
+    for other in calibration.rejected if calibration.method != "consensus" else ():
+        measure = Measure(other.signal, other.score, other.window)
+        yield from folded("", f"rather than {measure}: AUROC {other.auroc:.2f} ({-other.behind:+.2f})")
+    yield f"{'Scores':{_INDENT}}mean {calibration.mean:.4g}, standard deviation {calibration.std:.4g}"
 
 
 def _agreement_lines(calibration: Calibration) -> Iterator[str]:
@@ -182,6 +159,9 @@ def _agreement_lines(calibration: Calibration) -> Iterator[str]:
     if worth := parameters.get("worth"):
         stops += f"; or where {worth:g} more samples would raise its share of the responses by less than a point"
     yield from folded("In use", stops)
+    if (block := calibration.rule_) and block.prior:
+        alike = ", ".join(f"{block.agreement_prior.share([votes]):.0%} after {votes}" for votes in (1, 2, 4, 8))
+        yield from folded("Agreement", f"of one more response with all so far, where these agree: {alike}")
 
 
 def _gate_lines(gate: Gate) -> Iterator[str]:
@@ -195,10 +175,6 @@ def _gate_lines(gate: Gate) -> Iterator[str]:
         yield from folded("", f"of the {gate.accepted} highest, {bound}")
     if gate.threshold not in (None, threshold):
         yield from folded("", f"the paper's would be {gate.threshold:.4g}, of which nothing is sure")
-
-
-def _scores(calibration: Calibration) -> str:
-    return f"{'Scores':{_INDENT}}mean {calibration.mean:.4g}, standard deviation {calibration.std:.4g}"
 
 
 def _with_interval(auroc: AUROC) -> str:

@@ -85,7 +85,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings=_HELP_OPTIONS,
 )
-for command in (ask.ask, calibrate.calibrate, inspect.inspect, inspect.merge, probe.probe):
+for command in (ask.ask, calibrate.calibrate, inspect.inspect, probe.probe):
     app.command(help=_reflowed(command.__doc__ or ""))(with_groups(command))
 
 

@@ -1,4 +1,4 @@
-"""``reasc inspect`` and ``reasc merge``: what a calibration or a store of online learning knows."""
+"""``reasc inspect``: what a calibration, or a file of rows, knows."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from langchain_reasc.cli.console import print_json, print_lines, remark
-from langchain_reasc.cli.options import AsJson, output_file, picture
+from langchain_reasc.cli.options import AsJson, picture
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration, Fingerprint, Learner, ObservationStore
 
-__all__ = ["inspect", "merge"]
+__all__ = ["inspect"]
 
 _MAGIC: Final = b"SQLite format 3"
 
@@ -33,7 +33,7 @@ def inspect(
     reasc inspect online.sqlite --plot online.svg
     """
     from langchain_reasc.calibration import Learner, Observations, ObservationStore, load_calibration
-    from langchain_reasc.calibration.summary import calibration_knows
+    from langchain_reasc.calibration.summary import calibration_lines
     from langchain_reasc.files import open_file
 
     begins = b""
@@ -43,7 +43,7 @@ def inspect(
     if begins != _MAGIC:
         loaded, questions = load_calibration(path), Observations()
         calibration: Calibration | None = loaded
-        held, lines = loaded.model_dump(mode="json"), [*_model(loaded.fingerprint), *calibration_knows(loaded)]
+        held, lines = loaded.model_dump(mode="json"), [*_model(loaded.fingerprint), *calibration_lines(loaded)]
     else:
         store = ObservationStore.open(path)
         learner = Learner.of_store(store)
@@ -59,23 +59,6 @@ def inspect(
         plot.parent.mkdir(parents=True, exist_ok=True)
         draw_learned(calibration, [*questions]).savefig(plot)
         remark(f"wrote {plot}")
-
-
-def merge(
-    stores: Annotated[list[Path], typer.Argument(metavar="STORE...", help="Stores of calibration='online'.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The store to write.", callback=output_file)],
-) -> None:
-    """Merge what several machines have learned of the same model into one store.
-
-    [bold]Example[/]
-
-    reasc merge east.sqlite west.sqlite -o online.sqlite
-    """
-    from langchain_reasc.calibration import Learner, merge_stores
-
-    out.parent.mkdir(parents=True, exist_ok=True)
-    merged = merge_stores(stores, out)
-    print_lines(_store(merged, Learner.of_store(merged)))
 
 
 def _held(store: "ObservationStore", learner: "Learner") -> dict[str, Any]:

@@ -200,8 +200,8 @@ class Setup:
         why = f"this one says it of {known.rule!r}, not of {plan.rule.name!r}" if known else "here is none that does"
         raise ConfigurationError(
             f"abstain_below={below:g} needs a calibration that says how likely an answer is right (p_correct) or that "
-            f"further responses agree with it (p_agree), and {why}; calibrate() with several samples of each labelled "
-            "question tells p_correct, calibrate_unlabelled() tells p_agree"
+            f"further responses agree with it (p_agree), and {why}; calibrate() tells both, "
+            "p_correct with right answers to 16 questions or more"
         )
 
 

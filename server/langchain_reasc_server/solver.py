@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.calibration import ConsensusCalibrator, Observations
-from langchain_reasc.calibration.summary import calibration_knows, learning_knows
+from langchain_reasc.calibration.summary import calibration_lines, learning_knows
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.method.registry import rule_from_text
 from langchain_reasc_server.calls import COUNTED, Call, Hear, VotePolicy
@@ -121,7 +121,7 @@ class Solver:
             unsaved = getattr(self._own.calibrator, "unsaved", 0)
             lost = [f"Not kept   {unsaved:,} questions: {self.votes.state} cannot be written"] if unsaved else []
             return [*learning_knows(known, calibration), *others, *lost]
-        return ["votes are counted"] if calibration is None else [*calibration_knows(calibration)]
+        return ["votes are counted"] if calibration is None else [*calibration_lines(calibration)]
 
     def learning(self) -> Observations | None:
         """Return the observations to learn from, or None if the server does not learn."""

@@ -14,7 +14,7 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from runnable.fakes import TOP_K, Reply, Scripted, calibration, saying
 
 from langchain_reasc import ReASCDecisionModel, calibrate
-from langchain_reasc.calibration import consensus
+from langchain_reasc.calibration import learner
 from langchain_reasc.exceptions import (
     ConfigurationError,
     FingerprintMismatch,
@@ -72,9 +72,7 @@ def test_a_calibration_of_anything_else_is_refused(runner: Any, learned: Any, pa
 
 
 def test_online_learns_from_every_question_and_then_decides(runner: Any, monkeypatch: Any, tmp_path: Any) -> None:
-    monkeypatch.setattr(
-        consensus, "calibrate_consensus", lambda questions, measures, **_: calibration(n=len(questions), gate=0.5)
-    )
+    monkeypatch.setattr(learner, "fit", lambda questions, measures, **_: calibration(n=len(questions), gate=0.5))
     path = tmp_path / "state.json"
     options: Any = {"calibration": "online", "online_state": path, "audit": 0}
     decisions = ReASCDecisionModel(llm=naming(Reply("<answer>yes</answer>", -1.0)), **options)

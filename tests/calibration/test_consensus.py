@@ -14,7 +14,7 @@ from langchain_reasc.calibration import (
     Calibration,
     Observation,
     agrees_with_majority,
-    calibrate_consensus,
+    fit,
     fit_prior,
     load_calibration,
     save_calibration,
@@ -85,19 +85,19 @@ def test_wrong_answers_are_as_many_as_seldom_agree(given: list[Observation], alt
     for one in given:
         good = np.array([answer == 0 for answer in one.answers])
         scored.append(Observation(one.answers, (5.0 * good + rng.normal(size=good.size))[None]))
-    block = calibrate_consensus(scored, measures=MEASURES[:1], explained=False).rule_
+    block = fit(scored, measures=MEASURES[:1], explained=False).rule_
     assert block is not None and block.parameters["alternatives"] == alternatives
 
 
 def test_a_good_signal_is_trusted() -> None:
-    made, short = (calibrate_consensus(questions(), measures=MEASURES, explained=flag) for flag in (True, False))
+    made, short = (fit(questions(), measures=MEASURES, explained=flag) for flag in (True, False))
     assert (made.measure, made.untrusted, made.method, made.n) == (MEASURES[0], None, "consensus", 64)
     assert made.within and made.within.low > 0.7 and made.auroc
     assert [one.signal for one in made.rejected] == ["neg_entropy"]
     rule = made.rule()
     assert isinstance(made.rule(worth=0), Agreement) and rule.reads_scores and made.notices() == ()
     assert "votes weigh by top_k/mean, AUROC within a question 0." in made.summary()
-    again = calibrate_consensus(questions(), measures=MEASURES)
+    again = fit(questions(), measures=MEASURES)
     assert made.model_dump(exclude={"created_at"}) == again.model_dump(exclude={"created_at"})
     assert (short.auroc, short.guarantee, short.p_agree, short.rule()) == (None, None, None, rule)
 
@@ -107,11 +107,11 @@ def test_nothing_else_is(signal: str) -> None:
     """Of 40 seeded runs on 32 questions none trusts a signal that says nothing within a question, or the opposite."""
     for seed in range(40):
         drawn = [many(400, signal)[one] for one in np.random.default_rng(seed).permutation(400)[:32].tolist()]
-        assert calibrate_consensus(drawn, measures=MEASURES, seed=seed, explained=False).measure is None
+        assert fit(drawn, measures=MEASURES, seed=seed, explained=False).measure is None
 
 
 def test_without_a_trusted_measure_votes_are_counted_and_it_says_why() -> None:
-    made = calibrate_consensus(questions(signal="noise"), measures=MEASURES)
+    made = fit(questions(signal="noise"), measures=MEASURES)
     assert made.measure is None and not made.rule().reads_scores
     (notice,) = made.notices()
     assert notice.startswith("votes are counted, not weighed: ") and "within a question with an AUROC of" in notice
@@ -122,7 +122,7 @@ def test_without_a_trusted_measure_votes_are_counted_and_it_says_why() -> None:
     "given", [[unscored(0, 0, 1, 0)] * 8, [unscored(0, 0, 0, 0)] * 8, [unscored(0, None), unscored(0, 0)]]
 )
 def test_without_scores_answers_are_learned_from(given: list[Observation]) -> None:
-    made = calibrate_consensus(given)
+    made = fit(given)
     assert (made.measure, made.untrusted) == (None, "there are no scores")
     assert decide(made.rule() | Cap(16), [Response("a")] * 16).answer == "a"
 
@@ -139,13 +139,13 @@ def test_where_nothing_can_be_told_apart_no_measure_is_trusted(
     answers: tuple[int | None, ...], n: int, why: str
 ) -> None:
     rng = np.random.default_rng(0)
-    made = calibrate_consensus([Observation(answers, rng.normal(size=(2, 4))) for _ in range(n)], measures=MEASURES)
+    made = fit([Observation(answers, rng.normal(size=(2, 4))) for _ in range(n)], measures=MEASURES)
     assert made.measure is None and (made.untrusted or "").startswith(why)
 
 
 def test_at_temperature_0_one_response_comes_to_be_enough() -> None:
     same = [Observation((0,) * 4, np.full((2, 4), 1.0)) for _ in range(200)]
-    made = calibrate_consensus(same, measures=MEASURES)
+    made = fit(same, measures=MEASURES)
     assert made.untrusted == "no measure has a score of every response"
     assert decide(made.rule() | Cap(16), [Response("a")] * 16).samples <= 2
 
@@ -154,23 +154,23 @@ def test_a_measure_that_misses_a_response_that_is_judged_is_no_candidate() -> No
     for missing, measure in ((0, None), (1, MEASURES[0])):
         given = questions()
         given[3].scores[missing, 0] = np.nan
-        assert calibrate_consensus(given, measures=MEASURES, explained=False).measure == measure
+        assert fit(given, measures=MEASURES, explained=False).measure == measure
     tie = Observation((0, 0, 0, 1, 1), np.array([[np.nan, 1.0, 1.0, 0.0, 0.0]] * 2))  # among the others of the first
     given = [*questions(), Observation((None, 0), np.array([[np.nan, np.nan]] * 2)), tie]
-    assert calibrate_consensus(given, measures=MEASURES).measure == MEASURES[0]
+    assert fit(given, measures=MEASURES).measure == MEASURES[0]
 
 
 def test_responses_without_any_score_are_left_out_of_judging_measures() -> None:
     given = questions()
     for one in given[::4]:
         one.scores[:, 0] = np.nan
-    assert calibrate_consensus(given, measures=MEASURES, explained=False).measure == MEASURES[0]
+    assert fit(given, measures=MEASURES, explained=False).measure == MEASURES[0]
 
 
 def test_separated_classes_leave_the_odds_finite() -> None:
     rng = np.random.default_rng(0)
     parted = [Observation((0, 0, 0, 1), np.array([[9.0, 9.5, 9.9, 1.0]]) + rng.normal(0, 0.1, 4)) for _ in range(64)]
-    made = calibrate_consensus(parted, measures=MEASURES[:1])
+    made = fit(parted, measures=MEASURES[:1])
     assert made.rule_ and all(1 / 300 < known.p < 1 - 1 / 300 for known in made.rule_.odds)
 
 
@@ -185,7 +185,7 @@ def test_five_labelled_questions_refuse_a_measure_that_they_refute() -> None:
             )
             for at, one in enumerate(many(128))
         ]
-        return calibrate_consensus(given, measures=MEASURES[:measures], explained=False)
+        return fit(given, measures=MEASURES[:measures], explained=False)
 
     assert labelled(5, 2).measure is None
     assert labelled(5, 1).untrusted == "no measure tells right responses from wrong ones where labels are known"
@@ -194,7 +194,7 @@ def test_five_labelled_questions_refuse_a_measure_that_they_refute() -> None:
 
 @pytest.mark.parametrize("signal", ["good", "noise"])
 def test_a_file_decides_as_what_was_saved(signal: str, tmp_path: Path) -> None:
-    made = calibrate_consensus(questions(signal=signal), measures=MEASURES, budget=10)
+    made = fit(questions(signal=signal), measures=MEASURES, budget=10)
     read = load_calibration(save_calibration(made, tmp_path / "c.json"))
     assert read == made
     for budget in (6, 16):
@@ -204,13 +204,13 @@ def test_a_file_decides_as_what_was_saved(signal: str, tmp_path: Path) -> None:
 
 
 def test_it_tells_how_likely_further_responses_agree() -> None:
-    made = calibrate_consensus(questions(200), measures=MEASURES)
+    made = fit(questions(200), measures=MEASURES)
     curve = made.p_agree
     assert curve and (curve.holds_for("agreement"), curve.holds_for("asc"), made.p_correct) == (True, False, None)
     assert curve.probability(0.5) < curve.probability(0.9) <= 1
     cut = [Observation(one.answers, one.scores, counted=False) for one in questions(200)]
     for given, measures in ((questions(12), MEASURES), ([unscored(0, 0)] * 40, []), (cut, MEASURES)):
-        assert calibrate_consensus(given, measures=measures).p_agree is None  # too few, too short, cut short
+        assert fit(given, measures=measures).p_agree is None  # too few, too short, cut short
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -221,21 +221,19 @@ def test_labels_leave_the_rule_as_it_is(right: bool) -> None:
         replace(one, right=tuple((answer == 0) == (right or number % 3 > 0) for answer in one.answers))
         for number, one in enumerate(given)
     ]
-    plain, made = calibrate_consensus(given), calibrate_consensus(labelled)
+    plain, made = fit(given), fit(labelled)
     assert made.rule() == plain.rule() and plain.p_correct is None
     assert (made.p_correct is None) == right  # as all answers are right then
 
 
 def test_budget_threshold_and_worth_are_those_given() -> None:
-    made = calibrate_consensus([unscored(0, 0, 0, 0)] * 8, threshold=0.9, worth=4)
+    made = fit([unscored(0, 0, 0, 0)] * 8, threshold=0.9, worth=4)
     agreement = made.rule(budget=7, worth=0)
     assert isinstance(agreement, Agreement) and (agreement.threshold, agreement.budget) == (0.9, 7)
     assert made.rule(budget=7) == made.rule(budget=7, worth=4) == agreement | ValueStop(agreement.prior, 4, 7)
     assert isinstance(made.rule(budget=40, worth=4), Agreement)  # so far ahead the value of a sample is not known
     assert Calibration.model_validate_json(made.model_dump_json()).rule() == made.rule()
-    assert calibrate_consensus([unscored(0, 0)] * 8, worth=0).rule() == calibrate_consensus([unscored(0, 0)] * 8).rule(
-        worth=0
-    )
+    assert fit([unscored(0, 0)] * 8, worth=0).rule() == fit([unscored(0, 0)] * 8).rule(worth=0)
     for wrong in (-1, float("nan")):
         with pytest.raises(ConfigurationError, match="worth must be a finite number"):
             made.rule(worth=wrong)
@@ -250,8 +248,8 @@ def test_budget_threshold_and_worth_are_those_given() -> None:
 )
 def test_what_cannot_be_learned_from(given: list[Observation], measures: Sequence[Measure], message: str) -> None:
     with pytest.raises(CalibrationDataError, match=message):
-        calibrate_consensus(given, measures=measures)
-    assert calibrate_consensus([unscored(0, 0), unscored(0, 1), unscored(None)]).n == 2  # which is enough
+        fit(given, measures=measures)
+    assert fit([unscored(0, 0), unscored(0, 1), unscored(None)]).n == 2  # which is enough
 
 
 AGREED, SPLIT = unscored(0, 0, 0, 0), unscored(0, 1, 1, 0)
@@ -260,7 +258,7 @@ CUT = Observation((0, 0), np.zeros((0, 2)), counted=False)
 
 
 def test_what_is_promised_keeps_sufficient_votes_apart_from_split_ones() -> None:
-    made = calibrate_consensus([AGREED] * 290 + [TURNED] * 10 + [SPLIT] * 3, threshold=0.6)
+    made = fit([AGREED] * 290 + [TURNED] * 10 + [SPLIT] * 3, threshold=0.6)
     assert decide(made.rule(), TURNED.responses(None)).answer == "0", "the case this is about"
     bound = beta.ppf(0.95, 11, 290)  # of Clopper and Pearson, for 10 of 300
     assert made.guarantee == (
@@ -276,7 +274,7 @@ def test_what_is_promised_counts_questions_on_which_the_rule_goes_on() -> None:
     drawn = [rng.random(16) < share for share in rng.beta(12, 8, 3000)]
     used = [decide(ASC() | Cap(16), [Response(str(one)) for one in each]) for each in drawn]
     seen = [unscored(*each[: one.samples].astype(int).tolist()) for each, one in zip(drawn, used, strict=True)]
-    made = calibrate_consensus(seen[:512])
+    made = fit(seen[:512])
     told = re.search(
         r" (\d+) would .*, and ([\d.]+) of (\d+) on which it goes on.* at most ([\d.]+)%", made.guarantee or ""
     )
@@ -302,7 +300,7 @@ def test_what_is_promised_counts_questions_on_which_the_rule_goes_on() -> None:
     ],
 )
 def test_what_is_promised_of_few_questions(given: list[Observation], holds: str, lacks: str) -> None:
-    guarantee = calibrate_consensus(given).guarantee or ""
+    guarantee = fit(given).guarantee or ""
     assert holds in guarantee and lacks not in guarantee
 
 

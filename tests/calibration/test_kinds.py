@@ -18,7 +18,7 @@ from langchain_reasc.calibration import (
     Observation,
     Observations,
     ObservationStore,
-    calibrate_consensus,
+    fit,
     fingerprint_of,
 )
 from langchain_reasc.method.stopping import ASC, Cap, decide
@@ -94,8 +94,8 @@ def test_each_kind_is_learned_apart_and_borrows_while_it_is_small() -> None:
 
 def test_what_is_promised_of_all_is_not_promised_of_a_kind() -> None:
     questions = [question(at, "easy", 0.97) for at in range(40)]
-    whole = calibrate_consensus(questions, [TOP_K])
-    own = calibrate_consensus(questions[:20], [TOP_K], whole=whole)
+    whole = fit(questions, [TOP_K])
+    own = fit(questions[:20], [TOP_K], whole=whole)
     assert whole.guarantee is not None and own.guarantee is None and own.n == 20
 
 

@@ -6,13 +6,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import pytest
 from sampling.tracers import Runs
 
-from langchain_reasc import acalibrate, acalibrate_unlabelled, calibrate, calibrate_unlabelled
-from langchain_reasc.calibration import Observation, consensus
+from langchain_reasc import acalibrate, calibrate
+from langchain_reasc.calibration import Observation, learner
 from langchain_reasc.sampling import samples
 from langchain_reasc.threads import blocking
 
@@ -50,9 +51,6 @@ class Runner:
 
     def calibrate(self, *args: Any, **kwargs: Any) -> Any:
         return self.call(acalibrate if self.is_async else calibrate, *args, **kwargs)
-
-    def calibrate_unlabelled(self, *args: Any, **kwargs: Any) -> Any:
-        return self.call(acalibrate_unlabelled if self.is_async else calibrate_unlabelled, *args, **kwargs)
 
     def wave(self, *args: Any, then: Any = lambda sample: None) -> Any:
         async def all_drawn() -> list[Any]:
@@ -99,7 +97,7 @@ def runner(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 class Fit(NamedTuple):
-    """What a calibration by consensus was given."""
+    """What a calibration was given."""
 
     questions: list[Observation]
     measures: list[Any]
@@ -108,14 +106,15 @@ class Fit(NamedTuple):
 
 @pytest.fixture
 def fits(monkeypatch: pytest.MonkeyPatch) -> list[Fit]:
-    """All calibrations by consensus; the rule that is made of them accepts a first response scoring 2."""
+    """All calibrations; the rule that is made of them accepts a first response scoring 2."""
     seen: list[Fit] = []
 
     def made(questions: Sequence[Observation], measures: Any, **options: Any) -> Any:
         seen.append(Fit([*questions], [*measures], options))
         return calibration(n=max(2, len(questions)), gate=2.0, fingerprint=options.get("fingerprint", {}))
 
-    monkeypatch.setattr(consensus, "calibrate_consensus", made)
+    for module in (learner, import_module("langchain_reasc.runnable.calibrate")):
+        monkeypatch.setattr(module, "fit", made)
     return seen
 
 

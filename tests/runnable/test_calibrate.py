@@ -1,39 +1,58 @@
-"""Calibrating a chat model in two lines, on labels or without, from files, and over a checkpoint."""
+"""Calibrating a chat model in two lines: with labels, without, or mixed; from files; over a checkpoint of rows."""
 
 import csv
 import logging
+import os
 import random
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from langchain_reasc import ReASCRunnable, calibrate_offline
+from langchain_reasc import ReASCRunnable, calibrate, calibrate_offline
 from langchain_reasc.answers import free_text
-from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError, LogprobsUnavailable
+from langchain_reasc.calibration import ObservationStore
+from langchain_reasc.data import read_unlabelled
+from langchain_reasc.exceptions import (
+    CalibrationDataError,
+    CalibrationFileError,
+    ConfigurationError,
+    FingerprintMismatch,
+    LogprobsUnavailable,
+)
 from langchain_reasc.method.confidence import Measure
 
 from .fakes import TOP_K, Reply, Scripted, failing, saying
-from .judges import asked, city, judging, pairs
+from .judges import city, judging, pairs
 
-QUESTIONS = [(f"q{at}", "1") for at in range(40)]
+TEXTS = [f"q{at}" for at in range(40)]
+LABELLED = [(text, "1") for text in TEXTS]
 
 
 def script(question: str, index: int) -> Reply:
-    """Right and sure of it, or wrong and unsure; a function of the question alone."""
-    rng = random.Random(question)
+    """Right and sure of it, or wrong and unsure; one question in five is split."""
+    rng = random.Random(f"{question} {index}" if int(question[1:]) % 5 == 0 else question)
     right = rng.random() < 0.6
-    return Reply(f"so it is {1 if right else 2}", -round(rng.gauss(3.0 if right else 1.5, 0.6), 3) or -0.1)
+    return Reply(
+        f"so it is {1 if right else 2}", -round(random.Random(f"{question}-{index}").gauss(3 if right else 1.5, 0.6), 3)
+    )
 
 
-def test_it_is_algorithm_1_on_first_responses(runner: Any, caplog: Any) -> None:
+def said(made: Any) -> Any:
+    return made.model_dump(exclude={"created_at"})
+
+
+def test_one_response_to_each_question_is_algorithm_1(runner: Any, caplog: Any) -> None:
     """A question that fails is left out, with a warning."""
     model = failing(script, lambda question, index: question == "q40", ValueError("too long"))
     with caplog.at_level(logging.WARNING, "langchain_reasc"):
-        calibration = runner.calibrate(model, [*QUESTIONS, ("q40", "1")], measure=TOP_K, samples=1)
+        made = runner.calibrate(model, [*LABELLED, ("q40", "1")], measure=TOP_K, max_samples=1)
     assert "too long" in caplog.text
-    replies = [script(question, 0) for question, _ in QUESTIONS]
+    replies = [script(text, 0) for text in TEXTS]
     expected = calibrate_offline(
         [-float(reply.logprob or 0) for reply in replies],
         [reply.text.endswith("1") for reply in replies],
@@ -41,97 +60,86 @@ def test_it_is_algorithm_1_on_first_responses(runner: Any, caplog: Any) -> None:
         top_k=2,
     )
     same = {"mean", "std", "n", "gate", "auroc", "accuracy"}
-    assert calibration.model_dump(include=same) == expected.model_dump(include=same)
-    assert len(model.log.calls) == len(QUESTIONS) + 1
-    assert ReASCRunnable(model=model, calibration=calibration).invoke("q0").response_metadata["reasc"]["samples"]
+    assert made.model_dump(include=same) == expected.model_dump(include=same)
+    assert (made.within, made.p_correct, made.by_agreement()) == (None, None, False)
+    assert len(model.log.calls) == len(LABELLED) + 1
+    assert ReASCRunnable(model=model, calibration=made).invoke("q0").response_metadata["reasc"]["samples"]
 
 
 @pytest.mark.sync_only
-def test_without_any_right_answer_it_calibrates_by_consensus(runner: Any, tmp_path: Any) -> None:
-    texts = [question for question, _ in QUESTIONS]
-    expected = runner.calibrate_unlabelled(Scripted(script=script), texts, measure=TOP_K)
-    (path := tmp_path / "questions.txt").write_text("\n".join(texts))
-    for questions in ([(text, None) for text in texts], path):
-        made = runner.calibrate(Scripted(script=script), questions, measure=TOP_K)
-        assert made.model_dump(exclude={"created_at"}) == expected.model_dump(exclude={"created_at"})
-    with pytest.raises(ConfigurationError, match="1 of 41 questions have no right answer; calibrate_unlabelled"):
-        runner.calibrate(saying("1"), [*QUESTIONS, "q40"])
+@pytest.mark.parametrize("labelled", [0, 1, 12, 40])
+def test_labels_only_add(runner: Any, labelled: int) -> None:
+    """The rule is that of the answers; half of the questions with labels add a gate, 16 of them P(correct)."""
+    questions = [*LABELLED[:labelled], *TEXTS[labelled:]]
+    plain, made = (runner.calibrate(Scripted(script=script), some, measure=TOP_K) for some in (TEXTS, questions))
+    assert made.rule_ == plain.rule_ and made.by_agreement()
+    assert (made.method, made.accuracy is None) == (("offline", False) if labelled == 40 else ("consensus", True))
+    assert (made.p_correct is not None) == (labelled == 40)
+    account = runner.account(ReASCRunnable(model=Scripted(script=script), calibration=made), "q1")
+    assert ("p_correct" in account) == (labelled == 40)
 
 
-LABELLED = [(f"q{at}", "Paris") for at in range(40)]
+@pytest.mark.parametrize(("text", "right"), [("so it is 1", True), ("so it is 2", False)])
+def test_where_all_are_right_or_all_wrong(runner: Any, text: str, right: bool) -> None:
+    rng = random.Random(0)
+    made = runner.calibrate(Scripted(script=lambda *_: Reply(text, -round(rng.gauss(3, 0.3), 3))), LABELLED)
+    assert (made.accuracy, made.by_agreement(), made.gate.safe_threshold is not None) == (right, True, right)
+    assert made.p_correct is not None and made.p_correct.right == right
 
 
-def compared(runner: Any, judge: Any, *, samples: int = 1, **options: Any) -> Any:
-    """Calibrate a model that is sure where it is right, which is in three of four questions."""
-
-    def script(question: str, index: int) -> Reply:
-        at = int(question[1:])
-        return Reply(f"It is Paris {question}", -3.0) if at % 4 else Reply(f"It is Lyon {question}", -1.0 - at / 100)
-
-    return runner.calibrate(
-        Scripted(script=script), LABELLED, answer=free_text(judge=judge), samples=samples, **options
-    )
+CITIES = [(text, "Paris") for text in TEXTS]
 
 
-def test_free_text_is_compared_with_the_right_answers(runner: Any, runs: Any, caplog: Any) -> None:
+def spelled(question: str, index: int) -> Reply:
+    """Two spellings of one city; sure where it is the right one, which is in three of four questions."""
+    word, sure = ("Paris", 3.0) if int(question[1:]) % 4 else ("Lyon", 1.0)
+    return Reply(f"It is {word} {'!' * (index % 2)}", -sure - index / 100 - int(question[1:]) / 1000)
+
+
+def test_free_text_is_compared_by_meaning_with_the_others_and_with_the_right_answer(runner: Any, runs: Any) -> None:
     judge = judging(city)
-    made = compared(runner, judge, config={"callbacks": [runs]})
-    assert (made.n, made.accuracy, made.fingerprint.answer) == (40, 0.75, "free_text:judge(judge)")
-    assert sorted(pairs(judge)) == sorted(("Paris", f"It is {'Paris' if at % 4 else 'Lyon'} q{at}") for at in range(40))
-    assert sum("reasc:judge" in run["tags"] for run in runs.of("model").values()) == 40
-    assert compared(runner, failing(judging(city).script, lambda prompt, index: asked(prompt)[0] == "q3")).n == 39
-    assert [record for record in caplog.records if "could not be compared with the right one" in record.message]
-    with pytest.raises(CalibrationDataError, match=r"no response could be compared with the right answer.*down"):
-        compared(runner, judging(city, lambda same: Reply("", error=ConnectionError("down"))))
+    made = runner.calibrate(
+        Scripted(script=spelled), CITIES, answer=free_text(judge=judge), measure=TOP_K, config={"callbacks": [runs]}
+    )
+    assert (made.n, made.accuracy, made.by_agreement()) == (40, 0.75, True)
+    assert made.fingerprint.answer == "free_text:judge(judge)"
+    assert sum("Paris" in pair for pair in pairs(judge)) >= 40
+    assert sum("reasc:judge" in run["tags"] for run in runs.of("model").values()) == len(judge.log.calls)
 
 
-def test_answers_that_only_mean_the_same_teach_nothing_of_agreement(runner: Any) -> None:
-    """Four spellings of one answer would look like four answers."""
-    made = compared(runner, judging(city), samples=4)
-    assert (made.n, made.accuracy, made.by_agreement()) == (40, 0.75, False)
-
-
-@pytest.mark.sync_only
-def test_four_responses_to_each_question_show_whether_votes_may_be_weighed(runner: Any) -> None:
-    def script(question: str, index: int) -> Reply:
-        rng = random.Random(f"{question} {index}")
-        right = rng.random() < 0.6
-        return Reply(f"so it is {1 if right else 2}", -round(rng.gauss(3.0 if right else 1.5, 0.4), 3))
-
-    model = Scripted(script=script)
-    made = runner.calibrate(model, QUESTIONS, measure=TOP_K)
-    assert len(model.log.calls) == 4 * len(QUESTIONS) and made.n == len(QUESTIONS)
-    assert made.within is not None and made.within.low > 0.6
-    assert made.unweighed is None and made.p_correct is not None
-    assert runner.account(ReASCRunnable(model=model, calibration=made), "q1")["p_correct"]["source"] == "labels"
-    alone = runner.calibrate(model, QUESTIONS, measure=TOP_K, samples=1)
-    assert (alone.within, alone.p_correct) == (None, None)
-    assert "--" not in (alone.unweighed or "--")
+def test_a_question_whose_answers_cannot_be_judged_has_no_label(runner: Any, caplog: Any, tmp_path: Path) -> None:
+    """Another call with the same checkpoint asks it again."""
+    down = judging(city, lambda same: Reply("", error=ConnectionError("down")))
+    path = tmp_path / "rows.sqlite"
+    options: dict[str, Any] = {"answer": free_text(judge=down), "measure": TOP_K, "max_samples": 1, "checkpoint": path}
+    with caplog.at_level(logging.WARNING, "langchain_reasc"):
+        made = runner.calibrate(Scripted(script=spelled), CITIES, **options)
+    assert (made.n, made.accuracy) == (40, None)
+    assert "its answers could not be compared with the right one" in caplog.text and "down" in caplog.text
+    options["answer"] = free_text(judge=judging(city))
+    again = Scripted(script=spelled)
+    assert runner.calibrate(again, CITIES, **options).accuracy == 0.75
+    assert len(again.log.calls) == 40
 
 
 def silent(question: str, index: int) -> Reply:
-    return Reply("it is 1", None)
+    return Reply(script(question, index).text, None)
 
 
-def test_a_model_without_confidence_costs_one_response(runner: Any) -> None:
+@pytest.mark.parametrize("questions", [TEXTS, LABELLED], ids=["unlabelled", "labelled"])
+def test_without_logprobs_answers_are_learned_from(runner: Any, questions: Any) -> None:
+    made = runner.calibrate(Scripted(script=silent), questions)
+    assert (made.measure, made.by_agreement(), made.p_correct is not None) == (None, True, questions is LABELLED)
+    assert "scores" in (made.untrusted or "")
+
+
+def test_a_measure_that_the_responses_do_not_carry_is_refused_at_once(runner: Any) -> None:
     model = Scripted(script=silent)
-    with pytest.raises(LogprobsUnavailable, match="so no further question was asked: the response"):
-        runner.calibrate(model, QUESTIONS)
-    assert len(model.log.calls) == 1
-    model = Scripted(script=script)
-    with pytest.raises(LogprobsUnavailable, match="'self_certainty' cannot be had from this model; its responses have"):
-        runner.calibrate(model, QUESTIONS, measure=Measure("self_certainty"))
-    assert len(model.log.calls) == 1
-    anthropic = pytest.importorskip("langchain_anthropic")
-    with pytest.raises(LogprobsUnavailable, match="ChatAnthropic returns no logprobs"):
-        runner.calibrate(anthropic.ChatAnthropic(model="claude", api_key="none"), QUESTIONS)
-
-
-def test_a_model_that_states_none_though_it_was_asked_is_given_up_after_three(runner: Any) -> None:
-    model = Scripted(script=silent)
-    with pytest.raises(LogprobsUnavailable, match="states no confidence"):
-        runner.calibrate(model, QUESTIONS, ask_confidence=True, samples=1, concurrency=1)
-    assert len(model.log.calls) <= 4
+    with pytest.raises((LogprobsUnavailable, ExceptionGroup), match="no further question was asked"):
+        runner.calibrate(model, LABELLED, measure=TOP_K, concurrency=1)
+    assert {question for question, _ in model.log.calls} <= {"q0", "q1"}
+    with pytest.raises(ConfigurationError, match="ask_confidence=True"):
+        runner.calibrate(model, LABELLED, measure=Measure("verbalized", "mean"))
 
 
 @pytest.mark.sync_only
@@ -144,29 +152,21 @@ def test_a_file_is_asked_as_its_questions_are(runner: Any, tmp_path: Any) -> Non
         at = int(question.split()[2])
         return Reply(f"it is {at + 1 if at % 4 else 0}", -3.0 + at / 10 if at % 4 else -1.0 - at / 50)
 
-    same, made = {"mean", "std", "n", "gate", "accuracy"}, []
+    made = []
     for questions in (str(path), path, [(question, ["nothing", right]) for question, right in rows]):
-        made.append(runner.calibrate(Scripted(script=script), questions, measure=TOP_K, samples=1))
+        made.append(runner.calibrate(Scripted(script=script), questions, measure=TOP_K))
         assert (made[-1].n, made[-1].accuracy) == (12, 0.75)
-        assert made[-1].model_dump(include=same) == made[0].model_dump(include=same)
+        assert said(made[-1]) == said(made[0])
     (tmp_path / "odd.csv").write_text("text,gold\nWhat?,1\n")
     with pytest.raises(ConfigurationError, match=r"read_questions\(..., question_field=...\)"):
         runner.calibrate(saying("1"), tmp_path / "odd.csv")
-
-
-@pytest.mark.sync_only
-@pytest.mark.parametrize("name", ["q.txt", "pairs.csv"])
-def test_files_of_questions_without_answers(runner: Any, tmp_path: Any, name: str) -> None:
     texts = [f"What is {at} + 1?" for at in range(8)]
-    (path := tmp_path / name).write_text(
-        "\n".join(texts) if name == "q.txt" else "\n".join(f"{one},1" for one in texts)
-    )
-    model = saying("1")
-    assert runner.calibrate_unlabelled(model, path, max_samples=4).n == 8
-    assert {question for question, _ in model.log.calls} == set(texts)
-
-
-UNLABELLED = [f"q{i}" for i in range(6)]
+    (tmp_path / "q.txt").write_text("\n".join(texts))
+    (tmp_path / "q.csv").write_text("\n".join(["question,note", *(f"{one},x" for one in texts)]))
+    for questions in (tmp_path / "q.txt", read_unlabelled(tmp_path / "q.csv")):
+        model = saying("1")
+        assert runner.calibrate(model, questions, max_samples=4).n == 8
+        assert {question for question, _ in model.log.calls} == set(texts)
 
 
 def two_of_three(question: str, index: int) -> Reply:
@@ -175,7 +175,7 @@ def two_of_three(question: str, index: int) -> Reply:
 
 def test_each_question_is_asked_until_the_votes_are_clear(runner: Any, fits: Any) -> None:
     model = Scripted(script=lambda q, i: two_of_three(q, i) if q == "q0" else Reply("it is 1", -1.0 - i))
-    runner.calibrate_unlabelled(model, UNLABELLED, measure=TOP_K, max_samples=6, concurrency=1)
+    runner.calibrate(model, TEXTS[:6], measure=TOP_K, max_samples=6, concurrency=1)
     assert model.log.most_live <= 4, "of one question at a time"
     answers = [question.answers for question in fits[0].questions]
     assert answers == [(0, 0, 1, 0, 0, 1), *[(0, 0, 0, 0)] * 5]
@@ -204,55 +204,107 @@ def test_what_was_learned_of_the_model_online_does_not_decide_how_it_is_calibrat
 def test_known_answers_are_graded(runner: Any, fits: Any) -> None:
     script = [Reply("it is 1"), Reply("no idea"), Reply("it is 2"), Reply("it is 1"), Reply("it is 1")]
     model = Scripted(script=lambda question, index: script[index % 5])
-    runner.calibrate_unlabelled(model, [("q0", "1"), "q1", ("q2", "2"), ("q3", None)], max_samples=5)
+    runner.calibrate(model, [("q0", "1"), "q1", ("q2", ["2", "3"]), ("q3", None)], max_samples=5)
     rights = [question.right for question in fits[0].questions]
     assert rights == [(True, False, False, True, True), (), (False, False, True, False, False), ()]
     same = free_text(same=lambda one, other: one.lower().strip("!.") == other.lower().strip("!."))
     model = saying("Paris", "paris!", "Rome", "Paris", "Paris")
-    runner.calibrate_unlabelled(model, [("q", "the answer is paris")], answer=same, max_samples=5)
+    runner.calibrate(model, [("q", "the answer is paris")], answer=same, max_samples=5)
     [question] = fits[1].questions
-    assert set(zip(question.answers, question.right, strict=True)) <= {(0, True), (1, False)}
+    assert set(zip(question.answers, question.right, strict=True)) == {(0, True), (1, False)}
 
 
-def test_an_unlabelled_question_that_fails_is_left_out(runner: Any, fits: Any, caplog: Any) -> None:
+def test_what_cannot_be_asked(runner: Any, fits: Any, caplog: Any) -> None:
     model = failing(lambda question, index: Reply("it is 1"), lambda question, index: question == "q3")
     progress: list[tuple[int, int]] = []
-    with caplog.at_level(logging.WARNING):
-        runner.calibrate_unlabelled(model, UNLABELLED, progress=lambda *one: progress.append(one))
+    runner.calibrate(model, TEXTS[:6], progress=lambda *one: progress.append(one))
     assert len(fits[0].questions) == 5
     assert "a question is left out of the calibration: SamplingError" in caplog.text
     assert progress[-1] == (6, 6)
     with pytest.raises(CalibrationDataError, match="none of the 6 questions gave a response; the first: SamplingError"):
-        runner.calibrate_unlabelled(failing(script, lambda question, index: True), UNLABELLED)
-    for options in ({"concurrency": 0}, {"max_samples": 1}):
-        with pytest.raises(ConfigurationError, match=rf"{next(iter(options))} must be \d or more"):
-            runner.calibrate_unlabelled(model, UNLABELLED, **options)
+        runner.calibrate(failing(script, lambda question, index: True), TEXTS[:6])
+    with pytest.raises(ConfigurationError, match="concurrency must be 1 or more"):
+        runner.calibrate(model, TEXTS[:6], concurrency=0)
 
 
-@pytest.mark.parametrize("changed", [{}, {"answer": "text"}], ids=["the same", "answer"])
-def test_a_call_that_was_interrupted_goes_on_from_its_checkpoint(
-    runner: Any, fits: Any, tmp_path: Path, changed: dict[str, Any]
-) -> None:
+def test_a_call_that_was_interrupted_goes_on_from_its_checkpoint(runner: Any, tmp_path: Path) -> None:
+    """What was paid for is not asked again, in whatever order, but a question whose label was corrected is."""
+
     def stop(done: int, total: int) -> None:
-        if done == total:
+        if done == 10:
             raise InterruptedError
 
-    options = {"measure": TOP_K, "max_samples": 6, "concurrency": 1, "checkpoint": tmp_path / "unfinished"}
-    known, asked_first = [("q5", "1")], Scripted(script=two_of_three)
+    path = tmp_path / "rows.sqlite"
+    options: dict[str, Any] = {"measure": TOP_K, "concurrency": 1, "checkpoint": path}
+    questions = [*LABELLED[:30], *TEXTS[30:]]
     with pytest.raises((InterruptedError, ExceptionGroup)):
-        runner.calibrate_unlabelled(asked_first, ["q0", "q1", *known], progress=stop, **options)
-    with options["checkpoint"].open("a", encoding="utf-8") as file:
-        file.write('{"key": "cut in ha')  # as a crash leaves it
-    with pytest.raises((InterruptedError, ExceptionGroup)):
-        runner.calibrate_unlabelled(asked_first, ["q0", "q1", "q2", *known], progress=stop, **{**options, **changed})
-    model = Scripted(script=two_of_three)
-    runner.calibrate_unlabelled(model, ["q0", "q1", "q2", *known, "q3", "q4"], **{**options, **changed})
-    assert {question for question, _ in model.log.calls} == {"q3", "q4", "q5"}  # known answers are graded anew
-    assert not options["checkpoint"].exists()
-    assert len(fits) == 1
-    runner.calibrate_unlabelled(
-        model, ["q0", "q1", "q2", *known, "q3", "q4"], **{**options, **changed, "checkpoint": None}
-    )
-    learned, anew = (sorted(repr((q.answers, q.scores, q.right)) for q in one.questions) for one in fits)
-    assert learned == anew
-    assert fits[0].options["made_of"] == fits[1].options["made_of"]
+        runner.calibrate(Scripted(script=script), questions[::-1], progress=stop, **options)
+    held = len([*ObservationStore.open(path).rows([TOP_K])])
+    going_on = Scripted(script=script)
+    made = runner.calibrate(going_on, questions, **options)
+    assert held >= 10 and len({question for question, _ in going_on.log.calls}) == 40 - held
+    again = Scripted(script=script)
+    assert said(runner.calibrate(again, questions, **options)) == said(made) and not again.log.calls
+    straight = runner.calibrate(Scripted(script=script), questions, measure=TOP_K)
+    assert straight.rule_.agreement_prior == made.rule_.agreement_prior
+    np.testing.assert_allclose([straight.mean, straight.std], [made.mean, made.std], rtol=1e-6)  # a file keeps 32 bits
+    runner.calibrate(again, [*questions[:3], ("q3", "2"), *questions[4:]], **options)
+    assert {question for question, _ in again.log.calls} == {"q3"}
+    text = path.read_bytes()
+    assert b"q7" not in text and b"so it is" not in text
+
+
+def test_a_checkpoint_goes_on_as_what_is_learned_online(runner: Any, tmp_path: Path) -> None:
+    path = tmp_path / "rows.sqlite"
+    made = runner.calibrate(Scripted(script=script), TEXTS, measure=TOP_K, checkpoint=path)
+    reasc = ReASCRunnable(model=Scripted(script=script), calibration="online", measure=TOP_K, online_state=path)
+    assert reasc.learned is not None
+    assert (reasc.learned.n, reasc.learned.rule_) == (40, made.rule_)
+
+
+@pytest.mark.sync_only
+def test_a_checkpoint_that_cannot_be_used(runner: Any, tmp_path: Path) -> None:
+    (path := tmp_path / "rows.sqlite").write_text("something else")
+    model = Scripted(script=script)
+    with pytest.raises(CalibrationFileError, match=r"rows\.sqlite"):
+        runner.calibrate(model, TEXTS, checkpoint=path)
+    with pytest.raises(CalibrationFileError, match="there is no folder"):
+        runner.calibrate(model, TEXTS, checkpoint=tmp_path / "no" / "rows.sqlite")
+    assert not model.log.calls
+    runner.calibrate(model, TEXTS, checkpoint=tmp_path / "own.sqlite")
+    with pytest.raises(FingerprintMismatch, match=r"own\.sqlite.*temperature.*or name another file"):
+        runner.calibrate(Scripted(script=script, temperature=0.1), TEXTS, checkpoint=tmp_path / "own.sqlite")
+
+
+KILLED = """
+import sys
+from langchain_reasc import calibrate
+from runnable.fakes import Scripted
+from runnable.test_calibrate import TEXTS, script
+calibrate(Scripted(script=script, delay=0.02), TEXTS, checkpoint=sys.argv[1], concurrency=1)
+"""
+
+
+@pytest.mark.sync_only
+def test_a_kill_loses_no_question_that_was_answered(tmp_path: Path) -> None:
+    path = tmp_path / "rows.sqlite"
+    folders = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+    process = subprocess.Popen([sys.executable, "-c", KILLED, path], env={**os.environ, "PYTHONPATH": folders})
+    try:
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not (path.exists() and path.stat().st_size and _rows(path) >= 3):
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.wait()
+    held = _rows(path)
+    model = Scripted(script=script)
+    assert calibrate(model, TEXTS, checkpoint=path).n == 40
+    assert 3 <= held == 40 - len({question for question, _ in model.log.calls})
+
+
+def _rows(path: Path) -> int:
+    try:
+        return len(ObservationStore.open(path).rows([]))
+    except CalibrationFileError:  # it is being made
+        return 0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from langchain_reasc import ChatReASC, ReASCRunnable
-from langchain_reasc.calibration import Calibration, Observation, SupportCurve, calibrate_consensus
+from langchain_reasc.calibration import Calibration, Observation, SupportCurve, fit
 from langchain_reasc.exceptions import ConfigurationError, Undecided
 
 from .fakes import calibration, saying
@@ -91,7 +91,7 @@ def test_abstaining_without_a_probability_is_refused(given: Any) -> None:
 def agreeing(**fields: Any) -> Calibration:
     """What counting votes on 32 questions without labels taught."""
     counted = [Observation(answers, np.zeros((0, 4))) for answers in ((0, 0, 0, 0), (0, 1, 0, 1))] * 16
-    made = calibrate_consensus(counted, budget=4)
+    made = fit(counted, budget=4)
     assert made.p_agree and made.guarantee
     assert made.p_correct is None
     return made.model_copy(update=fields)

@@ -12,7 +12,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from sampling.test_parallel import parallel
 
 from langchain_reasc import ChatReASC, Integration, Measure, register_integration
-from langchain_reasc.calibration import ConsensusCalibrator, consensus
+from langchain_reasc.calibration import ConsensusCalibrator, learner
 from langchain_reasc.calibration import online as learning_online
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 
@@ -129,7 +129,7 @@ def test_a_failure_in_learning_costs_no_answer(runner: Any, monkeypatch: Any, lo
     def fail(*_: Any, **options: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(consensus, "calibrate_consensus", fail)
+    monkeypatch.setattr(learner, "fit", fail)
     account = answered(runner, online(max_samples=2), [*QUESTIONS, "q100"])[-1]
     assert account["answer"] is not None
     if isinstance(error, CalibrationDataError):

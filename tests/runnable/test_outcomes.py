@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from langchain_reasc import ChatReASC
-from langchain_reasc.calibration import Observation, calibrate_consensus
+from langchain_reasc.calibration import Observation, fit
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import Cap, Response, decide
 
@@ -131,7 +131,7 @@ def test_p_correct_is_of_questions_whose_outcome_was_told(told: Callable[[bool],
     for seed in range(6):
         rng = np.random.default_rng(seed)
         questions = [answered(rng, told)[0] for _ in range(400)]
-        curve = calibrate_consensus(questions).p_correct
+        curve = fit(questions).p_correct
         assert curve is not None
         for question, right in (answered(rng, told) for _ in range(400)):
             decision = decide(Cap(6), [Response(str(one)) for one in question.answers])
@@ -145,4 +145,4 @@ def test_complaints_alone_tell_nothing() -> None:
     rng = np.random.default_rng(0)
     questions = [answered(rng, lambda right: 0.0 if right else 1.0)[0] for _ in range(400)]
     assert sum(question.correct is False for question in questions) > 50
-    assert calibrate_consensus(questions).p_correct is None
+    assert fit(questions).p_correct is None

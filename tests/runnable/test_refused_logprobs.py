@@ -224,7 +224,7 @@ def test_one_sample_that_is_refused_counts_as_one_vote_and_the_others_keep_their
 
 @pytest.mark.sync_only
 def test_calibrating_goes_on_where_none_is_needed_or_another_stands_in(runner: Any, served: Served) -> None:
-    made = runner.calibrate_unlabelled(chat(served), [f"q{at}" for at in range(6)], concurrency=1)
+    made = runner.calibrate(chat(served), [f"q{at}" for at in range(6)], concurrency=1)
     assert (made.n, made.measure) == (6, None)
     assert refused(served) <= 4  # the samples that were in flight together at first
 

@@ -152,18 +152,16 @@ def _calibrate(pool: "Pool", out: Path, p_target: float, seed: int) -> "Calibrat
 
 def _calibrate_unlabelled(model: Any, pool: "Pool", out: Path, samples: int, seed: int) -> "Calibration":
     """Calibrate on some of the calibration problems without their answers."""
-    from langchain_reasc.calibrating import calibrate_unlabelled
     from langchain_reasc.calibration import save_calibration
-    from langchain_reasc.calibration.summary import consensus_lines
+    from langchain_reasc.calibration.summary import calibration_lines
+    from langchain_reasc.runnable.calibrate import calibrate
 
     _heading("Calibration without labels")
     questions = [str(question.input) for question in pool.questions[:_UNLABELLED]]
     with progress("Learning") as move:
-        learned = calibrate_unlabelled(
-            model, questions, max_samples=samples, concurrency=_AT_ONCE, seed=seed, progress=move
-        )
+        learned = calibrate(model, questions, max_samples=samples, concurrency=_AT_ONCE, seed=seed, progress=move)
     save_calibration(learned, out / "unlabelled.json")
-    print_lines(consensus_lines(learned, asked=len(questions), known=0))
+    print_lines(calibration_lines(learned))
     return learned
 
 

@@ -13,14 +13,18 @@ from langchain_reasc.calibration import (
     Calibration,
     Fingerprint,
     Floats,
+    Observation,
     Selection,
     answer_name,
-    calibrate_labelled,
     calibrate_mixture,
     can_be_compared,
     candidate_measures,
     default_measure,
-    select_measure,
+    fit,
+    numbered,
+    require_comparable,
+    select_among,
+    span_measures,
 )
 from langchain_reasc.exceptions import (
     CalibrationDataError,
@@ -112,27 +116,32 @@ class PoolScores:
         self._candidates = candidate_measures(self.signals, longest=longest)
         return list(self._candidates)
 
-    def select(self, firsts: Pairs, *, seed: int) -> Selection:
-        """Choose a measure on the given (question, response) pairs alone.
+    def candidates_of(self, firsts: Pairs) -> list[Measure]:
+        """Return the measures among which these (question, response) pairs, and no others, choose.
 
         Raises:
-            CalibrationDataError: too few correct or wrong responses to compare signals.
+            CalibrationDataError: too few of the responses are right, or wrong, to compare measures.
+            PoolError: the pool has no token signals.
         """
-        if (signals := self._pool.signals) is None:
+        if self._pool.signals is None:
             raise PoolError(f"{self._pool.path} has no token signals; only its recorded scores can be replayed")
         questions = self._pool.questions
-        carrying = [(question, at) for question, at in firsts if questions[question].responses[at].signal_tokens]
+        given = [questions[question].responses[at] for question, at in firsts]
+        carrying = [one for one in given if one.signal_tokens]
         if not carrying:
             raise CalibrationDataError("no calibration response carries token signals")
-        given = [questions[question].responses[at] for question, at in carrying]
-        return select_measure(
-            (signals.of_question(questions[question].id)[at] for question, at in carrying),  # read one after the other
-            [bool(one.correct) for one in given],
-            spans=[None if one.answer is None else one.spans for one in given],
-            signals=signals.names,
-            longest=max(one.signal_tokens for one in given),
-            seed=seed,
-        )
+        require_comparable([bool(one.correct) for one in carrying])
+        spans = [one.spans for one in carrying if one.answer is not None]
+        measures = candidate_measures(self.signals, longest=max(one.signal_tokens for one in carrying))
+        return measures + span_measures(measures, spans)
+
+    def select(self, firsts: Pairs, *, seed: int) -> Selection:
+        """Choose a measure on these (question, response) pairs alone; errors as of :meth:`candidates_of`."""
+        measures, questions = self.candidates_of(firsts), self._pool.questions
+        carrying = [pair for pair in firsts if questions[pair[0]].responses[pair[1]].signal_tokens]
+        right = [bool(questions[question].responses[at].correct) for question, at in carrying]
+        rows, columns = zip(*carrying, strict=True)
+        return select_among(measures, np.array([self.array(one)[rows, columns] for one in measures]), right, seed=seed)
 
     def unscored(self, measure: Measure | str) -> int:
         """Responses that vote without a score."""
@@ -234,22 +243,36 @@ def calibrate_offline_on(
         CalibrationDataError: the responses do not determine a calibration, or a choice of measure.
         PoolError: the pool lacks what the measure needs.
     """
-    measure, selected = spec, {}
     if spec == "auto":
-        selection = scores.select(firsts, seed=seed)
-        measure, selected = selection.measure, selection.evidence
-    questions: dict[int, list[tuple[Response, bool]]] = {}
+        measures: Sequence[Measure] = scores.candidates_of(firsts)
+        arrays = [scores.array(measure) for measure in measures]
+    else:
+        measures, arrays = [_known_measure(pool, spec)], [scores.array(spec)]
+    numbers: dict[int, list[int]] = {}
     for question, number in (*firsts, *further):
-        right = bool(pool.questions[question].responses[number].correct)
-        questions.setdefault(question, []).append((scores.response(question, number, measure), right))
-    known = _known_measure(pool, measure)
-    return calibrate_labelled(
-        list(questions.values()),
-        known,
-        explained=explained,
+        numbers.setdefault(question, []).append(number)
+    info = {one.signal: _provenance(pool, one) for one in measures}
+    calibration = fit(
+        [_observation(pool, question, some, arrays) for question, some in numbers.items()],
+        measures,
         p_target=p_target,
-        **selected,
-        **_provenance(pool, known),
+        made_of={signal: {name: one[name] for name in ("top_k", "vocabulary_size")} for signal, one in info.items()},
+        fingerprint=_provenance(pool, measures[0])["fingerprint"],
+        seed=seed,
+        explained=explained,
+    )
+    if calibration.method != "offline":
+        raise CalibrationDataError(calibration.gate.closed_because or "labels determine no calibration")
+    return calibration
+
+
+def _observation(pool: Pool, question: int, numbers: Sequence[int], arrays: Sequence[Floats]) -> Observation:
+    """Return these responses to a question, with their labels and their scores by each measure."""
+    responses = [pool.questions[question].responses[number] for number in numbers]
+    return Observation(
+        numbered([one.answer for one in responses]),
+        np.array([scores[question, list(numbers)] for scores in arrays]),
+        right=tuple(bool(one.correct) for one in responses),
     )
 
 

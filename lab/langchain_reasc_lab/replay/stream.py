@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibration import MINIMUM, Calibration, Drift, Learner, Observation
+from langchain_reasc.calibration import MINIMUM, Calibration, Drift, Learner, Observation, numbered
 from langchain_reasc.method import ASC, Decision, Measure, Response, StoppingRule, decide, rule_in_use
 
 __all__ = ["AUDITED", "Stream", "Streamed"]
@@ -98,8 +98,7 @@ class Stream:
 
     def _observed(self, row: int, given: Sequence[str | None], decision: Decision, *, counted: bool) -> Observation:
         """Return a question as sampling left it: with its first responses, which gave these answers."""
-        numbers: dict[str, int] = {}
-        answers = tuple(None if answer is None else numbers.setdefault(answer, len(numbers)) for answer in given)
+        answers = numbered(given)
         scores = np.array([one[row, : len(given)] for one in self.scores]).reshape(len(self.scores), len(given))
-        answer = None if decision.answer is None else numbers[decision.answer]
+        answer = None if decision.answer is None else answers[given.index(decision.answer)]
         return Observation(answers, scores, counted=counted, decided=decision.samples, answer=answer)

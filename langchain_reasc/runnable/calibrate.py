@@ -1,0 +1,384 @@
+"""``calibrate(model, questions)``: ask questions, with right answers or without, and fit a calibration."""
+
+import hashlib
+import inspect
+import json
+import logging
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from typing import Any, Concatenate, Final, Literal, ParamSpec
+
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableConfig, ensure_config
+
+from langchain_reasc.answers import AnswerSpec, ToolVotes, Vote, vote_of
+from langchain_reasc.calibration import (
+    DEFAULT_AGREEMENT,
+    Calibration,
+    Fingerprint,
+    Finished,
+    FixedPrompt,
+    MadeOf,
+    Observation,
+    ObservationFile,
+    candidate_measures,
+    fit,
+    observed,
+)
+from langchain_reasc.exceptions import (
+    CalibrationDataError,
+    ConfigurationError,
+    FingerprintMismatch,
+    LogprobsUnavailable,
+)
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import DEFAULT_BUDGET
+from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
+from langchain_reasc.models.prepared import ModelOrName, to_messages
+from langchain_reasc.runnable.concurrency import Concurrency, EventLoop, Threads
+from langchain_reasc.runnable.labels import LabelledInput, Questions, graded, read_inputs
+from langchain_reasc.runnable.loop import answer as answer_question
+from langchain_reasc.runnable.loop import ask
+from langchain_reasc.runnable.options import Options
+from langchain_reasc.runnable.progress import Progress, show_progress
+from langchain_reasc.runnable.request import Request
+from langchain_reasc.sampling import Cutoff
+from langchain_reasc.threads import blocking
+
+__all__ = ["acalibrate", "calibrate"]
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+
+_AT_ONCE: Final = 4  # samples of a question: what counting votes needs at least
+
+
+async def _calibrate(  # noqa: D417
+    io: Concurrency,
+    model: ModelOrName,
+    questions: Questions,
+    *,
+    answer: AnswerSpec = "auto",
+    fixed_prompt: FixedPrompt | None = None,
+    tool_votes: ToolVotes | None = None,
+    ask_confidence: bool = False,
+    measure: Measure | Literal["auto"] = "auto",
+    p_target: float = 0.9,
+    threshold: float = DEFAULT_AGREEMENT,
+    max_samples: int = DEFAULT_BUDGET,
+    checkpoint: str | os.PathLike[str] | None = None,
+    concurrency: int = 8,
+    seed: int = 0,
+    config: RunnableConfig | None = None,
+    progress: Progress = None,
+) -> Calibration:
+    """Ask each question until the votes on it are clear (ASC), and calibrate on the answers.
+
+    64 questions are a good number; they cost no more than counting votes on them. How far the responses agree decides
+    when sampling stops. Right answers are not needed: each question may have one or not. Where half of them or more
+    have one, these add a gate, which accepts a confident first response alone, and Algorithm 1 for
+    ``rule(safeguard="paper")``; 16 of them add how likely an answer is right (``p_correct``). Logprobs are not needed either:
+    without them answers alone are learned from.
+
+    A question that fails, because it is too long, say, is left out with a warning.
+
+    Args:
+        model: the chat model that will be sampled, or its name, as :class:`~langchain_reasc.ReASCRunnable` takes it.
+        questions: inputs, asked as they will be in use, or pairs of an input and its right answer, or a list of those
+            that are accepted; None where nobody knows. Or a file: JSON, JSON Lines, CSV or Parquet with right answers,
+            see :func:`langchain_reasc.data.read_questions`, or a text with a question a line.
+        answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`. With
+            :func:`~langchain_reasc.answers.free_text` answers are compared by what they mean, with one another and with
+            the right answer.
+        fixed_prompt: which part of a prompt is the same for every question, see
+            :attr:`langchain_reasc.ReASCRunnable.fixed_prompt`.
+        tool_votes: how calls of tools are compared.
+        ask_confidence: whether the model is asked to state its confidence, see
+            :attr:`langchain_reasc.ReASCRunnable.ask_confidence`.
+        measure: how a response is scored; ``"auto"`` chooses among all that the responses carry, or none.
+        p_target: accuracy asked of what the gate accepts.
+        threshold: the probability asked of an answer that all ``max_samples`` responses would give the same.
+        max_samples: responses to a question at most, in use as here. With one, nothing shows how responses agree, and
+            Algorithm 1 decides as far as its data support it.
+        checkpoint: an SQLite file to which a row is appended for each question as it ends: numbers and never a text.
+            The same call goes on from there and asks what is missing. ``reasc inspect`` reads the file, and
+            ``ReASCRunnable(calibration="online", online_state=...)`` goes on learning from it.
+        concurrency: questions in flight at once, each with up to 4 responses.
+        seed: the seed of everything random in the calibration.
+        config: callbacks, tags and metadata of the calls.
+        progress: True for a bar, or a function called with (questions asked, questions).
+
+    Raises:
+        CalibrationDataError: no question, or responses that determine no calibration.
+        CalibrationFileError: ``checkpoint`` is another kind of file, or cannot be written.
+        ConfigurationError: a file of questions that cannot be read, or options that do not go together.
+        FingerprintMismatch: the rows in ``checkpoint`` are of another model, prompt or sampling.
+        LogprobsUnavailable: a measure is named that the responses do not carry.
+
+    Example:
+        >>> calibration = calibrate(llm, "labelled.csv", checkpoint="rows.sqlite")
+        >>> calibration = calibrate(llm, [("What is 2 + 2?", "4"), "What is 12 times 17?", ...])
+        >>> reasc = ReASCRunnable(model=llm, calibration=calibration)
+    """
+    asked = _Asked(
+        model,
+        read_inputs(questions),
+        measure=measure,
+        checkpoint=checkpoint,
+        concurrency=concurrency,
+        config=ensure_config(config),
+        answer=answer,
+        fixed_prompt=fixed_prompt,
+        tool_votes=tool_votes or ToolVotes(),
+        ask_confidence=ask_confidence,
+        max_samples=max_samples,
+    )
+    rows = await asked.ask_all(io, progress)
+    made = partial(asked.fit, rows, p_target=p_target, threshold=threshold, seed=seed)
+    calibration: Calibration = await io.in_thread(made)
+    return calibration
+
+
+class _Asked:
+    """The questions, and how they are asked. All is checked before anything is paid for.
+
+    Args:
+        model: the chat model or its name.
+        questions: inputs, with right answers where they are known.
+        measure: how responses are scored; ``"auto"`` for all candidates.
+        checkpoint: the file of rows, if any.
+        concurrency: questions in flight at once.
+        config: callbacks, tags and metadata of the calls.
+        options: other options of :class:`~langchain_reasc.ReASCRunnable`.
+    """
+
+    def __init__(
+        self,
+        model: ModelOrName,
+        questions: Sequence[LabelledInput],
+        *,
+        measure: Measure | Literal["auto"],
+        checkpoint: str | os.PathLike[str] | None,
+        concurrency: int,
+        config: RunnableConfig,
+        **options: Any,
+    ) -> None:
+        if not questions:
+            raise CalibrationDataError("there is no question to calibrate on; 64 are a good number")
+        if concurrency < 1:
+            raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
+        if measure != "auto" and measure.signal == VERBALIZED and not options["ask_confidence"]:
+            raise ConfigurationError(f"the measure {measure} needs a model that is asked: ask_confidence=True")
+        self._setup = Options(
+            model=model,
+            calibration="online",  # which asks for logprobs, and while it learns counts votes
+            measure=None if measure == "auto" else measure,
+            on_missing_confidence="count",
+            concurrency=_AT_ONCE,
+            sample_timeout=None,
+            **options,
+        )._setup
+        self._named = None if measure == "auto" else measure
+        measures = [self._named] if self._named else candidate_measures([*SIGNALS, VERBALIZED])
+        self._questions, self._prompts = questions, [to_messages(one.input) for one in questions]
+        self._config, self._concurrency = config, concurrency
+        self._fingerprint = self._setup.model.resolved(config).fingerprint(
+            self._prompts[0], prompt=options["fixed_prompt"], answer=options["answer"]
+        )
+        self._rows = _Rows(measures, self._fingerprint, checkpoint)
+
+    async def ask_all(self, io: Concurrency, progress: Progress) -> list[Observation]:
+        """Ask the questions that have no row yet. Return the rows of all, in the order of the questions.
+
+        Raises:
+            CalibrationDataError: no question gave a response.
+            LogprobsUnavailable: the responses do not carry the measure that was named.
+        """
+        cutoff, rows = Cutoff(), dict[int, Observation | Exception]()
+        ids = [_id_of(prompt, one.references) for prompt, one in zip(self._prompts, self._questions, strict=True)]
+        for at, id in enumerate(ids):
+            if (held := self._rows.take(id)) is not None:
+                rows[at] = held
+        missing = [at for at in range(len(ids)) if at not in rows]
+        with show_progress(progress, len(ids)) as move:
+            for _ in rows:
+                move()
+
+            async def ask_one(at: int) -> tuple[int, Observation | Exception]:
+                return at, await self._ask(io, cutoff, at, ids[at])
+
+            async with io.workers(self._concurrency, cutoff) as each, aclosing(each(ask_one, missing)) as found:
+                async for at, one in found:
+                    rows[at] = one
+                    move()
+        given = [one for _, one in sorted(rows.items()) if isinstance(one, Observation)]
+        if not given:
+            raise CalibrationDataError(f"none of the {len(ids)} questions gave a response; the first: {rows[0]!r}")
+        return given
+
+    async def _ask(self, io: Concurrency, cutoff: Cutoff, at: int, id: str) -> Observation | Exception:
+        """Ask a question and keep its row; return its error if it fails."""
+        finished: list[Finished] = []
+        try:
+            request = Request(self._setup, self._prompts[at], self._config, is_async=io.is_async, cutoff=cutoff)
+            result = await answer_question(await ask(request, on_finished=finished.append))
+        except Exception as error:
+            logger.warning("a question is left out of the calibration: %r", error)
+            return error
+        messages = [response.message for response in result.responses if response.used]
+        row: Observation = await io.in_thread(partial(self._keep, at, id, finished[0], messages, cutoff))
+        if self._named and not self._rows.scored and any(answer is not None for answer in row.answers):
+            raise LogprobsUnavailable(
+                f"nothing to calibrate, so no further question was asked: no response can be scored by {self._named}; "
+                'measure="auto" takes what the responses carry, and ask_confidence=True lets the model state its own'
+            )
+        return row
+
+    def _keep(
+        self, at: int, id: str, finished: Finished, messages: Sequence[AIMessage | None], cutoff: Cutoff
+    ) -> Observation:
+        """Grade and score the responses to a question, and keep its row."""
+        right: tuple[bool | None, ...] = ()
+        named: str | None = id
+        try:
+            if (references := self._questions[at].references) is not None:
+                right = self._grade(at, references, finished, messages, cutoff)
+        except Exception as error:
+            logger.warning(
+                "a question has no label, as its answers could not be compared with the right one: %r", error
+            )
+            named = None  # so that another call asks it again
+        return self._rows.append(finished, right, named)
+
+    def _grade(
+        self,
+        at: int,
+        references: Sequence[str],
+        finished: Finished,
+        messages: Sequence[AIMessage | None],
+        cutoff: Cutoff,
+    ) -> tuple[bool, ...]:
+        """Return whether each response is right; one without an answer is wrong."""
+        setup = self._setup
+        tools, schemas = setup.options.tool_votes, setup.model.schemas
+        votes: dict[int, Vote] = {}
+        for number, message in zip(finished.answers, messages, strict=True):
+            if number is not None and message is not None and number not in votes:
+                votes[number] = vote_of(message, setup.extract, tools, schemas)
+        found = graded(
+            votes,
+            references,
+            self._prompts[at],
+            setup.extract,
+            self._config,
+            tools=tools,
+            schemas=schemas,
+            cutoff=cutoff,
+        )
+        return tuple(number is not None and found.get(number, False) for number in finished.answers)
+
+    def fit(self, rows: Sequence[Observation], **options: Any) -> Calibration:
+        """Calibrate on the rows; the options are those of :func:`~langchain_reasc.calibration.fit`."""
+        return fit(
+            rows,
+            self._rows.measures,
+            budget=self._setup.options.max_samples,
+            made_of=self._rows.made_of,
+            fingerprint=self._fingerprint,
+            **options,
+        )
+
+
+class _Rows:
+    """The rows of the questions, each in a file as soon as it is known, if there is one.
+
+    Args:
+        measures: the candidates that responses are scored by.
+        fingerprint: what is measured.
+        path: the file.
+
+    Attributes:
+        made_of: signal -> the k and V that scores are made of.
+        scored: whether any response has a score.
+
+    Raises:
+        CalibrationFileError: it is another kind of file, or cannot be written.
+        FingerprintMismatch: its rows are of another model, prompt or sampling.
+    """
+
+    def __init__(
+        self, measures: Sequence[Measure], fingerprint: Fingerprint, path: str | os.PathLike[str] | None
+    ) -> None:
+        self.measures, self._fingerprint = measures, fingerprint
+        self.made_of: MadeOf = {}
+        self.scored = False
+        self._file = None if path is None else ObservationFile(path)
+        self._held = defaultdict[str | None, list[Observation]](list)  # by question
+        self._lock = threading.Lock()
+        if self._file is not None:
+            with self._file.transaction(create=True) as store:
+                assert store is not None
+                try:
+                    store.check_fits(fingerprint, f"checkpoint={os.fspath(self._file.path)!r}")
+                except FingerprintMismatch as error:
+                    raise FingerprintMismatch(f"{error}, or name another file") from None
+                self.made_of = store.made_of
+                for _, row in store.rows(measures):
+                    self._held[row.id].append(row)
+
+    def take(self, id: str) -> Observation | None:
+        """Return a row of this question that was not taken before."""
+        row = self._held[id].pop(0) if self._held[id] else None
+        self.scored = self.scored or (row is not None and bool((row.scores == row.scores).any()))
+        return row
+
+    def append(self, finished: Finished, right: tuple[bool | None, ...], id: str | None) -> Observation:
+        """Score the responses to a question, and keep them."""
+        with self._lock:
+            row = replace(observed(finished, self.measures, self.made_of), right=right, id=id)
+            if self._file is not None:
+                with self._file.transaction(create=True) as store:
+                    assert store is not None
+                    _, row = store.append(row, self.measures)
+                    store.describe(self._fingerprint, self.made_of)
+            self.scored = self.scored or bool((row.scores == row.scores).any())
+            return row
+
+
+def _id_of(prompt: Sequence[BaseMessage], references: Sequence[str] | None) -> str:
+    """Name a question by a hash, so that one whose right answer was corrected is asked again."""
+    parts = [[message.type, message.content] for message in prompt]
+    return hashlib.sha256(json.dumps([parts, references], default=str).encode()).hexdigest()[:16]
+
+
+def _forms(
+    name: str, function: Callable[Concatenate[Concurrency, P], Coroutine[Any, Any, Calibration]]
+) -> tuple[Callable[P, Calibration], Callable[P, Coroutine[Any, Any, Calibration]]]:
+    """Return the synchronous function of this name and its asynchronous form, with one signature and docstring."""
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> Calibration:
+        made: Calibration = blocking(function(Threads, *args, **kwargs))
+        return made
+
+    async def acall(*args: P.args, **kwargs: P.kwargs) -> Calibration:
+        return await function(EventLoop, *args, **kwargs)
+
+    signature = inspect.signature(function)
+    forms: tuple[tuple[Any, str, str | None], ...] = (
+        (call, name, function.__doc__),
+        (acall, f"a{name}", f"The asynchronous :func:`{name}`."),
+    )
+    for form, named, doc in forms:
+        form.__name__ = form.__qualname__ = named
+        form.__doc__ = doc
+        form.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
+    return call, acall
+
+
+calibrate, acalibrate = _forms("calibrate", _calibrate)

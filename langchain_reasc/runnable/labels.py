@@ -1,0 +1,99 @@
+"""The questions of a calibration, with right answers or without, and whether answers to them are right."""
+
+import os
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import BaseMessage
+from langchain_core.prompt_values import PromptValue
+from langchain_core.runnables import RunnableConfig
+
+from langchain_reasc.answers import Extractor, Schemas, ToolVotes, Vote
+from langchain_reasc.data import is_text, read_questions, read_unlabelled
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.runnable.meanings import Meanings
+from langchain_reasc.sampling import Cutoff, QuestionClock
+
+__all__ = ["LabelledInput", "Questions", "graded", "read_inputs"]
+
+Questions = (
+    Iterable[LanguageModelInput | tuple[LanguageModelInput, str | Sequence[str] | None]] | str | os.PathLike[str]
+)
+"""Inputs, or pairs with the right answer or a list of those that are accepted; or a file of questions, see
+:func:`langchain_reasc.data.read_questions`."""
+
+
+class LabelledInput(NamedTuple):
+    """An input, and the answers that are right; None if nobody knows."""
+
+    input: LanguageModelInput
+    references: tuple[str, ...] | None = None
+
+
+def read_inputs(questions: Questions) -> list[LabelledInput]:
+    """Read questions with their right answers, as far as these are known.
+
+    Raises:
+        ConfigurationError: a file that cannot be read, or something that is not a question.
+    """
+    if not isinstance(questions, str | os.PathLike):
+        return [_labelled_input(one) for one in questions]
+    if is_text(questions):
+        return [LabelledInput(text) for text, _ in read_unlabelled(questions)]
+    return [LabelledInput(one.input, one.references) for one in read_questions(questions)]
+
+
+def _labelled_input(one: Any) -> LabelledInput:
+    messages = isinstance(one, list) and one and all(isinstance(message, BaseMessage) for message in one)
+    if isinstance(one, str | PromptValue) or messages:
+        return LabelledInput(one)
+    if not isinstance(one, list | tuple) or len(one) != 2:  # a row of a file, say, whose keys would be asked
+        raise ConfigurationError(f"each question is a pair (input, right answer), or an input, got {reprlib.repr(one)}")
+    value, right = one
+    accepted = right if isinstance(right, list | tuple) else [right]
+    return LabelledInput(cast(LanguageModelInput, value), None if right is None else tuple(map(str, accepted)))
+
+
+def graded(
+    votes: Mapping[int, Vote],
+    references: Sequence[str],
+    prompt: list[BaseMessage],
+    extract: Extractor,
+    config: RunnableConfig,
+    *,
+    tools: ToolVotes,
+    schemas: Schemas | None,
+    cutoff: Cutoff,
+) -> dict[int, bool]:
+    """Return whether each answer to a question is right.
+
+    Args:
+        votes: number of an answer -> a vote for it.
+        references: the right answer, and others that are accepted.
+        prompt: the question.
+        extract: finds the answer in a response; its equivalence, if it has one, compares that with the right answer.
+        config: callbacks, tags and metadata of a judge's calls.
+        tools: how calls of tools are compared.
+        schemas: tool -> schema of its arguments; None if the tools are not known.
+        cutoff: ends comparing.
+
+    Raises:
+        Exception: whatever a judge, or a function that compares, raises.
+    """
+    labels = [extract.label(reference) for reference in references]
+    meanings = None
+    if extract.equivalence is not None:
+        clock = QuestionClock(question=None, sample=None)
+        meanings = Meanings(extract.equivalence, prompt, config, clock=clock, cutoff=cutoff)
+
+    def is_right(vote: Vote) -> bool:
+        answer = vote.answer
+        if vote.calls:
+            return any(tools.same(tools.label(label, schemas), answer or "") for label in labels)
+        if meanings is None or answer is None or answer in labels:
+            return answer in labels
+        return any(meanings.same(label, answer) for label in labels)
+
+    return {number: is_right(vote) for number, vote in votes.items()}
