@@ -16,9 +16,9 @@ from langchain_reasc.calibration import (
     Calibration,
     Observation,
     Safeguard,
-    fit,
     calibrate_mixture,
     calibrate_offline,
+    fit,
 )
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method import ASC, CannotCatchUp, Cap, FiniteHorizon, Measure, StoppingRule, decide

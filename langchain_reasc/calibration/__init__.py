@@ -1,13 +1,14 @@
-"""Calibration: gate, statistics of scores and agreement rates, learned before a decision and kept as JSON.
+"""Calibration: what is learned of a model before it decides, kept as JSON.
 
-``record`` is the file, top-down like its JSON, and ``fingerprint`` what it holds for. ``offline`` (Algorithm 1, on
-labels), ``mixture`` (Algorithm 2, on first responses) and ``consensus`` (on how far responses agree) make one;
-``selection`` chooses a measure by its ``auroc``, ``correctness`` adds how likely an answer is right.
+A question that was asked is a row, an ``Observation``: ``observations`` says what a row is and which rows count,
+``observation_file`` how they are kept, ``observation_log`` how processes exchange them. ``fitting`` makes every
+calibration of rows, with labels or without: ``trust`` says whether a measure of confidence deserves to weigh votes,
+``selection`` chooses one by labels, ``offline`` is Algorithm 1, ``promises`` what is said of an answer. ``mixture`` is
+Algorithm 2, on first responses.
 
-``calibration="online"`` appends a row for each answered question: ``observations`` says what a row is and which rows
-count, ``observation_file`` how they are kept, ``observation_log`` how processes exchange them. ``learner`` makes
-calibrations of the rows, ``drift`` tells from the rows that these no longer hold, and ``online`` is the thread that
-does all of this. ``reliability`` says how answers hold up. ``summary`` describes calibrations and rows in words.
+``record`` is the file of a calibration, top-down like its JSON, ``fingerprint`` what it holds for, ``summary`` a
+calibration in words. ``learner`` fits again as rows come, ``drift`` tells from them that what was learned no longer
+holds, and ``online`` is the thread that does all of this. ``reliability`` says how answers hold up.
 """
 
 from langchain_reasc.calibration.auroc import *  # noqa: F403

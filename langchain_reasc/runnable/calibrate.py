@@ -81,10 +81,9 @@ async def _calibrate(  # noqa: D417
     """Ask each question until the votes on it are clear (ASC), and calibrate on the answers.
 
     64 questions are a good number; they cost no more than counting votes on them. How far the responses agree decides
-    when sampling stops. Right answers are not needed: each question may have one or not. Where half of them or more
-    have one, these add a gate, which accepts a confident first response alone, and Algorithm 1 for
-    ``rule(safeguard="paper")``; 16 of them add how likely an answer is right (``p_correct``). Logprobs are not needed either:
-    without them answers alone are learned from.
+    when sampling stops. Each question may have a right answer or not. Where half of them or more have one, these add a
+    gate, which accepts a confident first response alone, and Algorithm 1 as ``rule(safeguard="paper")``; 16 of them add
+    how likely an answer is right (``p_correct``). Without logprobs answers alone are learned from.
 
     A question that fails, because it is too long, say, is left out with a warning.
 
@@ -188,7 +187,10 @@ class _Asked:
         measures = [self._named] if self._named else candidate_measures([*SIGNALS, VERBALIZED])
         self._questions, self._prompts = questions, [to_messages(one.input) for one in questions]
         self._config, self._concurrency = config, concurrency
-        self._fingerprint = self._setup.model.resolved(config).fingerprint(
+        resolved = self._setup.model.resolved(config)
+        if self._named and self._named.signal != VERBALIZED and resolved.no_logprobs:
+            raise LogprobsUnavailable(f"no response can be scored by {self._named}: {resolved.no_logprobs}")
+        self._fingerprint = resolved.fingerprint(
             self._prompts[0], prompt=options["fixed_prompt"], answer=options["answer"]
         )
         self._rows = _Rows(measures, self._fingerprint, checkpoint)
@@ -229,7 +231,8 @@ class _Asked:
             request = Request(self._setup, self._prompts[at], self._config, is_async=io.is_async, cutoff=cutoff)
             result = await answer_question(await ask(request, on_finished=finished.append))
         except Exception as error:
-            logger.warning("a question is left out of the calibration: %r", error)
+            if not cutoff.given_up:
+                logger.warning("a question is left out of the calibration: %r", error)
             return error
         messages = [response.message for response in result.responses if response.used]
         row: Observation = await io.in_thread(partial(self._keep, at, id, finished[0], messages, cutoff))

@@ -1,5 +1,6 @@
 """P(correct): from how strongly a decision is supported to how likely its answer is right."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from langchain_reasc_lab.simulation.pools import simulated_pool
 from method.by_hand import responses
 from pydantic import ValidationError
 
-from langchain_reasc.calibration import SupportCurve, agreement_with_rest, calibrate_labelled, fit_support_curve
+from langchain_reasc.calibration import Observation, SupportCurve, agreement_with_rest, fit, fit_support_curve, numbered
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.agreement import Prior
 from langchain_reasc.method.confidence import Measure
@@ -59,13 +60,18 @@ def test_the_curve_is_calibrated_rises_and_is_constant_outside_of_what_was_seen(
     assert (fitted.n, fitted.holds_for("asc"), fitted.holds_for("reasc")) == (2000, True, False)
 
 
+def observation(pairs: Sequence[tuple[Response, bool]]) -> Observation:
+    scores = np.array([[np.nan if one.score is None else one.score for one, _ in pairs]])
+    return Observation(numbered([one.answer for one, _ in pairs]), scores, right=tuple(right for _, right in pairs))
+
+
 @pytest.mark.parametrize(  # kinds of answers that scatter
     "index", [0, *(pytest.param(index, marks=pytest.mark.slow) for index in (1, 2, 8))]
 )
 def test_what_four_responses_teach_holds_for_decisions_on_up_to_sixteen(index: int) -> None:
     pool = simulated_pool(index, seed=1, questions=2000, measures=1).tested
     given = [list(zip(pool.to_question(one), pool.correct[one].tolist(), strict=True)) for one in range(2000)]
-    made = calibrate_labelled([pairs[:4] for pairs in given[:1000]], Measure())
+    made = fit([observation(pairs[:4]) for pairs in given[:1000]], [Measure()])
     rule, curve = made.rule(), made.p_correct
     assert curve is not None and SupportCurve.model_validate_json(curve.model_dump_json()) == curve
     said, right = list[float](), list[bool]()

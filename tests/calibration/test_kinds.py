@@ -18,8 +18,8 @@ from langchain_reasc.calibration import (
     Observation,
     Observations,
     ObservationStore,
-    fit,
     fingerprint_of,
+    fit,
 )
 from langchain_reasc.method.stopping import ASC, Cap, decide
 

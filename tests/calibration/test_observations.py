@@ -1,17 +1,13 @@
 """Observations: what is kept of a question, how many, and what a told outcome says of its responses."""
 
-import json
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.test_inspect import MEASURE, MODEL, question
+from cli.test_inspect import MEASURE, question
 
 from langchain_reasc.calibration import KEPT, KEPT_COUNTED, Observation, Observations, ObservationStore, Prediction
-from langchain_reasc.exceptions import CalibrationFileError
 
 
 def test_a_row_is_the_same_after_it_was_kept(tmp_path: Path) -> None:
@@ -58,52 +54,12 @@ def test_numbers_go_on_after_a_restart_that_several_processes_have_seen(tmp_path
     assert (known.seen, known.restarts, known.last) == (1, {3: "agreement"}, 4)
 
 
-FORMAT_1 = """
-CREATE TABLE learned (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE measures (number INTEGER PRIMARY KEY, names TEXT NOT NULL UNIQUE);
-CREATE TABLE questions (
-  number INTEGER PRIMARY KEY, answers TEXT NOT NULL, measures INTEGER NOT NULL REFERENCES measures,
-  scores BLOB NOT NULL, counted INTEGER NOT NULL, decided INTEGER NOT NULL, answer INTEGER, id TEXT, correct INTEGER,
-  p_correct REAL, kind TEXT NOT NULL
-);
-CREATE INDEX of_kind ON questions (kind, number);
-PRAGMA application_id = 0x52654F6E;
-PRAGMA user_version = 1;
-"""
-
-
-@pytest.mark.parametrize("alarms", [0, 2])
-def test_rows_of_an_older_file_are_taken_over(tmp_path: Path, alarms: int) -> None:
-    made_of = {"top_k": {"top_k": 20, "vocabulary_size": None}}
-    state = {"seen": 7, "alarms": alarms, "drifted": "confidence" if alarms else None, "made_of": made_of}
-    with closing(sqlite3.connect(tmp_path / "a.sqlite")) as sql, sql:
-        sql.executescript(FORMAT_1)
-        sql.execute("INSERT INTO learned VALUES ('fingerprint', ?)", (MODEL.model_dump_json(),))
-        sql.execute("INSERT INTO learned VALUES ('state', ?)", (json.dumps(state),))
-        sql.execute('INSERT INTO measures VALUES (1, \'[["top_k", "mean", 128]]\')')
-        scores = np.array([1.5, 0.5], "<f4").tobytes()
-        sql.execute("INSERT INTO questions VALUES (7, '[0, 1]', 1, ?, 1, 2, 0, 'abc', 1, 0.5, 'k')", (scores,))
-    for _ in range(2):
-        store = ObservationStore.open(tmp_path / "a.sqlite")
-        known = store.observations([MEASURE])
-        assert (store.fingerprint, store.made_of, known.seen, known.last) == (MODEL, made_of, 7, 7)
-        assert known.drifted == state["drifted"]
-        [row] = known
-        assert (row.answers, row.decided, row.answer, row.id, row.correct) == ((0, 1), 2, 0, "abc", True)
-        assert (row.counted, row.p_correct, row.kind, row.predictions) == (True, 0.5, "k", ())
-        assert row.scores.tolist() == [[1.5, 0.5]]
-
-
-def test_an_older_file_that_cannot_be_read_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "a.sqlite"
-    with closing(sqlite3.connect(path)) as sql, sql:
-        sql.executescript(FORMAT_1 + "INSERT INTO learned VALUES ('state', '{');")
-    for _ in range(2):
-        with pytest.raises(CalibrationFileError, match=r"a.sqlite.*malformed"):
-            ObservationStore.open(path)
-    with closing(sqlite3.connect(path)) as sql:
-        assert sql.execute("PRAGMA user_version").fetchall() == [(1,)]
-        assert sql.execute("SELECT COUNT(*) FROM questions").fetchall() == [(0,)]
+def test_a_row_is_read_as_it_was_written(tmp_path: Path) -> None:
+    store = ObservationStore.create(tmp_path / "a.sqlite")
+    row = replace(question(0), right=(True, None, False, True)[: len(question(0).answers)])
+    store.append(row, [MEASURE])
+    [(_, read)] = store.rows([MEASURE])
+    assert (read.right, read.answers, read.scores.tolist()) == (row.right, row.answers, row.scores.tolist())
 
 
 @pytest.mark.parametrize(

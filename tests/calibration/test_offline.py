@@ -15,10 +15,11 @@ from langchain_reasc.calibration import (
     AUROC,
     Calibration,
     Judged,
+    Observation,
     auroc_per_question,
-    calibrate_labelled,
     calibrate_mixture,
     calibrate_offline,
+    fit,
     mean_auroc,
     select_measure,
 )
@@ -49,7 +50,7 @@ def test_questions_that_come_easy_or_hard_first_are_told(
 ) -> None:
     right = np.arange(60) < (60 if order == "all right" else 40)
     right = {"hard": right[::-1], "random": np.random.default_rng(0).permutation(right)}.get(order, right)
-    calibrate_labelled([[(Response("7", float(at % 5)), bool(one))] for at, one in enumerate(right)], Measure())
+    fit([Observation((0,), np.array([[at % 5.0]]), right=(bool(one),)) for at, one in enumerate(right)], [Measure()])
     assert (f"the questions come {order} ones first" in caplog.text) is told
 
 

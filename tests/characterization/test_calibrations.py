@@ -80,20 +80,20 @@ MODEL = Scripted(script=drawn)
 LEARNED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "labels, any measure": ("calibrate", (MODEL, LABELLED), {}),
     "labels": ("calibrate", (MODEL, LABELLED), {"measure": TOP_K}),
-    "labels, one sample": ("calibrate", (MODEL, LABELLED), {"samples": 1, "measure": TOP_K}),
+    "labels, one sample": ("calibrate", (MODEL, LABELLED), {"max_samples": 1, "measure": TOP_K}),
     "labels, p_target": ("calibrate", (MODEL, LABELLED), {"p_target": 0.7, "measure": TOP_K, "seed": 3}),
     "labels, stated": ("calibrate", (Scripted(script=stating), LABELLED), {"ask_confidence": True}),
     "labels, several": ("calibrate", (MODEL, [(question, ["1", "3"]) for question in QUESTIONS]), {"measure": TOP_K}),
     "labels, free text": (
         "calibrate",
         (MODEL, LABELLED),
-        {"answer": free_text(same=lambda one, other: one[-1] == other[-1]), "measure": TOP_K, "samples": 2},
+        {"answer": free_text(same=lambda one, other: one[-1] == other[-1]), "measure": TOP_K, "max_samples": 2},
     ),
-    "unlabelled, any measure": ("calibrate_unlabelled", (MODEL, QUESTIONS), {}),
-    "unlabelled, some known": ("calibrate_unlabelled", (MODEL, [*LABELLED[:12], *QUESTIONS[12:]]), {"measure": TOP_K}),
-    "unlabelled, silent": ("calibrate_unlabelled", (Scripted(script=silent), QUESTIONS), {"max_samples": 8}),
+    "unlabelled, any measure": ("calibrate", (MODEL, QUESTIONS), {}),
+    "unlabelled, some known": ("calibrate", (MODEL, [*LABELLED[:12], *QUESTIONS[12:]]), {"measure": TOP_K}),
+    "unlabelled, silent": ("calibrate", (Scripted(script=silent), QUESTIONS), {"max_samples": 8}),
     "unlabelled, threshold": (
-        "calibrate_unlabelled",
+        "calibrate",
         (MODEL, QUESTIONS),
         {"threshold": 0.9, "seed": 5, "measure": TOP_K},
     ),
@@ -104,8 +104,6 @@ class Twins:
     """The functions as methods, for the runner."""
 
     calibrate, acalibrate = staticmethod(lr.calibrate), staticmethod(lr.acalibrate)
-    calibrate_unlabelled = staticmethod(lr.calibrate_unlabelled)
-    acalibrate_unlabelled = staticmethod(lr.acalibrate_unlabelled)
 
 
 # In both modes where it is quick, else in one of them.
@@ -150,16 +148,15 @@ WRONG: dict[str, Callable[[], Any]] = {
     "no question": lambda: lr.calibrate(MODEL, []),
     "no pair": lambda: lr.calibrate(MODEL, [{"question": "What is 1 + 1?"}]),  # type: ignore[list-item]
     "no file": lambda: lr.calibrate(MODEL, "nowhere.csv"),
-    "no logprobs": lambda: lr.calibrate(Scripted(script=silent), LABELLED),
+    "no logprobs": lambda: lr.calibrate(Scripted(script=silent), LABELLED, measure=TOP_K),
     "all failed": lambda: lr.calibrate(saying(Reply("", error=ValueError("down"))), LABELLED[:2]),
-    "all alike": lambda: lr.calibrate(saying(Reply("it is 1", -1.0)), LABELLED[:9]),
-    "samples": lambda: lr.calibrate(MODEL, LABELLED, samples=0),
+    "max_samples": lambda: lr.calibrate(MODEL, LABELLED, max_samples=0),
     "concurrency": lambda: lr.calibrate(MODEL, LABELLED, concurrency=0),
     "p_target": lambda: lr.calibrate(MODEL, LABELLED[:12], p_target=1.0, measure=TOP_K),
-    "unlabelled, none": lambda: lr.calibrate_unlabelled(MODEL, []),
-    "unlabelled, threshold": lambda: lr.calibrate_unlabelled(MODEL, QUESTIONS[:4], threshold=0.4, measure=TOP_K),
-    "unlabelled, too few": lambda: lr.calibrate_unlabelled(MODEL, QUESTIONS[:1]),
-    "unlabelled, no file": lambda: lr.calibrate_unlabelled(MODEL, "nowhere.txt"),
+    "unlabelled, none": lambda: lr.calibrate(MODEL, []),
+    "unlabelled, threshold": lambda: lr.calibrate(MODEL, QUESTIONS[:4], threshold=0.4, measure=TOP_K),
+    "unlabelled, too few": lambda: lr.calibrate(MODEL, QUESTIONS[:1]),
+    "unlabelled, no file": lambda: lr.calibrate(MODEL, "nowhere.txt"),
     "scores and labels": lambda: lr.calibrate_offline([1, 2], [True], measure=TOP_K),
     "one score": lambda: lr.calibrate_offline([1], [True], measure=TOP_K),
     "equal scores": lambda: lr.calibrate_mixture([1, 1, 1], measure=TOP_K),

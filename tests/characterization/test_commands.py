@@ -15,7 +15,7 @@ from langchain_reasc.cli import app
 from .test_calibrations import numbers
 
 Golden = Callable[..., None]
-COMMANDS = ["", "ask", "calibrate", "record", "grade", "replay", "report", "demo", "probe", "pool", "inspect", "merge"]
+COMMANDS = ["", "ask", "calibrate", "record", "grade", "replay", "report", "demo", "probe", "pool", "inspect"]
 OF_POOLS = [f"pool {one}" for one in ("show", "calibrate", "merge", "export", "import")]
 MODEL = ("--model-class", "characterization.guesser.Guesser")
 
@@ -122,12 +122,12 @@ def test_replay_to_the_digit(options: tuple[object, ...], pools: Path, golden: G
 def test_calibrate_and_ask(pools: Path, golden: Golden, tmp_path: Path) -> None:
     made = tmp_path / "calibration.json"
     steps: dict[str, tuple[object, ...]] = {
-        "calibrate": ("calibrate", pools / "questions.jsonl", "--out", made, "--samples", 4, *MODEL),
+        "calibrate": ("calibrate", pools / "questions.jsonl", "--out", made, "--max-samples", 4, *MODEL),
         "ask": ("ask", "What is 3?", "--calibration", made, *MODEL),
         "ask, traced": ("ask", "What is 3?", "--calibration", made, "--trace", "--seed", 4, *MODEL),
         "ask as JSON": ("ask", "What is 3?", "--json", *MODEL),
         "ask, undecided": ("ask", "What is 4?", "--max-samples", 2, "--rule", "fixed_budget", *MODEL),
-        "unlabelled": ("calibrate", "--unlabelled", pools / "questions.txt", "--out", tmp_path / "u.json", *MODEL),
+        "unlabelled": ("calibrate", pools / "questions.txt", "--out", tmp_path / "u.json", *MODEL),
     }
     golden({name: shown(reasc(*step), tmp_path, pools) for name, step in steps.items()})
     for name in ("calibration.json", "u.json"):

@@ -1,13 +1,13 @@
 """reasc calibrate: what it makes of questions, what it says of the result, and what it refuses."""
 
-import json
 from pathlib import Path
 
 from lab.pools.synthetic import write_lines
 
 from cli.interrupted import interrupted
 from cli.test_commands import reasc
-from langchain_reasc.calibration import load_calibration
+from langchain_reasc.calibration import ObservationStore, load_calibration
+from langchain_reasc.exceptions import CalibrationFileError
 
 MODEL = ("--model-class", "characterization.guesser.Guesser")
 
@@ -19,9 +19,7 @@ def test_a_wrong_extractor_or_label_is_told(tmp_path: Path) -> None:
     assert load_calibration(tmp_path / "new" / "c.json").accuracy == 0
 
 
-def test_it_takes_questions_of_one_kind_and_no_pool() -> None:
-    said = reasc("calibrate", "--unlabelled", "q.txt", "q.jsonl", code=2).stderr
-    assert "give either DATA" in " ".join(said.replace("│", "").split())
+def test_it_takes_questions_and_no_pool() -> None:
     assert "reasc pool calibrate p.sqlite" in reasc("calibrate", "p.sqlite", code=1).stderr
 
 
@@ -34,27 +32,29 @@ def unlabelled(folder: Path, count: int = 24) -> Path:
 def test_questions_without_labels_are_calibrated_on_and_the_file_can_be_used(tmp_path: Path) -> None:
     labels = [{"question": f"What is {at}?", "answer": "7" if at < 5 else ""} for at in range(26)]
     data, out = write_lines(tmp_path / "q.jsonl", *labels), tmp_path / "new" / "calibration.json"
-    shown = reasc("calibrate", "--unlabelled", data, "--answer-field", "answer", "--out", out, "--limit", 24, *MODEL)
+    shown = reasc("calibrate", data, "--unlabelled", "--answer-field", "answer", "--out", out, "--limit", 24, *MODEL)
     made = load_calibration(out)
     assert (made.method, made.n) == ("consensus", 24)
-    assert shown.stdout.startswith("Questions    24, with the right answers to 4 of them\n")
+    assert shown.stdout.startswith("Questions    24, with no right answer\n")
     assert f"wrote {out}" in shown.stderr and all(len(line) <= 80 for line in shown.stdout.splitlines())
     assert reasc("ask", "What is 3?", "--calibration", out, "--seed", 1, *MODEL).stdout == "7\n"
     assert "fixed" in reasc("ask", "What is 3?", "--calibration", out, "--system", "Think.", *MODEL, code=1).stderr
 
 
-def test_ctrl_c_without_labels_keeps_what_was_learned(tmp_path: Path) -> None:
-    questions, out, unfinished = unlabelled(tmp_path), tmp_path / "c.json", tmp_path / "c.json.unfinished"
+def test_ctrl_c_keeps_what_was_paid_for_and_inspect_reads_it(tmp_path: Path) -> None:
+    questions, out, rows = unlabelled(tmp_path), tmp_path / "c.json", tmp_path / "c.rows.sqlite"
 
     def learned() -> int:
-        return len(unfinished.read_text(encoding="utf-8").splitlines()) if unfinished.exists() else 0
+        try:
+            return len(ObservationStore.open(rows).rows([]))
+        except CalibrationFileError:
+            return 0
 
     scripted = ("--model-class", "cli.chat_models.Scripted", "--model-kwargs")
-    command = ("calibrate", "--unlabelled", questions, "--concurrency", 1, "--out", out, *scripted)
+    command = ("calibrate", questions, "--concurrency", 1, "--out", out, *scripted)
     said = interrupted(*command, "seconds=0.02", begun=lambda: learned() >= 2)
-    assert f"is in {unfinished}" in " ".join(said.split()) and not out.exists()
-    half = unfinished.read_text(encoding="utf-8")
-    assert "What is" not in half
-    unfinished.write_text(half + json.dumps({"key": "half a line"})[:-4], encoding="utf-8")  # as a crash may leave it
+    assert f"is in {rows}" in " ".join(said.split()) and not out.exists()
+    assert 2 <= learned() < 24 and b"What is" not in rows.read_bytes()
     reasc(*command, "seconds=0")
-    assert not unfinished.exists() and load_calibration(out).n == 24
+    assert load_calibration(out).n == learned() == 24
+    assert "24 questions; 24 kept" in reasc("inspect", rows).stdout

@@ -1,4 +1,4 @@
-"""``reasc inspect`` and ``reasc merge``: what was learned, in words, and of several machines together."""
+"""``reasc inspect``: what was learned, in words."""
 
 import json
 import re
@@ -82,49 +82,11 @@ def test_a_store_that_has_seen_little(tmp_path: Path) -> None:
     assert "Audits" not in shown and "Reliability" not in shown
 
 
-def test_stores_of_several_machines_become_one(tmp_path: Path) -> None:
-    paths = [store(tmp_path / "a.sqlite", range(600)), store(tmp_path / "b.sqlite", range(1000, 1100))]
-    out = tmp_path / "new" / "c.sqlite"
-    shown = reasc("merge", *paths, "--out", out).stdout
-    assert "512 questions; 512 kept" in shown
-    learner = Learner.of_store(ObservationStore.open(out))
-    kept = [int(one.id or "", 16) for one in learner.observations]
-    assert len([at for at in kept if at >= 1000]) == 84 and max(at for at in kept if at < 1000) == 599
-    assert learner.observations.outcomes == 256 and learner.calibration is not None
-    assert (learner.calibration.n, learner.calibration.measure) == (512, MEASURE)
-    assert "is there already" in reasc("merge", *paths, "-o", out, code=1).stderr
-
-
-def test_scores_of_another_k_are_left_out_of_what_is_merged(tmp_path: Path) -> None:
-    paths = [store(tmp_path / "a.sqlite", range(40)), store(tmp_path / "b.sqlite", range(40, 60), made_of=5)]
-    reasc("merge", *paths, "-o", tmp_path / "c.sqlite")
-    kept = [*ObservationStore.open(tmp_path / "c.sqlite").observations([MEASURE])]
-    assert [bool(np.isfinite(one.scores).all()) for one in kept].count(True) == 40 == len(kept) - 20
-
-
-@pytest.mark.parametrize(
-    ("other", "says"),
-    [
-        (
-            {"model": "another"},
-            "b.sqlite does not go with .*a.sqlite: .*model: calibrated on 'some-model', running 'an",
-        ),
-        ({"sampling": {"temperature": 0.2}}, "temperature: calibrated on 0.7, running 0.2"),
-    ],
-)
-def test_stores_of_different_models_are_not_merged(tmp_path: Path, other: dict[str, Any], says: str) -> None:
-    paths = [store(tmp_path / "a.sqlite", range(20)), store(tmp_path / "b.sqlite", range(20), **other)]
-    error = reasc("merge", *paths, "-o", tmp_path / "c.sqlite", code=1).stderr
-    assert re.search(says, " ".join(error.split()))
-    assert not (tmp_path / "c.sqlite").exists()
-
-
-@pytest.mark.parametrize("command", ["inspect {}", "merge {} {} -o c.sqlite"])
-def test_what_is_no_store_is_refused(tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_store_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("text").write_text("no calibration")
     for name in ("missing", "text", "."):
-        assert reasc(*command.format(name, name).split(), code=1).stderr.startswith("error: ")
+        assert reasc("inspect", name, code=1).stderr.startswith("error: ")
 
 
 def test_kinds_of_request_in_words(tmp_path: Path) -> None:

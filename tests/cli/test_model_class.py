@@ -141,9 +141,11 @@ def test_a_class_in_the_current_folder(data: Path, tmp_path: Path, monkeypatch: 
     assert "cannot be imported: ZeroDivisionError" in reasc(*record, "a_failing_module.Chat", code=1).stderr
 
 
-def test_a_model_without_logprobs_is_not_calibrated(data: Path) -> None:
-    refused = reasc("calibrate", data, "--model-class", CLASS, "--out", data.with_name("c.json"), code=1)
-    assert "no further question was asked" in refused.stderr and "`reasc probe URL`" in refused.stderr
+def test_a_model_without_logprobs_is_calibrated_on_its_answers(data: Path) -> None:
+    options = ("--model-class", CLASS, "--out", data.with_name("c.json"))
+    assert "none, so answers are counted" in reasc("calibrate", data, *options).stdout
+    options = ("--signal", "token_logprob", *options, "--checkpoint", data.with_name("other.sqlite"))
+    assert "no further question was asked" in reasc("calibrate", data, *options, code=1).stderr
 
 
 def test_what_a_preset_sets_beyond_the_fields_goes_into_the_body_of_the_request() -> None:

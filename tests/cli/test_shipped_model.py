@@ -113,7 +113,20 @@ def test_a_template_stands_around_the_question() -> None:
 
 def test_a_calibration_made_here_serves_here_and_nowhere_else(tmp_path: Path) -> None:
     out = tmp_path / "c.json"
-    reasc("calibrate", TEST, "--limit", 16, "--signal", "token_logprob", "--score", "mean", "--out", out)
+    reasc(
+        "calibrate",
+        TEST,
+        "--limit",
+        16,
+        "--signal",
+        "token_logprob",
+        "--score",
+        "mean",
+        "--max-samples",
+        4,
+        "--out",
+        out,
+    )
     calibration = load_calibration(out)
     assert calibration.n == 16
     assert calibration.fingerprint.model == embedded_model_path().name

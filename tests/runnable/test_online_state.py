@@ -299,7 +299,8 @@ def test_a_file_of_something_else_is_refused_and_left_alone(path: Path, content:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ("PRAGMA user_version = 3", "written by a newer version"),
+        ("PRAGMA user_version = 4", "written by a newer version"),
+        ("PRAGMA user_version = 2", "written by an earlier version"),
         ("PRAGMA application_id = 3", "no calibration store"),
         ("UPDATE about SET value = '{' WHERE name = 'fingerprint'", "its fingerprint cannot be read"),
         ("UPDATE about SET value = '{\"sk-secret\": 1}' WHERE name = 'fingerprint'", "its fingerprint cannot be read"),

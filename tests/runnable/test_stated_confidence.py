@@ -81,7 +81,7 @@ def test_a_response_without_a_statement_is_without_confidence(runner: Any, calib
     assert result.message.response_metadata["reasc"]["without_confidence"] == 3
     [notice] = [one for one in result.notices if "carry no confidence" in one]
     assert notice.startswith("3 of 4 responses carry no confidence and count as one vote each: the response states no")
-    message = runner.invoke(ReASCRunnable(model=stating(""), ask_confidence=True, max_samples=1), "q")
+    message = runner.invoke(ReASCRunnable(model=stating(""), ask_confidence=True, max_max_samples=1), "q")
     assert (message.content, message.response_metadata["verbalized_confidence"]) == ("", None)
 
 
@@ -169,9 +169,8 @@ def test_it_is_calibrated_like_any_other_signal(runner: Any, calibrated: Any, tm
     def forgetful(question: str, index: int) -> Reply:
         return Says("so it is 1") if question in ("q3", "q5") else script(question, index)
 
-    made = runner.calibrate(Scripted(script=forgetful), QUESTIONS, ask_confidence=True, measure=STATED, samples=1)
+    made = runner.calibrate(Scripted(script=forgetful), QUESTIONS, ask_confidence=True, measure=STATED, max_samples=1)
     assert (made.n, made.measure) == (len(QUESTIONS) - 2, STATED)
-    assert "the response states no confidence" in caplog.text
 
 
 @pytest.mark.sync_only
@@ -213,7 +212,7 @@ def test_a_calibration_holds_for_models_that_are_asked_or_for_those_that_are_not
 
     model, questions = Scripted(script=both), [([*system, ("human", q)], right) for q, right in QUESTIONS]
     for asked in (False, True):
-        made = calibrate(model, questions, measure=TOP_K, ask_confidence=asked, fixed_prompt=fixed, samples=1)
+        made = calibrate(model, questions, measure=TOP_K, ask_confidence=asked, fixed_prompt=fixed, max_samples=1)
         kept: Any = {"model": model, "calibration": made, "fixed_prompt": fixed}
         assert runner.invoke(ReASCRunnable(**kept, ask_confidence=asked), [*system, ("human", "q1")]).content
         shown = ["not asked for", r"asked for \([0-9a-f]{12}\)"]

@@ -1,4 +1,4 @@
-"""Calibration without labels: what is taken to be right, which signals are trusted, and what is recorded."""
+"""``fit``, with labels and without: what is taken to be right, which signals are trusted, and what is recorded."""
 
 import re
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from langchain_reasc.calibration import (
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method.agreement import Agreement, Component, Prior
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.stopping import ASC, Cap, Response, decide
+from langchain_reasc.method.stopping import ASC, Cap, ReASC, Response, decide
 from langchain_reasc.method.value import ValueStop
 
 MEASURES = [Measure("top_k", "mean"), Measure("neg_entropy", "mean")]
@@ -213,6 +213,31 @@ def test_it_tells_how_likely_further_responses_agree() -> None:
         assert fit(given, measures=measures).p_agree is None  # too few, too short, cut short
 
 
+@pytest.mark.parametrize(
+    ("known", "method", "curve"),
+    [(15, "consensus", False), (16, "consensus", True), (31, "consensus", True), (32, "offline", True)],
+)
+def test_what_labels_add(known: int, method: str, curve: bool) -> None:
+    """Sixteen add P(correct); those of half of the questions also a gate and Algorithm 1, on the same measure."""
+    given = questions()
+    labelled = [
+        replace(one, right=tuple(answer == 0 for answer in one.answers)) if at < known else one
+        for at, one in enumerate(given)
+    ]
+    made = fit(labelled, measures=MEASURES)
+    assert (made.method, made.p_correct is not None, made.measure) == (method, curve, MEASURES[0])
+    assert made.rule_ == fit(given, measures=MEASURES).rule_ and made.by_agreement()
+    assert (made.gate.level is not None) == (made.accuracy is not None) == (method == "offline")
+    assert isinstance(made.rule(safeguard="paper"), ReASC) == (method == "offline")
+
+
+def test_outcomes_are_no_labels() -> None:
+    """Somebody told them of some questions rather than others: they set no gate, and ten of either kind are needed."""
+    told = [replace(one, decided=4, answer=0, correct=True) for one in questions(200)]
+    made = fit(told, measures=MEASURES)
+    assert (made.method, made.p_correct) == ("consensus", None)
+
+
 @pytest.mark.parametrize("right", [True, False])
 def test_labels_leave_the_rule_as_it_is(right: bool) -> None:
     """They say how likely an answer is right, and would make a rule that asks for more samples."""
@@ -223,17 +248,16 @@ def test_labels_leave_the_rule_as_it_is(right: bool) -> None:
     ]
     plain, made = fit(given), fit(labelled)
     assert made.rule() == plain.rule() and plain.p_correct is None
-    assert (made.p_correct is None) == right  # as all answers are right then
+    assert made.p_correct is not None and (made.p_correct.right > 0.9) == right
 
 
-def test_budget_threshold_and_worth_are_those_given() -> None:
-    made = fit([unscored(0, 0, 0, 0)] * 8, threshold=0.9, worth=4)
+def test_budget_and_threshold_are_those_given() -> None:
+    made = fit([unscored(0, 0, 0, 0)] * 8, threshold=0.9)
     agreement = made.rule(budget=7, worth=0)
     assert isinstance(agreement, Agreement) and (agreement.threshold, agreement.budget) == (0.9, 7)
-    assert made.rule(budget=7) == made.rule(budget=7, worth=4) == agreement | ValueStop(agreement.prior, 4, 7)
+    assert made.rule(budget=7) == made.rule(budget=7, worth=10) == agreement | ValueStop(agreement.prior, 10, 7)
     assert isinstance(made.rule(budget=40, worth=4), Agreement)  # so far ahead the value of a sample is not known
     assert Calibration.model_validate_json(made.model_dump_json()).rule() == made.rule()
-    assert fit([unscored(0, 0)] * 8, worth=0).rule() == fit([unscored(0, 0)] * 8).rule(worth=0)
     for wrong in (-1, float("nan")):
         with pytest.raises(ConfigurationError, match="worth must be a finite number"):
             made.rule(worth=wrong)
