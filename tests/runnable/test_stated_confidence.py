@@ -81,7 +81,7 @@ def test_a_response_without_a_statement_is_without_confidence(runner: Any, calib
     assert result.message.response_metadata["reasc"]["without_confidence"] == 3
     [notice] = [one for one in result.notices if "carry no confidence" in one]
     assert notice.startswith("3 of 4 responses carry no confidence and count as one vote each: the response states no")
-    message = runner.invoke(ReASCRunnable(model=stating(""), ask_confidence=True, max_max_samples=1), "q")
+    message = runner.invoke(ReASCRunnable(model=stating(""), ask_confidence=True, max_samples=1), "q")
     assert (message.content, message.response_metadata["verbalized_confidence"]) == ("", None)
 
 
