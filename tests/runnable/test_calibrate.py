@@ -188,7 +188,6 @@ def test_each_question_is_asked_until_the_votes_are_clear(runner: Any, fits: Any
 
 
 @pytest.mark.sync_only
-@pytest.mark.sync_only
 def test_what_was_learned_of_the_model_online_does_not_decide_how_it_is_calibrated(runner: Any, fits: Any) -> None:
     model = Scripted(script=lambda question, index: Reply("so it is 1", -3.0))
     reasc = ReASCRunnable(model=model, calibration="online", max_samples=16, audit=0)
@@ -197,7 +196,7 @@ def test_what_was_learned_of_the_model_online_does_not_decide_how_it_is_calibrat
     assert reasc.calibrator is not None and reasc.calibrator.wait(10)  # type: ignore[union-attr]
     launched = runner.account(reasc, "another")["launched"]
     before = len(model.log.calls)
-    runner.calibrate_unlabelled(model, [f"p{at}" for at in range(8)])
+    runner.calibrate(model, [f"p{at}" for at in range(8)])
     assert launched < 4 == (len(model.log.calls) - before) / 8
 
 
