@@ -50,10 +50,8 @@ _OTHER_NAMES: Final = (
 )
 """Names of the same option in different programs and libraries, our own name first."""
 _REMOVED: Final = {
-    "calibrator": "everything around one model object learns together",
     "confidence": "give rule=ASC(0.99), or with a calibration rule=calibration.rule(confidence=0.99)",
     "cut_weak": "weak samples are no longer cut in the middle; leave it out",
-    "safeguard": 'give the paper\'s rule with the calibration: rule=calibration.rule(safeguard="paper")',
     "time_budget": "set timeout",
     "token_budget": "set max_samples and the model's max_tokens; for a batch total_tokens, for an agent max_run_tokens",
 }

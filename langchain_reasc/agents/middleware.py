@@ -246,7 +246,8 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         self._options, trial = _checked(options)
         self._texts_vote = extractor(trial.answer).texts_vote
         self._learns = self._options.get("calibration") in LEARNING
-        self._calibrators: list[MixtureCalibrator | ConsensusCalibrator] = []
+        given = options.get("calibrator")
+        self._calibrators: list[MixtureCalibrator | ConsensusCalibrator] = [given] if given else []
         self._ledger, self._lock = Ledger(), threading.Lock()
 
     @property
@@ -324,8 +325,8 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         elif self._read_only and request.tools:
             options["when"] = ActingCalls(self._read_only, self._texts_vote or request.response_format is not None)
         voting = ChatReASC(model=request.model, **options)
-        if voting.calibrator is not None:
-            voting.learn_with(self._known(voting.calibrator))
+        if (new := voting.calibrator) is not None and (known := self._known(new)) is not new:
+            voting = ChatReASC(model=request.model, **options | {"calibrator": known})
         if self._budget.limits:
             on_spent = partial(self._ledger.add_cost, spent)
             voting._call_budget = self._budget.call_budget(added(_spent_before(request), spent), on_spent)

@@ -1,7 +1,7 @@
 """``reasc ask``: answer a question, and print the cost and why sampling stopped."""
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -79,8 +79,6 @@ def ask(
     stopping = None if rule is None else rule_from_text(rule, budget=max_samples)
     how = asking.prompting()
     known = _calibration(calibration, shipped=source.is_shipped)
-    if safeguard == "paper" and known is not None and stopping is None:
-        stopping = known.rule(safeguard="paper", budget=max_samples)
     with source.open(**how.sampling, seed=seed) as model:
         reasc = ReASCRunnable(
             model=model,
@@ -88,6 +86,7 @@ def ask(
             # As in calibration: the model states its confidence only if it is asked to.
             ask_confidence=known is not None and known.fingerprint.ask_confidence is not None,
             rule=stopping,
+            safeguard=cast(Literal["default", "paper"], safeguard),
             max_samples=max_samples,
             worth=worth,
             concurrency=concurrency,

@@ -4,7 +4,6 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +15,7 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
-from langchain_reasc.calibration import Calibration, ConsensusCalibrator, FixedPrompt, MixtureCalibrator
+from langchain_reasc.calibration import Calibration, ConsensusCalibrator, FixedPrompt, MixtureCalibrator, Safeguard
 from langchain_reasc.complaints import Checked
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
@@ -131,6 +130,16 @@ class Options(Checked):
     """The share of questions for which ``calibration="online"`` draws (and pays for) one more response, to check that
     what was learned still holds. If it does not hold, votes are counted (ASC), and learning starts again."""
 
+    safeguard: Safeguard = "default"
+    """``"default"`` decides by the agreement rule that the calibration learned. A calibration on one response to each
+    question has none; then Algorithm 1 decides as far as its data support it: with a gate that holds with 95 %, and
+    votes counted where the score does not separate right from wrong. ``"paper"`` takes Algorithm 1 as it stands."""
+    calibrator: MixtureCalibrator | ConsensusCalibrator | None = Field(default=None, repr=False, exclude=True)
+    """What ``calibration="online"`` or ``"mixture"`` learns with; made if None. Runnables that share one learn
+    together."""
+
+    _learns_of: ClassVar[frozenset[str]] = frozenset({"calibration", "measure", "online_state"})
+    """The options that what was learned depends on, besides the model."""
     _model_field: ClassVar[str] = "model"
     """The name of the field with the model."""
     _quiet: ClassVar[bool] = False
@@ -178,6 +187,7 @@ class Options(Checked):
                 f"multiply the samples by {self.max_samples}"
             )
         self._setup = Setup.from_options(BaseModel.__copy__(self), model, quiet=self._quiet)
+        self.__dict__["calibrator"] = self._setup.learner
         return self
 
     @property
@@ -193,15 +203,6 @@ class Options(Checked):
     def learned(self) -> Calibration | None:
         """The calibration in use. A learned calibration can be saved, and given to the next process."""
         return self._setup.learned
-
-    @property
-    def calibrator(self) -> MixtureCalibrator | ConsensusCalibrator | None:
-        """What learns with ``calibration="online"`` or ``"mixture"``. All that stands around one model shares it."""
-        return self._setup.learner
-
-    def learn_with(self, calibrator: MixtureCalibrator | ConsensusCalibrator) -> None:
-        """Learn with a calibrator of the same kind that is already in use."""
-        self._setup = replace(self._setup, learner=calibrator)
 
     def record_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
         """Tell ``calibration="online"`` whether an answer was right. Return False if the question is unknown or old.
@@ -224,7 +225,11 @@ class Options(Checked):
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with other options, which are checked. It shares the model and what has been learned."""
-        fields = {name: getattr(self, name) for name in self.model_fields_set} | dict(update or {})
+        changed = dict(update or {})
+        kept = self.model_fields_set | {"calibrator"}
+        if changed.keys() & {*self._learns_of, self._model_field}:
+            kept -= {"calibrator"}  # it has learned of something else
+        fields = {name: getattr(self, name) for name in kept} | changed
         name = fields[self._model_field]
         if self._made is None or name != getattr(self, self._model_field):
             return type(self)(**fields)
@@ -241,7 +246,8 @@ class Options(Checked):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle only the options. To keep what was learned, save :attr:`learned`, or use ``online_state``."""
-        return _unpickle, (type(self), {name: getattr(self, name) for name in self.model_fields_set})
+        kept = self.model_fields_set - {"calibrator"}
+        return _unpickle, (type(self), {name: getattr(self, name) for name in kept})
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in Options.model_fields or name == self._model_field:
@@ -276,6 +282,8 @@ class VoteOptions(TypedDict, total=False):
     measure: Measure | None
     online_state: str | Path | None
     audit: float
+    safeguard: Safeguard
+    calibrator: MixtureCalibrator | ConsensusCalibrator | None
 
 
 def question_id(answered: AIMessage | str) -> str | None:

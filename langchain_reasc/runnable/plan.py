@@ -79,7 +79,7 @@ def make_plan(
         required: whether a response without confidence is an error where the rule reads scores.
     """
     if options.rule is not None:
-        return _plan_by_rule(options.rule, options.measure, calibration)
+        return _plan_by_rule(options.rule, options, calibration)
     if calibration is not None:
         return _plan_by_calibration(options, calibration, learner, kind, required=required)
     if isinstance(learner, ConsensusCalibrator):
@@ -91,13 +91,13 @@ def make_plan(
     return Plan(rule=horizon, notices=("no calibration: counting votes (finite horizon)",))
 
 
-def _plan_by_rule(rule: StoppingRule, measure: Measure | None, calibration: Calibration | None) -> Plan:
+def _plan_by_rule(rule: StoppingRule, options: "Options", calibration: Calibration | None) -> Plan:
     if not rule.reads_scores:
         return Plan(rule=rule, calibration=calibration)
     if calibration is None:
-        return Plan(rule=rule, measure=measure, counted=False)
+        return Plan(rule=rule, measure=options.measure, counted=False)
     notices = tuple[str, ...]()
-    if calibration.counts():
+    if calibration.counts(options.safeguard):
         why = calibration.fallback or calibration.unweighed
         notices = (f"the rule {rule.name} decides as given, where the calibration advises counting votes: {why}",)
     return Plan(rule=rule, notices=notices, measure=calibration.measure, counted=False, calibration=calibration)
@@ -115,8 +115,9 @@ def _plan_by_calibration(
         on_missing_confidence="error" if required else "count",
         budget=options.max_samples,
         worth=0 if options.worth is None and options.on_undecided != "answer" else options.worth,
+        safeguard="default" if learner else options.safeguard,
     )
-    notices = calibration.notices()
+    notices = calibration.notices(options.safeguard)
     if isinstance(learner, ConsensusCalibrator):
         notices = (learner.notice(calibration, kind),)
     if options.worth and options.max_samples > LARGEST_HORIZON:

@@ -2,7 +2,6 @@
 
 import os
 import threading
-import weakref
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -97,7 +96,7 @@ class Setup:
         )
         if learning or options.fixed_prompt is not None:
             running = setup.fingerprint  # which fails where the prompt is none
-            setup = replace(setup, learner=_learner(options, measure, running, prepared.origin, quiet=quiet))
+            setup = replace(setup, learner=_learner(options, measure, running, quiet=quiet))
         if known:  # a chat model is bound to tools once it is made
             setup.require_fit(known, prepared, bound=not quiet)
         if prepared.no_logprobs:
@@ -246,7 +245,7 @@ def _prepared(
 ) -> tuple[PreparedModel, Measure | None]:
     """Return the model, asked for logprobs where they are read; and the measure, for a mixture one that it gives."""
     mixture, counted = options.calibration == "mixture", on_missing == "count"
-    rule = options.rule or (known.rule(budget=options.max_samples) if known else None)
+    rule = options.rule or (known.rule(safeguard=options.safeguard, budget=options.max_samples) if known else None)
     reads = options.calibration in LEARNING if rule is None else rule.reads_scores
     asking: dict[str, Any] = {
         "required": not counted and reads,
@@ -263,16 +262,13 @@ def _prepared(
     return prepared, measure
 
 
-_learners: Final[dict[int, list[MixtureCalibrator | ConsensusCalibrator]]] = {}
-
-
 def _learner(
-    options: "Options", measure: Measure | None, running: Fingerprint, model: object, *, quiet: bool
+    options: "Options", measure: Measure | None, running: Fingerprint, *, quiet: bool
 ) -> MixtureCalibrator | ConsensusCalibrator | None:
-    """Return what learns: the learner of this model object that fits, or else a new one.
+    """Return what learns: the calibrator that was given, if it learns of the same, or else a new one.
 
-    So all that stands around one model object goes on with what was learned: copies with another option, and the
-    objects that LangChain makes anew for a call's ``configurable_fields``.
+    Raises:
+        ConfigurationError: the given one learns in another way.
     """
     made: MixtureCalibrator | ConsensusCalibrator
     if options.calibration == "mixture":
@@ -287,15 +283,11 @@ def _learner(
         )
     else:
         return None
-    with _PREPARING:
-        if id(model) not in _learners:
-            _learners[id(model)] = []
-            weakref.finalize(model, _learners.pop, id(model), None).atexit = False
-        known = _learners[id(model)]
-        learner = next((one for one in known if type(one) is type(made) and one.learns_of == made.learns_of), made)
-        if learner is made:
-            known.append(made)
-    return learner
+    given = options.calibrator
+    if given is not None and type(given) is not type(made):
+        name = "online" if isinstance(given, ConsensusCalibrator) else "mixture"
+        raise ConfigurationError(f"a {type(given).__name__} goes with calibration={name!r}")
+    return given if given is not None and given.learns_of == made.learns_of else made
 
 
 def _require_signal(measure: Measure, model: PreparedModel) -> None:

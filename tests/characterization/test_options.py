@@ -31,6 +31,8 @@ WRONG: dict[str, Any] = {
     "measure": "top_k",
     "online_state": "state.json",
     "audit": 1.5,
+    "calibrator": 3,
+    "safeguard": "none",
     "answer": "vibes",
     "tool_votes": 3,
     "fixed_prompt": object(),

@@ -9,6 +9,7 @@ import pytest
 from langchain_core.runnables import ConfigurableField
 
 from langchain_reasc import ChatReASC, ReASCRunnable
+from langchain_reasc.calibration import ConsensusCalibrator, MixtureCalibrator
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.runnable.options import Options, VoteOptions
 
@@ -27,11 +28,9 @@ def test_the_typed_keywords_are_the_options() -> None:
 @pytest.mark.parametrize(
     ("removed", "instead"),
     [
-        ({"safeguard": "paper"}, r'rule=calibration.rule\(safeguard="paper"\)'),
         ({"confidence": 0.9}, r"rule=ASC\(0.99\)"),
         ({"token_budget": 1000}, "total_tokens, for an agent max_run_tokens"),
         ({"time_budget": 1.0}, "set timeout"),
-        ({"calibrator": None}, "learns together"),
     ],
 )
 def test_what_was_removed_says_what_to_use_instead(removed: dict[str, Any], instead: str) -> None:
@@ -39,12 +38,44 @@ def test_what_was_removed_says_what_to_use_instead(removed: dict[str, Any], inst
         ReASCRunnable(model=saying("1"), **removed)
 
 
-def test_all_around_one_model_learns_together_and_another_model_learns_apart(runner: Any) -> None:
-    model, other = (Scripted(script=lambda question, index: Reply("it is 1", -1.0)) for _ in range(2))
-    one, same = (ReASCRunnable(model=model, calibration="online") for _ in range(2))
-    assert one.calibrator is same.calibrator is one.model_copy(update={"max_samples": 4}).calibrator
-    assert one.calibrator is not ReASCRunnable(model=other, calibration="online").calibrator
-    assert one.calibrator is not ReASCRunnable(model=model, calibration="online", answer="number").calibrator
+def test_runnables_learn_together_where_they_share_a_calibrator() -> None:
+    options: Any = {"model": saying("1"), "calibration": "online"}
+    one, apart = ReASCRunnable(**options), ReASCRunnable(**options)
+    assert apart.calibrator is not one.calibrator
+    assert ReASCRunnable(**options, calibrator=one.calibrator).calibrator is one.calibrator
+    assert one.model_copy(update={"max_samples": 4}).calibrator is one.calibrator
+    assert one.model_copy(update={"model": saying("2")}).calibrator is not one.calibrator
+    assert ReASCRunnable(**options, answer="number", calibrator=one.calibrator).calibrator is not one.calibrator
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"calibration": "online", "calibrator": MixtureCalibrator(measure=TOP_K)}, "calibration='mixture'"),
+        ({"calibration": "mixture", "calibrator": ConsensusCalibrator()}, "calibration='online'"),
+    ],
+)
+def test_a_calibrator_of_the_other_kind_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"goes with {said}"):
+        ReASCRunnable(model=saying("1"), **options)
+
+
+@pytest.mark.parametrize("safeguard", ["default", "paper"])
+def test_the_paper_s_rule_goes_without_safeguards(runner: Any, safeguard: Any) -> None:
+    known = calibration()
+    result = runner.solve(
+        ReASCRunnable(model=saying("1"), calibration=known, safeguard=safeguard, on_missing_confidence="count"), "q"
+    )
+    named = runner.solve(
+        ReASCRunnable(
+            model=saying("1"),
+            calibration=known,
+            rule=known.rule(safeguard=safeguard, on_missing_confidence="count"),
+            on_missing_confidence="count",
+        ),
+        "q",
+    )
+    assert result.decision == named.decision
 
 
 @pytest.mark.parametrize("kind", [ReASCRunnable, ChatReASC])
