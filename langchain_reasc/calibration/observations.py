@@ -8,14 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
-from typing import Annotated, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, FiniteFloat
 
 from langchain_reasc.calibration.drift import Drift, DriftWatch, Prediction
-from langchain_reasc.calibration.record import Record
 from langchain_reasc.method.decision import Response
 
 __all__ = [
@@ -27,7 +25,6 @@ __all__ = [
     "MadeOf",
     "Observation",
     "Observations",
-    "ObservedQuestion",
     "agrees_with_majority",
     "numbered",
 ]
@@ -40,8 +37,6 @@ KEPT_COUNTED: Final = 64
 """How many on which votes were counted are kept at least: only these show how likely further responses agree."""
 MOST_KINDS: Final = 64
 """How many kinds of request are told apart."""
-_DIGITS: Final = 6  # significant ones, of a score
-Count = Annotated[int, Field(ge=0)]
 MadeOf = dict[str, dict[str, int | None]]
 """Signal -> the ``top_k`` and ``vocabulary_size`` that its scores are made of."""
 
@@ -117,39 +112,6 @@ def agrees_with_majority(answers: Sequence[int | None]) -> list[bool | None]:
         unknown = own is None or not others or (own in leading and len(leading) > 1)
         agrees.append(None if unknown else own in leading)
     return agrees
-
-
-class ObservedQuestion(Record):
-    """An :class:`Observation` as JSON: integers and scores, and never a text.
-
-    Attributes:
-        answers: equal numbers for equal answers, none: null.
-        scores: for each measure those of all responses.
-        counted: whether votes were counted (ASC), and not what was learned decided.
-    """
-
-    answers: tuple[Count | None, ...] = Field(min_length=1)
-    scores: tuple[tuple[FiniteFloat | None, ...], ...]
-    counted: bool
-
-    @staticmethod
-    def of(question: Observation, rows: Sequence[int]) -> "ObservedQuestion":
-        """Return the question with the scores of these measures, to six digits."""
-        kept = question.scores[list(rows)].tolist()
-        scores = tuple(tuple(float(f"{x:.{_DIGITS}g}") if x == x else None for x in row) for row in kept)
-        return ObservedQuestion.model_construct(answers=question.answers, scores=scores, counted=question.counted)
-
-    def fits(self, measures: int) -> bool:
-        """Whether it has a score of each response by so many measures."""
-        return [len(row) for row in self.scores] == [len(self.answers)] * measures
-
-    def observed(self, rows: Sequence[int | None], measures: int) -> Observation:
-        """Return it with scores of shape (measures, responses); row i goes to ``rows[i]``, None: nowhere."""
-        scores = np.full((measures, len(self.answers)), np.nan)
-        for row, values in zip(rows, self.scores, strict=True):
-            if row is not None:
-                scores[row] = np.array(values, dtype=np.float64)
-        return Observation(self.answers, scores, counted=self.counted)
 
 
 class Audits(NamedTuple):

@@ -108,7 +108,8 @@ def calibrate_first_responses(questions: Sequence[Observation], measure: Measure
     """Run Algorithm 1 on the first response to each question; further ones show whether votes may be weighed.
 
     Args:
-        questions: labelled ones, with one row of scores. One whose first response has no score sets no gate.
+        questions: labelled ones, with one row of scores. One whose first response has no score counts in the accuracy
+            alone.
         measure: how the responses were scored.
         options: further arguments of :func:`calibrate_offline`.
 
@@ -120,7 +121,8 @@ def calibrate_first_responses(questions: Sequence[Observation], measure: Measure
     _warn_of_order([bool(one.right[0]) for one in questions])
     within = mean_auroc(auroc_per_question(_votes(questions))[0])
     scores = [float(one.scores[0, 0]) for one in scored]
-    return calibrate_offline(scores, right, measure=measure, within=within, **options)
+    made = calibrate_offline(scores, right, measure=measure, within=within, **options)
+    return made.model_copy(update={"accuracy": float(np.mean([bool(one.right[0]) for one in questions]))})
 
 
 def _votes(questions: Sequence[Observation]) -> Judged:

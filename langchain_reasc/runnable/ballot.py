@@ -58,6 +58,7 @@ class Ballot:
         request: what is asked, of which model, and how long it may take.
         plan: how it is decided.
         learning: whether the token signals of all responses are kept, to learn from. Then none is refused.
+        spans: whether their spans are kept, too: the answer's tokens, and the last step's.
 
     Attributes:
         extract: finds the answer in a response.
@@ -67,7 +68,7 @@ class Ballot:
         made_of: the ``top_k`` and ``vocabulary_size`` that the first score was made of.
     """
 
-    def __init__(self, request: Request, plan: Plan, *, learning: bool) -> None:
+    def __init__(self, request: Request, plan: Plan, *, learning: bool, spans: bool = False) -> None:
         setup, model, options = request.setup, request.model, request.setup.options
         clock, cutoff = request.clock, request.cutoff
         self.extract = held_to_schema(setup.extract, model.text_schema)
@@ -77,6 +78,8 @@ class Ballot:
         self._tools, self._schemas = options.tool_votes, model.schemas
         self._text_schema = model.text_schema
         self._measure, self._learning = plan.measure, learning
+        scored_by = plan.measure or options.measure
+        self._reads_spans = spans or (scored_by is not None and scored_by.of_span)
         self._calibration = None if options.allow_fingerprint_mismatch or plan.counted else plan.calibration
         self._required = setup.on_missing_confidence == "error" and not plan.counted
         self._clock, self._cutoff = clock, cutoff
@@ -213,7 +216,7 @@ class Ballot:
                 self.readings.append(None if vote.answer is None else reading)
 
     def _reading(self, message: AIMessage, vote: Vote) -> SignalReading:
-        places = places_of(message, self.extract, vote) if self._measure and self._measure.of_span else None
+        places = places_of(message, self.extract, vote) if self._reads_spans else None
         return read_signals(message, of_calls=vote.calls, places=places)
 
     def _score_by(self, measure: Measure, reading: SignalReading) -> float:

@@ -36,7 +36,7 @@ from langchain_reasc.exceptions import (
     FingerprintMismatch,
     LogprobsUnavailable,
 )
-from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.confidence import SPAN_SCORES, Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.prepared import ModelOrName, to_messages
@@ -185,6 +185,8 @@ class _Asked:
         )._setup
         self._named = None if measure == "auto" else measure
         measures = [self._named] if self._named else candidate_measures([*SIGNALS, VERBALIZED])
+        if self._named is None and any(one.references for one in questions):  # spans are compared by right answers
+            measures += [Measure(signal, score) for signal in SIGNALS for score in SPAN_SCORES]
         self._questions, self._prompts = questions, [to_messages(one.input) for one in questions]
         self._config, self._concurrency = config, concurrency
         resolved = self._setup.model.resolved(config)

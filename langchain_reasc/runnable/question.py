@@ -106,7 +106,7 @@ class Question:
         self._on_response, self._on_finished = on_response, on_finished
         if setup.online and on_finished is None:
             self._on_finished = partial(setup.online.observe, learned=plan.calibration is not None)
-        self._ballot = Ballot(request, plan, learning=self._on_finished is not None)
+        self._ballot = Ballot(request, plan, learning=self._on_finished is not None, spans=on_finished is not None)
         self._rule_in_use = plan.rule_in_use(options, self._ballot.extract, self._max_samples)
         unknown = setup.unknown_names(self.model.schemas) if self.model.schemas else []
         self._notices = tuple(dict.fromkeys([*self.model.notices, *unknown, *plan.notices]))

@@ -60,15 +60,15 @@ def test_the_mixture_is_fitted_to_them(runner: Any) -> None:
     assert not any("shorter than the window" in str(account) for account in accounts), "it has none"
 
 
-@pytest.mark.slow  # calibrates the shipped model
 def test_a_calibration_is_made_of_them(runner: Any) -> None:
     """Only the number tells right from wrong, and it stands among many words that say nothing."""
 
     def script(question: str, index: int) -> Reply:
         number = int(question[1:])
-        talk = "well " * (number * 7 % 31)
-        sure = -0.2 if number % 3 else -0.6
-        return hesitating("I pass" if number == 6 else f"{talk}so it is {7 if number % 3 else 8} {talk}", sure)
+        talk = "well hm " * (number * 7 % 31)
+        told = {"7": -0.2, "8": -0.6, "hm": -3.0}
+        text = "I pass" if number == 6 else f"{talk}so it is {7 if number % 3 else 8} {talk}"
+        return Reply(text, told=lambda _, token: openai_token(token, told.get(token.strip(), -0.01)))
 
     pairs = [(f"q{number}", "7") for number in range(45)]
     model = Scripted(script=script)
