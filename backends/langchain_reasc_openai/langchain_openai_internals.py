@@ -91,29 +91,26 @@ class AdaptedChatOpenAI(ChatOpenAI):
         """
         client = self.root_async_client
         request = await unquoted(self._request(body, options))
-        try:
+        with _openai_errors(request):
             response = await client._client.send(request, stream=True)
-        except HTTP_ERRORS as error:
-            kind = APITimeoutError if isinstance(error, HTTP_TIMEOUTS) else APIConnectionError
-            raise kind(request=request) from error
-        decoder = EventDecoder()
-        try:
-            if not response.is_success:
-                await response.aread()
-                raise client._make_status_error_from_response(response)
-            if "json" in response.headers.get("content-type", ""):
-                reply = await response.aread()
-                is_stream = reply.lstrip().startswith(b"data:")  # as some servers name events
-                yield response, decoder.decoded(reply + b"\n\n") if is_stream else [reply, _DONE]
-                return
-            is_packed = "content-encoding" in response.headers
-            async for piece in response.aiter_bytes() if is_packed else response.stream:
-                if datas := decoder.decoded(piece):
+            try:
+                if not response.is_success:
+                    await response.aread()
+                    raise client._make_status_error_from_response(response)
+                decoder = EventDecoder()
+                if "json" in response.headers.get("content-type", ""):
+                    reply = await response.aread()
+                    is_stream = reply.lstrip().startswith(b"data:")  # as some servers name events
+                    yield response, decoder.decoded(reply + b"\n\n") if is_stream else [reply, _DONE]
+                    return
+                is_packed = "content-encoding" in response.headers
+                async for piece in response.aiter_bytes() if is_packed else response.stream:
+                    if datas := decoder.decoded(piece):
+                        yield response, datas
+                if datas := decoder.decoded(b"\n\n"):
                     yield response, datas
-            if datas := decoder.decoded(b"\n\n"):
-                yield response, datas
-        finally:
-            await response.aclose()
+            finally:
+                await response.aclose()
 
     async def _request(self, body: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
         content = json.dumps(body, default=to_jsonable_python).encode()  # openai's fails at half of a surrogate pair
@@ -185,6 +182,16 @@ def langchain_errors() -> Iterator[None]:
         _handle_openai_bad_request(error)
     except APIError as error:
         _handle_openai_api_error(error)
+
+
+@contextmanager
+def _openai_errors(request: Any) -> Iterator[None]:
+    """Turn errors of the HTTP client into openai's."""
+    try:
+        yield
+    except HTTP_ERRORS as error:
+        kind = APITimeoutError if isinstance(error, HTTP_TIMEOUTS) else APIConnectionError
+        raise kind(request=request) from error
 
 
 def _checked(event: Any, request: Any) -> Any:

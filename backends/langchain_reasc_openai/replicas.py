@@ -187,10 +187,7 @@ class _Response:
         self.ended = self.ended or bool(reason)
         self._take(event, choice)
         self._bound.count(tokens_in(choice), text_in(choice["delta"]), ended=bool(reason))
-
-    def check_limit(self) -> None:
-        """End the response if it has gone on past its limit of tokens; the rest of it is not received."""
-        if not self.passed and self._bound.passed:
+        if self._bound.passed:  # the rest of it is not received
             self.passed = True
             for _ in self._bound.cut(lambda _: self.end("length")):
                 pass
@@ -255,8 +252,6 @@ async def read(
         async for _ in pieces:
             restart()
             attempt.record_answer()
-            for response in responses:
-                response.check_limit()
             if any(response.passed for response in responses) and all(response.over for response in responses):
                 break
     if last is not None:

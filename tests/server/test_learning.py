@@ -6,13 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from langchain_reasc.calibration import (
-    Fingerprint,
-    Observation,
-    ObservationStore,
-    calibrate_consensus,
-    save_calibration,
-)
+from langchain_reasc.calibration import Fingerprint, Observation, ObservationStore, fit, save_calibration
 
 from .serving import HELLO, SHAPE, Front, Said, eventually, front
 
@@ -76,7 +70,7 @@ def test_a_request_may_choose_a_calibration_that_is_offered(tmp_path: Path) -> N
     offered = {"arithmetic": Fingerprint(), "of another prompt": Fingerprint(prompt_sha256="0" * 64)}
     paths = {name: str(tmp_path / f"{name}.json") for name in offered}
     for name, fingerprint in offered.items():
-        save_calibration(calibrate_consensus(questions, fingerprint=fingerprint), paths[name])
+        save_calibration(fit(questions, fingerprint=fingerprint), paths[name])
     with front(Said(), votes={"answer": "number", "calibration": "online", "offered": paths}) as server:
         chosen = server.chat(reasc={"calibration": "arithmetic"}).json()["reasc"]
         by_header = server.post({"messages": HELLO}, headers={"x-reasc-calibration": "arithmetic"}).json()["reasc"]

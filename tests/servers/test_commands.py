@@ -49,7 +49,7 @@ def test_a_signal_the_server_cannot_give_is_refused_after_the_first_question(
 ) -> None:
     arguments = ("--signal", "self_certainty", "--concurrency", "1", "--limit", "24", "--out", tmp_path / "c.json")
     refused = reasc("calibrate", CALIBRATION, *on(real_server), *arguments, code=1)
-    assert "'self_certainty' cannot be had from this model; its responses have top_k" in refused.stderr
+    assert "no response can be scored by self_certainty/bottom_group/W=128" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -103,5 +103,5 @@ def test_votes_calibrations_and_recordings_weigh_calls_by_their_own_tokens(
 
     asked = [(question.input, "no") for question in questions]
     config: Any = {"callbacks": [Listener()]}
-    calibration = calibrate(model, asked, samples=1, measure=MEAN, concurrency=1, config=config)
+    calibration = calibrate(model, asked, max_samples=1, measure=MEAN, concurrency=1, config=config)
     assert len(Listener.scores) == 2 and calibration.mean == pytest.approx(np.mean(Listener.scores))
