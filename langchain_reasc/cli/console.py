@@ -31,7 +31,6 @@ _OPTIONS: Final[dict[str, str | Callable[[re.Match[str]], str]]] = {
     r"allow_fingerprint_mismatch=True": "--allow-mismatch",
     r"rename the field, or name it with read_questions\(\.\.\., (\w+)_field=\.\.\.\)": r"name it with --\1-field",
     r"question_field and answer_field": "--question-field and --answer-field",
-    r"calibrate on four samples of each to know it": "calibrate on several of each to know it (--samples 4)",
     r"pass calibration=None to count votes": "count votes with --calibration none",
     r"on_missing_confidence='count'": "--calibration none",
     r"a model that returns no logprobs can state its confidence \(ask_confidence=True\)": "`reasc probe URL` shows "
