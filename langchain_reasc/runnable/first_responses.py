@@ -34,7 +34,7 @@ def calibrate_first(firsts: Sequence[Sample], setup: Setup) -> tuple[Calibration
         calibration = calibrate_mixture(scores, measure=measure, fingerprint=setup.fingerprint, **most)
     except CalibrationDataError as error:
         return None, (*notices, f"counting votes (ASC), because calibrating by mixture was not possible: {error}")
-    return calibration, (*notices, *calibration.notices())
+    return calibration, (*notices, *calibration.notices(setup.options.safeguard))
 
 
 def _comparable(scored: list[tuple[float, bool, Provenance]]) -> tuple[list[tuple[float, bool]], Provenance]:

@@ -115,7 +115,7 @@ def _plan_by_calibration(
         on_missing_confidence="error" if required else "count",
         budget=options.max_samples,
         worth=0 if options.worth is None and options.on_undecided != "answer" else options.worth,
-        safeguard="default" if learner else options.safeguard,
+        safeguard="default" if isinstance(learner, ConsensusCalibrator) else options.safeguard,
     )
     notices = calibration.notices(options.safeguard)
     if isinstance(learner, ConsensusCalibrator):

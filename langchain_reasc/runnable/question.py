@@ -346,15 +346,15 @@ class Question:
 
     def _promises(self, calibration: Calibration, decision: Decision) -> dict[str, Any]:
         """Return how likely a calibration says the answer is right, or agreed with, and what it guarantees."""
-        promises = dict[str, Any]()
+        safeguard, promises = self.setup.options.safeguard, dict[str, Any]()
         for name, curve in self.plan.probability_curves().items():
             if (share := curve.support(decision)) is not None:
                 source: Any = "labels" if name == "p_correct" else "consensus"
                 promises[name] = Likelihood(value=curve.probability(share), source=source)
-        if self.setup.options.rule is None and not calibration.counts():
+        if self.setup.options.rule is None and not calibration.counts(safeguard):
             if decision.reason == "gate":
-                promises["guarantee"] = calibration.gate_promise()
-            elif calibration.guarantee and calibration.by_agreement():
+                promises["guarantee"] = calibration.gate_promise(safeguard)
+            elif calibration.guarantee and calibration.by_agreement(safeguard):
                 promises["guarantee"] = calibration.guarantee
         return promises
 

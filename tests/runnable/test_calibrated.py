@@ -119,13 +119,15 @@ def guarded(**fields: Any) -> Any:
 
 
 def test_the_safeguard_takes_the_safe_gate_and_the_paper_its_own(runner: Any) -> None:
-    made = guarded(mean=3.0)
-    for rule, samples in ((None, 4), (made.rule(safeguard="paper"), 1)):
-        result = runner.solve(ReASCRunnable(model=saying(SURE), calibration=made, rule=rule, max_samples=4), "q")
-        assert (result.decision.samples, result.decision.reason == "gate") == (samples, rule is not None)
+    made, known = guarded(mean=3.0), {"default": "95% sure", "paper": "an optimistic figure"}
+    for safeguard, samples in (("default", 4), ("paper", 1)):
+        options: Any = {"calibration": made, "safeguard": safeguard, "max_samples": 4}
+        result = runner.solve(ReASCRunnable(model=saying(SURE), **options), "q")
+        assert (result.decision.samples, result.decision.reason == "gate") == (samples, safeguard == "paper")
         assert result.notices == ()
-    surer = ReASCRunnable(model=saying(Reply("it is 7", -4.0)), calibration=guarded(mean=3.0))
-    assert runner.solve(surer, "q").decision.reason == "gate"
+        surer = runner.solve(ReASCRunnable(model=saying(Reply("it is 7", -4.0)), **options), "q")
+        assert surer.decision.reason == "gate"
+        assert known[safeguard] in surer.message.response_metadata["reasc"]["guarantee"], "of the gate that accepted it"
 
 
 def test_votes_are_counted_where_weights_are_not_vouched_for(runner: Any) -> None:
