@@ -324,20 +324,24 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
             options["when"] = partial(self._when, request)
         elif self._read_only and request.tools:
             options["when"] = ActingCalls(self._read_only, self._texts_vote or request.response_format is not None)
-        voting = ChatReASC(model=request.model, **options)
-        if (new := voting.calibrator) is not None and (known := self._known(new)) is not new:
-            voting = ChatReASC(model=request.model, **options | {"calibrator": known})
+        voting = self._voting_model(request.model, options)
         if self._budget.limits:
             on_spent = partial(self._ledger.add_cost, spent)
             voting._call_budget = self._budget.call_budget(added(_spent_before(request), spent), on_spent)
         return request.override(model=_binding_to(request.model, voting))
 
-    def _known(self, new: MixtureCalibrator | ConsensusCalibrator) -> MixtureCalibrator | ConsensusCalibrator:
-        """Return what earlier calls of the same model have learned with; of a new model, ``new``."""
+    def _voting_model(self, model: BaseChatModel, options: dict[str, Any]) -> ChatReASC:
+        """Return the model that votes. It goes on with what earlier calls of the same model have learned."""
+        if not self._learns:
+            return ChatReASC(model=model, **options)
         with self._lock:
+            latest = self._calibrators[-1] if self._calibrators else None
+            voting = ChatReASC(model=model, **options | {"calibrator": latest})
+            if (new := voting.calibrator) is None or new is latest:
+                return voting
             known = next((one for one in self._calibrators if one.learns_of == new.learns_of), new)
             self._calibrators = [*(one for one in self._calibrators if one is not known), known]
-        return known
+        return voting if known is new else ChatReASC(model=model, **options | {"calibrator": known})
 
     def _check_read_only(self, tools: Sequence[BaseTool | dict[str, Any]]) -> None:
         """Warn once of each name in ``read_only`` that is no tool of a request so far."""
