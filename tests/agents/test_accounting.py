@@ -118,7 +118,7 @@ def test_tracing_that_is_on_everywhere_hears_no_sample_twice(runner: Any) -> Non
 
 def test_cut_off_samples_are_counted_and_marked(runner: Any) -> None:
     model = saying("1", Reply("the answer is 1", endless=True, usage=False))
-    message = runner.invoke(ChatReASC(model=model, answer="auto", max_samples=4, timeout=0.2), "q")
+    message = runner.invoke(ChatReASC(model=model, answer="auto", max_samples=4, timeout=1.0), "q")
     assert message.response_metadata["usage_estimated"] is True
     assert message.response_metadata["reasc"]["tokens"]["estimated"] is True
     assert message.usage_metadata["output_tokens"] > 4

@@ -108,7 +108,7 @@ def test_nothing_waits_for_the_default_pool(make: Callable[[], Any]) -> None:
         asked = ASKED if isinstance(made, ReASCRunnable) else {"messages": [HumanMessage(ASKED)]}
         try:
             for _ in range(2):
-                await asyncio.wait_for(made.ainvoke(asked), timeout=20)
+                await asyncio.wait_for(made.ainvoke(asked), timeout=100)
         finally:
             done.set()
             await tool

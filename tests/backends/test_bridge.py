@@ -164,7 +164,7 @@ def test_many_threads_may_send(way: Any) -> None:
 async def test_many_may_read_and_all_of_them_are_told_of_the_end(way: Any, stream: Any, source: Source) -> None:
     readers = [await waiting(rest(way, stream)) for _ in range(3)]
     source.send(*range(50), End(ValueError("no")))
-    ended = await asyncio.wait_for(asyncio.gather(*readers, return_exceptions=True), 10)
+    ended = await asyncio.wait_for(asyncio.gather(*readers, return_exceptions=True), 60)
     assert Counter(type(one) for one in ended) == {list: 2, ValueError: 1}, "the error is raised once"
     assert await way.next(stream) is OVER
 
@@ -225,7 +225,7 @@ async def test_cancelled_what_had_begun_still_comes(way: Any, stream: Any, sourc
 async def test_closing_cancels_once_and_ends_whoever_waits(way: Any, stream: Any, source: Source) -> None:
     readers = [await waiting(way.next(stream)) for _ in range(2)]
     await asyncio.to_thread(stream.close)
-    assert await asyncio.wait_for(asyncio.gather(*readers), 10) == [OVER, OVER]
+    assert await asyncio.wait_for(asyncio.gather(*readers), 60) == [OVER, OVER]
     stream.close()
     stream.cancel()
     source.send("late", End(ValueError("late")))
@@ -355,8 +355,8 @@ async def test_what_comes_together_wakes_a_loop_once(monkeypatch: pytest.MonkeyP
 
 def test_an_interrupt_ends_the_waiting(way: Any, source: Source) -> None:
     main: Any = threading.main_thread().ident
-    threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT)).start()
-    begun = time.monotonic()
+    interrupt = threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
+        interrupt.start()
         way.run(source.start)
-    assert time.monotonic() - begun < 10 and source.cancels == 1
+    assert source.cancels == 1

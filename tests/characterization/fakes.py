@@ -193,7 +193,7 @@ class Runs(BaseCallbackHandler):
         below(None, 0)
         return lines
 
-    def assert_closed(self, seconds: float = 5) -> None:
+    def assert_closed(self, seconds: float = 60) -> None:
         """No run stays open for long."""
         deadline = time.monotonic() + seconds
         while left := [run for run in self.runs.values() if run["end"] == "open"]:

@@ -233,7 +233,7 @@ def test_batches(options: dict[str, Any], learning: str | None, run: Runner, gol
 def test_a_timeout_decides_by_what_has_ended(run: Runner, golden: Golden) -> None:
     silent = Reply("so 1", stall_at=0)
     model = saying("1", "2", "1", silent)
-    result = run(ReASCRunnable(model=model, concurrency=4, timeout=0.3), "solve", "q")
+    result = run(ReASCRunnable(model=model, concurrency=4, timeout=1.0), "solve", "q")
     golden(told(result))
 
 

@@ -33,7 +33,7 @@ class Served:
     def asking(self, question: str) -> Iterator[Iterator[Event]]:
         """The events of a question, as they come; leaving the block closes the connection."""
         with (
-            httpx.Client(timeout=20) as client,
+            httpx.Client(timeout=100) as client,
             client.stream("POST", f"{self.url}/answers", json={"question": question}) as answer,
         ):
             assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/event-stream")
@@ -44,7 +44,7 @@ class Served:
             return list(told)
 
     @staticmethod
-    def wait_until(holds: Callable[[], bool], seconds: float = 10) -> None:
+    def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
         ends = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < ends, "it never came to hold"

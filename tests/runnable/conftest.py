@@ -155,7 +155,7 @@ def cancelled(calling: Callable[[], Coroutine[Any, Any, Any]], when: Callable[[]
     _run(main())
 
 
-def await_no_sampling_threads(seconds: float = 5) -> None:
+def await_no_sampling_threads(seconds: float = 60) -> None:
     """Pool threads end a moment after their last task; they must end."""
     deadline = time.monotonic() + seconds
     while left := [thread.name for thread in threading.enumerate() if thread.name.startswith("reasc")]:

@@ -29,7 +29,7 @@ from langchain_reasc.method.decision import Decision, Response
 
 TOP_K = Measure("top_k", "mean")
 PROMPT_TOKENS = 7
-TIMEOUT = 10
+TIMEOUT = 60
 CONFIG: ContextVar[RunnableConfig] = ContextVar("CONFIG")  # of the running call
 
 

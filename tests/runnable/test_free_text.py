@@ -279,7 +279,7 @@ def silent(never: threading.Event) -> Iterator[Scripted]:
     """A judge that says nothing, and for which nobody may wait."""
     begun = time.monotonic()
     yield judging(city, lambda same: Reply("yes", opens=never))
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
 
 
 @pytest.mark.parametrize("limited", ["the judge", "the question"])
@@ -287,7 +287,7 @@ def test_a_judge_that_hangs_is_waited_for_as_long_as_it_or_the_question_may_take
     runner: Any, silent: Scripted, limited: str
 ) -> None:
     extract = free_text(judge=silent, **({"timeout": 0.1} if limited == "the judge" else {}))
-    options: Any = {"timeout": 0.3} if limited == "the question" else {"max_samples": 4}
+    options: Any = {"timeout": 1.0} if limited == "the question" else {"max_samples": 4}
     result = runner.solve(ReASCRunnable(model=saying(*distinct(4)), answer=extract, **options), "q")
     assert len(result.decision.evidence) == 4
     if limited == "the judge":
@@ -320,4 +320,4 @@ def test_a_batch_that_is_given_up_does_not_wait_for_the_judge(runner: Any, never
     begun = time.monotonic()
     with pytest.raises(Exception, match="all 4 samples failed"):
         runner.batch(reasc, ["q", "fails"])
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30

@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_reasc import ASC, ReASCRunnable
 from langchain_reasc.exceptions import SampleTimeout, SamplingError
+from langchain_reasc.sampling import QuestionClock
 
 from .conftest import cancelled
 from .fakes import TOP_K, Reply, Scripted, Unforeseen
@@ -72,7 +74,7 @@ finally:
 
 @posix
 def test_an_interrupt_ends_a_batch_of_a_model_in_this_process() -> None:
-    out = interrupted(LOCAL, seconds=30)
+    out = interrupted(LOCAL, seconds=100)
     assert int(out.split("calls ")[1].split()[0]) <= 32 * 4, "nothing more is begun"
 
 
@@ -90,14 +92,14 @@ class Slow(Scripted):
         return super()._chunk(reply, token, key)
 
 model = Slow(script=lambda question, index: Reply("a 42", endless=index > 0))
-print(ReASCRunnable(model=model, max_samples=2, sample_timeout=0.3).solve("q").answer)
+print(ReASCRunnable(model=model, max_samples=2, sample_timeout=1.5).solve("q").answer)
 """
 
 
 def test_a_process_that_ends_waits_a_moment_for_samples_that_were_given_up() -> None:
     """Python before 3.14 may abort around a daemon thread that is in compiled code, and pydantic's is."""
     environment = os.environ | {"PYTHONPATH": PATH}
-    done = subprocess.run([sys.executable, "-c", LEAVING], capture_output=True, text=True, env=environment, timeout=60)
+    done = subprocess.run([sys.executable, "-c", LEAVING], capture_output=True, text=True, env=environment, timeout=100)
     assert (done.returncode, done.stdout, done.stderr) == (0, "42\n[]\n", "")
 
 
@@ -130,18 +132,20 @@ atexit.register(lambda: print("waited", time.monotonic() - ends))
 def test_a_process_that_ends_waits_for_no_batch_that_nobody_reads() -> None:
     environment = os.environ | {"PYTHONPATH": PATH}
     script = [sys.executable, "-c", UNREAD]
-    done = subprocess.run(script, stdout=subprocess.PIPE, text=True, env=environment, timeout=30)
+    done = subprocess.run(script, stdout=subprocess.PIPE, text=True, env=environment, timeout=100)
     assert done.returncode == 0
-    assert float(done.stdout.split("waited")[1]) < 5
+    assert float(done.stdout.split("waited")[1]) < 30
 
 
 def test_a_batch_that_is_cancelled_leaves_no_coroutine_behind() -> None:
     """Of many inputs most wait for their place when Ctrl-C comes; none of them was begun."""
-    reasc = ReASCRunnable(model=Scripted(script=lambda question, index: Reply("a", endless=True)))
+    model = Scripted(script=lambda question, index: Reply("a", endless=True))
+    reasc = ReASCRunnable(model=model)
 
     async def interrupted_batch() -> None:
         asking = asyncio.ensure_future(reasc.abatch(["?"] * 20, {"max_concurrency": 2}))
-        await asyncio.sleep(0.3)
+        while model.log.live < 2:
+            await asyncio.sleep(0.001)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
@@ -160,21 +164,25 @@ def test_a_failing_input_cuts_off_what_runs_beside_it(runner: Any, never: thread
     begun = time.monotonic()
     with pytest.raises(SamplingError, match="bad"):
         runner.batch(ReASCRunnable(model=Scripted(script=script)), ["slow", "bad", "slow"], {"callbacks": [runs]})
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
 
 
 @pytest.mark.sync_only
-def test_the_time_of_a_question_runs_once_in_a_mixture_batch(runner: Any, never: threading.Event) -> None:
-    """The first sample takes most of it, and every other hangs."""
+def test_the_time_of_a_question_runs_once_in_a_mixture_batch(
+    runner: Any, never: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the clock of the question, the first sample takes nearly all of it; every other hangs."""
+    ahead = [0.0]
+    clock = partial(QuestionClock, clock=lambda: time.monotonic() + ahead[0])
+    monkeypatch.setattr("langchain_reasc.runnable.request.QuestionClock", clock)
 
     def script(question: str, index: int) -> Reply:
-        time.sleep(0 if index else 1.5)
+        if index == 0:
+            ahead[0] = 999.5
         return Reply("it is 1", -1.0 - len(question), opens=never if index else None)
 
-    options: dict[str, Any] = {"calibration": "mixture", "measure": TOP_K, "timeout": 2.0, "max_samples": 4}
-    begun = time.monotonic()
+    options: dict[str, Any] = {"calibration": "mixture", "measure": TOP_K, "timeout": 1000.0, "max_samples": 4}
     [account] = runner.accounts(ReASCRunnable(model=Scripted(script=script), **options), ["a"])
-    assert time.monotonic() - begun < 3.3, "the time of the first sample counts"
     assert account["reason"] == "timeout"
 
 
@@ -188,14 +196,14 @@ def test_cancelling_the_first_samples_of_a_batch_leaves_no_run_open(never: threa
 
 
 class Deaf(Scripted):
-    """Sample 4 goes on for half a minute, and does not hear that it is cancelled."""
+    """Sample 4 goes on for two minutes, and does not hear that it is cancelled."""
 
     async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         if self._begin(messages)[1][1] != 4:
             async for chunk in super()._astream(messages, *args, **kwargs):
                 yield chunk
             return
-        ends = time.monotonic() + 30
+        ends = time.monotonic() + 120
         while time.monotonic() < ends:
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.001)
@@ -204,7 +212,7 @@ class Deaf(Scripted):
 
 @pytest.mark.parametrize("timed", [False, True], ids=["decision", "time limit"])
 def test_what_does_not_hear_that_it_is_cancelled_ends_all_the_same(timed: bool) -> None:
-    options: dict[str, Any] = {"sample_timeout": 0.2, "rule": ASC(0.97)} if timed else {"rule": Unforeseen()}
+    options: dict[str, Any] = {"sample_timeout": 1.0, "rule": ASC(0.97)} if timed else {"rule": Unforeseen()}
     deaf = Deaf(script=lambda question, index: Reply("it is 42"))
     result = asyncio.run(ReASCRunnable(model=deaf, concurrency=5, **options).asolve("q"))
     assert (result.answer, result.decision.samples) == ("42", 5 if timed else 4)

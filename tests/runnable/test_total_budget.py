@@ -134,14 +134,9 @@ def test_an_open_gate_accepts_as_it_does_elsewhere(runner: Any) -> None:
 
 
 @pytest.mark.sync_only
-def test_waiting_for_others_is_none_of_a_questions_time(runner: Any) -> None:
-    gate = threading.Event()
-
+def test_waiting_for_others_is_none_of_a_questions_time(runner: Any, never: threading.Event) -> None:
     def script(question: str, index: int) -> Reply:
-        if question == "slow" and index == 0:
-            threading.Timer(1.2, gate.set).start()
-            return Reply("the answer is 1", opens=gate)
-        return Reply("the answer is 1")
+        return Reply("the answer is 1", opens=never if question == "slow" else None)
 
     given = reasc(model=Scripted(script=script), timeout=1.0)
     slow, *others = runner.batch(given, ["slow", *EASY], total_samples=60, return_exceptions=True)

@@ -97,7 +97,7 @@ def texts(samples: list[tuple[int, AIMessage]]) -> dict[int, str]:
     return {index: str(message.content) for index, message in samples}
 
 
-def wait_until(holds: Callable[[], object], seconds: float = 10) -> None:
+def wait_until(holds: Callable[[], object], seconds: float = 60) -> None:
     """Return once something holds, or after so many seconds."""
     deadline = time.monotonic() + seconds
     while not holds() and time.monotonic() < deadline:

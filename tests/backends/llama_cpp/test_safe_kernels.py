@@ -177,7 +177,7 @@ def test_threads_that_load_at_once_wait_for_one_trial(child: Child, quantised: P
     [
         ("be killed", sys.executable, "the child process ended with SIGKILL"),
         ("fail", sys.executable, "RuntimeError: no such thing"),
-        ("sleep", sys.executable, "timed out after 0.3 seconds"),
+        ("sleep", sys.executable, "timed out after 2.0 seconds"),
         ("work", "", "there is no Python"),
         ("work", "/nowhere/python", "cannot be run"),
     ],
@@ -186,7 +186,7 @@ def test_a_trial_that_says_nothing_is_safe_and_not_remembered(
     does: str, executable: str, says: str, child: Child, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     child.does(all=does)
-    monkeypatch.setattr(safe_kernels, "_SECONDS", 0.3 if does == "sleep" else 60.0)
+    monkeypatch.setattr(safe_kernels, "_SECONDS", 2.0 if does == "sleep" else 60.0)
     monkeypatch.setattr(sys, "executable", executable)
     assert child.repacks() is child.repacks() is False
     assert child.runs == ("all" if executable == sys.executable and does != "work" else "")  # once in this process

@@ -42,7 +42,7 @@ def test_threads_give_way_to_busy_processes_unless_their_number_was_given(
     large_path: Path, given: dict[str, int], expected: int
 ) -> None:
     with busy(4 * CORES), ChatLlamaCpp(model_path=large_path, seed=1, n_ctx=256, **given) as model:
-        threads, ends = model.engine.context.threads, time.monotonic() + 20
+        threads, ends = model.engine.context.threads, time.monotonic() + 100
         while threads.now != expected and time.monotonic() < ends:
             model.invoke("why does it rain", max_tokens=4)
         assert threads.now == expected

@@ -39,7 +39,7 @@ def serving(step: Any) -> Iterator[str]:
         yield served.url
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
     """Whether the condition comes true in time."""
     until = time.monotonic() + seconds
     while not condition():

@@ -381,7 +381,7 @@ def test_no_server_at_all_is_one_clear_line(face: Face, gone: Fake) -> None:
 
 def test_a_busy_server_is_tried_again_and_asked_later_what_it_supports(face: Face) -> None:
     with serving(vllm(status=503)) as fake:
-        model = model_of(fake, preset="auto", retry=RetryPolicy(attempts=20, first_wait=0.05, longest_wait=0.05))
+        model = model_of(fake, preset="auto", retry=RetryPolicy(attempts=1000, first_wait=0.05, longest_wait=0.05))
         threading.Timer(0.2, lambda: setattr(fake, "status", 200)).start()
         assert face.invoke(model, "Hi").content == "So it is \\boxed{4}"
         assert model.capabilities().learned == "probe"

@@ -111,7 +111,7 @@ def test_one_that_is_slow_is_waited_for_no_longer(tmp_path: Path) -> None:
 
 def test_several_are_graded_at_once_and_the_result_is_the_same(tmp_path: Path) -> None:
     pool, moves = a_pool(tmp_path), []
-    together, running, most = threading.Barrier(2, timeout=5), set[int](), [0]
+    together, running, most = threading.Barrier(2, timeout=60), set[int](), [0]
 
     def verdict(answer: str) -> bool:
         running.add(threading.get_ident())

@@ -28,11 +28,11 @@ class Meeting:
         self.barrier, self.arrived = threading.Barrier(SAMPLES), 0
 
     def wait(self) -> None:
-        self.barrier.wait(timeout=10)
+        self.barrier.wait(timeout=60)
 
     async def await_all(self) -> None:
         self.arrived += 1
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.arrived < SAMPLES:
                 await asyncio.sleep(0)
 
