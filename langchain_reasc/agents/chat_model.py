@@ -180,7 +180,7 @@ class ChatReASC(ChatModelAround):
         self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         def chunks() -> Generator[ChatGenerationChunk]:
-            question = blocking(self._question(messages, stop, run_manager, kwargs))
+            question = blocking(self._question(messages, stop, run_manager, kwargs, streamed=True))
             relayed = _relayed(question)
             with _inner_error(), closing(blocking_items(answering(question))) as parts:
                 for part in parts:
@@ -192,7 +192,7 @@ class ChatReASC(ChatModelAround):
         self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         async def chunks() -> AsyncGenerator[ChatGenerationChunk]:
-            question = await self._question(messages, stop, run_manager, kwargs, is_async=True)
+            question = await self._question(messages, stop, run_manager, kwargs, is_async=True, streamed=True)
             relayed = _relayed(question)
             with _inner_error():
                 async with aclosing(answering(question)) as parts:
@@ -210,6 +210,7 @@ class ChatReASC(ChatModelAround):
         kwargs: dict[str, Any],
         *,
         is_async: bool = False,
+        streamed: bool = False,
     ) -> Question:
         config = take_config(run_manager)
         arguments = {**self._arguments, **{name: value for name, value in kwargs.items() if name != "stream"}}
@@ -218,9 +219,9 @@ class ChatReASC(ChatModelAround):
         deserves_vote = self._deserves_vote(arguments)
         request = Request(self._setup, messages, config, arguments, is_async=is_async)
         live = None
-        if isinstance(deserves_vote, ActingCalls) and not deserves_vote.texts:
+        if streamed and isinstance(deserves_vote, ActingCalls) and not deserves_vote.texts:
             calls = _may_call(request)
-            model = request.model.live.get(calls)
+            model = request.model.live_model(read=calls)
             # With tools, a model in a wrapper is taken whole: a retry would not repeat a stream.
             if model and model.streams and (not calls or isinstance(model.model, BaseChatModel)):
                 live = model

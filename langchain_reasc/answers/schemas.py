@@ -73,7 +73,9 @@ def schemas_of(tools: Any) -> dict[str, Schema]:
     """
     found: dict[str, Schema] = {}
     for tool in tools if isinstance(tools, Sequence) and not isinstance(tools, str) else [tools]:
-        if (declared := _gemini_functions(tool)) is None:
+        if isfunction(tool) or isinstance(tool, type):
+            found.update([_schema_of_code(tool)])
+        elif (declared := _gemini_functions(tool)) is None:
             found.update([_named_schema(tool)])
         else:
             found.update((name, _in_json_schema(schema)) for name, schema in map(_named_schema, declared))
@@ -111,6 +113,12 @@ def name_of_schema(schema: Schema | None) -> str | None:
         return None
     names = [schema.get("name"), schema.get("title"), *(name_of_schema(schema.get(around)) for around in _AROUND)]
     return next((name for name in names if isinstance(name, str)), None)
+
+
+@lru_cache(maxsize=256)
+def _schema_of_code(tool: Any) -> tuple[str, Schema]:
+    """Return the name and the schema of a function or a class: pydantic takes milliseconds to make one."""
+    return _named_schema(tool)
 
 
 def _named_schema(tool: Any) -> tuple[str, Schema]:

@@ -163,9 +163,9 @@ def sampled(questions: "Sequence[T]", limit: int, seed: int) -> "Sequence[T]":
 
 def _remark_notices(model: Any) -> None:
     """Print what makes this model's samples all the same, if anything does."""
-    from langchain_reasc.models.prepared import PreparedModel
+    from langchain_reasc.models.prepared import prepare_model
 
-    for notice in PreparedModel.of(model, logprobs=True).notices:
+    for notice in prepare_model(model, logprobs=True).notices:
         remark(notice)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from langchain_reasc.models.logprobs import token_lengths as token_lengths
     from langchain_reasc.models.logprobs import token_logprobs_of as token_logprobs_of
     from langchain_reasc.models.prepared import PreparedModel as PreparedModel
+    from langchain_reasc.models.prepared import prepare_model as prepare_model
     from langchain_reasc.models.prepared import to_messages as to_messages
     from langchain_reasc.models.stated import ask_for_confidence as ask_for_confidence
     from langchain_reasc.models.stated import instruction as instruction
@@ -38,7 +39,7 @@ _LAZY: Final = {
     "integrations": "KNOWN Integration integration_of register_integration",
     "logprobs": "SignalReading Token TokenLogprobs count_tokens read_signals register_reader token_lengths "
     "token_logprobs_of",
-    "prepared": "PreparedModel to_messages",
+    "prepared": "PreparedModel prepare_model to_messages",
     "stated": "ask_for_confidence instruction read_stated_confidence stated_confidence without_statement",
     "usage": "is_estimated output_tokens",
 }

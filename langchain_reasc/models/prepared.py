@@ -4,10 +4,10 @@ Safe means that each response is a fresh one, comes alone, and has the log-proba
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, Final, NamedTuple, get_args
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -39,8 +39,6 @@ from langchain_reasc.models.wrappers import (
     wrapped_runnables,
 )
 
-__all__ = ["ModelOrName", "PreparedModel", "model_of", "to_messages"]
-
 logger = logging.getLogger(__name__)
 
 ModelOrName = Runnable[LanguageModelInput, Any] | str
@@ -67,12 +65,13 @@ class PreparedModel:
         keep_logprobs: whether the user asked for logprobs, and so finds them in the winning message.
         per_config: what it is under a call's config, if that decides; ``model`` is then what it is without one, and the
             rest is known once it is :meth:`resolved`.
-        later: the arguments that were bound before it is resolved.
+        later: the arguments that were bound once it was prepared.
         quiet: whether its calls reach no handler, because one run around them all does.
         ask_confidence: whether it is asked to state how confident it is, see :mod:`langchain_reasc.models.stated`.
         origin: the user's model, of which this is a copy; of one inside wrappers, that one.
         classes: tool -> the class by which it validates its arguments, where ``kwargs`` has its JSON schema alone.
-        live: whether its confidence is read -> the same model for a response that is passed on while it comes.
+        prepare_live: prepares the same model for a response that is passed on while it comes, given whether its
+            confidence is read; None if no response can be.
     """
 
     model: Runnable[LanguageModelInput, Any]
@@ -88,98 +87,40 @@ class PreparedModel:
     ask_confidence: bool = False
     origin: object = None
     classes: Mapping[str, type] = field(default_factory=dict)
-    live: Mapping[bool, "PreparedModel"] = field(default_factory=dict)
+    prepare_live: "Callable[[bool], PreparedModel] | None" = None
 
-    @classmethod
-    def of(
-        cls,
-        model: ModelOrName,
-        *,
-        logprobs: bool = False,
-        required: bool = False,
-        quiet: bool = False,
-        ask_confidence: bool = False,
-        **kwargs: Any,
-    ) -> "PreparedModel":
-        """Unwrap ``model.bind(...)`` and ``model.with_config(...)``, and prepare the chat model inside.
-
-        Args:
-            model: what the user gave. One that is chosen or set by the config of a call is prepared as it is without
-                one, if it is anything then, and must be :meth:`resolved` for each call.
-            logprobs: whether confidences will be read, so that a model which can return logprobs is asked to.
-            required: whether a response without them is of no use; else a server that refuses them is asked without.
-            quiet: whether its calls reach no handler, the model's own neither.
-            ask_confidence: whether the model is asked to state its confidence in its response.
-            **kwargs: further arguments of every call; they win over bound ones.
-        """
-        model = model_of(model)
-        given: dict[str, Any] = {"quiet": quiet, "ask_confidence": ask_confidence, "origin": _innermost(model)}
-        purpose = _Purpose(logprobs, required, quiet)
-
-        def prepare(one: AnyRunnable) -> "PreparedModel":
-            # In a context of its own, or callbacks of a run around it would be taken for bound ones.
-            ready = Context().run(cls._of_one, one, kwargs, purpose)
-            live = {}
-            if quiet and not ask_confidence:  # which is stated in the text, and taken out of it
-                for read in (False, True):
-                    passing = _Purpose(logprobs and read, required, quiet, live=True)
-                    live[read] = Context().run(cls._of_one, one, kwargs, passing)
-            return replace(ready, live=live, **given)
-
-        if not is_configurable(model):
-            return prepare(model)
-        per_config = PerConfig(model, prepare)
-        try:
-            default = per_config.under({})
-        except ConfigurationError:  # only the config of a call says what it is
-            default = cls(model, _without_n(kwargs), **given)
-        return replace(default, notices=(), no_logprobs=None, not_requested=None, per_config=per_config)
-
-    @classmethod
-    def _of_one(cls, model: AnyRunnable, kwargs: Mapping[str, Any], purpose: "_Purpose") -> "PreparedModel":
-        config: RunnableConfig = {}
-        while isinstance(model, RunnableBinding) and not model.config_factories:  # which hold listeners
-            kwargs = {**model.kwargs, **kwargs}
-            config = merge_configs(model.config, config)
-            model = model.bound
-        ready, added = _sampleable(model, kwargs, purpose)
-        found = list(leaves(model, kwargs))
-        return cls(
-            ready,
-            {**_without_n(kwargs), **added},
-            config,
-            _notices(found, logprobs=purpose.logprobs),
-            _no_logprobs_reason(found),
-            _not_requested_reason(found) if purpose.logprobs else None,
-            any(leaf.integration.logprobs and leaf.given(leaf.integration.logprobs) for leaf in found),
-            quiet=purpose.quiet,
-        )
-
-    def resolved(self, config: RunnableConfig) -> "PreparedModel":
+    def resolved(self, config: RunnableConfig, kwargs: Mapping[str, Any] | None = None) -> "PreparedModel":
         """Return the model as it is under a call's config, for the samples of that call.
 
         It is the same for every config, unless ``configurable_fields``, ``configurable_alternatives`` or
         ``init_chat_model`` leave something to it. The last few are kept, since each has a client, or a loaded file.
 
+        Args:
+            config: the config.
+            kwargs: further arguments of the call.
+
         Raises:
             ConfigurationError: there is no such model.
         """
-        if self.per_config is None:
-            return self
-        chosen = self.per_config.under(config).bind(self.later)
-        return replace(chosen, classes=self.classes) if self.classes else chosen
-
-    def bind(self, kwargs: Mapping[str, Any]) -> "PreparedModel":
-        """Return the same model with further arguments for every call."""
-        if not kwargs:
-            return self
-        every = {**self.kwargs, **kwargs}
+        chosen = self
         if self.per_config is not None:
-            return replace(self, kwargs=_without_n(every), later={**self.later, **kwargs})
+            chosen = self.per_config.under(config)
+            chosen = replace(chosen, classes=self.classes) if self.classes else chosen
+        return chosen._bound_to(kwargs) if kwargs else chosen
+
+    def live_model(self, *, read: bool) -> "PreparedModel | None":
+        """Return the model for a response that is passed on while it comes; None if no response can be.
+
+        Args:
+            read: whether the confidence of the response is read.
+        """
+        return None if self.prepare_live is None else self.prepare_live(read)._bound_to(self.later)
+
+    def _bound_to(self, kwargs: Mapping[str, Any]) -> "PreparedModel":
+        every = {**self.kwargs, **kwargs}
         notices = dict.fromkeys([*self.notices, *_notices(list(leaves(self.model, every)), logprobs=False)])
         keep = self.keep_logprobs or bool(kwargs.get("logprobs"))
-        live = {read: model.bind(kwargs) for read, model in self.live.items()}
-        return replace(self, kwargs=_without_n(every), notices=tuple(notices), keep_logprobs=keep, live=live)
+        return replace(self, kwargs=_without_n(every), notices=tuple(notices), keep_logprobs=keep, later=kwargs)
 
     @cached_property
     def _leaves(self) -> Sequence[Leaf]:
@@ -283,6 +224,73 @@ class PreparedModel:
             return Fingerprint(ask_confidence=asks)
         own = fingerprint_of(self.model, kwargs=self.kwargs, messages=messages, prompt=prompt, answer=answer)
         return own.model_copy(update={"ask_confidence": asks})
+
+
+def prepare_model(
+    model: ModelOrName,
+    *,
+    logprobs: bool = False,
+    required: bool = False,
+    quiet: bool = False,
+    ask_confidence: bool = False,
+    **kwargs: Any,
+) -> PreparedModel:
+    """Unwrap ``model.bind(...)`` and ``model.with_config(...)``, and prepare the chat model inside.
+
+    Args:
+        model: what the user gave. One that is chosen or set by the config of a call is prepared as it is without one,
+            if it is anything then, and must be :meth:`~PreparedModel.resolved` for each call.
+        logprobs: whether confidences will be read, so that a model which can return logprobs is asked to.
+        required: whether a response without them is of no use; else a server that refuses them is asked without.
+        quiet: whether its calls reach no handler, the model's own neither.
+        ask_confidence: whether the model is asked to state its confidence in its response.
+        **kwargs: further arguments of every call; they win over bound ones.
+    """
+    model = model_of(model)
+    given: dict[str, Any] = {"quiet": quiet, "ask_confidence": ask_confidence, "origin": _innermost(model)}
+    purpose = _Purpose(logprobs, required, quiet)
+
+    def prepare(one: AnyRunnable) -> PreparedModel:
+        # In a context of its own, or callbacks of a run around it would be taken for bound ones.
+        ready = Context().run(_prepared, one, kwargs, purpose)
+        if not quiet or ask_confidence:  # which is stated in the text, and taken out of it
+            return replace(ready, **given)
+
+        @cache
+        def prepare_live(read: bool) -> PreparedModel:
+            live = purpose._replace(logprobs=logprobs and read, live=True)
+            return Context().run(_prepared, one, kwargs, live)
+
+        return replace(ready, prepare_live=prepare_live, **given)
+
+    if not is_configurable(model):
+        return prepare(model)
+    per_config = PerConfig(model, prepare)
+    try:
+        default = per_config.under({})
+    except ConfigurationError:  # only the config of a call says what it is
+        default = PreparedModel(model, _without_n(kwargs), **given)
+    return replace(default, notices=(), no_logprobs=None, not_requested=None, per_config=per_config)
+
+
+def _prepared(model: AnyRunnable, kwargs: Mapping[str, Any], purpose: "_Purpose") -> PreparedModel:
+    config: RunnableConfig = {}
+    while isinstance(model, RunnableBinding) and not model.config_factories:  # which hold listeners
+        kwargs = {**model.kwargs, **kwargs}
+        config = merge_configs(model.config, config)
+        model = model.bound
+    ready, added = _sampleable(model, kwargs, purpose)
+    found = list(leaves(model, kwargs))
+    return PreparedModel(
+        ready,
+        {**_without_n(kwargs), **added},
+        config,
+        _notices(found, logprobs=purpose.logprobs),
+        _no_logprobs_reason(found),
+        _not_requested_reason(found) if purpose.logprobs else None,
+        any(leaf.integration.logprobs and leaf.given(leaf.integration.logprobs) for leaf in found),
+        quiet=purpose.quiet,
+    )
 
 
 def model_of(given: ModelOrName) -> Runnable[LanguageModelInput, Any]:

@@ -12,8 +12,9 @@ from langchain_core.runnables.config import get_config_list
 
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.runnable.concurrency import Concurrency, Each
-from langchain_reasc.runnable.first_responses import calibrate_first
+from langchain_reasc.runnable.first_responses import plan_by_firsts
 from langchain_reasc.runnable.loop import answer, ask, draw, draw_first, finish
+from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.progress import Progress, show_progress
 from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.request import Request
@@ -134,15 +135,15 @@ class Batch:
                     await one.run.fail(unanswered)
 
     async def _one_by_one(self, io: Concurrency, each: Each[_Input, _Input]) -> AsyncGenerator[_Input]:
-        calibrated: tuple[Any, ...] = ()
+        plan: Plan | None = None
         if self._setup.mixture:
             async with aclosing(each(partial(self._step, _draw_first), self._inputs)) as drawn:
                 async for _ in drawn:
                     pass
             firsts = [one.first for one in self._inputs if one.first]
             if firsts:
-                calibrated = await io.in_thread(partial(calibrate_first, firsts, self._setup))
-        answered = partial(_answer_input, calibrated)
+                plan = await io.in_thread(partial(plan_by_firsts, firsts, self._setup))
+        answered = partial(_answer_input, plan)
         async with aclosing(each(partial(self._step, answered, last=True), self._inputs)) as ended:
             async for one in ended:
                 yield one
@@ -211,8 +212,8 @@ async def _draw_next(one: _Input, request: Request) -> bool:
     return one.question.samples_to_launch == 0
 
 
-async def _answer_input(calibrated: tuple[Any, ...], one: _Input, request: Request) -> AIMessage:
-    question = await ask(request, *(calibrated if one.first else ()), first=one.first)
+async def _answer_input(plan: Plan | None, one: _Input, request: Request) -> AIMessage:
+    question = await ask(request, plan if one.first else None, first=one.first)
     return (await answer(question)).message
 
 

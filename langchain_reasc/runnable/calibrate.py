@@ -232,7 +232,8 @@ class _Asked:
         try:
             request = Request(self._setup, self._prompts[at], self._config, is_async=io.is_async, cutoff=cutoff)
             # Without the calibration that a runnable around the same model may have learned: its rule would ask less.
-            result = await answer_question(await ask(request, None, (), on_finished=finished.append))
+            plan = self._setup.plan(None)
+            result = await answer_question(await ask(request, plan, on_finished=finished.append))
         except Exception as error:
             if not cutoff.given_up:
                 logger.warning("a question is left out of the calibration: %r", error)

@@ -3,23 +3,23 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.answers import Vote, places_of, vote_of
-from langchain_reasc.calibration import Calibration, calibrate_mixture
+from langchain_reasc.calibration import calibrate_mixture
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
+from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.setup import Setup
 from langchain_reasc.sampling import Sample
 
-__all__ = ["calibrate_first"]
 
-
-def calibrate_first(firsts: Sequence[Sample], setup: Setup) -> tuple[Calibration | None, tuple[str, ...]]:
-    """Calibrate on the first samples of a batch (Algorithm 2); None, with the reason, where votes must be counted."""
+def plan_by_firsts(firsts: Sequence[Sample], setup: Setup) -> Plan:
+    """Calibrate on the first samples of a batch (Algorithm 2), and plan by that; count votes where it is impossible."""
     assert setup.mixture is not None
     measure, notices = setup.mixture.measure, tuple[str, ...]()
     kept, most = _comparable(list(_first_scores(firsts, setup, measure)))
@@ -33,8 +33,9 @@ def calibrate_first(firsts: Sequence[Sample], setup: Setup) -> tuple[Calibration
     try:
         calibration = calibrate_mixture(scores, measure=measure, fingerprint=setup.fingerprint, **most)
     except CalibrationDataError as error:
-        return None, (*notices, f"counting votes (ASC), because calibrating by mixture was not possible: {error}")
-    return calibration, (*notices, *calibration.notices(setup.options.safeguard))
+        why = f"counting votes (ASC), because calibrating by mixture was not possible: {error}"
+        return replace(setup.plan(None), notices=(*notices, why))
+    return replace(setup.plan(calibration), notices=(*notices, *calibration.notices(setup.options.safeguard)))
 
 
 def _comparable(scored: list[tuple[float, bool, Provenance]]) -> tuple[list[tuple[float, bool]], Provenance]:

@@ -18,6 +18,7 @@ from langchain_core.messages import AIMessageChunk
 from langchain_reasc.answers import says_nothing
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.question import DeservesVote, Question
 from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import ReASCResult
@@ -64,16 +65,17 @@ async def answering(question: Question) -> AsyncGenerator[AIMessageChunk | ReASC
 
 async def ask(
     request: Request,
-    *learned: Any,
+    plan: Plan | None = None,
+    *,
     first: Sample | None = None,
     deserves_vote: DeservesVote | None = None,
     **options: Any,
 ) -> Question:
-    """Make the plan for a request, and the question that goes by it.
+    """Begin a question, by the plan for its kind of request.
 
     Args:
         request: what is asked.
-        *learned: a calibration and its notices, in place of the calibration in use.
+        plan: another plan.
         first: a sample that was drawn before.
         deserves_vote: see :class:`~langchain_reasc.runnable.question.Question`, as for the other options.
         **options: the other options of the question.
@@ -83,9 +85,10 @@ async def ask(
     """
     if deserves_vote and not request.is_async:
         _refuse_async(deserves_vote)
-    if online := request.setup.online:
-        await _in_thread(request, online.restore) if request.is_async else online.restore()
-    plan = request.plan(*learned)
+    if plan is None:
+        if online := request.setup.online:
+            await _in_thread(request, online.restore) if request.is_async else online.restore()
+        plan = request.plan()
     request.clock.resume()
     make = partial(Question, request, plan, first=first, deserves_vote=deserves_vote, **options)
     return await _in_thread(request, make) if first and request.reads_in_thread else make()

@@ -1,30 +1,31 @@
-"""The plan of a question: its stopping rule, made here from the options, the calibration and the model."""
+"""The plan: how questions of one kind are decided. It is made here, from the options and the calibration in use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_reasc.answers import Extractor, ObjectVotes, arguments_of
-from langchain_reasc.calibration import Calibration, ConsensusCalibrator, MixtureCalibrator, SupportCurve
+from langchain_reasc.calibration import Calibration, ConsensusCalibrator, SupportCurve
 from langchain_reasc.method.agreement import LARGEST_HORIZON
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.fields import ByField
 from langchain_reasc.method.horizon import FiniteHorizon
 from langchain_reasc.method.never_agrees import NeverAgrees, rule_in_use
-from langchain_reasc.method.stopping import ASC, StoppingRule
+from langchain_reasc.method.stopping import ASC, Decision, StoppingRule
+from langchain_reasc.runnable.result import Likelihood
 
 if TYPE_CHECKING:
     from langchain_reasc.runnable.options import Options
-
-__all__ = ["Plan", "make_plan"]
+    from langchain_reasc.runnable.setup import Setup
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How questions of one kind are decided.
+    """How questions of one kind are decided. :class:`Setup` keeps the plan until the calibration changes.
 
     Attributes:
+        options: the options.
         rule: the stopping rule that was given, calibrated, or chosen by default.
         notices: what the caller should know about the rule.
         measure: how responses are scored; None if nothing reads scores.
@@ -32,20 +33,21 @@ class Plan:
         calibration: the calibration in use.
     """
 
+    options: "Options"
     rule: StoppingRule
     notices: tuple[str, ...] = ()
     measure: Measure | None = None
     counted: bool = True
     calibration: Calibration | None = None
 
-    def rule_in_use(self, options: "Options", extract: Extractor, budget: int) -> StoppingRule:
+    def rule_in_use(self, extract: Extractor, budget: int) -> StoppingRule:
         """Return the rule as it decides: within a budget, over the parts of answers, and not without any answer.
 
         Args:
-            options: the options of the call.
             extract: finds the answers, and says which objects are decided field by field.
             budget: samples at most.
         """
+        options = self.options
         protected = options.on_undecided != "answer" or options.abstain_below is not None
         return rule_in_use(
             self.rule,
@@ -60,71 +62,69 @@ class Plan:
         curves = {"p_correct": known.p_correct, "p_agree": known.p_agree} if known else {}
         return {name: curve for name, curve in curves.items() if curve is not None and curve.holds_for(self.rule.name)}
 
+    def promises(self, decision: Decision) -> dict[str, Any]:
+        """Return how likely the answer is right, or agreed with, and what the calibration guarantees."""
+        promises = dict[str, Any]()
+        for name, curve in self.probability_curves().items():
+            if (share := curve.support(decision)) is not None:
+                source: Any = "labels" if name == "p_correct" else "consensus"
+                promises[name] = Likelihood(value=curve.probability(share), source=source)
+        calibration, safeguard = self.calibration, self.options.safeguard
+        if calibration is None or self.options.rule is not None or calibration.counts(safeguard):
+            return promises
+        if decision.reason == "gate":
+            promises["guarantee"] = calibration.gate_promise(safeguard)
+        elif calibration.guarantee and calibration.by_agreement(safeguard):
+            promises["guarantee"] = calibration.guarantee
+        return promises
 
-def make_plan(
-    options: "Options",
-    calibration: Calibration | None,
-    learner: ConsensusCalibrator | MixtureCalibrator | None = None,
-    *,
-    kind: str = "",
-    required: bool = True,
-) -> Plan:
-    """Make the plan for one kind of request.
 
-    Args:
-        options: the options.
-        calibration: the calibration in use; None if there is none, or not yet.
-        learner: what learns a calibration from the answers; None if nothing does.
-        kind: the kind of request.
-        required: whether a response without confidence is an error where the rule reads scores.
-    """
+def make_plan(setup: "Setup", calibration: Calibration | None) -> Plan:
+    """Make the plan under a calibration; None if there is none, or not yet."""
+    options = setup.options
     if options.rule is not None:
         return _plan_by_rule(options.rule, options, calibration)
     if calibration is not None:
-        return _plan_by_calibration(options, calibration, learner, kind, required=required)
-    if isinstance(learner, ConsensusCalibrator):
-        return Plan(rule=ASC(), notices=(learner.notice(None),), counted=False)
-    if learner is not None:
+        return _plan_by_calibration(setup, calibration)
+    if setup.online:
+        return Plan(options=options, rule=ASC(), counted=False)
+    if setup.mixture:
         notice = "the calibration by mixture has seen too few responses yet: counting votes (ASC)"
-        return Plan(rule=ASC(), notices=(notice,), measure=learner.measure, counted=False)
+        return Plan(options=options, rule=ASC(), notices=(notice,), measure=setup.mixture.measure, counted=False)
     horizon = FiniteHorizon(budget=options.max_samples)
-    return Plan(rule=horizon, notices=("no calibration: counting votes (finite horizon)",))
+    return Plan(options=options, rule=horizon, notices=("no calibration: counting votes (finite horizon)",))
 
 
 def _plan_by_rule(rule: StoppingRule, options: "Options", calibration: Calibration | None) -> Plan:
     if not rule.reads_scores:
-        return Plan(rule=rule, calibration=calibration)
+        return Plan(options=options, rule=rule, calibration=calibration)
     if calibration is None:
-        return Plan(rule=rule, measure=options.measure, counted=False)
+        return Plan(options=options, rule=rule, measure=options.measure, counted=False)
     notices = tuple[str, ...]()
     if calibration.counts(options.safeguard):
         why = calibration.fallback or calibration.unweighed
         notices = (f"the rule {rule.name} decides as given, where the calibration advises counting votes: {why}",)
-    return Plan(rule=rule, notices=notices, measure=calibration.measure, counted=False, calibration=calibration)
+    measure = calibration.measure
+    return Plan(options=options, rule=rule, notices=notices, measure=measure, counted=False, calibration=calibration)
 
 
-def _plan_by_calibration(
-    options: "Options",
-    calibration: Calibration,
-    learner: ConsensusCalibrator | MixtureCalibrator | None,
-    kind: str,
-    *,
-    required: bool,
-) -> Plan:
+def _plan_by_calibration(setup: "Setup", calibration: Calibration) -> Plan:
+    options, is_online = setup.options, isinstance(setup.learner, ConsensusCalibrator)
     rule = calibration.rule(
-        on_missing_confidence="error" if required else "count",
+        on_missing_confidence=setup.on_missing_confidence,
         budget=options.max_samples,
         worth=0 if options.worth is None and options.on_undecided != "answer" else options.worth,
-        safeguard="default" if isinstance(learner, ConsensusCalibrator) else options.safeguard,
+        safeguard="default" if is_online else options.safeguard,
     )
-    notices = calibration.notices(options.safeguard)
-    if isinstance(learner, ConsensusCalibrator):
-        notices = (learner.notice(calibration, kind),)
+    notices = () if is_online else calibration.notices(options.safeguard)  # online it is told with each question
     if options.worth and options.max_samples > LARGEST_HORIZON:
         off = f"worth={options.worth:g} is off: max_samples={options.max_samples} is above {LARGEST_HORIZON}"
         notices = (*notices, off)
     measure = calibration.measure if rule.reads_scores else None
-    return Plan(rule=rule, notices=notices, measure=measure, counted=measure is None, calibration=calibration)
+    is_counted = measure is None
+    return Plan(
+        options=options, rule=rule, notices=notices, measure=measure, counted=is_counted, calibration=calibration
+    )
 
 
 def _over_parts(extract: Extractor, budget: int, rule: StoppingRule) -> StoppingRule:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from secrets import token_hex
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.calibration import Calibration, Finished, FinishedListener
+from langchain_reasc.calibration import Finished, FinishedListener
 from langchain_reasc.exceptions import (
     LogprobsUnavailable,
     ReASCError,
@@ -32,7 +32,7 @@ from langchain_reasc.runnable.account import add_account, failure_notices
 from langchain_reasc.runnable.ballot import Ballot
 from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.request import Request
-from langchain_reasc.runnable.result import Likelihood, ReASCResult, SampledResponse, Usage, shortened
+from langchain_reasc.runnable.result import ReASCResult, SampledResponse, Usage, shortened
 from langchain_reasc.runnable.total_budget import Sampled
 from langchain_reasc.sampling import Sample
 
@@ -107,7 +107,7 @@ class Question:
         if setup.online and on_finished is None:
             self._on_finished = partial(setup.online.observe, learned=plan.calibration is not None)
         self._ballot = Ballot(request, plan, learning=self._on_finished is not None, spans=on_finished is not None)
-        self._rule_in_use = plan.rule_in_use(options, self._ballot.extract, self._max_samples)
+        self._rule_in_use = plan.rule_in_use(self._ballot.extract, self._max_samples)
         unknown = setup.unknown_names(self.model.schemas) if self.model.schemas else []
         self._notices = tuple(dict.fromkeys([*self.model.notices, *unknown, *plan.notices]))
         self._samples: dict[int, Sample] = {}
@@ -253,7 +253,7 @@ class Question:
         never = ballot.never_agrees_notices(decision) if decision.never_agrees else []
         notices = [*self._notices, *never, *(self._audit_notices or ballot.notices(given))]
         notices += [*ballot.confidence_notices(len(given)), *failure_notices(samples)]
-        promises = self._promises(self.plan.calibration, decision) if self.plan.calibration else {}
+        promises = self.plan.promises(decision)
         id = token_hex(8) if self.setup.online and decision.reason != "alone" else None
         if self._on_finished and decision.reason != "alone":
             answers = [*map(attrgetter("answer"), given), *self._audit_answers]
@@ -343,20 +343,6 @@ class Question:
             return
         if len(self._samples) > 1 or will_recur(self._samples[0].error):
             raise error_without_response([sample for _, sample in sorted(self._samples.items())])
-
-    def _promises(self, calibration: Calibration, decision: Decision) -> dict[str, Any]:
-        """Return how likely a calibration says the answer is right, or agreed with, and what it guarantees."""
-        safeguard, promises = self.setup.options.safeguard, dict[str, Any]()
-        for name, curve in self.plan.probability_curves().items():
-            if (share := curve.support(decision)) is not None:
-                source: Any = "labels" if name == "p_correct" else "consensus"
-                promises[name] = Likelihood(value=curve.probability(share), source=source)
-        if self.setup.options.rule is None and not calibration.counts(safeguard):
-            if decision.reason == "gate":
-                promises["guarantee"] = calibration.gate_promise(safeguard)
-            elif calibration.guarantee and calibration.by_agreement(safeguard):
-                promises["guarantee"] = calibration.guarantee
-        return promises
 
     def _winner(self, responses: Sequence[SampledResponse], decision: Decision) -> tuple[AIMessage, Decision]:
         """Return the most trusted response that gives the winning answer, and the decision it stands for.

@@ -50,7 +50,7 @@ class Request:
     ) -> None:
         self.setup, self.config, self.is_async = setup, config, is_async
         self.clock = QuestionClock(question=setup.options.timeout, sample=setup.options.sample_timeout)
-        self.model = setup.model.resolved(config).bind(kwargs or {})
+        self.model = setup.model.resolved(config, kwargs)
         if self.model.no_logprobs:
             setup.require_confidence(self.model)
         self.messages = to_messages(value)
@@ -65,20 +65,20 @@ class Request:
             return ""
         return self.model.fingerprint(self.messages, prompt=options.fixed_prompt, answer=options.answer).kind
 
-    def plan(self, *learned: Any) -> Plan:
-        """Make the plan by the calibration in use, or by ``learned``, a calibration and its notices.
+    def plan(self) -> Plan:
+        """Return the plan for this kind of request, by the calibration in use.
 
         Raises:
             FingerprintMismatch: the calibration was measured on something else.
         """
-        setup = self.setup
+        setup, online = self.setup, self.setup.online
         if setup.calibration:
             setup.require_fit(setup.calibration, self.model, self.messages)
-        if learned:
-            calibration, notices = learned
-            return replace(setup.plan(calibration), notices=notices)
-        known = setup.online.calibration_for(self.kind) if setup.online else setup.learned
-        return setup.plan(known, self.kind)
+        if online is None:
+            return setup.plan(setup.learned)
+        calibration = online.calibration_for(self.kind)
+        plan = setup.plan(calibration)
+        return replace(plan, notices=(online.notice(calibration, self.kind), *plan.notices))
 
     @property
     def reads_in_thread(self) -> bool:

@@ -24,7 +24,7 @@ from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import StoppingRule
 from langchain_reasc.method.token_signals import VERBALIZED
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models.prepared import PreparedModel, prepare_model
 from langchain_reasc.runnable.plan import Plan, make_plan
 from langchain_reasc.threads import import_deferred, in_event_loop
 
@@ -36,6 +36,7 @@ __all__ = ["LEARNING", "Setup"]
 LEARNING: Final = ("online", "mixture")
 """Values of ``calibration`` that learn from what is answered."""
 OnMissing = Literal["error", "count"]
+_KEPT: Final = 64  # plans: each kind of request may have a calibration of its own
 _PREPARING: Final = threading.Lock()
 if hasattr(os, "register_at_fork"):  # or it would stay locked in a child that is forked meanwhile
     os.register_at_fork(
@@ -64,6 +65,7 @@ class Setup:
     calibration: Calibration | None = None
     learner: MixtureCalibrator | ConsensusCalibrator | None = None
     prepared: threading.Event = field(default_factory=threading.Event)
+    _plans: dict[int, Plan] = field(default_factory=dict, init=False)
 
     @classmethod
     def from_options(cls, options: "Options", model: Runnable[LanguageModelInput, Any], *, quiet: bool) -> "Setup":
@@ -137,11 +139,14 @@ class Setup:
         """The calibration in use."""
         return self.learner.calibration if self.learner else self.calibration
 
-    def plan(self, calibration: Calibration | None, kind: str = "") -> Plan:
-        """Make the plan for one kind of request, under this calibration."""
-        return make_plan(
-            self.options, calibration, self.learner, kind=kind, required=self.on_missing_confidence == "error"
-        )
+    def plan(self, calibration: Calibration | None) -> Plan:
+        """Return the plan under a calibration, which is made once for each."""
+        plan = self._plans.get(id(calibration))
+        if plan is None or plan.calibration is not calibration:
+            if len(self._plans) >= _KEPT:
+                self._plans.clear()
+            plan = self._plans[id(calibration)] = make_plan(self, calibration)
+        return plan
 
     def require_fit(
         self,
@@ -252,11 +257,11 @@ def _prepared(
         "quiet": quiet,
         "ask_confidence": options.ask_confidence,
     }
-    prepared = PreparedModel.of(model, logprobs=reads and not _is_stated(measure), **asking)
+    prepared = prepare_model(model, logprobs=reads and not _is_stated(measure), **asking)
     if mixture and measure is None:
         measure = _default_measure(prepared)
         if _is_stated(measure):
-            prepared = PreparedModel.of(model, **asking)
+            prepared = prepare_model(model, **asking)
     if measure and not counted and (mixture or options.measure):
         _require_signal(measure, prepared)
     return prepared, measure

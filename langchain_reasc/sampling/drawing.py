@@ -16,7 +16,7 @@ from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.langchain_internals import is_handlers
 from langchain_reasc.models.chunks import message_of, salvaged
 from langchain_reasc.models.contract import RECEIVED_TOKENS, USAGE_ESTIMATED, FailedSample, is_cancelled
-from langchain_reasc.models.prepared import PreparedModel, to_messages
+from langchain_reasc.models.prepared import prepare_model, to_messages
 from langchain_reasc.models.stated import read_stated_confidence
 from langchain_reasc.models.usage import estimated_usage, reported_usage, tokens_written
 from langchain_reasc.sampling.cutoff import CUTOFF, as_failure, within
@@ -82,7 +82,7 @@ def draw(
     if n < 1 or concurrency < 1:
         raise ConfigurationError(f"at least 1 sample is drawn, at least 1 at a time; got {n=}, {concurrency=}")
     messages, config = to_messages(value), ensure_config(config)
-    prepared = PreparedModel.of(model, logprobs=True).resolved(config)
+    prepared = prepare_model(model, logprobs=True).resolved(config)
     drawn: list[Sample] = []
     for at in range(first, first + n, concurrency):
         begun = time.perf_counter()

@@ -20,7 +20,7 @@ from langchain_reasc.calibration import (
     fixed_prompt,
 )
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
-from langchain_reasc.models import PreparedModel
+from langchain_reasc.models import prepare_model
 
 THEN = Fingerprint(
     model="small.gguf",
@@ -142,7 +142,7 @@ MODEL = ChatOpenAI(model="m", api_key="k", base_url="http://127.0.0.1:9")  # typ
 
 
 def of(model: Any = MODEL, **options: Any) -> Any:
-    return PreparedModel.of(model).fingerprint(**options)
+    return prepare_model(model).fingerprint(**options)
 
 
 def given(**kwargs: Any) -> Any:

@@ -7,7 +7,7 @@ from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from langchain_core.messages.tool import tool_call_chunk
 
-from langchain_reasc.models import PreparedModel, is_estimated, output_tokens
+from langchain_reasc.models import is_estimated, output_tokens, prepare_model
 from langchain_reasc.models.chunks import salvaged
 from langchain_reasc.runnable.account import failure_notices
 from langchain_reasc.runnable.result import Usage
@@ -109,10 +109,10 @@ PROMPTS: dict[str, tuple[list[Any], dict[str, Any], int]] = {
 @pytest.mark.parametrize("case", PROMPTS)
 def test_all_that_is_sent_is_counted(case: str) -> None:
     messages, arguments, tokens = PROMPTS[case]
-    found = PreparedModel.of(GenericFakeChatModel(messages=iter(())).bind(**arguments)).prompt_tokens(messages)
+    found = prepare_model(GenericFakeChatModel(messages=iter(())).bind(**arguments)).prompt_tokens(messages)
     assert tokens <= found <= tokens + 100
     retried = GenericFakeChatModel(messages=iter(())).bind(**arguments).with_retry()
-    assert PreparedModel.of(retried).prompt_tokens(messages) == found
+    assert prepare_model(retried).prompt_tokens(messages) == found
 
 
 def test_true_usage_is_taken_as_it_is() -> None:

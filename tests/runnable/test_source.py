@@ -10,7 +10,7 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models import PreparedModel, to_messages
+from langchain_reasc.models import prepare_model, to_messages
 from langchain_reasc.sampling import Sample, Wave
 
 from .fakes import Scripted, saying
@@ -25,7 +25,7 @@ WRAPPINGS = {
 
 
 def drawn(runner: Any, model: Runnable[Any, Any], n: int = 3, config: RunnableConfig | None = None) -> list[Sample]:
-    source = PreparedModel.of(model, logprobs=True)
+    source = prepare_model(model, logprobs=True)
     return sorted(runner.wave(Wave(source, to_messages("q"), range(n), config or {})), key=lambda s: s.index)
 
 

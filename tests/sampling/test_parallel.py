@@ -11,7 +11,7 @@ from runnable.fakes import TIMEOUT, Scripted, Unforeseen
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import SamplingError
-from langchain_reasc.models import FailedSample, PreparedModel, to_messages
+from langchain_reasc.models import FailedSample, prepare_model, to_messages
 from langchain_reasc.sampling import Wave, samples
 from langchain_reasc.threads import blocking_items
 
@@ -103,7 +103,7 @@ def test_a_sample_that_failed_costs_only_itself_and_what_it_had_said_is_paid(run
 
 def test_a_wave_abandoned_in_the_middle_closes_its_stream_and_runs(runs: Any) -> None:
     model = parallel()
-    wave = Wave(PreparedModel.of(model), to_messages("q"), range(4), {"callbacks": [runs]})
+    wave = Wave(prepare_model(model), to_messages("q"), range(4), {"callbacks": [runs]})
     drawing = blocking_items(samples(wave, is_async=False))
     next(drawing)
     drawing.close()

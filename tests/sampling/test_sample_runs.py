@@ -10,7 +10,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_reasc import Cap, ReASCRunnable
-from langchain_reasc.models import PreparedModel
+from langchain_reasc.models import prepare_model
 from langchain_reasc.sampling import Wave
 from sampling.tracers import Kept
 
@@ -68,7 +68,7 @@ BOUND: dict[str, Any] = {
 def test_a_sample_s_run_says_what_invoke_says(runner: Any, model: Any, bound: dict[str, Any]) -> None:
     above = uuid4()
     config: Any = {"tags": ["mine"], "metadata": {"user": 7}}
-    source, drawn, called = PreparedModel.of(model.bind(**bound)), Told(), Told()
+    source, drawn, called = prepare_model(model.bind(**bound)), Told(), Told()
     own = {**config, "callbacks": [drawn], "run_id": above}
     samples = runner.wave(Wave(source, MESSAGES, range(2, 4), own))
     assert [sample.error for sample in samples] == [None, None]
@@ -89,7 +89,7 @@ def test_a_sample_s_run_says_what_invoke_says(runner: Any, model: Any, bound: di
 
 
 def test_what_langsmith_is_sent_is_the_same(runner: Any, model: Any) -> None:
-    source, extras = PreparedModel.of(model.bind(stop=["END"])), []
+    source, extras = prepare_model(model.bind(stop=["END"])), []
     for how in ("wave", "invoke"):
         Kept.sent.clear()
         tracer = Kept()
@@ -113,7 +113,7 @@ def test_messages_are_named_after_their_runs(runner: Any, model: Any) -> None:
 
 
 def test_where_nobody_listens_they_have_ids_too(runner: Any, model: Any) -> None:
-    samples = runner.wave(Wave(PreparedModel.of(model), MESSAGES, range(3), {}))
+    samples = runner.wave(Wave(prepare_model(model), MESSAGES, range(3), {}))
     ids = {sample.message.id for sample in samples}
     assert len(ids) == 3
     assert all(UUID(id_.removeprefix("lc_run--")) and id_.startswith("lc_run--") for id_ in ids)

@@ -11,7 +11,7 @@ from runnable.fakes import TIMEOUT, Reply, Unforeseen, saying
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
-from langchain_reasc.models import PreparedModel, to_messages
+from langchain_reasc.models import prepare_model, to_messages
 from langchain_reasc.sampling import Cutoff, Wave, draw
 
 MESSAGES = to_messages("q")
@@ -28,7 +28,7 @@ def test_stop_cuts_running_streams_off_within_one_chunk(runner: Any) -> None:
             rest.set()
 
     begun = setting(first, lambda: sum(said >= 3 for said in model.log.tokens.copy().values()) == 2)
-    wave = Wave(PreparedModel.of(model), MESSAGES, range(3), {})
+    wave = Wave(prepare_model(model), MESSAGES, range(3), {})
     samples = runner.wave(wave, then=then)
     begun.join(TIMEOUT)
     assert [sample.status for sample in samples] == ["complete", "cancelled", "cancelled"]
@@ -118,7 +118,7 @@ def test_a_stream_that_sees_the_stop_before_it_is_told_is_cut_off_all_the_same(r
             threading.Thread(target=cutoff.stop, daemon=True).start()
 
     cutoff, model = Late(), saying(Reply("a", endless=True, told=slowly))
-    [sample] = runner.wave(Wave(PreparedModel.of(model), MESSAGES, [0], {}, cutoff=cutoff))
+    [sample] = runner.wave(Wave(prepare_model(model), MESSAGES, [0], {}, cutoff=cutoff))
     assert sample.status == "cancelled"
     assert len(sample.message.text.split()) == model.log.tokens["q", 0]
 
@@ -129,6 +129,6 @@ def test_what_is_cut_off_before_it_begins_is_never_asked_for(runner: Any, cut: s
     """But for a whole response, which is waited for until it is given up."""
     model, cutoff = saying("1").model_copy(update={"disable_streaming": whole}), Cutoff()
     getattr(cutoff, cut)()
-    [sample] = runner.wave(Wave(PreparedModel.of(model), MESSAGES, [0], {}, cutoff=cutoff))
+    [sample] = runner.wave(Wave(prepare_model(model), MESSAGES, [0], {}, cutoff=cutoff))
     assert sample.status == (status if whole else "cancelled")
     assert bool(model.log.calls) == (sample.status == "complete")

@@ -145,10 +145,10 @@ def record_with_progress(
         on_question: called after the bar has moved.
         options: of :func:`~langchain_reasc_lab.pools.record_pool`.
     """
-    from langchain_reasc.models.prepared import PreparedModel
+    from langchain_reasc.models.prepared import prepare_model
     from langchain_reasc_lab.pools import record_pool
 
-    for notice in PreparedModel.of(model, logprobs=True).notices:
+    for notice in prepare_model(model, logprobs=True).notices:
         remark(notice)
     notices: list[str] = []  # printed when the bar is gone
     try:

@@ -33,7 +33,7 @@ from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.files import parse_json, parse_toml, read_text
 from langchain_reasc.models.integrations import integration_of
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models.prepared import prepare_model
 from langchain_reasc.models.usage import is_count, tokens_of_text
 from langchain_reasc_lab.pools.drawing import DrawnQuestion
 from langchain_reasc_lab.pools.pool import Pool
@@ -294,7 +294,7 @@ def estimate(
         sum(draws[one.id] for one in missing),
     )
     prompt = tokens_of_text(characters) if per_character is None else round(characters * per_character)
-    limit, spread = model_limit(PreparedModel.of(model)), None
+    limit, spread = model_limit(prepare_model(model)), None
     completion, completion_by = 0, None
     if recorded:
         mean, spread = _mean_and_spread(list(recorded.values()))
@@ -327,7 +327,7 @@ def _tokens_per_character(
 
 def _token_counter(model: Runnable[LanguageModelInput, Any]) -> Callable[[list[BaseMessage]], int] | None:
     """Return the model's own count of a prompt's tokens, where that needs no request."""
-    source = PreparedModel.of(model).model
+    source = prepare_model(model).model
     if not isinstance(source, BaseChatModel):
         return None
     if source.custom_get_token_ids:

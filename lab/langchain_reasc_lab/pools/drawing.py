@@ -19,7 +19,7 @@ from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ContextOverflowError, LogprobsUnavailable, SamplingError
 from langchain_reasc.models.contract import FAILED_ATTEMPTS, RECEIVED_TOKENS, TOKEN_SIGNALS_INFO
 from langchain_reasc.models.logprobs import SignalReading, read_signals, token_lengths
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models.prepared import prepare_model
 from langchain_reasc.models.usage import is_estimated, output_tokens, reported_usage
 from langchain_reasc.sampling import Sample, draw
 from langchain_reasc.threads import DaemonExecutor
@@ -122,7 +122,7 @@ class QuestionSampler:
         """
         question, held = pending
         messages, missing = self.prompt.messages(question.input), self.samples - held
-        concurrency = missing if PreparedModel.of(self.model).sampler else _CONCURRENCY
+        concurrency = missing if prepare_model(self.model).sampler else _CONCURRENCY
         # Were i to start at 0 for each question, all first responses would share one stream of random numbers: one
         # style of answering, not a fair sample.
         block = zlib.crc32(question.id.encode("utf-8", "surrogatepass")) % _SEED_BLOCKS

@@ -29,7 +29,7 @@ from langchain_reasc.exceptions import (
 from langchain_reasc.method.confidence import Measure, Spans
 from langchain_reasc.models.contract import TOKEN_LIMITS
 from langchain_reasc.models.logprobs import SignalReading
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models.prepared import PreparedModel, prepare_model
 from langchain_reasc_lab.pools.drawing import (
     DrawnQuestion,
     DrawnResponse,
@@ -114,7 +114,7 @@ def record_pool(
     _check_positive(samples=samples, concurrency=concurrency)
     target, measure = Path(path), measure or Measure()
     prompt = (template or Template()).after(system)
-    metadata = _provenance(PreparedModel.of(model, logprobs=True), prompt, answer) | {
+    metadata = _provenance(prepare_model(model, logprobs=True), prompt, answer) | {
         "system": system,
         "template": list(map(list, template.fixed)) if template else None,
         "measure": {"signal": measure.signal, "score": measure.score, "window": measure.window},

@@ -27,7 +27,7 @@ from backends.openai.loopback import Face, silent
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.cli import app, console
 from langchain_reasc.exceptions import ConfigurationError, SampleTimeout, ServerError
-from langchain_reasc.models import PreparedModel
+from langchain_reasc.models import prepare_model
 
 KEY = "hush-hush"
 
@@ -392,12 +392,12 @@ def test_reasc_asks_for_as_many_alternatives_as_the_server_is_known_to_grant(k: 
     with serving(vllm(k=k, refuses_k=k < 20)) as fake:
         model = model_of(fake, preset="auto")
         model.capabilities()
-        assert PreparedModel.of(model, logprobs=True).model.top_logprobs == asked_for  # type: ignore[attr-defined]
+        assert prepare_model(model, logprobs=True).model.top_logprobs == asked_for  # type: ignore[attr-defined]
 
 
 def test_reasc_says_why_there_is_no_confidence_before_anything_is_paid_for() -> None:
     with serving(lm_studio()) as fake:
-        reason = PreparedModel.of(model_of(fake, preset="lm-studio"), logprobs=True).no_logprobs
+        reason = prepare_model(model_of(fake, preset="lm-studio"), logprobs=True).no_logprobs
     assert reason is not None and "chat completions carry no log-probabilities" in reason
 
 

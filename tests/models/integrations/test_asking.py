@@ -11,7 +11,7 @@ from servers.exchange import Exchange
 from servers.fake_server import serving
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.models import PreparedModel
+from langchain_reasc.models import prepare_model
 
 from .openai_wires import alternatives
 from .providers import PROVIDERS
@@ -30,7 +30,7 @@ def reading(model: Any) -> ReASCRunnable:
 
 def asked(model: Any, *, logprobs: bool = True) -> dict[str, Any]:
     """The arguments of a call of the prepared model, its fields included."""
-    source = PreparedModel.of(model, logprobs=logprobs)
+    source = prepare_model(model, logprobs=logprobs)
     return {**{name: getattr(source.model, name, None) for name in ("logprobs", "top_logprobs")}, **source.kwargs}
 
 
@@ -60,16 +60,16 @@ def test_our_own_model_is_asked_for_no_logprobs_beside_its_signals() -> None:
     from langchain_reasc_llama_cpp import ChatLlamaCpp
 
     with ChatLlamaCpp() as model:
-        assert PreparedModel.of(model, logprobs=True).model.logprobs is False  # type: ignore[attr-defined]
+        assert prepare_model(model, logprobs=True).model.logprobs is False  # type: ignore[attr-defined]
         bare = model.model_copy(update={"signals": ()})
-        assert PreparedModel.of(bare, logprobs=True).model.logprobs is True  # type: ignore[attr-defined]
+        assert prepare_model(bare, logprobs=True).model.logprobs is True  # type: ignore[attr-defined]
 
 
 def test_where_streams_lose_logprobs_responses_are_taken_whole(runner: Any) -> None:
     with serving(PROVIDERS["ChatTogether"].wire) as served:
         model = PROVIDERS["ChatTogether"].model(served.root, streaming=True)
-        assert not PreparedModel.of(model, logprobs=True).streams
-        assert PreparedModel.of(model).streams
+        assert not prepare_model(model, logprobs=True).streams
+        assert prepare_model(model).streams
         assert runner.solve(reading(model), "q").answer == "42"
     assert not any(request.get("stream") for request in served.requests)
 
@@ -130,7 +130,7 @@ def test_what_else_ollama_was_told_arrives_beside_the_seed(runner: Any) -> None:
     ],
 )
 def test_what_makes_samples_the_same_is_reported(model: Any, notice: str | None) -> None:
-    found = PreparedModel.of(model()).notices
+    found = prepare_model(model()).notices
     assert len(found) == (notice is not None) and (notice or "") in "".join(found)
 
 
@@ -173,9 +173,9 @@ def test_a_temperature_of_0_in_a_call_is_reported_too(runner: Any) -> None:
     ],
 )
 def test_wherever_n_stands_it_is_set_aside(model: Any) -> None:
-    source = PreparedModel.of(model())
+    source = prepare_model(model())
     assert "n=3 was set aside" in source.notices[0]
-    assert PreparedModel.of(source.model.bind(**source.kwargs)).notices == ()
+    assert prepare_model(source.model.bind(**source.kwargs)).notices == ()
 
 
 @pytest.mark.parametrize(
@@ -187,6 +187,6 @@ def test_wherever_n_stands_it_is_set_aside(model: Any) -> None:
     ],
 )
 def test_a_seed_is_moved_on_where_all_models_inside_know_it(model: Any, seeds: dict[str, int]) -> None:
-    source = PreparedModel.of(model())
+    source = prepare_model(model())
     assert source.call_kwargs(2) == seeds
     assert ("seed" in "".join(source.notices)) == (not seeds)

@@ -16,7 +16,7 @@ from servers.fake_server import Served, serving
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
-from langchain_reasc.models import PreparedModel
+from langchain_reasc.models import prepare_model
 
 from .openai_wires import OpenAI
 from .providers import KEY, PROVIDERS
@@ -109,7 +109,7 @@ def test_samples_are_drawn_afresh_with_logprobs_and_seeds_moved_on(
 
 
 def test_the_fingerprint_is_that_of_the_model_it_turns_out_to_be(runner: Any, served: Served) -> None:
-    source = PreparedModel.of(initialised(served).bind(stop=["END"]))
+    source = prepare_model(initialised(served).bind(stop=["END"]))
     found = source.resolved({"configurable": {"model": "m2", "temperature": 0.3}}).fingerprint()
     assert source.fingerprint() == Fingerprint()
     assert (found.model, found.sampling, found.stop) == ("m2", {"temperature": 0.3}, ("END",))
@@ -122,33 +122,31 @@ def test_the_fingerprint_is_that_of_the_model_it_turns_out_to_be(runner: Any, se
 
 
 def test_another_provider_is_asked_in_its_own_words(served: Served) -> None:
-    source = PreparedModel.of(initialised(served), logprobs=True)
+    source = prepare_model(initialised(served), logprobs=True)
     xai = source.resolved({"configurable": {"model_provider": "xai", "model": "grok-3"}})
     assert (xai.model.top_logprobs, xai.no_logprobs) == (8, None)  # type: ignore[attr-defined]
     claude = source.resolved({"configurable": {"model_provider": "anthropic", "model": "claude-x"}})
     assert "ChatAnthropic returns no logprobs" in str(claude.no_logprobs)
-    assert "ChatAnthropic returns no logprobs" in str(PreparedModel.of(chosen(served)).resolved({}).no_logprobs)
+    assert "ChatAnthropic returns no logprobs" in str(prepare_model(chosen(served)).resolved({}).no_logprobs)
 
 
 def test_without_a_model_until_the_call(served: Served) -> None:
-    source = PreparedModel.of(chat_models.init_chat_model(base_url=served.url, model_provider="openai", api_key=KEY))
+    source = prepare_model(chat_models.init_chat_model(base_url=served.url, model_provider="openai", api_key=KEY))
     with pytest.raises(ConfigurationError, match=r"no model under this call's config, .* has nothing"):
         source.resolved({})
     assert source.resolved({"configurable": {"model": "m3"}}).fingerprint().model == "m3"
 
 
-def test_further_arguments_are_bound_before_or_after(served: Served) -> None:
-    source, config = PreparedModel.of(initialised(served), stop=["A"]), {"configurable": {"seed": 3}}
-    after = source.resolved(config).bind({"temperature": 0})
-    before = source.bind({"top_p": 1}).bind({"temperature": 0})
-    assert before.notices == (), "nobody knows yet"
-    assert after.call_kwargs(2) == {"stop": ["A"], "temperature": 0, "seed": 5}
-    assert before.resolved(config).call_kwargs(2) == {"stop": ["A"], "top_p": 1, "temperature": 0, "seed": 5}
-    assert len(after.notices) == len(before.resolved(config).notices) == 1
+def test_further_arguments_are_bound_under_a_config(served: Served) -> None:
+    source, config = prepare_model(initialised(served), stop=["A"]), {"configurable": {"seed": 3}}
+    found = source.resolved(config, {"temperature": 0})
+    assert source.notices == (), "nobody knows yet"
+    assert found.call_kwargs(2) == {"stop": ["A"], "temperature": 0, "seed": 5}
+    assert len(found.notices) == 1
 
 
 def test_what_a_config_says_twice_is_made_once(served: Served) -> None:
-    source = PreparedModel.of(initialised(served))
+    source = prepare_model(initialised(served))
     config: Any = {"configurable": {"temperature": 0.5, "thread_id": "1"}}
     with ThreadPoolExecutor(8) as threads:
         one, *others = threads.map(source.resolved, [config] * 8)
@@ -158,13 +156,13 @@ def test_what_a_config_says_twice_is_made_once(served: Served) -> None:
         other = source.resolved({"configurable": {"temperature": temperature}})
         assert other.model.temperature == temperature  # type: ignore[attr-defined]
     assert source.resolved({"configurable": {"temperature": 0.5}}) is not one, "only the last few are kept"
-    fields = PreparedModel.of(chosen(served))
+    fields = prepare_model(chosen(served))
     first, again, second = (
         fields.resolved(config_of("alternatives", **given))
         for given in ({"seed": 1}, {"seed": 1, "id": 2}, {"seed": 2})
     )
     assert first is again and first is not second
-    by_prefix = PreparedModel.of(chosen_by_prefix(served))
+    by_prefix = prepare_model(chosen_by_prefix(served))
     configs = [config_of("alternatives made when called", seed=seed) for seed in (1, 2)]
     seeds = [by_prefix.resolved(config).call_kwargs(0)["seed"] for config in configs]
     assert seeds == [1, 2], "what a factory makes cannot be known beforehand"
@@ -172,7 +170,7 @@ def test_what_a_config_says_twice_is_made_once(served: Served) -> None:
 
 def test_what_is_configured_beforehand_holds_unless_the_call_says_otherwise(served: Served) -> None:
     for model in (initialised(served), RunnableLambda(list) | set_by_field(served)):
-        source = PreparedModel.of(model.with_config(configurable={"temperature": 0.4}, tags=["mine"]))
+        source = prepare_model(model.with_config(configurable={"temperature": 0.4}, tags=["mine"]))
         configs: list[Any] = [{}, {"configurable": {"temperature": 0.8}}]
         found = [source.resolved(config) for config in configs]
         temperatures = [getattr(one.model, "last", one.model) for one in found]
@@ -181,12 +179,12 @@ def test_what_is_configured_beforehand_holds_unless_the_call_says_otherwise(serv
 
 
 def test_the_callbacks_of_the_run_above_are_not_bound_to_it(served: Served) -> None:
-    handler, source = BaseCallbackHandler(), PreparedModel.of(set_by_field(served))
+    handler, source = BaseCallbackHandler(), prepare_model(set_by_field(served))
     inside: list[Any] = []
     config: Any = {"callbacks": [handler], "tags": ["above"], "configurable": {"seed": 3}}
     RunnableLambda(lambda _: inside.append(source.resolved({"configurable": {"seed": 4}}))).invoke(0, config)
     tagged = saying("1").with_config(tags=["mine"])
-    RunnableLambda(lambda _: inside.append(PreparedModel.of(tagged))).invoke(0, config)
+    RunnableLambda(lambda _: inside.append(prepare_model(tagged))).invoke(0, config)
     for bound, tags in zip((one.config for one in inside), ([], ["mine"]), strict=True):
         assert (bound.get("callbacks"), bound.get("tags", [])) == (None, tags)
 
@@ -203,5 +201,5 @@ def test_a_config_without_a_model_is_explained_without_its_secrets(
     served: Served, make: Any, settings: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=says) as raised:
-        PreparedModel.of(make(served)).resolved({"configurable": settings})
+        prepare_model(make(served)).resolved({"configurable": settings})
     assert "secret-3" not in f"{raised.value} {raised.value.__cause__} {raised.value.__context__}"

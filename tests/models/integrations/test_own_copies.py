@@ -13,7 +13,7 @@ from langchain_core.runnables import ConfigurableField, Runnable
 from pydantic import BaseModel, Field, PrivateAttr
 from servers.fake_server import serving
 
-from langchain_reasc.models import Integration, PreparedModel, integration_of, register_integration
+from langchain_reasc.models import Integration, integration_of, prepare_model, register_integration
 from langchain_reasc.sampling import Wave
 
 from .providers import PROVIDERS, Provider, each
@@ -91,7 +91,7 @@ class Streaming(Forgetful):
 
 
 def drawn(runner: Any, model: Runnable[Any, Any]) -> list[str]:
-    found = runner.wave(Wave(PreparedModel.of(model), [AIMessage("q")], range(SAMPLES), {}))
+    found = runner.wave(Wave(prepare_model(model), [AIMessage("q")], range(SAMPLES), {}))
     for sample in found:
         if sample.error is not None:
             raise sample.error

@@ -13,7 +13,7 @@ from servers.fake_server import serving
 
 from langchain_reasc import ChatReASC, ReASCRunnable
 from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
-from langchain_reasc.models import PreparedModel, integration_of, read_signals
+from langchain_reasc.models import integration_of, prepare_model, read_signals
 
 from .openai_wires import TOKENS, alternatives, chosen
 from .providers import PROVIDERS, ROWS, WITH_LOGPROBS, WITHOUT_LOGPROBS, Provider, each
@@ -63,7 +63,7 @@ def test_votes_are_counted_with_seeds_moved_on_and_a_temperature_of_0_reported(
     with serving(provider.wire) as served:
         model = provider.model(served.root, temperature=0, **provider.seeded(3))
         result = runner.solve(ReASCRunnable(model=model), "q")
-        PreparedModel.of(model)  # again
+        prepare_model(model)  # again
     assert (result.answer, result.decision.samples, result.failures) == ("42", 4, ())
     temperature, counting = result.notices
     assert [record.getMessage() for record in caplog.records if "every sample" in record.message] == [temperature]

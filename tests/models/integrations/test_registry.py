@@ -12,7 +12,7 @@ from runnable.fakes import calibration, openai_token
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
-from langchain_reasc.models import KNOWN, Integration, PreparedModel, integration_of, register_integration
+from langchain_reasc.models import KNOWN, Integration, integration_of, prepare_model, register_integration
 
 NUMBERS = count()
 
@@ -83,7 +83,7 @@ def test_a_registration_wins_over_what_is_known() -> None:
     path = "langchain_openai.ChatOpenAI"
     register_integration(path)(lambda model: Integration(max_top_logprobs=2))
     try:
-        source = PreparedModel.of(langchain_openai.ChatOpenAI(model="m", api_key="x"), logprobs=True)
+        source = prepare_model(langchain_openai.ChatOpenAI(model="m", api_key="x"), logprobs=True)
     finally:
         register_integration(path)(KNOWN["langchain_openai.BaseChatOpenAI"])  # type: ignore[type-var]
     assert source.model.top_logprobs == 2  # type: ignore[attr-defined]
@@ -108,7 +108,7 @@ def test_a_registration_that_is_wrong_is_named(described: Any, says: str) -> Non
 
 
 def test_unknown_classes_are_asked_by_openai_s_names_where_they_show_that_they_know_them(runner: Any) -> None:
-    source = PreparedModel.of(Shaped(), logprobs=True)
+    source = prepare_model(Shaped(), logprobs=True)
     assert (source.model.logprobs, source.model.top_logprobs) == (True, 20)  # type: ignore[attr-defined]
     assert not source.kwargs
     model = Passing()
