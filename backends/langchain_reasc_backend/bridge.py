@@ -1,7 +1,7 @@
 """Streams between threads and event loops, and resources closed at the end of ``with``.
 
-The producer is given a :class:`Sender`, and returns how it is cancelled (:data:`Start`). The consumer has a
-:class:`Stream` or an :class:`AsyncStream`, which cancels the producer when it is closed or dropped.
+A producer (:data:`Start`) gets a :class:`Sender`, and returns a function that cancels it. The consumer reads a
+:class:`Stream` or an :class:`AsyncStream`, which cancels the producer when the stream is closed or dropped.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ T = TypeVar("T")
 
 
 class Closing(ABC):
-    """Closed at the end of ``with`` or ``async with``."""
+    """A resource that ``with`` or ``async with`` closes."""
 
     @abstractmethod
     def close(self) -> None:
-        """End it; a second time does nothing."""
+        """Close the resource. Closing twice does nothing."""
 
     async def aclose(self) -> None:
-        """Close, as :meth:`close` does, in ``async`` code."""
+        """Like :meth:`close`, for ``async`` code."""
         self.close()
 
     def __enter__(self) -> Self:
@@ -53,7 +53,7 @@ class Closing(ABC):
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a stream; the reader is raised the error, where there is one."""
+    """The end of a stream. The reader raises the error, if there is one."""
 
     error: BaseException | None = None
 
@@ -66,10 +66,10 @@ def _unchanged(item: Any) -> Any:
 
 
 class Sender(Generic[S]):
-    """The sending end, for any thread. It holds no reference to the reading end, which can be dropped meanwhile.
+    """The sending end, for any thread. It holds no reference to the reading end, so that an unread stream is closed.
 
     Attributes:
-        put: hands over an item, or the end; neither blocks nor raises. What comes after an end is lost.
+        put: sends an item, or the end; neither blocks nor raises. Items after an end are lost.
         cancel: asks the producer to stop.
         closed: whether the reading end is closed.
     """
@@ -87,20 +87,20 @@ class Sender(Generic[S]):
 
 
 Start = Callable[[Sender[S]], Callable[[], object]]
-"""Begins to send, and returns what asks for an end, from any thread. What had begun may still be sent before it."""
+"""Starts sending, and returns a function that asks for the end, from any thread. A few items may still come first."""
 
 
 class _Reader(Closing, Generic[T]):
-    """The part that both reading ends share."""
+    """The base class of both reading ends."""
 
-    _sender: Sender[Any] | None = None  # until it has begun
+    _sender: Sender[Any] | None = None  # None before the start
     _over = False
 
     def __init__(self, out: Callable[[Any], T]) -> None:
         self._out = out
 
     def cancel(self) -> None:
-        """Stop the producer, from any thread; what it had begun still comes out."""
+        """Stop the producer, from any thread. Items that are already on their way still come out."""
         if self._sender is None:
             self._over = True
         else:
@@ -111,7 +111,7 @@ class _Reader(Closing, Generic[T]):
         self._over = True
         if self._sender is not None:
             self._sender.close()
-            self._sender.put(End())  # for readers that wait
+            self._sender.put(End())  # wakes readers that wait
 
     def __del__(self) -> None:
         if self._sender is not None:
@@ -120,18 +120,18 @@ class _Reader(Closing, Generic[T]):
     def _begin(self, start: Start[S], sender: Sender[S]) -> None:
         sender.cancel = start(sender)
         self._sender = sender
-        if self._over:  # since a moment ago, by another thread
+        if self._over:  # another thread has closed the stream meanwhile
             self.close()
 
     def _item(self, item: Any, stop: type[Exception]) -> T:
-        """Return what is made of an item, or raise at the end; the item is None where the stream was over already."""
+        """Convert an item, or raise at the end. The item is None if the stream was already over."""
         if not (self._over or isinstance(item, End)):
             return self._out(item)
         error = None if self._over else item.error
         self._over = True
         if isinstance(item, End) and self._sender is not None:
-            self._sender.cancel = _do_nothing  # which would keep what has ended
-            self._sender.put(End())  # for others who wait
+            self._sender.cancel = _do_nothing  # drops the reference to the producer
+            self._sender.put(End())  # wakes other readers that wait
         raise error or stop
 
 
@@ -142,14 +142,14 @@ class Stream(_Reader[T]):
     """
 
     def __init__(self, start: Start[S], out: Callable[[S], T] = _unchanged) -> None:
-        """Begin.
+        """Start the producer.
 
         Args:
-            start: begins to send.
-            out: makes what comes out of what was sent, in the reader's thread.
+            start: starts sending.
+            out: converts each sent item, in the reader's thread.
 
         Raises:
-            Exception: what ``start`` raised.
+            Exception: the error of ``start``.
         """
         super().__init__(out)
         self._queue: queue.SimpleQueue[S | End] = queue.SimpleQueue()
@@ -164,16 +164,21 @@ class Stream(_Reader[T]):
         """Wait for the next item.
 
         Raises:
-            Exception: what the sender ended with, once.
+            Exception: the error at the end of the stream, once.
         """
         return self._item(None if self._over else taken_from(self._queue), StopIteration)
 
 
 class AsyncStream(_Reader[T]):
-    """:class:`Stream` for ``async for`` and ``async with``. It begins with the iteration."""
+    """:class:`Stream` for ``async for`` and ``async with``. The producer starts with the iteration."""
 
     def __init__(self, prepare: Callable[[], Awaitable[Start[S]]], out: Callable[[S], T] = _unchanged) -> None:
-        """Set it up; ``prepare`` is awaited at the first step, and what it returns is called in the reader's loop."""
+        """Create the stream without starting it.
+
+        Args:
+            prepare: awaited at the first step; its result is called in the reader's loop.
+            out: converts each sent item.
+        """
         super().__init__(out)
         self._prepare = prepare
         self._preparing: asyncio.Future[Start[S]] | None = None
@@ -187,7 +192,7 @@ class AsyncStream(_Reader[T]):
         """Wait for the next item.
 
         Raises:
-            Exception: what preparing raised or the sender ended with, once.
+            Exception: the error of ``prepare``, or the error at the end of the stream, once.
         """
         if self._sender is None:
             await self._prepare_once()
@@ -195,7 +200,7 @@ class AsyncStream(_Reader[T]):
 
     def cancel(self) -> None:
         super().cancel()
-        if self._preparing is not None:  # which may wait for a silent server, or load a model
+        if self._preparing is not None:  # it may wait for a silent server, or load a model
             with suppress(RuntimeError):  # the loop has ended
                 self._preparing.get_loop().call_soon_threadsafe(self._preparing.cancel)
 
@@ -207,18 +212,18 @@ class AsyncStream(_Reader[T]):
                     await asyncio.wait([self._preparing])
                     if not self._preparing.cancelled():
                         start = self._preparing.result()
-                        if not self._over:  # nor cancelled meanwhile
+                        if not self._over:  # not cancelled meanwhile
                             self._begin(start, _LoopSender(self._queue))
                 except Exception:
                     self._over = True
                     raise
                 finally:
-                    self._preparing.cancel()  # where this reader was
+                    self._preparing.cancel()  # if this reader was cancelled
                     self._preparing = None
 
 
 class _LoopSender(Sender[S]):
-    """Sends to a queue of the event loop that it is made in."""
+    """Sends to a queue of the running event loop."""
 
     def __init__(self, target: "asyncio.Queue[S | End]") -> None:
         super().__init__()
@@ -239,14 +244,14 @@ class _LoopSender(Sender[S]):
 
 
 class _Inbox:
-    """Items on their way into an event loop, for all its readers: those that come together wake the loop once."""
+    """Items on their way into an event loop, for all its readers. Items that come together wake the loop once."""
 
     def __init__(self) -> None:
         self.pending: deque[tuple[weakref.ref[_LoopSender[Any]], Any]] = deque()
         self.scheduled = False
 
     def distribute(self) -> None:
-        """Bring everything to its queue; called in the loop."""
+        """Put every item into its queue. Called in the loop."""
         self.scheduled = False
         while self.pending:
             to, item = self.pending.popleft()

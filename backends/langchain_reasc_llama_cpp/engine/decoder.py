@@ -60,9 +60,9 @@ class Decoder:
         """Whether there is anything to do."""
         return self._scheduler.busy
 
-    def add(self, request: GenerationRequest) -> None:
+    def add_request(self, request: GenerationRequest) -> None:
         """Queue a request. The scheduler decides when it runs."""
-        self._scheduler.add(SequenceGroup(request, self._arrived))
+        self._scheduler.add_group(SequenceGroup(request, self._arrived))
         self._arrived += 1
 
     def step(self) -> None:
@@ -141,7 +141,7 @@ class Decoder:
             chunks = [prefill.chunk(size) for prefill, size in plan.chunks]
             try:
                 return self._context.decode([sequence.tokens[-1] for sequence in plan.rows], chunks)
-            except CacheFull:  # llama.cpp counts otherwise where its windows slide
+            except CacheFull:  # with sliding windows, llama.cpp needs other numbers of cells than we count
                 self._scheduler.make_way(plan)
         return np.empty((0, self._model.vocabulary_size), dtype=np.float32)
 

@@ -39,7 +39,7 @@ class Engine:
         Raises:
             ConfigurationError: two options contradict each other.
             ModelFileError: the file cannot be used.
-            ModelError: there is no memory for the context.
+            ModelError: not enough memory for the context.
             MissingExtraError: llama-cpp-python is not installed.
         """
         check_context(fields)
@@ -65,7 +65,7 @@ class Engine:
             context,
             n_parallel=fields.n_parallel,
             cached_prompts=fields.cached_prompts,
-            overlapped=self.model.on_gpu,  # which leaves the processor idle, as decoding on it does not
+            overlapped=self.model.on_gpu,  # a GPU leaves the processor idle
         )
         self._worker = _Worker(self.model, context, decoder)
         self.check_usable: Final = self._worker.check_usable
@@ -174,7 +174,7 @@ class _Worker:
             arrivals, self._arrivals = self._arrivals, []
             cancelled, self._cancelled = self._cancelled, False
         for request in arrivals:
-            self._decoder.add(request)
+            self._decoder.add_request(request)
         if cancelled:
             self._decoder.drop_cancelled()
 

@@ -30,9 +30,9 @@ Floats = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.integer[Any]]
 Rows = npt.NDArray[np.float32]
 
-_IMPOSSIBLE: Final = -9999.0  # what OpenAI's API gives for a token that cannot come; JSON has no infinity
-_GATHERED: Final = CHUNK // 16  # vocabularies up to here: numpy costs per call, so rows are gathered
-_AHEAD: Final = 1  # blocks that may be with the worker thread while another fills
+_IMPOSSIBLE: Final = -9999.0  # OpenAI's value for an impossible token, since JSON has no infinity
+_GATHERED: Final = CHUNK // 16  # the largest vocabulary whose rows are gathered, because numpy costs per call
+_AHEAD: Final = 1  # blocks that the worker thread may hold while another fills
 
 
 class _Logprobs(NamedTuple):
@@ -54,19 +54,19 @@ class _Logprobs(NamedTuple):
 _Measured = tuple[Floats, _Logprobs | None, npt.NDArray[np.bool_]]
 
 
-@np.errstate(invalid="ignore")  # what is not finite is reported, without a warning
+@np.errstate(invalid="ignore")  # values that are not finite are reported, without a warning
 def _measure_rows(rows: Rows, chosen: Many[int], what: Measures, scratch: Rows) -> _Measured:
-    """Find signals and log-probabilities in rows of logits.
+    """Compute signals and log-probabilities of rows of logits.
 
     Args:
         rows: shape (n, V), n ≥ 1, before temperature. Not modified.
         chosen: the n drawn tokens.
-        what: what to find.
+        what: the measures to compute.
         scratch: the memory to work in, see :func:`~langchain_reasc_backend.logits.row_statistics`.
 
     Returns:
         The signals, shape (number of signals, n), in the order of ``Measures.signals``; the log-probabilities of the
-        drawn tokens, where they are to be found; and whether the logits were finite, shape (n,).
+        drawn tokens, if they are wanted; and whether the logits were finite, shape (n,).
 
     Raises:
         ConfigurationError: an unknown signal, or its ``k`` is below 1.
@@ -80,7 +80,7 @@ def _measure_rows(rows: Rows, chosen: Many[int], what: Measures, scratch: Rows) 
     sound = np.isfinite(signals).all(axis=0)
     if what.logprobs is None:
         return signals, None, sound
-    logprob = np.minimum(drawn - found.log_total, 0)  # rounding puts certain tokens above
+    logprob = np.minimum(drawn - found.log_total, 0)  # rounding may put a certain token above 0
     sound &= np.isfinite(logprob)
     top_tokens: Integers = np.empty((n, 0), dtype=np.intp)
     top: Floats = np.empty((n, 0))
@@ -91,7 +91,7 @@ def _measure_rows(rows: Rows, chosen: Many[int], what: Measures, scratch: Rows) 
 
 
 def _spelling(model: NativeModel, token: int) -> tuple[str, bytes]:
-    """Return a token's text and bytes; empty where the model has no vocabulary."""
+    """Return a token's text and bytes, which are empty if the model has no vocabulary."""
     raw = model.written(token) if model.has_tokenizer else b""
     return raw.decode("utf-8", "replace"), raw
 
@@ -105,7 +105,7 @@ def _which(what: Measures, vocabulary: int) -> WhichStatistics:
 
 @dataclass(slots=True)
 class _Block:
-    """Rows of which the same is measured, gathered in an array of shape (capacity, V)."""
+    """Rows with the same measures, gathered in an array of shape (capacity, V)."""
 
     measures: Measures
     rows: Rows
@@ -114,14 +114,14 @@ class _Block:
 
 
 class Recorder:
-    """Finds signals and log-probabilities of each sequence's tokens. Used by one thread.
+    """Computes signals and log-probabilities of each sequence's tokens. Used by one thread.
 
-    With a small vocabulary rows are gathered into blocks, as numpy costs per call; with a large one they are read
-    where llama.cpp left them. Overlapped, all rows are copied and a thread computes while the model decodes the next
-    step: for models on a GPU, which leave the processor idle. The numbers are the same.
+    With a small vocabulary, rows are gathered into blocks, because numpy costs per call. With a large vocabulary, rows
+    are read from llama.cpp's own memory. If ``overlapped``, all rows are copied, and a thread computes while the model
+    decodes the next step. This suits models on a GPU, which leave the processor idle. The numbers are the same.
 
-    A row that is not finite concerns its owner only: :meth:`record` and :meth:`flush` return such owners as they are
-    found, and :meth:`logprobs_since` raises for them.
+    A row that is not finite concerns only its owner: :meth:`record` and :meth:`flush` return such owners, and
+    :meth:`logprobs_since` raises for them.
     """
 
     def __init__(self, n_slots: int, model: NativeModel, *, overlapped: bool = False) -> None:
@@ -139,34 +139,34 @@ class Recorder:
         self._unsound: list[Sequence] = []
 
     def record(self, logits: Rows, chosen: Many[int], owners: Many[Sequence]) -> list[Sequence]:
-        """Take one row of logits per owner.
+        """Record one row of logits for each owner.
 
         Args:
             logits: shape (n, V), n at most ``n_slots``; may be overwritten once this returns.
-            chosen: the n tokens drawn.
-            owners: the n sequences they were drawn for; those with nothing to measure cost nothing.
+            chosen: the n drawn tokens.
+            owners: the n sequences of these tokens. A sequence without measures costs nothing.
 
         Returns:
-            Owners whose logits turned out not to be finite, now or in an earlier step.
+            Owners with logits that were not finite, in this step or an earlier one.
 
         Raises:
             ConfigurationError: an unknown signal, or its ``k`` is below 1.
         """
         first = owners[0].measures if owners else None
         if first is not None and all(owner.measures is first for owner in owners):
-            self._take(first, logits, chosen, owners)
+            self._record_rows(first, logits, chosen, owners)
         else:
             start = 0
             for what, run in groupby(owners, key=attrgetter("measures")):
                 stop = start + len(list(run))
-                self._take(what, logits[start:stop], chosen[start:stop], owners[start:stop])
+                self._record_rows(what, logits[start:stop], chosen[start:stop], owners[start:stop])
                 start = stop
         if self._worker is not None and not self._gathers:
             self._measure_blocks()
         return self._reported() if self._unsound else []
 
     def flush(self) -> list[Sequence]:
-        """Measure what is gathered; afterwards every owner has all its numbers. Returns as :meth:`record` does."""
+        """Measure all gathered rows, so that every owner has its numbers. Return the same as :meth:`record`."""
         self._measure_blocks()
         while self._running:
             self._collect()
@@ -180,9 +180,9 @@ class Recorder:
         return dict(zip(names, np.concatenate(owner.signals, axis=1).tolist(), strict=True))
 
     def logprobs_since(self, owner: Sequence, start: int) -> list[dict[str, Any]] | None:
-        """Return the entries of tokens recorded so far, from the ``start``-th on; None where none were asked for.
+        """Return the entries of the recorded tokens from the ``start``-th on, or None if the request wants none.
 
-        Measures the block of all who want the same.
+        This measures the owner's block, with the rows of other owners in it.
 
         Raises:
             ConfidenceError: the model's logits were not finite.
@@ -202,7 +202,7 @@ class Recorder:
         return owner.logprobs[start:]
 
     def drop(self, owner: Sequence) -> None:
-        """Forget all that was recorded for a sequence."""
+        """Forget everything recorded for a sequence."""
         for block in (*self._blocks.values(), *(block for block, _ in self._running)):
             block.owners[:] = [None if each is owner else each for each in block.owners]
         self._unwritten.pop(owner, None)
@@ -215,7 +215,7 @@ class Recorder:
         if self._worker is not None:
             self._worker.shutdown()
 
-    def _take(self, what: Measures, logits: Rows, chosen: Many[int], owners: Many[Sequence]) -> None:
+    def _record_rows(self, what: Measures, logits: Rows, chosen: Many[int], owners: Many[Sequence]) -> None:
         if not what:
             return
         if not self._gathers and self._worker is None:
@@ -233,7 +233,7 @@ class Recorder:
         block.owners.extend(owners)
 
     def _free_rows(self) -> Rows:
-        """Return an array for a block, reused where one is free or becomes so."""
+        """Return an array for a block: a free one if there is one, else a new one."""
         while not self._free and len(self._running) >= _AHEAD:
             self._collect()
         return self._free.pop() if self._free else np.empty(self._shape, dtype=np.float32)
@@ -274,7 +274,7 @@ class Recorder:
             self._unsound += [owner for owner in unsound if owner not in self._unsound]
 
     def _entries(self, found: _Logprobs) -> list[dict[str, Any]]:
-        """Return OpenAI's entries. ``bytes`` are exact; ``token`` has U+FFFD where it holds part of a character."""
+        """Return OpenAI's entries. ``bytes`` are exact; ``token`` has U+FFFD for a part of a character."""
         drawn = self._spelled(found.tokens, found.logprobs)
         for entry, tokens, logprobs in zip(drawn, found.top_tokens, found.top_logprobs, strict=True):
             entry["top_logprobs"] = self._spelled(tokens, np.maximum(logprobs, _IMPOSSIBLE))

@@ -43,32 +43,33 @@ class Plan:
 class Scheduler:
     """Gives slots and KV cells to the samples of all requests.
 
-    Requests take turns of half the slots each, the oldest first. So few prompts are in the cache at a time, and one
-    request with many samples does not keep the others out. These hold between two steps
-    (``tests/backends/llama_cpp/test_scheduler.py`` looks for an order of events in which they do not):
+    Requests take turns of half the slots each, the oldest first. This keeps few prompts in the cache at a time, and a
+    request with many samples does not block the others. The following holds between two steps
+    (``tests/backends/llama_cpp/test_scheduler.py`` searches for an order of events that breaks it):
 
-    - **Cells.** ``KvCells.used`` is exactly what the slots hold, shared cells counted once, and never above capacity.
-      It is not reserved for the worst case: when it is full, the youngest sample is preempted. Once no request is left,
-      all cells but those of kept prompts are free, and these are freed as soon as they are needed.
-    - **Slots.** A sample holds one if and only if it is RUNNING or in PREFILL, at most ``n_parallel`` do, and each
-      sequence id belongs to one slot.
-    - **References.** A prompt's ``ref_count`` is the number of requests whose ``prompt`` it is, and its ``waiters`` of
-      those whose ``kept`` it is. A request with a live sample holds its prompt, so it is not swapped out beneath it.
-    - **Status.** Each sample of a request that has not left is in just one place: ``waiting``, ``preempted``, among the
-      rows, in a prefill, or FINISHED.
-    - **Turns.** Among requests whose prompt is there, none begins a sample while another has an earlier turn; and none
-      begins one while a preempted sample waits.
-    - **No starvation.** The oldest live sample is never preempted, so it ends; so everyone becomes the oldest.
+    - **Cells.** ``KvCells.used`` counts the cells of all slots, shared cells once, and never exceeds the capacity.
+      Nothing is reserved for the worst case: when the cells are full, the youngest sample is preempted. After the last
+      request, only kept prompts hold cells, and these are freed when they are needed.
+    - **Slots.** A sample holds a slot if and only if it is RUNNING or in PREFILL. At most ``n_parallel`` samples do,
+      and each sequence id belongs to one slot.
+    - **References.** A prompt's ``ref_count`` is the number of requests that have it as ``prompt``, and its ``waiters``
+      the number of requests that have it as ``kept``. A request with a live sample holds its prompt, so that the prompt
+      is not swapped out meanwhile.
+    - **Status.** Each sample of a request that has not left is in exactly one place: ``waiting``, ``preempted``, the
+      rows, a prefill, or FINISHED.
+    - **Turns.** No request with a cached prompt starts a sample while another such request has an earlier turn, or
+      while a preempted sample waits.
+    - **No starvation.** The oldest live sample is never preempted, so it ends, and the next one becomes the oldest.
     """
 
     def __init__(self, cells: KvCells, prompts: PromptCache, *, n_parallel: int, n_batch: int) -> None:
-        """Make it, without requests.
+        """Create a scheduler without requests.
 
         Args:
             cells: the KV cache.
             prompts: the prompts in it.
-            n_parallel: how many samples have a slot at most.
-            n_batch: how many tokens a step carries at most.
+            n_parallel: the most samples with a slot.
+            n_batch: the most tokens in a step.
         """
         self.running: list[Sequence] = []
         self.prefills: list[Prefill] = []
@@ -78,8 +79,8 @@ class Scheduler:
         self._new: deque[SequenceGroup] = deque()
         self._active: list[SequenceGroup] = []
         self._pending = 0  # samples that need a slot
-        self._taken = 0  # slots
-        self._full = False  # no sample fits until something is released
+        self._taken = 0  # slots in use
+        self._full = False  # whether no sample fits until something is released
 
     @property
     def busy(self) -> bool:
@@ -90,14 +91,14 @@ class Scheduler:
         """Return every request, the oldest first."""
         return sorted([*self._active, *self._new], key=_BY_ORDER)
 
-    def add(self, group: SequenceGroup) -> None:
-        """Queue a request. It joins the present turn: those before it are over."""
+    def add_group(self, group: SequenceGroup) -> None:
+        """Queue a request. It joins the present turn, since earlier turns are over."""
         group.turn = self._turn
         self._new.append(group)
         self._pending += group.pending
 
     def schedule(self) -> Plan:
-        """Decide what the next step does, and give slots and cells to those who take part."""
+        """Plan the next step, and give slots and cells to its samples."""
         plan = Plan()
         if self._pending:
             self._admit(plan)
@@ -105,7 +106,7 @@ class Scheduler:
         return plan
 
     def make_way(self, plan: Plan) -> None:
-        """Change a plan that does not fit: preempt the youngest, or fail the request that is alone."""
+        """Shrink a plan that does not fit: preempt the youngest sample, or fail the only request."""
         victim = self._preempt()
         if victim is not None:
             plan.preempted.append(victim)
@@ -115,11 +116,11 @@ class Scheduler:
             plan.rows, plan.chunks = [], []
 
     def advance(self, plan: Plan, logits: Logits) -> None:
-        """Count what a plan has decoded; prompts that are whole now get their logits.
+        """Count the decoded tokens of a plan, and give completed prompts their logits.
 
         Args:
-            plan: what was run.
-            logits: shape (rows + prompts that became whole, V), in this order.
+            plan: the plan that ran.
+            logits: shape (rows + completed prompts, V), in this order.
         """
         self._cells.grow(*[sequence.slot for sequence in plan.rows if sequence.slot])
         row = len(plan.rows)
@@ -141,16 +142,16 @@ class Scheduler:
                 row += 1
 
     def release(self, sequence: Sequence, *, keep: bool = False) -> None:
-        """Take a live sample out that has ended; its slot is free at once.
+        """Remove a live sample that has ended, and free its slot.
 
         Args:
             sequence: the sample.
-            keep: let the prompt cache have its cells, as the prompt's only response.
+            keep: whether the prompt cache keeps its cells, as the prompt's only response.
         """
         self._release(sequence, Status.FINISHED, keep=keep)
 
     def remove(self, group: SequenceGroup) -> None:
-        """Take a request out that has ended, was cancelled or failed; what it held is free at once."""
+        """Remove a request that has ended, was cancelled or failed, and free its slots and cells."""
         self._pending -= group.pending
         for sequence in (*group.waiting, *group.preempted):
             sequence.status = Status.FINISHED
@@ -163,32 +164,32 @@ class Scheduler:
         (self._active if group in self._active else self._new).remove(group)
         self._full = False
 
-    # Which samples come in.
+    # Admission: which samples get a slot.
 
     def _admit(self, plan: Plan) -> None:
         """Give slots to the samples whose turn it is, as far as they fit."""
         if not self.running and not self.prefills:
-            self._full = False  # the oldest always fits alone
+            self._full = False  # the oldest sample always fits if it is alone
         passed: list[SequenceGroup] = []
         while not self._full and self._taken < self._slots:
             group = self._next_group(passed)
             if group is None:
                 return
-            if group.prompt is None and not self._bring_in(group):
+            if group.prompt is None and not self._open_prompt(group):
                 passed.append(group)
             elif not group.prefilling and self._fits(group, group.next_size):
                 self._join(group, plan)
 
     def _next_group(self, passed: list[SequenceGroup]) -> SequenceGroup | None:
-        """Return the request whose sample gets the next slot; ``passed`` are those that cannot take one now."""
+        """Return the request whose sample gets the next slot; those in ``passed`` cannot use one now."""
         oldest = min((group for group in self._active if group.preempted), key=_BY_ORDER, default=None)
         if oldest is not None:
             return None if oldest in passed or oldest.prefilling else oldest
         return self._next_waiting(passed)
 
     def _next_waiting(self, passed: list[SequenceGroup]) -> SequenceGroup | None:
-        """Return the request whose turn it is to begin a sample, where a slot is left for it."""
-        # A prompt comes in only when there will be slots for its samples, and these are kept for it meanwhile.
+        """Return the request whose turn it is to start a sample, or None if no slot is left for it."""
+        # A prompt is admitted only if there will be slots for its samples. These are reserved during its prefill.
         reserved = sum(self._turn_size(group) for group in self._active if group.prompt and not group.live)
         coming = self._taken
         for group in sorted([*self._active, *list(self._new)[:1]], key=attrgetter("turn", "order")):
@@ -205,10 +206,10 @@ class Scheduler:
     def _turn_size(self, group: SequenceGroup) -> int:
         return min(len(group.waiting), self._slots_per_turn)
 
-    def _bring_in(self, group: SequenceGroup) -> bool:
-        """Take a reference to a request's prompt, and begin to prefill what is missing; False when it has to wait."""
+    def _open_prompt(self, group: SequenceGroup) -> bool:
+        """Take a reference to a request's prompt, and start its prefill. Return False if the request has to wait."""
         tokens = group.request.prompt
-        if self._is_coming(tokens):
+        if self._shares_a_prefill(tokens):
             return False
         prompt = group.prompt = self._prompts.open(tokens)
         group.forget_kept(self._prompts)
@@ -227,8 +228,8 @@ class Scheduler:
             self._active.append(group)
         return True
 
-    def _is_coming(self, tokens: Tokens) -> bool:
-        """Return whether a prompt is being prefilled that begins like this one, so that waiting for it saves work."""
+    def _shares_a_prefill(self, tokens: Tokens) -> bool:
+        """Return whether waiting saves work, because another prompt with the same beginning is being prefilled."""
         shared = self._prompts.shared(tokens)
         coming = (prefill.tokens for prefill in self.prefills if prefill.sequence is None)
         return any(common_prefix(other, tokens) - shared >= _WORTH_WAITING for other in coming)
@@ -260,17 +261,17 @@ class Scheduler:
         sequence.status = Status.RUNNING
         self.running.append(sequence)
 
-    # Who has cells.
+    # Cells: which samples decode, and which give way.
 
     def _fill(self, plan: Plan) -> None:
-        """Fill in which samples decode and what is prefilled; when that is too much, someone makes way."""
+        """Add the running samples and the next prefill chunks to the plan. If they do not fit, preempt a sample."""
         plan.rows = self.running.copy()
         plan.chunks = self._chunks() if self.prefills else []
         if not self._free_cells(len(plan.rows) + sum(size for _, size in plan.chunks)):
             self.make_way(plan)
 
     def _chunks(self) -> list[tuple[Prefill, int]]:
-        """Return the pieces that go into a step, the oldest first."""
+        """Return the parts of prefills for one step, the oldest first."""
         rows, whole = len(self.running), self._n_batch
         budget = min(max(1, whole // _PREFILL_SHARE), whole - rows) if rows else whole
         chunks: list[tuple[Prefill, int]] = []
@@ -283,15 +284,16 @@ class Scheduler:
         return chunks
 
     def _fits(self, group: SequenceGroup, tokens: int) -> bool:
-        """Return whether this many more tokens fit, beside the next of all live samples and the prefills under way."""
+        """Return whether so many more tokens fit, beside the next token of each live sample and the open prefills."""
         coming = sum(prefill.left for prefill in self.prefills) + len(self.running) + 1
         self._full = not self._free_cells(tokens + coming, keep=group)
         return not self._full
 
     def _free_cells(self, cells: int, *, keep: SequenceGroup | None = None) -> bool:
-        """Swap idle prompts out until this many cells are free; return False when those in use leave fewer.
+        """Swap idle prompts out until so many cells are free. Return False if the cells in use leave fewer.
 
-        Requests with nothing live release their prompts too, but for ``keep``; they look them up again at their turn.
+        Requests without a live sample, except ``keep``, release their prompts too, and look them up again at their
+        turn.
         """
         while self._cells.free < cells:
             if self._prompts.swap_out():
@@ -304,12 +306,12 @@ class Scheduler:
         return True
 
     def _preempt(self) -> Sequence | SequenceGroup | None:
-        """Make the youngest live sample, or a younger request's prompt on its way, give its cells back.
+        """Free the cells of the youngest live sample, or of a younger request's unfinished prompt.
 
         Returns:
-            The sample or request; None when only one is left.
+            The sample or request, or None if only one is left.
         """
-        self._full = True  # until another has ended
+        self._full = True  # until another sample has ended
         ages: list[tuple[int, int, Sequence | SequenceGroup]] = []
         for group in self._active:
             ages += [(group.order, -1, group)] * group.prefilling

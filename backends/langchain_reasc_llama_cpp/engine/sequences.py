@@ -20,13 +20,13 @@ __all__ = ["Prefill", "Sequence", "SequenceGroup", "Status", "TextAssembler"]
 
 
 class TextAssembler:
-    """Collects the bytes of one response, and says which text may be shown.
+    """Collects the bytes of one response, and returns the text that may be shown.
 
-    A character is shown when its last byte has come; invalid UTF-8 becomes U+FFFD. Text that may turn out to begin a
-    stop string is held back until that is settled.
+    A character is shown with its last byte; invalid UTF-8 becomes U+FFFD. Text that may be the start of a stop string
+    is held back until this is certain.
 
     Attributes:
-        stopped: whether a stop string was found; the text ends before it.
+        stopped: whether a stop string was found. The text ends before it.
     """
 
     def __init__(self, stop: tuple[bytes, ...] = ()) -> None:
@@ -38,7 +38,7 @@ class TextAssembler:
         self.stopped = False
 
     def push(self, piece: bytes) -> bool:
-        """Append a token's bytes; return :attr:`stopped`, which is set when they complete a stop string."""
+        """Append a token's bytes. Return :attr:`stopped`, which becomes true with the end of a stop string."""
         self._bytes += piece
         if self._stop:
             begin = max(0, len(self._bytes) - len(piece) - self._longest + 1)
@@ -49,7 +49,7 @@ class TextAssembler:
         return self.stopped
 
     def delta(self, *, final: bool = False) -> str:
-        """Return the text that can be shown since the last call; ``final`` includes what was held back."""
+        """Return the new text that can be shown. ``final`` includes the text held back."""
         end = len(self._bytes) - (0 if final or self.stopped else self._held_back())
         fresh = bytes(self._bytes[self._shown : end])
         self._shown = max(self._shown, end)
@@ -60,7 +60,7 @@ class TextAssembler:
         return self._bytes.decode("utf-8", "replace")
 
     def _held_back(self) -> int:
-        """Return the length of the longest tail that begins a stop string."""
+        """Return the length of the longest tail that is the start of a stop string."""
         for size in range(min(self._longest - 1, len(self._bytes)), 0, -1):
             if any(stop.startswith(self._bytes[-size:]) for stop in self._stop):
                 return size
@@ -71,15 +71,15 @@ class Status(Enum):
     """The state of a sample. Only RUNNING and PREFILL hold a slot of the KV cache."""
 
     WAITING = auto()
-    """No token was drawn yet."""
+    """The sample has no token yet."""
     RUNNING = auto()
-    """It takes part in every step."""
+    """The sample decodes a token in every step."""
     PREEMPTED = auto()
-    """It gave its cells back, and waits with its tokens and its sampler."""
+    """The sample lost its cells, and waits with its tokens and its sampler."""
     PREFILL = auto()
-    """It was preempted, and its own tokens are on their way back into the cache."""
+    """The sample was preempted, and its own tokens are being decoded again."""
     FINISHED = auto()
-    """It has ended, or was given up."""
+    """The sample has ended, or was abandoned."""
 
 
 @dataclass(eq=False, slots=True)
@@ -89,15 +89,15 @@ class Sequence:
     Attributes:
         group: the request that it belongs to.
         index: the sample's index.
-        measures: what is recorded of its tokens.
+        measures: the numbers that are recorded for its tokens.
         text: the sample's text so far.
-        status: the state it is in.
+        status: its state.
         slot: its sequence in the KV cache, while RUNNING or in PREFILL.
-        tokens: what was generated so far; the last token is not in the KV cache yet.
-        sampler: the sampler chain, with the state of what it drew; None until it starts, and when it has ended.
-        signals: the signals of its tokens, in pieces of shape (number of signals, tokens).
+        tokens: the generated tokens; the last one is not in the KV cache yet.
+        sampler: the sampler chain with its state; None before the first token and after the last.
+        signals: the signals of its tokens, in arrays of shape (number of signals, tokens).
         logprobs: OpenAI's entries of its tokens.
-        sent: how many of them went out with streamed text.
+        sent: how many of these entries were sent with streamed text.
         began: when its first token was drawn.
     """
 
@@ -115,7 +115,7 @@ class Sequence:
     began: float = 0.0
 
     def close(self) -> None:
-        """End it, and free its sampler."""
+        """Mark the sample as FINISHED, and free its sampler."""
         self.status = Status.FINISHED
         if self.sampler is not None:
             self.sampler.close()
@@ -124,25 +124,25 @@ class Sequence:
 
 @dataclass(eq=False)
 class SequenceGroup:
-    """A request the engine has taken.
+    """A request in the engine.
 
     Attributes:
         request: the request itself.
         order: its place in the order of arrival.
-        turn: its place in the order of turns: the group with the lowest comes next.
+        turn: its place in the order of turns; the group with the lowest turn is next.
         started: how many samples have had a slot.
         unfinished: how many samples have not ended.
         waiting: samples that are WAITING, in the order of their indices.
         preempted: samples that are PREEMPTED, the oldest first.
         live: samples that hold a slot.
-        prompt: its prompt in the KV cache, which it holds a reference to; None while it holds none.
-        kept: the prompt it released between two turns, and comes back to.
-        prefilled: how many prompt tokens were decoded for this request; None before that is known.
-        arrived: when it came.
+        prompt: its prompt in the KV cache, while the request holds a reference to the prompt.
+        kept: the prompt that it released between two turns, and will use again.
+        prefilled: how many prompt tokens were decoded for this request, once known.
+        arrived: when the request came.
         begun: when work on its prompt began.
         ready: when its prompt was in the cache.
         left: whether its last event was sent.
-        salt: a hash of the prompt, added to the seed: the same draws would tie different prompts' samples together.
+        salt: a hash of the prompt, added to the seed, so that samples of different prompts are independent.
     """
 
     request: GenerationRequest
@@ -160,7 +160,7 @@ class SequenceGroup:
     left: bool = False
 
     def __post_init__(self) -> None:
-        """Let every sample wait."""
+        """Create the samples, all WAITING."""
         request = self.request
         self.waiting = deque(
             Sequence(self, index, request.measures, TextAssembler(request.stop)) for index in request.samples
@@ -175,16 +175,16 @@ class SequenceGroup:
 
     @property
     def next_size(self) -> int:
-        """Tokens that the sample which gets the next slot has generated already."""
+        """The number of tokens that the next sample to get a slot has already."""
         return len(self.preempted[0].tokens) if self.preempted else 0
 
     @property
     def prefilling(self) -> bool:
-        """Whether its prompt is on its way into the cache."""
+        """Whether its prompt is being decoded into the cache."""
         return self.prompt is not None and self.prompt.logits is None
 
     def release_prompt(self, prompts: PromptCache) -> None:
-        """Give the reference to the prompt back; it is remembered while a sample waits for another turn."""
+        """Release the prompt. Remember it in ``kept`` while a sample waits for another turn."""
         prompt, self.prompt = self.prompt, None
         if prompt is not None:
             if self.pending and self.kept is None:
@@ -193,7 +193,7 @@ class SequenceGroup:
             prompts.release(prompt)
 
     def forget_kept(self, prompts: PromptCache) -> None:
-        """Forget the prompt that was released: it is used again, or not needed any more."""
+        """Forget the released prompt, because it is used again or no longer needed."""
         prompt, self.kept = self.kept, None
         if prompt is not None:
             prompt.waiters -= 1
@@ -202,14 +202,14 @@ class SequenceGroup:
 
 @dataclass(eq=False, slots=True)
 class Prefill:
-    """Tokens on their way into the KV cache, several at a time.
+    """Tokens that are decoded into the KV cache, several at a time.
 
     Attributes:
-        group: the request they are for.
-        sequence: the preempted sample whose own tokens they are; None: they are the group's prompt.
-        slot: the sequence of the cache they go into.
-        tokens: all of these tokens, shape (T,).
-        done: how many are there.
+        group: the request of the tokens.
+        sequence: the preempted sample that the tokens belong to; None for the group's prompt.
+        slot: the sequence in the KV cache.
+        tokens: all tokens, shape (T,).
+        done: how many are in the cache.
         start: the position of the first token.
     """
 
@@ -222,11 +222,11 @@ class Prefill:
 
     @property
     def left(self) -> int:
-        """Tokens still to come."""
+        """How many tokens are not in the cache yet."""
         return len(self.tokens) - self.done
 
     def chunk(self, size: int) -> Chunk:
-        """Return the next tokens to decode; the last of a prompt's gives the logits that samples begin with."""
+        """Return the next tokens to decode. The last token of a prompt gives the logits for the first draw."""
         tokens = self.tokens[self.done : self.done + size]
         wants_logits = size == self.left and self.sequence is None
         return Chunk(self.slot.id, tokens, self.start + self.done, wants_logits)

@@ -20,31 +20,31 @@ __all__ = ["AsyncSampleStream", "SampleStream", "Submit", "submit_at_once", "sub
 SampleStream = Stream[tuple[int, AIMessage]]
 """Samples of one prompt, as ``(index, message)`` in the order they end."""
 AsyncSampleStream = AsyncStream[tuple[int, AIMessage]]
-"""The same for ``async for``."""
+"""Samples of one prompt, for ``async for``."""
 Submit = Callable[[GenerationRequest], Callable[[], None]]
-"""Gives a request to the engine, and returns what cancels it, within one decode step."""
+"""Submits a request to the engine, and returns a function that cancels the request within one decode step."""
 
 
 def submit_at_once(engine: Engine, request: GenerationRequest) -> Callable[[], None]:
-    """Give a request to the engine as it is."""
+    """Submit a request to the engine as a whole."""
     engine.submit(request)
     return partial(engine.cancel, request)
 
 
 def submit_paced(engine: Engine, limiter: BaseRateLimiter, request: GenerationRequest) -> Callable[[], None]:
-    """Give a request to the engine sample by sample, each when the limiter permits it.
+    """Submit a request to the engine sample by sample, each when the limiter permits it.
 
-    The prompt is prefilled for the first; the others find it in the prompt cache. A thread waits for the limiter; it is
-    a daemon, since a limiter may never permit anything again.
+    The prompt is prefilled for the first sample; the others find it in the prompt cache. A thread waits for the
+    limiter. It is a daemon, because a limiter may block forever.
     """
     parts = _Parts(engine, request)
 
     def wait() -> None:
-        with parts.beginning():
+        with parts.submitting():
             for index in request.samples:
                 if not request.cancelled:
                     limiter.acquire(blocking=True)
-                    parts.begin(index)
+                    parts.submit_sample(index)
 
     run = copy_context().run
     threading.Thread(target=run, args=[wait], name="llama.cpp rate limit", daemon=True).start()
@@ -52,14 +52,14 @@ def submit_paced(engine: Engine, limiter: BaseRateLimiter, request: GenerationRe
 
 
 def submit_paced_async(engine: Engine, limiter: BaseRateLimiter, request: GenerationRequest) -> Callable[[], None]:
-    """Do as :func:`submit_paced`, but wait in a task of the caller's event loop, which is the limiter's too."""
+    """Like :func:`submit_paced`, but wait in a task of the caller's event loop, which is also the limiter's."""
     parts = _Parts(engine, request)
 
     async def wait() -> None:
-        with parts.beginning():
+        with parts.submitting():
             for index in request.samples:
                 await limiter.aacquire(blocking=True)
-                parts.begin(index)
+                parts.submit_sample(index)
 
     task = asyncio.create_task(wait())
 
@@ -72,47 +72,47 @@ def submit_paced_async(engine: Engine, limiter: BaseRateLimiter, request: Genera
 
 
 class _Parts:
-    """The samples of a request, each a request of its own; of their ends only the last is passed on."""
+    """The samples of a request, each submitted as a request of its own. Only the last end is passed on."""
 
     def __init__(self, engine: Engine, request: GenerationRequest) -> None:
         engine.check_usable()
         self._engine, self._request = engine, request
-        self._lock = threading.RLock()  # emitting may cancel, where the stream is closed
-        self._begun: list[GenerationRequest] = []
-        self._ends_to_come = 1  # each part's, and that of the beginning
-        self._beginning = True
+        self._lock = threading.RLock()  # emitting to a closed stream cancels, in the same thread
+        self._submitted: list[GenerationRequest] = []
+        self._ends_to_come = 1  # one for each part, and one for submitting() itself
+        self._submitting = True
 
     @contextmanager
-    def beginning(self) -> Iterator[None]:
-        """Surround the time in which parts begin; an error in it fails the request."""
+    def submitting(self) -> Iterator[None]:
+        """Enclose the submission of all parts; an error inside fails the request."""
         try:
             yield
         except Exception as error:
             self._receive(End(error))
         else:
-            self._end_beginning()
+            self._end_submitting()
 
-    def begin(self, index: int) -> None:
-        """Give a sample to the engine, unless the request is cancelled."""
+    def submit_sample(self, index: int) -> None:
+        """Submit a sample to the engine, unless the request is cancelled."""
         with self._lock:
             if not self._request.cancelled:
                 part = replace(self._request, samples=range(index, index + 1), emit=self._receive)
                 self._engine.submit(part)
-                self._begun.append(part)
+                self._submitted.append(part)
                 self._ends_to_come += 1
 
     def cancel(self) -> None:
-        """Cancel the samples that have begun; the others never begin."""
+        """Cancel the submitted samples, and submit no others."""
         with self._lock:
             self._request.cancelled = True
-            for part in self._begun:
+            for part in self._submitted:
                 self._engine.cancel(part)
-            self._end_beginning()
+            self._end_submitting()
 
-    def _end_beginning(self) -> None:
+    def _end_submitting(self) -> None:
         with self._lock:
-            if self._beginning:
-                self._beginning = False
+            if self._submitting:
+                self._submitting = False
                 self._receive(End())
 
     def _receive(self, event: Event) -> None:

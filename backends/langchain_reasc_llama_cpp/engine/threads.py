@@ -1,4 +1,4 @@
-"""How many CPU threads decode: as many as this process may use cores and other processes leave it."""
+"""Choose the number of CPU threads for decoding: the cores that this process may use and others leave free."""
 
 import os
 import time
@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 
 __all__ = ["Threads", "Usage", "default_threads", "threads_for", "usage"]
 
-_WINDOW: Final = 0.1  # seconds; the kernel counts in hundredths
-_TINY: Final = 1 << 24  # bytes of weights below which threads wait for each other longer than they work
+_WINDOW: Final = 0.1  # seconds between two choices; the kernel counts in hundredths
+_TINY: Final = 1 << 24  # bytes of weights; with fewer, threads wait for each other longer than they work
 
 
 def default_threads(weight_bytes: int) -> int:
-    """Return all of a few cores; of more, half, since the rest are mostly hyper-threads, which slow llama.cpp down."""
+    """Return the number of cores, or half if there are more than 4: hyper-threads slow llama.cpp down."""
     if weight_bytes < _TINY:
         return 1
     cores = len(_own_cores()) or os.cpu_count() or 1
@@ -24,11 +24,11 @@ class Usage(NamedTuple):
     """Counters, in seconds since some moment.
 
     Attributes:
-        elapsed: time that has passed.
+        elapsed: wall-clock time.
         process: CPU time of all threads of this process.
         thread: CPU time of the thread that calls llama.cpp.
-        idle: time that the cores this process may use were idle, all together.
-        decoding: time spent inside ``llama_decode``.
+        idle: idle time of the cores that this process may use, added up.
+        decoding: time inside ``llama_decode``.
     """
 
     elapsed: float
@@ -39,37 +39,36 @@ class Usage(NamedTuple):
 
 
 def threads_for(used: Usage, now: int) -> int:
-    """Return for how many threads there are cores.
+    """Return how many threads can have a core each.
 
     Args:
-        used: what has been counted since the number of threads last changed, or a part of it.
-        now: how many threads decoded.
+        used: the counters' increase while ``now`` threads decoded.
+        now: the present number of threads.
     """
     own = used.process
-    if used.decoding > used.elapsed / 2:  # llama.cpp's threads are in step, so the rest is other threads of the process
+    if used.decoding > used.elapsed / 2:  # llama.cpp's threads work equally long; the rest is this process's others
         own = min(own, now * used.thread)
     return max(1, round((own + used.idle) / used.elapsed))
 
 
 class Threads:
-    """The number of threads, for the thread that decodes to ask before each decode.
+    """Chooses the number of threads before each decode.
 
-    llama.cpp's threads wait for each other some hundred times per decode, and each of these waits can last as long as
-    another process holds the core of one of them. On two cores beside two busy processes, two threads therefore decode
-    2 to 100 times more slowly than one. Where the kernel counts no idle time, as on macOS and Windows, the number
-    does not change.
+    llama.cpp's threads wait for each other some hundred times per decode. A wait lasts as long as another process holds
+    a core that one of them needs. On two cores beside two busy processes, two threads therefore decode 2 to 100 times
+    more slowly than one. macOS and Windows do not count idle time; there the number does not change.
 
     Attributes:
-        most: how many at most.
-        now: how many the next decode runs with.
+        most: the most threads.
+        now: the number of threads of the next decode.
     """
 
     def __init__(self, most: int, since: Usage | None) -> None:
-        """Begin with ``most`` threads.
+        """Start with ``most`` threads.
 
         Args:
-            most: how many at most.
-            since: what had been used before the model was loaded; None: the number does not change.
+            most: the most threads.
+            since: the counters before the model was loaded. With None, the number does not change.
         """
         self.most = self.now = most
         self._since = since
@@ -78,7 +77,7 @@ class Threads:
         """Return the number of threads for the next decode.
 
         Args:
-            decoding: seconds spent inside ``llama_decode`` so far.
+            decoding: seconds inside ``llama_decode`` so far.
         """
         since = self._since
         if since and since.idle and self.most > 1 and time.perf_counter() - since.elapsed >= _WINDOW:
@@ -89,12 +88,12 @@ class Threads:
 
 
 def usage(decoding: float = 0.0) -> Usage:
-    """Return what has been used up to now; ``decoding`` is the caller's."""
+    """Read all counters, except for ``decoding``, which the caller counts."""
     return Usage(time.perf_counter(), time.process_time(), time.thread_time(), _idle_seconds(), decoding)
 
 
 def _idle_seconds() -> float:
-    """Return how long the cores of this process have been idle since the machine started; 0 where nobody counts."""
+    """Return the idle seconds of this process's cores since the machine started, or 0 if the system has no count."""
     try:
         with open("/proc/stat", encoding="ascii") as file:
             fields = {line[0]: line[4:6] for line in map(str.split, file) if line[0].startswith("cpu")}
@@ -109,7 +108,7 @@ def _own_cores() -> set[int]:
 
 
 def _quotas() -> Iterator[float]:
-    """Yield the cores that each control group of this process may keep busy, as containers limit them (Linux)."""
+    """Yield the limit of cores in each control group of this process. Containers on Linux set such limits."""
     try:
         groups = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:

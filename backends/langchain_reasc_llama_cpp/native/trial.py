@@ -1,7 +1,7 @@
 """The child process of ``safe_kernels``: decodes with the shipped model and a quantized copy, or with a user's model.
 
-It is run as a file (``trial.py SITE MODEL FOLDER KERNELS``, or ``trial.py SITE MODEL OVERRIDES any``) rather than as a
-module of the package, whose imports would take several times as long as the trial.
+It runs as a file (``trial.py SITE MODEL FOLDER KERNELS``, or ``trial.py SITE MODEL OVERRIDES any``) and not as a module
+of the package, because the package's imports would take several times as long as the trial.
 """
 
 import ctypes
@@ -11,25 +11,25 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-TOKENS = 64  # a prompt of two tiles' rows, so that matrices are multiplied by tiles, and by more than one thread
+TOKENS = 64  # two tiles of rows, so that the tile kernels run, in more than one thread
 THREADS = 2
 Q4_0 = 2  # LLAMA_FTYPE_MOSTLY_Q4_0, whose embeddings are Q8_0
 OVERRIDE_TAGS = {bool: ("BOOL", "val_bool"), int: ("INT", "val_i64"), float: ("FLOAT", "val_f64")}
-FARTHEST = 0.05  # as a share of the logits' norm; kernels that work differ by some thousandths
+FARTHEST = 0.05  # the largest difference, as a share of the logits' norm; working kernels differ by some thousandths
 
 
 def main(site: str, model: str, folder: str, kernels: str) -> str:
     """Try a build of llama.cpp.
 
     Args:
-        site: the folder that llama_cpp is in.
+        site: the folder of the package llama_cpp.
         model: a GGUF of 16 bits.
-        folder: where its quantised copy may be written.
-        kernels: "all" compares llama.cpp's fastest kernels with its plain ones, "plain" runs only the latter; "any"
-            runs whatever the model needs, with overrides of its metadata (JSON) in place of the folder.
+        folder: a folder for the model's quantised copy.
+        kernels: "all" compares llama.cpp's fastest kernels with its plain ones, "plain" runs only the plain ones, and
+            "any" runs whatever the model needs; then ``folder`` has overrides of the metadata (JSON) instead.
 
     Returns:
-        "works", or "differs" where two kernels do not compute the same.
+        "works", or "differs" if two kernels give different logits.
     """
     leave_no_core_file()
     sys.path.insert(0, site)
@@ -54,7 +54,7 @@ def main(site: str, model: str, folder: str, kernels: str) -> str:
 
 
 def logits(llama: Any, path: str, *, extra_buffers: bool) -> Any:
-    """Logits after a prompt, and after one more token, which other kernels compute: shape (2, V)."""
+    """Return the logits after a prompt and after one more token, which other kernels compute; shape (2, V)."""
     import numpy as np
 
     settings = llama.llama_model_default_params()
@@ -76,27 +76,28 @@ def logits(llama: Any, path: str, *, extra_buffers: bool) -> Any:
 
 
 def use(llama: Any, path: str, overrides: dict[str, Any]) -> None:
-    """Load a model, tokenize every byte and decode a prompt: a file that is not sound may end the process in each."""
+    """Load a model, tokenize every byte and decode a prompt. A damaged file may crash the process in each step."""
     settings = llama.llama_model_default_params()
     settings.use_extra_bufts, settings.n_gpu_layers = False, 0
     array = overridden(llama, overrides)
     settings.kv_overrides = array if overrides else None
     model = llama.llama_model_load_from_file(path.encode(), settings)
     if not model or llama.llama_model_has_encoder(model) or not llama.llama_model_has_decoder(model):
-        return  # whoever loads it here is told why
+        return  # loading it in the user's process explains why
     vocabulary = llama.llama_model_get_vocab(model)
     if llama.llama_vocab_type(vocabulary) != llama.LLAMA_VOCAB_TYPE_NONE:
         text, tokens = bytes(range(256)) + "<|im_start|> 漢".encode(), (ctypes.c_int32 * 1024)()
         llama.llama_tokenize(vocabulary, text, len(text), tokens, len(tokens), True, True)
     settings = llama.llama_context_default_params()
-    settings.n_ctx, settings.n_threads, settings.n_threads_batch = TOKENS, 1, 1  # which wait for no other
-    settings.n_seq_max, settings.n_outputs_max, settings.kv_unified, settings.flash_attn_type = 2, 2, True, 0  # as ours
+    settings.n_ctx, settings.n_threads, settings.n_threads_batch = TOKENS, 1, 1  # one thread never waits for another
+    # The same settings as in DecodeContext.
+    settings.n_seq_max, settings.n_outputs_max, settings.kv_unified, settings.flash_attn_type = 2, 2, True, 0
     if context := llama.llama_init_from_model(model, settings):
         llama.llama_decode(context, llama.llama_batch_get_one((ctypes.c_int32 * 4)(), 4))
 
 
 def overridden(llama: Any, overrides: Mapping[str, Any]) -> Any:
-    """Return overrides of metadata as llama.cpp takes them; an empty key ends the array."""
+    """Convert overrides of metadata to llama.cpp's array, which ends with an empty key."""
     array = (llama.llama_model_kv_override * (len(overrides) + 1))()
     for item, (key, value) in zip(array, overrides.items(), strict=False):
         tag, member = OVERRIDE_TAGS.get(type(value), ("STR", "val_str"))
@@ -106,14 +107,14 @@ def overridden(llama: Any, overrides: Mapping[str, Any]) -> Any:
 
 
 def close(these: Any, those: Any) -> bool:
-    """Return whether two arrays of logits are as good as equal; never with a NaN in one."""
+    """Return whether two arrays of logits are nearly equal. Arrays with a NaN are not."""
     import numpy as np
 
     return bool(np.linalg.norm(these - those) <= FARTHEST * np.linalg.norm(those))
 
 
 def leave_no_core_file() -> None:
-    """Dying is what a trial is for."""
+    """Write no core file, because a trial is expected to crash."""
     try:
         import resource
 

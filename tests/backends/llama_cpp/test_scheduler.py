@@ -73,7 +73,7 @@ class Course:
             emit=lambda _event: None,
         )
         self.groups.append(SequenceGroup(request, len(self.groups)))
-        self.scheduler.add(self.groups[-1])
+        self.scheduler.add_group(self.groups[-1])
         return self.groups[-1]
 
     def step(self, *, too_full: bool = False) -> Plan:
