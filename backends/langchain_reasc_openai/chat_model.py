@@ -30,21 +30,21 @@ from langchain_reasc_openai.routing import RetryPolicy
 __all__ = ["ChatOpenAICompatible"]
 
 _TRACED: Final = "ls_structured_output_format"
-"""What ``with_structured_output`` tells LangSmith; ``invoke`` and its like take it out of the arguments themselves."""
+"""An argument of ``with_structured_output`` for LangSmith. ``invoke`` removes it, ``sample`` has to do the same."""
 _NOT_SENT: Final = ("model", "stream", "reasoning", "truncation", "include", "context_management")
-"""What ChatOpenAI sends of itself but the client says again, or that only the Responses API takes."""
+"""Parameters of ChatOpenAI that the client sets itself, or that only the Responses API accepts."""
 
 
 class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
     """A model behind one or several OpenAI-compatible servers: vLLM, SGLang, llama-server, Ollama, OpenAI, ...
 
-    It is langchain-openai's ``ChatOpenAI`` with its fields, tools and structured output. What differs is where requests
-    go and what they ask for. Each goes to the server that has least to do, or has the prompt in its prefix cache; a
-    failed server is sidelined, and what it was working on starts again elsewhere. What a server supports is known from
-    its ``preset`` or found out by asking it once, and nothing is asked of it that it does not have. ``sample`` draws
-    several responses to one prompt, each a stream of its own that can be cut off.
+    This is langchain-openai's ``ChatOpenAI``, with the same fields, tools and structured output, for several servers
+    and for servers with fewer features. Each request goes to the server that has the prompt in its prefix cache, or the
+    least to do. A failed server is sidelined, and its requests start again on another. The ``preset`` says what a
+    server supports, or the server is asked once. ``sample`` draws several responses to one prompt, each a stream that
+    can be cut off.
 
-    Without ``api_key`` servers get the word "no-key"; ``OPENAI_API_KEY`` is read for OpenAI's own address alone.
+    Without ``api_key``, servers get the key "no-key". ``OPENAI_API_KEY`` is read only for OpenAI's own address.
 
     Example:
         .. code-block:: python
@@ -56,22 +56,22 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
                     print(index, message.content)
 
     Raises:
-        ConfigurationError: an option is unknown, wrong, or one the server does not know.
-        ServerError: with ``preset="auto"``, when the first request is made and no server can be reached.
+        ConfigurationError: an option is unknown, wrong, or not supported by the server.
+        ServerError: with ``preset="auto"``, by the first request, if no server can be reached.
     """
 
     use_responses_api: bool | None = False
     """Always False: the Responses API returns no logprobs through langchain-openai."""
     samples_per_request: int = Field(default=1, ge=1)
-    """Samples of :meth:`sample` that share a request, by ``n``; llama-server takes no more than its ``--parallel``."""
+    """Samples of :meth:`sample` that share a request, by ``n``; llama-server accepts at most its ``--parallel``."""
     sample_timeout: float | None = Field(default=3600.0, gt=0)
-    """Seconds that one of the samples of :meth:`sample` may take, all its attempts together; None for any time."""
+    """Seconds for one sample of :meth:`sample`, with all its attempts; None for any time."""
     question_timeout: float | None = Field(default=None, gt=0)
-    """Seconds that all samples of one call of :meth:`sample` may take."""
+    """Seconds for all samples of one call of :meth:`sample`."""
 
     _connection: Connection = PrivateAttr()
 
-    if TYPE_CHECKING:  # without pydantic's plugin they would make one in which max_tokens has another name
+    if TYPE_CHECKING:  # without pydantic's plugin, a type checker would rename max_tokens
 
         def __init__(
             self,
@@ -118,24 +118,24 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
                 raise explained(error) from None
 
     def model_post_init(self, context: Any, /) -> None:
-        """Set up what copies of the model share."""
+        """Create the connection, which copies of the model share."""
         super().model_post_init(context)
         self._connection = Connection()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the fields that were given, the key among them, for another process: it connects anew."""
-        made = ("http_client", "http_async_client") if self.openai_proxy else ()  # by ChatOpenAI, for the proxy
+        """Pickle the given fields, including the key, for another process, which connects anew."""
+        made = ("http_client", "http_async_client") if self.openai_proxy else ()  # ChatOpenAI made them for the proxy
         kept = self.model_fields_set - {*CLIENT_FIELDS, *made, "openai_api_base"}
         return partial(type(self), **{name: getattr(self, name) for name in kept}), ()
 
     @classmethod
     def get_lc_namespace(cls) -> list[str]:
-        """Where LangChain's serialisation finds the class."""
+        """Return the module in which LangChain's serialisation finds the class."""
         return cls.__module__.split(".")
 
     @property
     def lc_attributes(self) -> dict[str, Any]:
-        """What identifies the model beside its fields."""
+        """Attributes besides the fields that identify the model: none."""
         return {}
 
     @property
@@ -143,11 +143,11 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
         return "openai-compatible-chat"
 
     def capabilities(self) -> Capabilities:
-        """Return what the servers support: by the preset, or with "auto" by asking the first that answers, once.
+        """Return the servers' capabilities from the preset, or with "auto" from the first server that answers.
 
         Raises:
             ServerError: no server can be reached, or all refuse the key.
-            ConfigurationError: they have no model of that name.
+            ConfigurationError: the servers have no model of that name.
         """
         return self._connection.capabilities(self)
 
@@ -156,7 +156,7 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
         return self._connection.pool(self).status({"model": self.model_name})
 
     def close(self) -> None:
-        """Cut off what is running and close all connections, for copies of the model too."""
+        """Cut off running requests and close all connections, also those of the model's copies."""
         self._connection.close()
 
     def sample(
@@ -170,24 +170,24 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
     ) -> SampleStream:
         """Draw n samples of one prompt at once, each a stream that can be cut off.
 
-        With ``samples_per_request`` above 1 several share a request and its stream, where the server knows ``n``. That
-        is cheaper for a prompt that is not in its prefix cache: a real llama-server computed it once and not 8 times,
-        in a third of the time (``python -m benchmarks.abort``). With 1, the default, each sample fails, moves to
-        another server and is seeded by itself. A ``rate_limiter`` is asked before each request, tries included.
+        With ``samples_per_request`` above 1, several samples share a request and its stream, if the server supports
+        ``n``. This is cheaper for a prompt that is not in the server's prefix cache: a real llama-server computed it
+        once and not 8 times, in a third of the time (``python -m benchmarks.abort``). With 1, the default, samples
+        fail, move to another server and are seeded one by one. A ``rate_limiter`` is asked before each attempt.
 
         Args:
-            messages: the prompt, in any form that ``invoke`` takes.
-            n: how many.
-            first: the index of the first sample; sample i is drawn with ``seed + i`` where a seed is set.
+            messages: the prompt, in any form that ``invoke`` accepts.
+            n: the number of samples.
+            first: the index of the first sample; sample i is drawn with ``seed + i`` if a seed is set.
             stop: strings that end a sample.
             overrides: options of this call, such as ``temperature``, ``top_k`` or ``tools``.
 
         Returns:
-            An iterator of ``(index, message)`` in the order the samples end; one that failed comes out as a
-            ``FailedSample`` and costs only itself. ``cancel()`` closes the streams, and the servers stop generating.
+            An iterator of ``(index, message)`` in the order in which samples end. A failed sample is a
+            ``FailedSample``; the others continue. ``cancel()`` closes the streams, and the servers stop generating.
 
         Raises:
-            ConfigurationError: an option is wrong, or one the server does not know.
+            ConfigurationError: an option is wrong, or not supported by the server.
             ServerError: no server can be reached.
         """
         draw = self._draw(self._connection.capabilities_for_request(self), messages, n, first, stop, overrides)
@@ -202,21 +202,21 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
         stop: list[str] | None = None,
         **overrides: Any,
     ) -> AsyncSampleStream:
-        """Draw as :meth:`sample` does, for ``async for``; requests are made when iteration begins."""
+        """Like :meth:`sample`, for ``async for``. The requests are sent when the iteration begins."""
 
-        async def begin() -> Start[Attempted]:
+        async def prepare() -> Start[Attempted]:
             return self._draw(await self._capabilities_for_request(), messages, n, first, stop, overrides).start
 
-        return AsyncSampleStream(begin, Attempted.outcome)
+        return AsyncSampleStream(prepare, Attempted.outcome)
 
     def calibration_fingerprint(self, **overrides: Any) -> dict[str, Any]:
-        """Return what a calibration measured on this model holds for.
+        """Return the model's name and sampling, to which a calibration is bound.
 
         Args:
-            overrides: options given to the calls, such as ``temperature``.
+            overrides: options of the calls, such as ``temperature``.
 
         Returns:
-            ``model`` (its name on the servers) and ``sampling`` (parameter name -> value, those that are set).
+            ``model`` (its name on the servers) and ``sampling`` (parameter name -> value, if it is set).
         """
         names = ("temperature", "top_p", "presence_penalty", "frequency_penalty", *SamplerFields.model_fields)
         sampling = {name: overrides.get(name, getattr(self, name)) for name in names}
@@ -231,7 +231,7 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
         }
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        """What LangSmith shows, and reckons costs by: OpenAI's prices are for OpenAI's servers alone."""
+        """Return what LangSmith shows and computes costs from. Only OpenAI's servers have OpenAI's prices."""
         params: LangSmithParams = super()._get_ls_params(stop=stop, **kwargs)
         params.pop("ls_max_tokens", None)
         if (limit := token_limit_in(kwargs, {"max_tokens": self.max_tokens})) is not None:
@@ -250,7 +250,7 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
             next(as_they_end([future]))
             return future.result()
         finally:
-            future.cancel()  # on Ctrl-C; does nothing to one that is done
+            future.cancel()  # on Ctrl-C; a finished future ignores it
 
     async def _agenerate(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
@@ -281,11 +281,11 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        async def begin() -> Start[ChatGenerationChunk]:
+        async def prepare() -> Start[ChatGenerationChunk]:
             request = self._streamed_request(await self._capabilities_for_request(), kwargs, stop)
             return self._connection.pool(self).stream(messages, request, self.rate_limiter)
 
-        async with AsyncStream[ChatGenerationChunk](begin) as chunks:
+        async with AsyncStream[ChatGenerationChunk](prepare) as chunks:
             async for chunk in chunks:
                 if run_manager:
                     await run_manager.on_llm_new_token(chunk.text, chunk=chunk, logprobs=logprobs_of(chunk))
@@ -318,7 +318,7 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
         if (cached := self._connection.cached(self)) is not None:
             return cached
         probing = DaemonExecutor(1, "reasc-probe").submit(self._connection.capabilities_for_request, self)
-        return await asyncio.wrap_future(probing)  # unlike asyncio.to_thread, it holds no loop that ends
+        return await asyncio.wrap_future(probing)  # unlike asyncio.to_thread, this does not delay the loop's end
 
     def _request(self, server: Capabilities, overrides: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:
         defaults = {name: value for name, value in default_parameters(self).items() if name not in _NOT_SENT}
@@ -343,7 +343,7 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
 
 @register_integration("langchain_reasc_openai.ChatOpenAICompatible")
 def _integration(model: ChatOpenAICompatible) -> Integration:
-    """Return how ReASC asks it for logprobs, as far as that is known without asking the servers."""
+    """Return how ReASC asks this model for logprobs, from what is known without asking the servers."""
     known = model._connection.known(model) or Capabilities()
     if known.logprobs is False:
         return Integration(logprobs=None, no_logprobs="; ".join(known.notices) or "the server has none")

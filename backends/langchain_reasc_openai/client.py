@@ -1,4 +1,4 @@
-"""The client of one server: langchain-openai's, with events as the server wrote them."""
+"""The client of one server: langchain-openai's, with the server's own events."""
 
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
@@ -20,27 +20,26 @@ from langchain_reasc_openai.langchain_openai_internals import AdaptedChatOpenAI,
 __all__ = ["EVENTS", "RAW", "WHOLE", "RawRequest", "ServerClient"]
 
 WHOLE: Final = "whole"
-"""Argument of a call: take the response in one piece, though it is asked for as a stream."""
+"""Argument of a call: request the response in one piece, although the caller wants a stream."""
 RAW: Final = "raw"
-"""Argument of a call: the :class:`RawRequest` that is sent instead of one made of the messages and other arguments."""
+"""Argument of a call: a :class:`RawRequest`, sent instead of a request made from the messages and other arguments."""
 EVENTS: Final = "upstream_events"
-"""Where the metadata of a response to a :class:`RawRequest` keeps the JSON of the server's own events."""
+"""Key of the JSON of the server's own events in the metadata of a response to a :class:`RawRequest`."""
 
 
 @dataclass(frozen=True)
 class RawRequest:
-    """A request that goes out as its author wrote it, and whose response keeps the server's own words.
+    """A request that is sent unchanged, and whose response keeps the server's own events.
 
-    The arguments of the call beside it are for those who read the response. Of them only ``logprobs`` and
-    ``top_logprobs`` are sent, and that a stream with its usage is wanted. The response's metadata has the JSON of its
-    events, each as it came, under ``"upstream_events"``, which ``events_in`` reads. A response in one piece has that
-    piece as its only event.
+    Of the call's other arguments, only ``logprobs``, ``top_logprobs`` and the wish for a stream with its usage are
+    added. The response's metadata has the JSON of each event under ``"upstream_events"``, which ``events_in`` reads. A
+    response in one piece is a single event.
 
     Attributes:
         body: the JSON of the request.
-        headers: sent beside it, in place of the model's own of the same name.
-        on_event: called with the JSON of the events of a response so far, each time one has come, in the thread that
-            reads them; a response that is begun anew has a list of its own, and a request that failed an empty one.
+        headers: further headers, which replace the model's own headers of the same names.
+        on_event: called after each event, in the reading thread, with a list of the JSON of the response's events so
+            far. A response that starts again has a new list, and a failed request an empty one.
     """
 
     body: Mapping[str, Any] = field(repr=False)
@@ -49,10 +48,10 @@ class RawRequest:
 
 
 class ServerClient(AdaptedChatOpenAI):
-    """Talks to one server; does what langchain-openai does, but for what other servers differ in.
+    """Sends requests to one server, as langchain-openai does, and copes with servers other than OpenAI's.
 
     Raises:
-        openai.APIError: by all calls; the key is not in it, though a server may have quoted it.
+        openai.APIError: from all calls. The key is removed from it, if the server quoted the key.
     """
 
     _logprobs: LogprobsMemory = PrivateAttr(default_factory=LogprobsMemory)
@@ -60,8 +59,8 @@ class ServerClient(AdaptedChatOpenAI):
     async def whole(self, messages: list[BaseMessage], kwargs: Mapping[str, Any]) -> ChatResult:
         """Return a response in one piece.
 
-        This uses the hook that langchain-core has each chat model fill in: ``ainvoke`` would make a run of its own, be
-        traced and billed beside ours, and drop ``generation_info``.
+        This calls the method that langchain-core asks each chat model to define, because ``ainvoke`` would start a run
+        of its own, which is traced and billed beside ours, and drop ``generation_info``.
         """
         return await self._agenerate(messages, **kwargs)
 
@@ -69,25 +68,25 @@ class ServerClient(AdaptedChatOpenAI):
         self,
         messages: list[BaseMessage],
         kwargs: Mapping[str, Any],
-        take: Callable[[Json | None], None],
+        on_event: Callable[[Json | None], None],
         beside: dict[str, Any],
         n: int = 1,
     ) -> AsyncGenerator[object]:
-        """Hand over the events of n responses to one request, and None for their end; yield each time some have come.
+        """Request n responses, and yield after each piece of them.
 
-        Of a server that refuses to stream, it is the first response alone, in one event.
+        If the server refuses to stream, only the first response comes, in one event.
 
         Args:
             messages: the prompt, unless the arguments hold a :class:`RawRequest`.
             kwargs: the arguments of the call.
-            take: gets the events.
-            beside: gets what is said of the responses beside their events.
-            n: how many.
+            on_event: called with each event, and with None at the end.
+            beside: receives the metadata of the responses that is not in their events.
+            n: the number of responses.
         """
 
         def request(streamed: bool) -> AsyncGenerator[object]:
             whole = {**kwargs, WHOLE: True}
-            return self._events(messages, kwargs if streamed else whole, take, beside, n if streamed else 1)
+            return self._events(messages, kwargs if streamed else whole, on_event, beside, n if streamed else 1)
 
         return self._logprobs.streamed(request, kwargs.get("model"))
 
@@ -95,7 +94,7 @@ class ServerClient(AdaptedChatOpenAI):
         self,
         messages: list[BaseMessage],
         kwargs: Mapping[str, Any],
-        take: Callable[[Json | None], None],
+        on_event: Callable[[Json | None], None],
         beside: dict[str, Any],
         n: int,
     ) -> AsyncGenerator[object]:
@@ -107,7 +106,7 @@ class ServerClient(AdaptedChatOpenAI):
         streamed = not kwargs.get(WHOLE)
 
         def body(wanted: bool) -> Json:
-            # Without more logprobs than its author asks for; those may be refused in a stream alone.
+            # If not wanted, only the author's logprobs remain. Some servers refuse these only in streams.
             streaming = streamed and (wanted or not own.get("logprobs") or bool(own.get("stream")))
             made: Json = own | (asked if wanted else {}) | {"stream": streaming}
             if streaming and kwargs.get("stream_usage"):
@@ -121,7 +120,7 @@ class ServerClient(AdaptedChatOpenAI):
                 if raw and event is not None:
                     heard.append(data)
                     raw.on_event(heard)
-                take(event)
+                on_event(event)
 
             said = {EVENTS: heard} if raw else {}
             first: Any = ChatGenerationChunk(message=AIMessageChunk(content="", response_metadata=said))
@@ -159,7 +158,7 @@ class ServerClient(AdaptedChatOpenAI):
 
 @contextmanager
 def _without_key(key: Any) -> Iterator[None]:
-    """Take the key out of errors in which the server quoted it."""
+    """Remove the key from errors in which the server quoted it."""
     try:
         yield
     except APIError as error:

@@ -21,9 +21,9 @@ from langchain_reasc_openai.transport import bounded_http_client
 
 __all__ = ["Connection", "ServerFields", "connection_fields", "known_preset"]
 
-_NO_KEY: Final = "no-key"  # langchain-openai makes no client without one; servers that want none ignore it
+_NO_KEY: Final = "no-key"  # langchain-openai makes no client without a key; servers without keys ignore it
 _PATIENCE: Final = 120.0  # seconds: a server may have to load the model first
-_PATIENCE_WITH_ALL: Final = 10.0  # seconds for all to say what they serve; who is late may be wrong unnoticed
+_PATIENCE_WITH_ALL: Final = 10.0  # seconds for all servers to name their models; a late one is not compared
 _FILLED_IN: Final = ("base_urls", "base_url", "openai_api_base", "api_key", "openai_api_key", "preset")
 _OF_CLIENT: Final = (
     *("openai_api_key", "openai_organization", "request_timeout", "default_headers", "default_query"),
@@ -32,7 +32,7 @@ _OF_CLIENT: Final = (
 
 
 def connection_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a model with addresses, preset and key filled in.
+    """Return a model's fields with addresses, preset and key filled in.
 
     Raises:
         ConfigurationError: an address or the preset is wrong, or the model or a key is missing.
@@ -61,16 +61,17 @@ def connection_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ServerFields(ChatOpenAI):
-    """The fields that say where requests go."""
+    """The fields of the connection."""
 
     base_urls: tuple[str, ...] = ()
-    """Addresses of servers of one kind that serve the same model; ``base_url`` takes one or a list of them. Unless a
-    preset is named, those that answer are asked what they serve, and refused where that differs."""
+    """Addresses of servers of one kind with the same model; ``base_url`` accepts one or a list of them. Without a named
+    preset, the servers are asked for their models, and refused if these differ."""
     preset: str = "auto"
-    """What kind of server it is (``vllm``, ``sglang``, ``llama-server``, ``ollama``, ``lm-studio``, ``openai``,
-    ``generic``); "auto" asks the first that answers what it supports, once per process."""
+    """The kind of server (``vllm``, ``sglang``, ``llama-server``, ``ollama``, ``lm-studio``, ``openai``, ``generic``).
+    "auto" asks the first server that answers for its capabilities, once per process."""
     retry: RetryPolicy | None = Field(default=None, exclude=True)
-    """When a failed request is tried again; None: the defaults, with ``max_retries + 1`` attempts where that is set."""
+    """When a failed request is tried again. None means the defaults, with ``max_retries + 1`` attempts if that is
+    set."""
     affinity: bool = True
     """Whether requests of one prompt prefer one server, whose prefix cache then holds it."""
     burst: int = Field(default=16, ge=1)
@@ -78,14 +79,14 @@ class ServerFields(ChatOpenAI):
 
 
 class Connection:
-    """What a model and its copies share. Made without connecting; all methods may be called from any thread."""
+    """The connections that a model and its copies share. All methods may be called from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pools: dict[int, ReplicaPool] = {}  # process id -> its pool; a fork leaves its parent's connections alone
         self._closed = False
         self._comparing = threading.Lock()
-        self._same_model = False  # as far as anybody asked
+        self._same_model = False  # whether the servers' models were compared
 
     def pool(self, model: ServerFields) -> ReplicaPool:
         """Return the servers of the model.
@@ -108,18 +109,18 @@ class Connection:
                 pool.close()
 
     def known(self, model: ServerFields) -> Capabilities | None:
-        """Return what is known of the servers without asking them."""
+        """Return the servers' capabilities if they are known without a request, else None."""
         if (preset := known_preset(model)) is not None:
             return preset.capabilities
         found = (known(url, model.model_name) for url in model.base_urls)
         return next((one for one in found if one is not None), None)
 
     def cached(self, model: ServerFields) -> Capabilities | None:
-        """Return what :meth:`known` does; None while anything is left to ask."""
+        """Return :meth:`known`, or None if the servers still have to be asked or compared."""
         return self.known(model) if self._same_model or known_preset(model) else None
 
     def capabilities(self, model: ServerFields) -> Capabilities:
-        """Return or find out what the first server that answers supports, and check that all serve one model."""
+        """Return the capabilities of the first server that answers, and check that all servers have one model."""
         if (cached := self.cached(model)) is not None:
             return cached
         found = self.known(model) or _first_to_answer(model)
@@ -130,15 +131,15 @@ class Connection:
         return found
 
     def capabilities_for_request(self, model: ServerFields) -> Capabilities:
-        """Return :meth:`capabilities`; where the servers are only busy, what one may try on any server."""
+        """Return :meth:`capabilities`, or those of any server while the servers are busy."""
         try:
             return self.capabilities(model)
-        except ServerBusy:  # the request itself is tried again; what they support is asked another time
+        except ServerBusy:  # the request itself is tried again; a later request asks for the capabilities
             return PRESETS["generic"].capabilities
 
 
 def known_preset(model: ServerFields) -> Preset | None:
-    """Return the preset that was named or is plain from the address; None where the servers have to be asked."""
+    """Return the named preset, or the one known from the address, or None if the servers have to be asked."""
     return preset_of_host(model.base_urls[0]) if model.preset == "auto" else PRESETS[model.preset]
 
 
@@ -161,7 +162,7 @@ def _require_same_model(model: ServerFields) -> None:
 
 
 def _question_options(model: ServerFields, patience: float) -> dict[str, Any]:
-    """Return how servers are asked: an answer is waited for no longer than one to the user's requests."""
+    """Return the options for asking servers. The timeout is at most that of the user's requests."""
     key = model.openai_api_key
     secret = key if isinstance(key, SecretStr) and key.get_secret_value() != _NO_KEY else None
     read = httpx.Timeout(cast(Any, model.request_timeout)).read
@@ -170,12 +171,12 @@ def _question_options(model: ServerFields, patience: float) -> dict[str, Any]:
 
 
 def _pool(model: ServerFields) -> ReplicaPool:
-    """Make the pool, with connections of its own unless the model was given an ``http_async_client``.
+    """Create the pool, with its own connections unless the model was given an ``http_async_client``.
 
     langchain-openai shares one asynchronous HTTP client among all models of a base URL and all event loops of the
-    process, where a connection left by one loop hangs or breaks in the next. It also waits for the chunks of a stream
-    with ``asyncio.wait_for``, which before Python 3.12 swallows a cancellation that comes with a chunk: a sample would
-    be read on after it was cut off. So the clients wait as long as chunks take, and the pool counts the seconds.
+    process; a connection from one loop hangs or breaks in the next. It also waits for the chunks of a stream with
+    ``asyncio.wait_for``, which before Python 3.12 swallows a cancellation that comes with a chunk, so that a sample is
+    read further after it was cut off. So the clients wait without a limit, and the pool counts the seconds.
     """
     own = None if model.openai_proxy else model.http_async_client  # with a proxy, ChatOpenAI has set it by itself
     replicas: list[Replica] = []
@@ -190,7 +191,7 @@ def _pool(model: ServerFields) -> ReplicaPool:
             stream_usage=False,
             stream_chunk_timeout=None,
             http_async_client=http,
-            openai_proxy=None,  # which is the HTTP client's
+            openai_proxy=None,  # the HTTP client has the proxy
             http_socket_options=(),
             **{name: getattr(model, name) for name in _OF_CLIENT},
         )

@@ -1,15 +1,14 @@
-"""Draw the samples of one call from a pool of servers, a task for each request.
+"""Draw the samples of one call from a pool of servers, with a task for each request.
 
 **One request per sample, or one for several?** On a real llama-server (``python -m benchmarks.abort``; 8 samples of a
-prompt of 398 tokens that it had not seen) a request per sample computed 3,184 prompt tokens, one request with ``n=8``
-398, and was done sooner; servers that charge for the prompt charge it once, too. Early abort is no reason against it:
-the request is streamed, its responses are told apart and come out as each ends, and the whole stream is closed when the
-decision falls. In both ways the server generated under 1 % of what was to come. A request per sample is worth its price
-where samples should fail, move and be seeded one by one, or be spread over servers, and it is all that some servers
-offer. So ``per_request`` is the caller's choice, 1 by default.
+new prompt of 398 tokens), 8 requests computed 3,184 prompt tokens, and one request with ``n=8`` computed 398 and ended
+sooner. Servers that charge for the prompt also charge it once. Both ways can be cut off: a request with ``n=8`` is
+streamed, each response comes out when it ends, and the stream is closed with the decision. In both ways the server then
+generated under 1 % of the rest. A request per sample lets samples fail, move to another server and be seeded one by
+one, and some servers offer nothing else. So ``per_request`` is the caller's choice, 1 by default.
 
 All this runs in the pool's event loop, for synchronous callers too. A thread blocked in a read sees a cancellation
-only when its next token arrives; a task is cancelled where it waits, and its connection is closed in the same moment.
+only with its next token; a task is cancelled at once, and its connection is closed.
 """
 
 import asyncio
@@ -36,7 +35,7 @@ from langchain_reasc.models.contract import (
 )
 from langchain_reasc_openai.client import RAW
 from langchain_reasc_openai.events import Json, MergedResponse
-from langchain_reasc_openai.replicas import ReplicaPool, read
+from langchain_reasc_openai.replicas import ReplicaPool, read_responses
 from langchain_reasc_openai.routing import Attempt, Replica
 
 __all__ = ["AsyncSampleStream", "Attempted", "Draw", "SampleStream"]
@@ -44,24 +43,24 @@ __all__ = ["AsyncSampleStream", "Attempted", "Draw", "SampleStream"]
 SampleStream = Stream[tuple[int, AIMessage | FailedSample]]
 """Samples as ``(index, message)`` in the order they end."""
 AsyncSampleStream = AsyncStream[tuple[int, AIMessage | FailedSample]]
-"""The same for ``async for``; the requests are sent when iteration begins."""
+"""Samples for ``async for``. The requests are sent when the iteration begins."""
 
 
 @dataclass(eq=False)
 class Attempted:
-    """One sample, while it is drawn and after.
+    """One sample, during its attempts and afterwards.
 
     Attributes:
         index: the sample's index.
-        response: what it said in the last attempt; None before it said anything.
-        beside: what is said of it beside its events.
-        server: the server of the last attempt; None before the first.
+        response: the response of the last attempt, once its first event has come.
+        beside: metadata of the response that is not in its events.
+        server: the server of the last attempt, once there was one.
         error: the error of the last attempt.
         cancelled: whether it was cut off.
         ended: whether its finish reason was received.
-        handed_over: whether the reader has it.
+        handed_over: whether the reader has the sample.
         shares_prompt: whether another sample of the same request is billed for the prompt.
-        usage: its usage, once it is reported.
+        usage: its usage, once reported.
         failed_attempts: a record of each attempt before the last.
     """
 
@@ -85,14 +84,14 @@ class Attempted:
         self.response, self.beside, self.ended, self.server, self.error = None, beside, False, server, None
         self.usage = None
 
-    def take(self, event: Json, choice: Json) -> None:
-        """Take an event, after which it may have ended."""
+    def add_event(self, event: Json, choice: Json) -> None:
+        """Add an event to the response. Its finish reason ends the sample."""
         self.ended |= bool(choice.get("finish_reason"))
         self.response = self.response or MergedResponse(lean=True)
-        self.response.add(event, choice)
+        self.response.add_event(event, choice)
 
     def hand_over(self, put: Callable[["Attempted"], None]) -> None:
-        """Hand it to the reader."""
+        """Give the sample to the reader."""
         self.handed_over = True
         put(self)
 
@@ -117,7 +116,7 @@ class Attempted:
                 parts.append(chunk.message.model_copy(update={"response_metadata": metadata}))
             if self.error is None:
                 return self.index, self._message(message_of(parts) if parts else AIMessage(""))
-        except Exception as error:  # it is not a response that LangChain knows
+        except Exception as error:  # LangChain cannot read this response
             self.error = self.error or error
         paid = salvaged(parts)
         return self.index, FailedSample(self.error, None if paid is None else self._message(paid))
@@ -141,26 +140,27 @@ class Attempted:
 class Draw:
     """Samples ``first`` to ``first + n - 1`` of one prompt, drawn together.
 
-    Once one is refused for good, and none has been answered, the others are not tried again.
+    If a sample is refused for good before any was answered, the others are not tried again.
 
-    A sample whose server fails in the middle is begun again on another: what was lost is listed in the message's
-    ``response_metadata["failed_attempts"]`` and is not part of its usage. ``response_metadata["server"]`` names the
-    server; one that was cut off has no usage but ``response_metadata["received_tokens"]``.
+    If the server fails in the middle of a sample, the sample starts again on another server. The lost attempt is listed
+    in ``response_metadata["failed_attempts"]`` of the message, and is not part of its usage.
+    ``response_metadata["server"]`` names the server. A sample that was cut off has
+    ``response_metadata["received_tokens"]`` instead of a usage.
 
     Attributes:
         pool: the servers.
         messages: the prompt.
-        n: how many.
+        n: the number of samples.
         first: the index of the first sample.
         kwargs: arguments of the chat model's ``_astream``.
-        seed: of sample 0; sample i has ``seed + i``. Samples of one request are drawn with the first one's.
-        per_request: how many samples are asked for in one request, by ``n``, of servers that know it. What such a
-            request does not return is drawn one by one. The server reports the usage of all together: the prompt is
-            billed to the sample that ends last, with the output tokens that the others are not billed for.
-        sample_timeout: seconds that a sample may take, all its attempts together; then it has failed.
-        timeout: seconds that all samples may take together.
+        seed: the seed of sample 0; sample i has ``seed + i``. The samples of one request share the first one's seed.
+        per_request: the samples in one request, by ``n``, if the server supports that. Samples that such a request does
+            not return are drawn one by one. The server reports one usage for all. The prompt is billed to the sample
+            that ends last, and so are output tokens that no other sample is billed for.
+        sample_timeout: seconds for a sample, with all its attempts; then it has failed.
+        timeout: seconds for all samples together.
         rate_limiter: asked before each attempt.
-        cancelled: whether what still runs is cut off.
+        cancelled: whether the running samples are cut off.
 
     Raises:
         ConfigurationError: n is below 1.
@@ -187,7 +187,7 @@ class Draw:
             raise ConfigurationError(f"at least 1 sample is drawn; got n={self.n}")
 
     def start(self, sender: Sender[Attempted]) -> Callable[[], None]:
-        """Begin to draw; returns :meth:`cancel`.
+        """Start drawing, and return :meth:`cancel`.
 
         Raises:
             ModelClosedError: the pool was closed.
@@ -196,10 +196,10 @@ class Draw:
         return self.cancel
 
     def cancel(self) -> None:
-        """Close the connections of all live samples at once; callable from any thread.
+        """Close the connections of all live samples at once, from any thread.
 
-        Those that were sent still come out, with ``finish_reason="cancelled"`` and what they said so far. The others
-        cost nothing and do not come out.
+        Samples that were sent still come out, with ``finish_reason="cancelled"`` and their text so far. The others cost
+        nothing and do not come out.
         """
         self.cancelled = True
         self.pool.loop.call_soon(self._cancel_tasks)
@@ -209,7 +209,7 @@ class Draw:
             task.cancel()
 
     async def _produce(self, put: Callable[[Attempted], None]) -> None:
-        """Draw all samples, and hand over each when it ends."""
+        """Draw all samples, and hand over each of them when it ends."""
         if self.cancelled:
             return
         limits = [seconds for seconds in (self.sample_timeout, self.timeout) if seconds is not None]
@@ -238,7 +238,7 @@ class Draw:
         except asyncio.CancelledError:
             if not self.cancelled:
                 raise
-            group = [sample for sample in group if sample.server is not None]  # else never sent, and so never paid for
+            group = [sample for sample in group if sample.server is not None]  # the others cost nothing
             for sample in group:
                 sample.cancelled = not sample.handed_over
         except Exception as failure:
@@ -252,7 +252,7 @@ class Draw:
         deadline: float | None,
         put: Callable[[Attempted], None],
     ) -> None:
-        """Hand over the samples that are left; one that the server left out gets a request of its own."""
+        """Hand over the samples that are left. Each sample that the server left out gets a request of its own."""
         left = [sample for sample in group if not sample.handed_over]
         for sample in left:
             sample.error = error
@@ -264,17 +264,17 @@ class Draw:
             sample.hand_over(put)
 
     async def _attempt(self, attempt: Attempt, group: Sequence[Attempted], put: Callable[[Attempted], None]) -> None:
-        """Request the samples that are left; hand over each that ends before the others."""
+        """Request the samples that are left, and hand over each that ends before the others."""
         asked, beside = [sample for sample in group if not sample.handed_over], Json()
         for sample in asked:
             sample.start_attempt(attempt.replica, beside)
 
-        def take(index: int, event: Json, choice: Json) -> None:
+        def add_event(index: int, event: Json, choice: Json) -> None:
             self._heard = True
-            asked[index].take(event, choice)
+            asked[index].add_event(event, choice)
             if self.cancelled:  # a client may have swallowed the cancellation
                 raise asyncio.CancelledError
-            # The last to end waits for the bill.
+            # The last sample waits for the bill.
             if len(asked) > 1 and any(sample.response and not sample.ended for sample in asked):
                 for sample in asked:
                     if sample.ended and not sample.handed_over:
@@ -291,7 +291,7 @@ class Draw:
         index = group[0].index
         own: dict[str, Any] = {} if self.seed is None else {"seed": self.seed + index}
         try:
-            await read(attempt, self.messages, {**self.kwargs, **own}, take, bill, beside, n=len(asked))
+            await read_responses(attempt, self.messages, {**self.kwargs, **own}, add_event, bill, beside, n=len(asked))
         except Exception as error:
             for sample in asked:
                 sample.error = None if sample.handed_over else error
@@ -304,5 +304,5 @@ def _bill(usage: UsageMetadata, samples: Sequence[Attempted]) -> None:
     """Bill the last sample for the prompt, and for the output tokens that the others were not billed for."""
     last = next(sample for sample in samples if not sample.handed_over)
     others = sum(sample.tokens for sample in samples if sample is not last)
-    output = max(usage["output_tokens"] - others, last.tokens)  # llama-server reports one's only
+    output = max(usage["output_tokens"] - others, last.tokens)  # llama-server reports only one sample's
     last.usage = UsageMetadata(**{**usage, "output_tokens": output, "total_tokens": usage["input_tokens"] + output})

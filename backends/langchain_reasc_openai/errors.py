@@ -22,7 +22,7 @@ __all__ = ["HTTP_ERRORS", "HTTP_TIMEOUTS", "Fault", "causes", "classified", "fau
 
 
 class Fault(Enum):
-    """What an error says of the server, and of trying again."""
+    """Who is at fault for an error, and whether to try again."""
 
     REQUEST = auto()
     """The request is wrong, or its answer unusable, on any server."""
@@ -69,16 +69,16 @@ _NOT_PICKLED: Final = ("request", "response", "_request")  # they hold the key
 
 
 def fault_of(error: BaseException) -> Fault:
-    """Return what an error raised by a request says of its server."""
+    """Return who is at fault for an error of a request."""
     return _fault_and_kind(error)[0]
 
 
 def classified(error: Exception) -> Exception:
-    """Return the error as LangChain can judge it: one of langchain-core's model errors, or a copy that is one too.
+    """Return the error itself if it is one of langchain-core's model errors, else a copy that is also one of them.
 
-    A copy keeps its class, which langchain-openai does for the most common of openai's errors only; of one that nothing
-    can be derived from, as pydantic's, it keeps the name and the words. ``is_retryable`` says what we ourselves judge:
-    a certificate that is not trusted will not be next time.
+    A copy keeps the error's class; langchain-openai does this only for the most common of openai's errors. If nothing
+    can be derived from the class, as with pydantic's, the copy keeps its name and message. ``is_retryable`` is our own
+    judgment: an untrusted certificate, for example, will not be trusted next time.
     """
     if (own := _own_error(error)) is not None:
         return own
@@ -89,10 +89,10 @@ def classified(error: Exception) -> Exception:
 
 
 def retry_after(error: BaseException) -> float | None:
-    """Return the seconds that the server asks to be left alone for; None where it does not say.
+    """Return the seconds to wait that the server asks for, or None.
 
-    Both forms of the header are read, a number of seconds and an HTTP date (RFC 9110, section 10.2.3), and OpenAI's own
-    ``retry-after-ms``.
+    This reads both forms of ``Retry-After``, a number of seconds and an HTTP date (RFC 9110, section 10.2.3), and
+    OpenAI's own ``retry-after-ms``.
     """
     if isinstance(error, ServerBusy):
         return error.retry_after
@@ -108,7 +108,7 @@ def retry_after(error: BaseException) -> float | None:
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and what it was raised from, each once."""
+    """Yield an error and its causes, each once."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -117,13 +117,13 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _own_error(error: BaseException) -> ReASCError | None:
-    """Return the error of ours that this is, or that openai's client has put one of its own around."""
+    """Return the error if it is one of ours, or the one of ours inside an error of openai's client."""
     inner = error.__cause__ if isinstance(error, openai.APIConnectionError) else error
     return inner if isinstance(inner, ReASCError) else None
 
 
 def _fault_and_kind(error: BaseException) -> tuple[Fault, type[core.ModelError]]:
-    if (own := _own_error(error)) is not None:  # what we ourselves found wrong with a reply
+    if (own := _own_error(error)) is not None:  # we found a fault in the reply
         return (Fault.DOWN if isinstance(own, SamplingError) else Fault.REQUEST), core.ModelError
     if any(isinstance(cause, ssl.SSLError) and not isinstance(cause, _PASSING_TLS) for cause in causes(error)):
         return Fault.REFUSED, core.ModelPermissionDeniedError
@@ -150,7 +150,7 @@ def _copy_as(error: Exception, kind: type[core.ModelError]) -> core.ModelError:
     own = type(error)
     try:
         return _rebuild(own.__name__, (own, kind), error.args, vars(error))
-    except TypeError:  # it is made in a way of its own
+    except TypeError:  # its class has another constructor
         return _rebuild(own.__name__, (kind,), (str(error),), {})
 
 

@@ -17,20 +17,24 @@ __all__ = ["LoopThread", "Produce"]
 
 T = TypeVar("T")
 Produce = Callable[[Callable[[T], None]], Coroutine[Any, Any, None]]
-"""What fills a stream: called in the loop with the function that hands an item over."""
+"""A coroutine function that fills a stream. It is called in the loop, with a function that sends an item."""
 
 
 class LoopThread:
-    """An event loop in a daemon thread, for whatever outlives or is called outside the loops of its callers.
+    """An event loop in a daemon thread, for connections that outlive the callers' event loops.
 
-    HTTP connections belong to one event loop. Callers come from threads without a loop and from loops that end
-    (``asyncio.run`` twice); here their requests share connections all the same, and can be cut off at once, which a
-    thread blocked in a read cannot. The thread starts with the first request and ends with :meth:`close`, or when its
-    owner is dropped.
+    HTTP connections belong to one event loop, but callers come from threads without a loop and from loops that end
+    (``asyncio.run`` twice). Here their requests share connections and can be cut off at once, unlike a thread blocked
+    in a read. The thread starts with the first request, and ends with :meth:`close` or when its owner is dropped.
     """
 
     def __init__(self, name: str, at_end: Callable[[], Awaitable[None]]) -> None:
-        """Set it up without starting the thread; ``at_end`` runs in the loop before it ends, and must not hold this."""
+        """Create the loop without starting the thread.
+
+        Args:
+            name: the thread's name.
+            at_end: awaited in the loop before its end. It must not hold a reference to this object.
+        """
         self._name, self._at_end = name, at_end
         self._lock = threading.Lock()
         self._closed = False
@@ -51,17 +55,17 @@ class LoopThread:
             raise
 
     def producing(self, produce: Produce[T]) -> Start[T]:
-        """Return what begins a stream with a coroutine, which ends when it is cancelled. Raises as :meth:`run`."""
+        """Return the start of a stream that a coroutine fills until it is cancelled. Starting raises as :meth:`run`."""
         return lambda sender: self.run(_produce(produce, sender)).cancel
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call something in the loop, unless the loop has ended or never began."""
+        """Call a function in the loop, unless the loop has ended or never started."""
         if self._loop is not None:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(callback)
 
     def close(self) -> None:
-        """Cancel what runs, close the connections and wait for the thread."""
+        """Cancel all tasks, close the connections and wait for the thread."""
         with self._lock:
             self._closed, thread = True, self._thread
         if thread is not None:
@@ -89,7 +93,7 @@ _live: weakref.WeakSet[LoopThread] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Close all: at the interpreter's end a daemon thread stops where it is, and Python warns of what it had begun."""
+    """Close all loops at the interpreter's end: else daemon threads stop in the middle, and Python warns of tasks."""
     for loop in list(_live):
         loop.close()
 
@@ -109,7 +113,7 @@ async def _serve(begun: Future[Any], at_end: Callable[[], Awaitable[None]]) -> N
 
 
 async def _end_tasks() -> None:
-    """Cancel all that runs. A dropped generator is closed in a task, which leaves the next generator behind it."""
+    """Cancel all tasks. A dropped generator is closed in a new task, which may drop the next generator."""
     while others := asyncio.all_tasks() - {asyncio.current_task()}:
         for task in others:
             task.cancel()

@@ -29,9 +29,9 @@ __all__ = [
 
 Json = dict[str, Any]
 _STATED: Final = ("role", "type", "id")
-"""Strings in a delta that are said, not spelled out: some servers repeat them in each event."""
+"""Strings in a delta that are whole, not pieces: some servers repeat them in each event."""
 _PLAIN: Final = {"role", "content"}
-"""What most deltas hold."""
+"""The fields of most deltas."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -44,7 +44,7 @@ class EventDecoder:
         self._begun = False
 
     def decoded(self, piece: bytes) -> list[bytes]:
-        """Return the data of the events that end in a piece. An empty line must follow the last one."""
+        """Return the data of the events that end in a piece. The last event needs an empty line after it."""
         self._pieces.append(piece)
         if b"\n" not in piece and b"\r" not in piece:
             return []
@@ -80,9 +80,9 @@ def parsed(data: bytes) -> Any:
 
 
 def usable(event: Any, n: int = 1) -> Json | None:
-    """Return an event without choices that were not asked for, and without a usage that cannot be true.
+    """Remove choices that were not asked for, and an impossible usage, from an event.
 
-    A reply in one piece becomes the only event of a stream. None stands for an event that is not an object.
+    A reply in one piece becomes the only event of a stream. Return None for an event that is not an object.
     """
     if not isinstance(event, dict):
         return None
@@ -102,7 +102,7 @@ def usable(event: Any, n: int = 1) -> Json | None:
 
 
 def events_in(datas: Iterable[bytes]) -> Iterator[Json]:
-    """Yield the events of a response of which their JSON was kept."""
+    """Yield the events of a response from their JSON."""
     for data in datas:
         if (event := usable(parsed(data))) is not None:
             yield event
@@ -125,10 +125,10 @@ def _counts(value: Any) -> Any:
 
 
 def check_delta(delta: Any) -> None:
-    """Refuse a delta in a form that cannot be read; to leave it out would change the answer.
+    """Refuse a delta that cannot be read, because leaving it out would change the answer.
 
     Raises:
-        SamplingError: it is not of OpenAI's form.
+        SamplingError: the delta is not in OpenAI's form.
     """
     if isinstance(delta, dict) and delta.keys() <= _PLAIN and isinstance(delta.get("content"), str | None):
         return
@@ -154,9 +154,9 @@ def _is_call(call: Any) -> bool:
 
 
 class Normalizer:
-    """Puts the deltas of one response, event by event, into the form that langchain-openai reads.
+    """Converts the deltas of one response, event by event, to the form that langchain-openai reads.
 
-    Some servers leave the index of a call out, say its name in each piece, or give its arguments as an object.
+    Some servers omit the index of a call, repeat its name in each piece, or send its arguments as an object.
     """
 
     def __init__(self) -> None:
@@ -208,22 +208,23 @@ def tokens_in(choice: Json) -> int:
 
 
 def merged(events: Iterable[Json]) -> Json:
-    """Return the reply that the events of one response add up to; choices beyond the first are left out."""
+    """Merge the events of one response into a reply. Choices beyond the first are ignored."""
     whole = MergedResponse()
     for event in events:
-        whole.add(event, next((one for one in event.get("choices") or () if not one.get("index")), None))
+        whole.add_event(event, next((one for one in event.get("choices") or () if not one.get("index")), None))
     return whole.reply
 
 
 class MergedResponse:
     """The events of one response, merged.
 
-    In a delta strings are joined and lists merged by their elements' ``index``. Elsewhere the last value stands that is
-    not null.
+    In a delta, strings are joined and lists are merged by their elements' ``index``. Elsewhere the last value that is
+    not null wins.
 
     Args:
-        lean: whether only the text and the log-probability of a token's alternatives are kept: the lists of their bytes
-            would be most of what Python's garbage collector has to look at. They are taken out of the events.
+        lean: whether to keep only the text and the log-probability of a token's alternatives. Lists of their bytes, of
+            which most of the memory would consist, slow down Python's garbage collector. They are removed from the
+            events.
     """
 
     def __init__(self, *, lean: bool = False) -> None:
@@ -233,10 +234,10 @@ class MergedResponse:
         self._message: Json = {}
         self._texts: dict[str, list[str]] = {}
         self._logprobs: Any = None
-        self._events = 0  # that say something
+        self._events = 0  # events with content
 
-    def add(self, event: Json, choice: Json | None) -> None:
-        """Add an event, with the choice in it that is of this response."""
+    def add_event(self, event: Json, choice: Json | None) -> None:
+        """Add an event, with this response's choice in it."""
         if choice is None or choice.get("finish_reason") or not self._head:
             _update(self._head, event, but=("choices",))
             _update(self._choice, choice or {}, but=("delta", "logprobs"))
@@ -255,7 +256,7 @@ class MergedResponse:
             self._logprobs = self._extended(self._logprobs, logprobs)
 
     def _extended(self, before: Any, more: Any) -> Any:
-        """Return log-probabilities with those of the next event, whatever lists they come in."""
+        """Append the log-probabilities of the next event, in whatever lists the server sends."""
         if isinstance(more, dict):
             known = before if isinstance(before, dict) else {}
             for name, value in more.items():
@@ -269,7 +270,7 @@ class MergedResponse:
 
     @property
     def tokens(self) -> int:
-        """About how many tokens it has: those with log-probabilities, and four bytes each of the rest."""
+        """The estimated number of tokens: those with log-probabilities, and one for four bytes of other text."""
         listed, spelled = listed_tokens({"logprobs": self._logprobs})
         size = len(text_in(self._said).encode(errors="replace"))
         return max(listed + tokens_of_text(max(0, size - spelled)), self._events)
@@ -283,7 +284,7 @@ class MergedResponse:
 
     @property
     def event(self) -> Json:
-        """All of it as one event, in the form that langchain-openai reads."""
+        """The response as one event, in the form that langchain-openai reads."""
         said = self._said
         calls = [
             {"id": call.get("id"), "index": at, "function": _function_of(call)}
@@ -295,9 +296,9 @@ class MergedResponse:
 
     @property
     def reply(self) -> Json:
-        """All of it as a reply in one piece.
+        """The response as a reply in one piece.
 
-        A response that came to its end has a finish reason, which some servers leave out of their streams.
+        The reply always has a finish reason, which some servers omit from their streams.
         """
         message = {"role": "assistant", "content": None, **self._said}
         if calls := message.get("tool_calls"):
@@ -315,7 +316,7 @@ def _update(target: Json, values: Mapping[str, Any], but: tuple[str, ...]) -> No
 
 
 def _added(name: str, before: Any, value: Any) -> Any:
-    """Return what is known of a field after one more delta."""
+    """Return a field's value after one more delta."""
     if before is None or value is None:
         return _begun(value) if before is None else before
     if isinstance(before, str) and isinstance(value, str):
@@ -332,7 +333,7 @@ def _added(name: str, before: Any, value: Any) -> Any:
 
 
 def _begun(value: Any) -> Any:
-    """Return a first value, so that adding to it changes no event."""
+    """Copy a first value, so that later additions do not change the event."""
     if isinstance(value, dict):
         return {name: _begun(inner) for name, inner in value.items()}
     return _added_elements([], value) if isinstance(value, list) else value
@@ -352,13 +353,13 @@ def _added_elements(before: list[Any], more: list[Any]) -> list[Any]:
 
 
 def is_another(call: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
-    """Return whether a piece begins a call of its own, to which some servers give the index of the one before."""
+    """Return whether a piece starts another call, although some servers give it the index of the call before."""
     begins = isinstance(piece.get("function"), dict) and bool(piece["function"].get("name"))
     return begins and bool(call.get("id") and piece.get("id")) and call["id"] != piece["id"]
 
 
 def _without_bytes(token: Any) -> Any:
-    """Return a token, which is changed, without the bytes of its alternatives."""
+    """Remove the bytes of a token's alternatives from the token, and return it."""
     with suppress(KeyError, TypeError):
         token["top_logprobs"] = [{"token": one["token"], "logprob": one["logprob"]} for one in token["top_logprobs"]]
     return token

@@ -28,18 +28,18 @@ T = TypeVar("T")
 _DRAINED_WITHIN: Final = 0.1  # seconds
 _DONE: Final = b"[DONE]"
 CLIENT_FIELDS: Final = ("client", "async_client", "root_client", "root_async_client")
-"""What ChatOpenAI connects with, and keeps in fields. Needed to leave them out of a pickle, which cannot hold them;
-replaced when ChatOpenAI can be pickled by itself."""
+"""Fields of ChatOpenAI with its connections. Needed because a pickle cannot hold them; replaced when ChatOpenAI can be
+pickled by itself."""
 
 
 class AdaptedChatOpenAI(ChatOpenAI):
-    """ChatOpenAI, with what it sends and what it makes of an answer put right for other servers."""
+    """ChatOpenAI, with requests and answers adapted to other servers."""
 
     def body_of(self, messages: list[BaseMessage], kwargs: Mapping[str, Any], n: int) -> tuple[Json, Json]:
-        """Return the body of a request for n streamed responses, and the options that openai's client takes with it.
+        """Return the body of a request for n streamed responses, and the request's options for openai's client.
 
-        Needed as langchain-openai reads the first choice of each event alone, by a pydantic model for each: its
-        ``_get_request_payload`` is sent by :meth:`raw_events`. Reading several choices would replace it.
+        Needed because langchain-openai reads only the first choice of each event, and makes a pydantic object of each:
+        :meth:`raw_events` sends its ``_get_request_payload``. Reading several choices would replace this.
         """
         payload = self._get_request_payload(messages, **kwargs)
         names = {"extra_headers": "headers", "extra_query": "params", "timeout": "timeout"}
@@ -53,13 +53,13 @@ class AdaptedChatOpenAI(ChatOpenAI):
         return body, options
 
     async def raw_events(
-        self, body: Mapping[str, Any], options: Mapping[str, Any], take: Callable[[bytes, Json | None], None]
+        self, body: Mapping[str, Any], options: Mapping[str, Any], on_event: Callable[[bytes, Json | None], None]
     ) -> AsyncGenerator[None]:
-        """Send a body as it is, and hand over the events of its response that can be used, each with its JSON.
+        """Send a body unchanged. Call ``on_event`` with the JSON and the content of each usable event of the response.
 
-        Yields after each piece of the response, and once before the first event. The end, ``[DONE]``, is handed over as
-        None. A reply in one piece, asked for or not, is one event and the end. Each event is dropped before the next is
-        parsed: many at once would keep Python's garbage collector busy for longer than parsing takes.
+        This yields after each piece of the response, and once before the first event. The content of the end,
+        ``[DONE]``, is None. A reply in one piece is one event and the end. Each event is dropped before the next is
+        parsed, because with many objects Python's garbage collector takes longer than the parser.
 
         Raises:
             openai.APIError: the server refuses, or an event is an error.
@@ -74,7 +74,7 @@ class AdaptedChatOpenAI(ChatOpenAI):
                         begun = True
                         yield
                     if done or event is not None:
-                        take(data, event)
+                        on_event(data, event)
                     if done:
                         await _drain(response)
                         return
@@ -83,11 +83,11 @@ class AdaptedChatOpenAI(ChatOpenAI):
     async def _pieces(
         self, body: Mapping[str, Any], options: Mapping[str, Any]
     ) -> AsyncGenerator[tuple[Any, list[bytes]]]:
-        """Yield the data of the events of a response, those together that come in one piece, beside the response.
+        """Yield the response, with the data of the events in each of its pieces.
 
-        Needed as openai's ``post`` reads lines one by one, makes a pydantic object of each event, and takes as long for
-        a request as httpx and aiohttp together. ``root_async_client`` still makes the request and names its errors. A
-        public way to build and send a request would replace it.
+        Needed because openai's ``post`` reads single lines, makes a pydantic object of each event, and takes as long
+        for a request as httpx and aiohttp together. ``root_async_client`` still builds the request and classifies its
+        errors. A public way to build and send a request would replace this.
         """
         client = self.root_async_client
         request = await unquoted(self._request(body, options))
@@ -100,7 +100,7 @@ class AdaptedChatOpenAI(ChatOpenAI):
                 decoder = EventDecoder()
                 if "json" in response.headers.get("content-type", ""):
                     reply = await response.aread()
-                    is_stream = reply.lstrip().startswith(b"data:")  # as some servers name events
+                    is_stream = reply.lstrip().startswith(b"data:")  # some servers call a stream JSON
                     yield response, decoder.decoded(reply + b"\n\n") if is_stream else [reply, _DONE]
                     return
                 is_packed = "content-encoding" in response.headers
@@ -119,9 +119,10 @@ class AdaptedChatOpenAI(ChatOpenAI):
         return client._build_request(await client._prepare_options(asked))
 
     def chunk_of(self, event: Json, choice: Json | None) -> ChatGenerationChunk:
-        """Return one choice of an event, normalized, as a chunk; or its usage, where there is no choice.
+        """Convert a normalized choice of an event to a chunk, or the event's usage if there is no choice.
 
-        Needed as the requests are ours: langchain-openai's ``_convert_chunk_to_generation_chunk`` reads what comes.
+        Needed because we send the requests ourselves; langchain-openai's ``_convert_chunk_to_generation_chunk`` reads
+        the answers.
         """
         choices = [] if choice is None else [{**choice, "delta": {**choice["delta"], "role": "assistant"}}]
         usage = event.get("usage") if choice is None else None
@@ -135,9 +136,9 @@ class AdaptedChatOpenAI(ChatOpenAI):
     def _get_request_payload(
         self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """Needed as Ollama and LM Studio know ``max_tokens`` only; ChatOpenAI always writes ``max_completion_tokens``.
+        """Needed because Ollama and LM Studio know only ``max_tokens``; ChatOpenAI writes ``max_completion_tokens``.
 
-        A field of ChatOpenAI that names the limit would replace it.
+        A field of ChatOpenAI that names the limit would replace this.
         """
         payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
         if "max_tokens" in kwargs and "max_completion_tokens" in payload:
@@ -147,9 +148,9 @@ class AdaptedChatOpenAI(ChatOpenAI):
     def _create_chat_result(
         self, response: dict[str, Any] | BaseModel, generation_info: dict[str, Any] | None = None
     ) -> ChatResult:
-        """Needed as each of several choices is said to have the usage of all, so that a sum bills it n times.
+        """Needed because langchain-openai gives each of n choices the usage of all, so that a sum bills it n times.
 
-        Replaced when langchain-openai reports the usage of a request once: here, with the first choice.
+        Here only the first choice has it. Replaced when langchain-openai reports the usage of a request once.
         """
         result = super()._create_chat_result(response, generation_info)
         for generation in result.generations[1:]:
@@ -159,7 +160,7 @@ class AdaptedChatOpenAI(ChatOpenAI):
 
 
 async def unquoted(request: Awaitable[T]) -> T:
-    """Await what makes a request; the error of a header that is not ASCII, such as a key, must not hold its value.
+    """Await a request without quoting a header that is not ASCII in the error, since the header may be a key.
 
     Raises:
         ConfigurationError: a header is not ASCII.
@@ -169,7 +170,7 @@ async def unquoted(request: Awaitable[T]) -> T:
     except UnicodeEncodeError as error:
         if error.encoding != "ascii":
             raise
-    # Here, and not above, so that the other error is not its context.
+    # Raised outside the except clause, so that the other error, which quotes the header, is not its context.
     raise ConfigurationError("a header of the request is not ASCII; see api_key, default_headers and extra_headers")
 
 
@@ -203,7 +204,7 @@ def _checked(event: Any, request: Any) -> Any:
 
 
 async def _drain(response: Any) -> None:
-    """Read what follows the last event, for HTTP/1.1's sake, so that the connection can be used again."""
+    """Read the rest of the response, so that HTTP/1.1 can use the connection again."""
     with suppress(Exception):
         async with asyncio.timeout(_DRAINED_WITHIN):
             async for _ in response.stream:
@@ -211,17 +212,17 @@ async def _drain(response: Any) -> None:
 
 
 def default_parameters(model: ChatOpenAI) -> dict[str, Any]:
-    """Return what the model's fields say of a request, by ``_default_params``.
+    """Return the request parameters in the model's fields, by ``_default_params``.
 
-    Needed as a request is made by another object, the server's client, from the fields of the model that a caller (or
-    ``model_copy``) has set. Public access to a model's request parameters would replace it.
+    Needed because another object, the server's client, makes the request from the fields that a caller (or
+    ``model_copy``) has set. Public access to a model's request parameters would replace this.
     """
     return dict(model._default_params)
 
 
 def messages_of(model: BaseChatModel, prompt: LanguageModelInput) -> list[BaseMessage]:
-    """Return the prompt in any form that ``invoke`` takes, as messages, by langchain-core's ``_convert_input``.
+    """Convert a prompt in any form that ``invoke`` accepts to messages, by langchain-core's ``_convert_input``.
 
-    Needed by ``sample``, which takes what ``invoke`` takes; a public conversion would replace it.
+    Needed by ``sample``, which accepts the same. A public conversion would replace this.
     """
     return model._convert_input(prompt).to_messages()

@@ -43,10 +43,10 @@ class Capabilities(BaseModel):
     learned: Literal["preset", "probe"] = "preset"
     """Known from documentation, or by asking."""
     notices: tuple[str, ...] = ()
-    """What is missing, and what that means."""
+    """Missing features, with the consequences."""
 
     def alternatives(self, asked: int | None) -> int | None:
-        """Return how many alternatives to ask for: ``asked``, but no more than the server grants."""
+        """Return the number of alternatives to request: ``asked``, or the server's limit if that is lower."""
         if asked is None or self.top_logprobs is None:
             return asked
         return min(asked, self.top_logprobs)
@@ -59,9 +59,9 @@ class Preset:
     Attributes:
         name: the name given to ``ChatOpenAICompatible(preset=...)``.
         title: its name as its makers write it.
-        capabilities: what it supports where nobody asked it.
-        default_url: where it listens unless told otherwise.
-        key_variable: environment variable its API key is usually in; None where it asks for no key.
+        capabilities: what it supports according to its documentation.
+        default_url: its default address.
+        key_variable: the usual environment variable of its API key; None if it needs no key.
     """
 
     name: str
@@ -76,7 +76,7 @@ def _same(*names: str) -> dict[str, str]:
 
 
 def _preset(name: str, title: str, url: str | None = None, *, key: str | None = None, **known: Any) -> Preset:
-    """Return a preset that has everything OpenAI's API has, but for what is said."""
+    """Return a preset with all of OpenAI's API, except for the given capabilities."""
     full = dict.fromkeys(("n", "logprobs", "streamed_logprobs", "streamed_usage"), True)
     return Preset(name, title, Capabilities(server=name, **{**full, "top_logprobs": 20, **known}), url, key)
 
@@ -175,7 +175,7 @@ def preset_named(name: str) -> Preset:
     """Return the preset of that name.
 
     Raises:
-        ConfigurationError: there is none; names those there are.
+        ConfigurationError: the name is unknown; the message lists the known ones.
     """
     try:
         return PRESETS[name]
@@ -184,5 +184,5 @@ def preset_named(name: str) -> Preset:
 
 
 def preset_of_host(url: str) -> Preset | None:
-    """Return the preset of a service known by its address: it is documented and paid for, and need not be asked."""
+    """Return the preset of a service known by its address. It is documented, and probing it would cost money."""
     return PRESETS["openai"] if (urlsplit(url).hostname or "") == "api.openai.com" else None

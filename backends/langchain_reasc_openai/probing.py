@@ -18,9 +18,9 @@ __all__ = ["known", "probe"]
 
 _MESSAGES: Final = [{"role": "user", "content": "Name some random words."}]
 _SEEDED_TOKENS: Final = 12
-_STREAMED_TOKENS: Final = 8  # as many as show whether a response begins with reasoning
+_STREAMED_TOKENS: Final = 8  # enough to see whether a response begins with reasoning
 _COMPARED: Final = 5  # alternatives per token of a stream
-_DIFFERENT: Final = 1.0  # nats between two log-probabilities of one token, which what is computed beside it may change
+_DIFFERENT: Final = 1.0  # nats; other requests in the batch change a log-probability by less
 _K: Final = (20, 10, 5, 3, 1)
 _MANY: Final = 100
 _WRONG: Final = {"not": "a value of any parameter"}
@@ -35,7 +35,7 @@ _SAMPLERS: Final[Mapping[str, tuple[tuple[str, ...], Any]]] = {
 }
 """Our name -> (names that servers have for it, a value they would accept)."""
 _REASONING: Final = ("reasoning_content", "reasoning")
-"""What servers call the reasoning that their parsers take out of a response."""
+"""Names of the field in which servers put a response's reasoning."""
 
 _known: dict[tuple[str, str | None], Capabilities] = {}
 _locks: defaultdict[tuple[str, str | None], threading.Lock] = defaultdict(threading.Lock)
@@ -52,22 +52,21 @@ def probe(
     timeout: float = 60.0,
     proxy: str | None = None,
 ) -> Capabilities:
-    """Find out what a server supports by asking it, once per process.
+    """Find out a server's capabilities by asking it, once per process.
 
-    About 15 requests of one to a few tokens each, which the server answers in well under a second once its model is
-    loaded.
+    This takes about 15 requests of one to a few tokens each, and well under a second if the model is loaded.
 
     Args:
-        url: the server's base URL; ``/v1`` is added where there is no path.
-        model: which of its models; None where it has only one.
-        api_key: sent as a bearer token, and kept nowhere.
-        refresh: whether to ask although the answer is known.
+        url: the server's base URL; ``/v1`` is added if it has no path.
+        model: the name of the model; None if the server has only one.
+        api_key: sent as a bearer token, and stored nowhere.
+        refresh: whether to ask again if the answer is known.
         headers: further HTTP headers.
         timeout: seconds to wait for one answer; the first may have to wait until the model is loaded.
         proxy: the URL of a proxy to ask through.
 
     Raises:
-        ServerError: it cannot be reached, refuses the key, or gives no response.
+        ServerError: the server cannot be reached, refuses the key, or gives no response.
         ConfigurationError: the URL or the model is wrong.
     """
     url = base_url(url)
@@ -82,19 +81,19 @@ def probe(
 
 
 def known(url: str, model: str | None) -> Capabilities | None:
-    """Return what this process has found out about a server; None if nobody has asked."""
+    """Return the capabilities of a server that this process has probed, else None."""
     return _known.get((base_url(url), model))
 
 
 class _Probe:
-    """Asks one server about one of its models: each question fills some fields of :class:`Capabilities`."""
+    """Asks one server about one of its models. Each question fills some fields of :class:`Capabilities`."""
 
     def __init__(self, server: Server, model: str | None) -> None:
-        """Ask the server what it is.
+        """Ask the server for its software and models.
 
         Raises:
-            ServerError: it cannot be reached, or refuses the key.
-            ConfigurationError: it has several models, or none, and none was named.
+            ServerError: the server cannot be reached, or refuses the key.
+            ConfigurationError: no model is named, and the server has none or several.
         """
         self.server = server
         self.identity = identify(server)
@@ -111,11 +110,11 @@ class _Probe:
         self.notices: list[str] = []
 
     def ask_all(self) -> Capabilities:
-        """Ask for all that :class:`Capabilities` holds.
+        """Ask for all capabilities.
 
         Raises:
-            ServerError: it cannot be reached, refuses the key, or gives no response at all.
-            ConfigurationError: it has no model of that name.
+            ServerError: the server cannot be reached, refuses the key, or gives no response at all.
+            ConfigurationError: the server has no model of that name.
         """
         self._require_response()
         logprobs, k = self._logprobs()
@@ -146,7 +145,7 @@ class _Probe:
             return events if isinstance(events, Answer) else list(islice(events, 4 * _STREAMED_TOKENS))
 
     def _require_response(self) -> None:
-        """Require a response at all, under either name of the limit."""
+        """Require a response, under either name of the token limit."""
         answer = self._chat()
         if answer.status == 400 and "max_" in answer.message:
             self.limit = "max_completion_tokens" if self.limit == "max_tokens" else "max_tokens"
@@ -279,7 +278,7 @@ def _tokens(choices: Any) -> Sequence[Token]:
 
 
 def _reasoning_has_logprobs(events: Sequence[Mapping[str, Any]]) -> bool | None:
-    """Whether the reasoning that a stream begins with has logprobs; None where it shows no reasoning."""
+    """Whether the reasoning at the start of a stream has logprobs; None if the stream shows no reasoning."""
     reasoned = tokens = 0
     for event in events:
         choice = _first(event.get("choices"))
@@ -293,7 +292,7 @@ def _reasoning_has_logprobs(events: Sequence[Mapping[str, Any]]) -> bool | None:
 
 
 def _count_logprobs(choices: Any) -> tuple[int, int]:
-    """Return (tokens with a logprob, most alternatives of one) in the first choice, in either shape of OpenAI's."""
+    """Return (tokens with a logprob, most alternatives of one) in the first choice, in either of OpenAI's forms."""
     logprobs = _first(choices).get("logprobs")
     if not isinstance(logprobs, dict):
         return 0, 0

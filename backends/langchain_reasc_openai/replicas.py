@@ -21,26 +21,26 @@ from langchain_reasc_openai.event_loop import LoopThread
 from langchain_reasc_openai.events import Json, Normalizer, check_delta, text_in, tokens_in
 from langchain_reasc_openai.routing import Attempt, Attempts, Replica, RetryPolicy, Router, prompt_key, scope_of
 
-__all__ = ["ReplicaPool", "ReplicaStatus", "logprobs_of", "read"]
+__all__ = ["ReplicaPool", "ReplicaStatus", "logprobs_of", "read_responses"]
 
 
 _SLACK: Final = 1.05
-"""A server may be silent for so much longer than it is allowed to."""
+"""The limit of silence is this many times the allowed seconds, so that it need not be moved with each event."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaStatus:
-    """What is known of one server.
+    """The status of one server.
 
     Attributes:
         url: its address, without secrets.
         in_flight: how many responses it is working on.
         healthy: whether it gets its share of requests.
-        retry_at: when a sidelined or resting server is tried again, on the clock of ``time.monotonic``; None for the
-            others.
+        retry_at: when a sidelined or resting server is tried again, on the clock of ``time.monotonic``. None for other
+            servers.
         served: how many requests it answered to the end.
         failed: how many requests it failed.
-        error: what it failed with last, in a line.
+        error: its last error, in a line.
     """
 
     url: str
@@ -52,7 +52,7 @@ class ReplicaStatus:
     error: str | None
 
     @classmethod
-    def of(cls, replica: Replica, scope: str, now: float) -> "ReplicaStatus":
+    def of_replica(cls, replica: Replica, scope: str, now: float) -> "ReplicaStatus":
         """Return the status of a server for requests of a scope, at a time."""
         healths, error = replica.healths(scope), replica.last_error
         until = max(max(health.retry_at, health.rests_until) for health in healths)
@@ -67,9 +67,9 @@ class ReplicaStatus:
 class ReplicaPool:
     """One or several servers of the same model.
 
-    Requests go to the server that knows their prompt or has least to do; one that fails is sidelined and tried again
-    with growing pauses, and its requests go to another. All requests run in one event loop in a thread of the pool's
-    own, whoever makes them, so that synchronous and asynchronous callers share code, connections and health.
+    A request goes to the server that has its prompt cached or the least to do. A server that fails is sidelined and
+    tried again with growing pauses, and its requests go to another. All requests run in one event loop, in a thread of
+    the pool, so that synchronous and asynchronous callers share code, connections and health.
     """
 
     def __init__(
@@ -81,14 +81,14 @@ class ReplicaPool:
         burst: int,
         closes: Sequence[Callable[[], Awaitable[None]]] = (),
     ) -> None:
-        """Set it up; nothing is connected yet.
+        """Create the pool without connecting.
 
         Args:
             replicas: the servers.
             retry: when a request is tried again.
             affinity: whether requests of one prompt prefer one server, for its prefix cache.
-            burst: responses to one prompt that a server works on at a time, however idle the others are.
-            closes: what closes the servers' connections.
+            burst: the most responses to one prompt that a server generates at a time, however idle the others are.
+            closes: functions that close the servers' connections.
         """
         self.retry = retry
         self.loop = LoopThread("openai-replicas", partial(_close_all, closes))
@@ -98,19 +98,19 @@ class ReplicaPool:
     def status(self, kwargs: Mapping[str, Any]) -> list[ReplicaStatus]:
         """Return the servers' status for requests with such arguments, in the order given."""
         scope, now = scope_of(kwargs), self.router.clock()
-        return [ReplicaStatus.of(replica, scope, now) for replica in self.router.replicas]
+        return [ReplicaStatus.of_replica(replica, scope, now) for replica in self.router.replicas]
 
     def attempts(self, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any], **options: Any) -> Attempts:
-        """Return the tries of one request; options as of :class:`~langchain_reasc_openai.routing.Attempts`."""
+        """Return the attempts of one request, with options of :class:`~langchain_reasc_openai.routing.Attempts`."""
         key = prompt_key(messages) if self._affinity else None
         return Attempts(self.router, self.retry, key=key, scope=scope_of(kwargs), **options)
 
     def stream(
         self, messages: list[BaseMessage], kwargs: Mapping[str, Any], rate_limiter: BaseRateLimiter | None
     ) -> Start[ChatGenerationChunk]:
-        """Return what begins one response, chunk by chunk; in the middle of it nothing is tried again.
+        """Return the start of one response, chunk by chunk. After the first content, nothing is tried again.
 
-        The rate limiter is asked before every further attempt; for the first, ``BaseChatModel`` has asked it.
+        The rate limiter is asked before every attempt but the first, for which ``BaseChatModel`` has asked it.
         """
         schema = kwargs.get("response_format")
 
@@ -118,11 +118,11 @@ class ReplicaPool:
             begun = False
 
             async def once(attempt: Attempt) -> None:
-                held: list[ChatGenerationChunk] = []  # until it is too late to start again elsewhere
+                held: list[ChatGenerationChunk] = []  # while the response can still start again elsewhere
                 beside: Json = {}
                 text, normalizer = "", Normalizer()
 
-                def take(_: int, event: Json, choice: Json | None) -> None:
+                def put_chunk(_: int, event: Json, choice: Json | None) -> None:
                     nonlocal begun, text
                     if choice is not None:
                         choice = {**choice, "delta": normalizer.normalized(choice["delta"])}
@@ -138,7 +138,10 @@ class ReplicaPool:
                     while begun and held:
                         put(held.pop(0))
 
-                await read(attempt, messages, kwargs, take, lambda event: take(0, event, None), beside)
+                def put_usage(event: Json) -> None:
+                    put_chunk(0, event, None)
+
+                await read_responses(attempt, messages, kwargs, put_chunk, put_usage, beside)
 
             options = {"rate_limiter": rate_limiter, "prepaid": True, "may_retry": lambda: not begun}
             await self.attempts(messages, kwargs, **options).run(once)
@@ -148,17 +151,17 @@ class ReplicaPool:
     def generate(
         self, messages: list[BaseMessage], kwargs: Mapping[str, Any], rate_limiter: BaseRateLimiter | None
     ) -> "Future[ChatResult]":
-        """Begin a response in one piece, with the arguments of :meth:`stream`; cancelling the future closes it."""
+        """Request a response in one piece, with the arguments of :meth:`stream`. Cancelling the future closes it."""
         attempts = self.attempts(messages, kwargs, rate_limiter=rate_limiter, prepaid=True)
         return self.loop.run(attempts.run(lambda attempt: attempt.replica.client.whole(messages, kwargs)))
 
     def close(self) -> None:
-        """Cut off what is running and close the connections."""
+        """Cut off running requests, and close the connections."""
         self.loop.close()
 
 
 async def _close_all(closes: Sequence[Callable[[], Awaitable[None]]]) -> None:
-    """Close every connection, whatever happens to the others."""
+    """Close every connection, even if closing another fails."""
     for close in closes:
         with suppress(Exception):
             await close()
@@ -167,17 +170,17 @@ async def _close_all(closes: Sequence[Callable[[], Awaitable[None]]]) -> None:
 class _Response:
     """One of the responses to a request, as far as it was read."""
 
-    def __init__(self, limit: int | None, take: Callable[[Json, Json], None]) -> None:
-        self._bound, self._take = ResponseBound(limit), take
+    def __init__(self, limit: int | None, on_event: Callable[[Json, Json], None]) -> None:
+        self._bound, self._on_event = ResponseBound(limit), on_event
         self.begun = self.ended = self.passed = False
 
     @property
     def over(self) -> bool:
-        """Whether it has ended, or passed its limit of tokens."""
+        """Whether the response has ended, or passed its limit of tokens."""
         return self._bound.over
 
     def receive(self, event: Json, choice: Json) -> None:
-        """Hand over a choice of an event."""
+        """Check and pass on a choice of an event."""
         if self.passed:
             return
         if choice.get("delta") is None:
@@ -185,55 +188,54 @@ class _Response:
         check_delta(choice["delta"])
         self.begun, reason = True, choice.get("finish_reason")
         self.ended = self.ended or bool(reason)
-        self._take(event, choice)
+        self._on_event(event, choice)
         self._bound.count(tokens_in(choice), text_in(choice["delta"]), ended=bool(reason))
-        if self._bound.passed:  # the rest of it is not received
+        if self._bound.passed:  # the rest of the response is not received
             self.passed = True
             for _ in self._bound.cut(lambda _: self.end("length")):
                 pass
 
     def end(self, reason: str) -> None:
-        """End a response for a reason that the server did not name."""
+        """End the response, for a reason that the server did not name."""
         if self.begun and not self.ended:
             self.ended = True
-            self._take({}, {"delta": {}, "finish_reason": reason})
+            self._on_event({}, {"delta": {}, "finish_reason": reason})
 
 
-async def read(
+async def read_responses(
     attempt: Attempt,
     messages: list[BaseMessage],
     kwargs: Mapping[str, Any],
-    take: Callable[[int, Json, Json], None],
+    on_event: Callable[[int, Json, Json], None],
     bill: Callable[[Json], None],
     beside: Json,
     n: int = 1,
 ) -> None:
-    """Read n responses to their ends; cancelled, it closes the connection, so that the server stops generating.
+    """Read n responses to their ends. A cancellation closes the connection, so that the server stops generating.
 
-    Each event is given to ``take`` with the number of its response, from 0, and the choice of that response. A response
-    that goes on past its limit of tokens is ended there, as the server should have. A server that ignores ``n`` leaves
-    some responses out.
+    A response that passes its limit of tokens is ended there, as the server should have done. A server that ignores
+    ``n`` leaves some responses out.
 
     Args:
-        attempt: names the server.
+        attempt: the attempt, with its server.
         messages: the prompt.
         kwargs: the arguments of the call.
-        take: gets the events of each response.
-        bill: gets the last event with a usage, that of all responses together, where there is one.
-        beside: gets what is said of the responses beside their events.
-        n: how many.
+        on_event: called with the number of a response, from 0, an event, and the response's choice in the event.
+        bill: called with the last event with a usage, if there is one. The usage is that of all responses together.
+        beside: receives the metadata of the responses that is not in their events.
+        n: the number of responses.
 
     Raises:
         TimeoutError: the stream was silent for too long.
-        SamplingError: the stream ended without a finish reason. Without a length in the headers, nothing else tells
-            a cut connection from a response that ended.
-        Exception: what the server's client raised.
+        SamplingError: the stream ended without a finish reason. If the headers have no length, nothing else tells a
+            cut connection from the end of a response.
+        Exception: an error of the server's client.
     """
     server = attempt.replica
     last: Json | None = None
     heard = False
     limit = token_limit(server.client, kwargs)
-    responses = [_Response(limit, partial(take, index)) for index in range(n)]
+    responses = [_Response(limit, partial(on_event, index)) for index in range(n)]
 
     def hear(event: Json | None) -> None:
         nonlocal last, heard
@@ -267,13 +269,13 @@ async def read(
 
 @asynccontextmanager
 async def _silence_limit(server: Replica) -> AsyncIterator[Callable[[], None]]:
-    """Allow the server so many seconds of silence; calling what this yields, they begin anew."""
+    """Limit the seconds of silence of a server. Yield a function that starts them anew."""
     loop, silence = asyncio.get_running_loop(), server.silence
     try:
         async with asyncio.timeout(silence) as scope:
 
             def restart() -> None:
-                """Move the end, though not for each event: that would take a tenth of the time that one takes."""
+                """Move the limit, though not with each event, because that takes a tenth of an event's time."""
                 now = loop.time()
                 if silence is not None and (scope.when() or now) < now + silence:
                     scope.reschedule(now + silence * _SLACK)
@@ -286,7 +288,7 @@ async def _silence_limit(server: Replica) -> AsyncIterator[Callable[[], None]]:
 
 
 def logprobs_of(chunk: ChatGenerationChunk) -> Any:
-    """Return the provider's logprobs of a chunk, as langchain-openai hands them to callbacks."""
+    """Return the provider's logprobs of a chunk, as langchain-openai passes them to callbacks."""
     return (chunk.generation_info or {}).get("logprobs")
 
 

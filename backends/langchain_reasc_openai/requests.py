@@ -16,22 +16,22 @@ __all__ = ["SamplerFields", "check_names", "request_of", "token_limit_in"]
 
 
 class SamplerFields(BaseModel):
-    """Sampling parameters beyond OpenAI's. They go out under the name the server has for them."""
+    """Sampling parameters beyond OpenAI's, sent under the server's names."""
 
     top_k: Annotated[int | None, Field(ge=-1)] = None
-    """Sample among the k likeliest tokens; -1 or 0, as the server has it, for all."""
+    """Sample among the k likeliest tokens; -1 or 0, depending on the server, for all."""
     min_p: Annotated[float | None, Field(ge=0, le=1)] = None
-    """Leave out tokens less likely than this times the likeliest."""
+    """Exclude tokens less likely than this times the likeliest."""
     typical_p: Annotated[float | None, Field(gt=0, le=1)] = None
     """Locally typical sampling."""
     repetition_penalty: Annotated[float | None, Field(gt=0)] = None
     """Divides the logits of tokens that occurred; 1 changes nothing."""
     min_tokens: Annotated[int | None, Field(ge=0)] = None
-    """No end before so many tokens."""
+    """The fewest tokens of a response."""
     ignore_eos: bool | None = None
-    """Go on to the token limit, whatever the model wants; for measurements."""
+    """Generate up to the token limit, even after the model's end token; for measurements."""
     bad_words: list[str] | None = None
-    """Words that are not generated."""
+    """Words that must not be generated."""
 
 
 _SAMPLERS: Final = frozenset(SamplerFields.model_fields)
@@ -43,7 +43,7 @@ _CALL_NAMES: Final = frozenset(
 
 
 def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
-    """Refuse unknown names, suggesting the nearest, and where a server's own go.
+    """Refuse unknown names. The error suggests the nearest known name, or ``extra_body``.
 
     Raises:
         ConfigurationError: a name is unknown.
@@ -58,7 +58,7 @@ def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
 
 
 def token_limit_in(*options: Mapping[str, Any]) -> Any:
-    """Return the most tokens of a response, by the first options that set them, under either of OpenAI's names."""
+    """Return the token limit of a response from the first options that set it, under either of OpenAI's names."""
     return next((each[name] for each in options for name in _LIMITS if each.get(name) is not None), None)
 
 
@@ -68,13 +68,14 @@ def request_of(
     """Return the arguments of one request.
 
     Args:
-        defaults: OpenAI's parameters as the model has them.
-        samplers: the :class:`SamplerFields` that it has; None values are not sent.
-        overrides: what the call was given.
-        server: what the server supports. What it is known not to have is not asked for, or refused.
+        defaults: the model's values of OpenAI's parameters.
+        samplers: the model's :class:`SamplerFields`; None values are not sent.
+        overrides: the arguments of the call.
+        server: the server's capabilities. Logprobs are not requested from a server without them; other arguments that
+            it does not support are refused.
 
     Raises:
-        ConfigurationError: an argument is unknown, out of range, or one the server does not know.
+        ConfigurationError: an argument is unknown, out of range, or not supported by the server.
     """
     check_names(overrides, _CALL_NAMES, "argument")
     left_out = {*_SAMPLERS, *_LIMITS, "logprobs", "top_logprobs", "extra_body"}

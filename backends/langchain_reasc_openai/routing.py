@@ -28,31 +28,31 @@ _LOAD_BOUND: Final = 1.25
 """No server exceeds this times the mean load: c of Mirrokni et al. 2016, "Consistent Hashing with Bounded Loads"."""
 
 _PATIENCE: Final = 3
-"""Requests in a row that may go wrong one by one before their server counts as failed."""
+"""Single failures in a row after which the server counts as failed."""
 
 _MOST_SCOPES: Final = 1024
-"""Scopes whose health a server remembers: models and keys may be named by strangers."""
+"""The most scopes whose health a server remembers, because clients may invent models and keys."""
 
 _ACCOUNT: Final = ("authorization", "openai-organization", "openai-project")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """How often and how patiently a request is tried again.
+    """How often, and after which waits, a request is tried again.
 
-    A request that failed on one server goes to another at once. Only where there is no other does it wait, a random
-    time up to a bound that doubles with each attempt ("full jitter"), or as long as the server asked for in
-    ``Retry-After`` and up to ``first_wait`` more, so that not all come back at the same moment. A server whose stream
-    was silent for too long is not asked again.
+    A request that failed on one server goes to another at once. If there is no other, it waits for a random time, up to
+    a bound that doubles with each attempt ("full jitter"). If the server sent ``Retry-After``, it waits so long and up
+    to ``first_wait`` more, so that not all requests come back together. A server whose stream was silent for too long
+    is not asked again.
 
     Attributes:
-        attempts: how many tries there are in all, the first included.
-        first_wait: the bound after the first attempt, seconds.
-        longest_wait: where that bound stops growing, seconds.
-        longest_retry_after: a server that asks for more seconds than this is not waited for.
-        sideline: how long a failed server gets no requests while others are well, seconds; doubles with each failure.
-            One that is only busy (429) gets none for just as long, where it does not say how long itself.
-        longest_sideline: where that stops growing, seconds.
+        attempts: the number of attempts, including the first.
+        first_wait: the bound after the first attempt, in seconds.
+        longest_wait: the largest bound, in seconds.
+        longest_retry_after: the longest ``Retry-After`` that a request waits for, in seconds.
+        sideline: how long a failed server gets no requests while others are healthy, in seconds. Doubles with each
+            failure. A busy server (429) without ``Retry-After`` also gets no requests for so long.
+        longest_sideline: the longest such time, in seconds.
 
     Raises:
         ConfigurationError: a number is out of range.
@@ -78,7 +78,7 @@ class RetryPolicy:
         return random.uniform(0, _doubled(self.first_wait, attempt, self.longest_wait))
 
     def sideline_after(self, failures: int) -> float:
-        """Return the seconds for which a server is left alone after its ``failures``-th failure in a row."""
+        """Return the seconds without requests after a server's ``failures``-th failure in a row."""
         return _doubled(self.sideline, failures, self.longest_sideline)
 
 
@@ -91,11 +91,11 @@ class Health:
     """Whether requests get answers.
 
     Attributes:
-        failures: how many failed in a row; 0 where all is well.
-        sidelined_at: when the last one was sidelined.
-        retry_at: when the next one is tried; no other goes there before, while other servers are well.
-        rests_until: until when none is sent, because the server asked for that, or is busy while others are not.
-        trial: the request that finds out whether the server is back, after ``retry_at``.
+        failures: how many requests failed in a row.
+        sidelined_at: when the server was last sidelined.
+        retry_at: when a request is tried again. Until then, none is sent while other servers are healthy.
+        rests_until: until then no request is sent, because the server asked for that, or is busy while others are not.
+        trial: the request that is tried after ``retry_at``.
     """
 
     failures: int = 0
@@ -106,30 +106,30 @@ class Health:
 
     @property
     def healthy(self) -> bool:
-        """Whether requests are not sidelined."""
+        """Whether the server is not sidelined."""
         return self.retry_at == -math.inf
 
     def takes_requests(self, now: float) -> bool:
-        """Whether all is well, or requests were sidelined long enough that one may be tried."""
+        """Whether the server is healthy, or was sidelined long enough for a trial."""
         return max(self.rests_until, self.retry_at) <= now and self.trial is None
 
 
 @dataclass(eq=False)
 class Replica(Health):
-    """One server, its load and its health. Touched by one thread only.
+    """One server, its load and its health. Used by one thread only.
 
-    A server that is down is down for everybody. A refused key, an unknown model and ``Retry-After`` say nothing of
-    other keys and models: that is the health of a scope, see :func:`scope_of`.
+    A server that is down is down for all requests. A refused key, an unknown model and ``Retry-After`` concern only
+    requests with the same key or model: they change the health of a scope, see :func:`scope_of`.
 
     Attributes:
-        url: its address, without any user name or password in it.
-        client: the chat model that talks to it.
-        silence: seconds for which a stream of it may be silent; None: for ever.
+        url: its address, without user name and password.
+        client: the chat model of this server.
+        silence: seconds for which a stream may be silent; None for any time.
         in_flight: how many responses it is working on.
         served: how many requests it answered to the end.
         failed: how many requests it failed.
-        last_error: what it failed with last.
-        scopes: the health of the last scopes of which a request was refused or put off.
+        last_error: its last error.
+        scopes: scope -> its health, for the last scopes with a refused or delayed request.
     """
 
     url: str
@@ -142,11 +142,11 @@ class Replica(Health):
     scopes: dict[str, Health] = field(default_factory=dict, repr=False)
 
     def healths(self, scope: str) -> Sequence[Health]:
-        """Return the server's own health, and that of a scope."""
+        """Return the server's own health, and that of a scope if it is remembered."""
         return [self, *([self.scopes[scope]] if scope in self.scopes else [])]
 
     def scoped(self, scope: str) -> Health:
-        """Return the health of a scope, which is remembered from now on."""
+        """Return the health of a scope, and remember it."""
         health = self.scopes[scope] = self.scopes.pop(scope, Health())
         if len(self.scopes) > _MOST_SCOPES:
             del self.scopes[next(iter(self.scopes))]
@@ -155,12 +155,12 @@ class Replica(Health):
 
 @dataclass(eq=False)
 class Attempt:
-    """One request on one server until :meth:`end`; it updates the server's load and health.
+    """One request on one server, until :meth:`end`. It updates the server's load and health.
 
     Attributes:
         replica: the server.
-        begun: when it began, in seconds of the router's clock.
-        responses: how many it asks for.
+        begun: the start, in seconds of the router's clock.
+        responses: the number of responses that it asks for.
         scope: see :func:`scope_of`.
     """
 
@@ -175,13 +175,13 @@ class Attempt:
             health.trial = health.trial if health.healthy else self
 
     def record_answer(self) -> None:
-        """Record that the server answers; a request that began before its last failure does not count."""
+        """Record that the server answers, unless the request began before the server's last failure."""
         for health in self.replica.healths(self.scope):
             if self.begun >= health.sidelined_at:
                 health.failures, health.retry_at, health.trial = 0, -math.inf, None
 
     def record_failure(self, error: Exception, *, now: float, policy: RetryPolicy) -> None:
-        """Record that the server failed the request; requests that fail together count as one failure."""
+        """Record that the server failed the request. Requests that fail together count as one failure."""
         server, fault = self.replica, fault_of(error)
         server.failed, server.last_error = server.failed + 1, error
         health = server.scoped(self.scope) if fault is Fault.REFUSED else server
@@ -204,24 +204,29 @@ class Router:
     """Chooses a server for each request.
 
     With a key, the servers are ranked by rendezvous hashing (Thaler and Ravishankar 1998): requests of one key prefer
-    the same server, whose prefix cache then holds their prompt, and when a server leaves only its own keys move. The
-    first in rank that is not overloaded is taken, which bounds every server's load. Without a key the least loaded is.
+    the same server, whose prefix cache then holds their prompt, and if a server leaves, only its own keys move. The
+    router takes the first server in rank that is not overloaded. Without a key, it takes the least loaded server.
     """
 
     def __init__(self, replicas: Sequence[Replica], *, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """Set it up.
+        """Create a router.
 
         Args:
             replicas: the servers.
-            burst: responses that one server works on at a time however idle the others are.
+            burst: the number of responses that never overload a server, however idle the others are.
             clock: returns seconds that never go back.
         """
         self.replicas, self.clock, self._burst = tuple(replicas), clock, burst
 
     def choose(self, key: str | None, tried: Collection[Replica] = (), scope: str = "") -> Replica | None:
-        """Return the server for a request of a scope that ``tried`` failed; None while all rest.
+        """Return the server for a request, or None while all servers rest.
 
-        Where no server is healthy, return the one that is due soonest.
+        If no server is healthy, return the one that is due soonest.
+
+        Args:
+            key: the key of the prompt.
+            tried: servers that failed this request; they are taken only if no other is healthy.
+            scope: the scope of the request.
         """
         well = self._available(scope)
         if candidates := [replica for replica in well if replica not in tried] or well:
@@ -230,11 +235,11 @@ class Router:
         return min(awake, key=lambda one: max(health.retry_at for health in one.healths(scope)), default=None)
 
     def has_untried(self, tried: Collection[Replica], scope: str = "") -> bool:
-        """Whether another server takes requests of a scope."""
+        """Whether a server outside ``tried`` takes requests of a scope."""
         return any(replica not in tried for replica in self._available(scope))
 
     def seconds_of_rest(self, scope: str = "") -> float:
-        """Return the seconds until the first server ends its rest, for requests of a scope."""
+        """Return the seconds until the first server takes requests of a scope again."""
         return max(0.0, min(_rests_until(replica, scope) for replica in self.replicas) - self.clock())
 
     def _available(self, scope: str) -> list[Replica]:
@@ -252,20 +257,20 @@ class Router:
 
 @dataclass
 class Attempts:
-    """The attempts at one request, on one server after another, until it is answered or none is left.
+    """The attempts of one request, on one server after another, until it is answered or none is left.
 
-    A server that failed it is asked again only where no other is healthy. A cancelled attempt is no failure.
+    A server that failed the request is asked again only if no other is healthy. A cancelled attempt is not a failure.
 
     Attributes:
         router: chooses the servers.
-        policy: how often and how patiently.
-        key: what the prompt is known by; requests with the same one go to the server whose prefix cache holds it.
-        responses: how many the request asks for: so much more its server has to do.
-        rate_limiter: asked before each try.
-        prepaid: the rate limiter was already asked for the first one.
-        may_retry: whether another try makes sense, asked before each wait and after it: it makes none where a part of
-            the answer is out, or where others like it have been refused for good.
-        scope: whose health counts beside the servers' own, see :func:`scope_of`.
+        policy: how often, and after which waits.
+        key: the key of the prompt; requests with the same key prefer the same server, for its prefix cache.
+        responses: the number of responses that the request asks for.
+        rate_limiter: asked before each attempt.
+        prepaid: whether the rate limiter was already asked for the first attempt.
+        may_retry: whether another attempt makes sense. Called before and after each wait. It does not if a part of the
+            answer is out, or if similar requests were refused for good.
+        scope: the scope whose health counts besides the servers' own, see :func:`scope_of`.
     """
 
     router: Router
@@ -281,15 +286,15 @@ class Attempts:
     _error: Exception | None = field(default=None, init=False)
 
     async def run(self, call: Callable[[Attempt], Awaitable[T]], *, deadline: float | None = None) -> T:
-        """Try until ``call`` returns.
+        """Repeat ``call`` until it returns.
 
         Args:
-            call: asks the server of an attempt.
-            deadline: when to give up, on the event loop's clock, which is ``time.monotonic``.
+            call: sends the request to the server of an attempt.
+            deadline: the last moment, on the event loop's clock, which is ``time.monotonic``.
 
         Raises:
-            SamplingError: the deadline passed, or every server asked to be left alone for too long.
-            ModelError: what the last try raised, as one of langchain-core's model errors.
+            SamplingError: the deadline passed, or every server asked for too long a wait.
+            ModelError: the last attempt's error, as one of langchain-core's model errors.
         """
         scope, begun = asyncio.timeout_at(deadline), time.monotonic()
         try:
@@ -312,8 +317,8 @@ class Attempts:
             except Exception as error:
                 other = self.router.has_untried(self._tried, self.scope)
                 fault = fault_of(error)
-                resting = isinstance(error, SamplingError) and bool(error.failures)  # all servers, and for too long
-                silent = isinstance(error, TimeoutError)  # this server has had all the time that is allowed
+                resting = isinstance(error, SamplingError) and bool(error.failures)  # all servers rest for too long
+                silent = isinstance(error, TimeoutError)  # this server has used up its time
                 again = other if silent or fault is Fault.REFUSED else fault.may_pass
                 if resting or not (again and self.may_retry()):
                     raise
@@ -346,9 +351,9 @@ class Attempts:
                 said += f", more than longest_retry_after={longest:g} s" if seconds > longest else ""
                 busy = ServerBusy(f"{urls}: requests like this one are to wait for {seconds:.0f} s")
                 busy.retry_after = seconds
-                # What others were refused with is not for this request to see.
+                # The error must not quote what other requests were refused with.
                 raise SamplingError(f"{said}; the servers: {urls}", [self._error or busy])
-            await asyncio.sleep(seconds + random.uniform(0, self.policy.first_wait))  # not all at the same moment
+            await asyncio.sleep(seconds + random.uniform(0, self.policy.first_wait))  # spreads the requests
         if self._error is not None and not self.may_retry():
             raise self._error
         self._tried.add(replica)
@@ -359,7 +364,7 @@ class Attempts:
         attempt.record_failure(error, now=now, policy=self.policy)
         seconds = retry_after(error)
         if seconds is None and fault is Fault.BUSY and self.router.has_untried(self._tried, self.scope):
-            seconds = self.policy.sideline  # else it draws the requests of all: refusing is quick, and its load low
+            seconds = self.policy.sideline  # else its low load attracts all requests, which it refuses quickly
         if seconds is not None and fault.may_pass:
             health = attempt.replica.scoped(self.scope)
             health.rests_until = max(health.rests_until, now + seconds)
@@ -370,7 +375,7 @@ def _rests_until(replica: Replica, scope: str) -> float:
 
 
 def scope_of(kwargs: Mapping[str, Any]) -> str:
-    """Return a hash of what a refusal or a rate limit may be about: the model of a request and its account."""
+    """Hash the model and the account of a request, which a refusal or a rate limit may concern."""
     raw = kwargs.get(RAW)
     body, headers = (raw.body, raw.headers) if raw else (kwargs, kwargs.get("extra_headers") or {})
     account = [(name.lower(), value) for name, value in headers.items() if name.lower() in _ACCOUNT]
@@ -379,10 +384,10 @@ def scope_of(kwargs: Mapping[str, Any]) -> str:
 
 
 def prompt_key(messages: Sequence[BaseMessage]) -> str:
-    """A hash of the prompt, the same in every process."""
+    """Hash a prompt, equally in every process."""
     digest = hashlib.blake2b(digest_size=16)
     for message in messages:
-        digest.update(json.dumps([message.type, message.content]).encode())  # which takes half of a surrogate pair
+        digest.update(json.dumps([message.type, message.content]).encode())  # JSON also writes lone surrogates
     return digest.hexdigest()
 
 

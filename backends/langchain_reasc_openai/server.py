@@ -38,15 +38,15 @@ _VERSIONS: Final = {
 }
 """Preset -> (path beside /v1, field) that tells the version."""
 _WEIGHTS: Final = ("n_params", "size", "n_vocab", "n_embd")
-"""What llama-server tells of a model's weights, under ``meta``."""
+"""Fields of ``meta`` in which llama-server describes a model's weights."""
 _LIST_ALL_NAMES: Final = ("vllm", "sglang")  # Ollama has more names for one model
 
 
 def base_url(given: str) -> str:
-    """Return the address of the API: without a slash at the end, and with ``/v1`` where no path was given.
+    """Return the address of the API: without a slash at the end, and with ``/v1`` if it has no path.
 
     Raises:
-        ConfigurationError: it is no http(s) address, or holds a password or a query.
+        ConfigurationError: the address is not an http(s) address, or holds a password or a query.
     """
     url = given.strip().rstrip("/")
     parts = urlsplit(url)
@@ -68,7 +68,7 @@ def base_urls(given: str | Sequence[str]) -> tuple[str, ...]:
     """Return one or several addresses, each once.
 
     Raises:
-        ConfigurationError: there is none, or one is wrong.
+        ConfigurationError: the list is empty, or an address is wrong.
     """
     urls = tuple(dict.fromkeys(base_url(one) for one in ([given] if isinstance(given, str) else given)))
     if not urls:
@@ -77,7 +77,7 @@ def base_urls(given: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def check_header(name: str, value: str) -> None:
-    """Check that a header can carry a value, which the error does not quote: it may be a key.
+    """Check that a header can carry a value. The error does not quote the value, which may be a key.
 
     Raises:
         ConfigurationError: the value is not ASCII.
@@ -91,14 +91,14 @@ def check_header(name: str, value: str) -> None:
 
 
 def _without_secrets(given: str) -> str:
-    """Return an address as it may be shown: without user name, password and query, where secrets can be."""
+    """Return an address without user name, password and query, which may be secret."""
     scheme, mark, rest = given.rpartition("://")
     return (scheme + mark + rest.rpartition("@")[2]).partition("?")[0].rstrip("/")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP answer: its status, its headers, the JSON of its body (None where it is no JSON), and its text."""
+    """An HTTP answer: its status, its headers, the JSON of its body (None if it is not JSON), and its text."""
 
     status: int
     headers: Mapping[str, str]
@@ -123,7 +123,7 @@ class Answer:
         return f"HTTP {self.status}" + (f": {' '.join(str(text).split())[:_SHOWN]}" if text else "")
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """Return the objects in a list of the body; none where there is no such list."""
+        """Return the objects in a list of the body, or an empty list if there is no such list."""
         rows = self.body.get(name) if isinstance(self.body, dict) else None
         return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
@@ -134,10 +134,10 @@ class Answer:
 
 
 class Server(Closing):
-    """A client for small questions to one server.
+    """A client for small requests to one server.
 
     Raises:
-        ServerError: by all methods, when it cannot be reached, answers too late, or refuses the key.
+        ServerError: from all methods, if the server cannot be reached, answers too late, or refuses the key.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Server(Closing):
         return self._ask("GET", self.url + path)
 
     def get_native(self, path: str) -> Answer:
-        """GET a path of the server's native API, which lies beside ``/v1``."""
+        """GET a path of the server's native API, which is next to ``/v1``."""
         return self._ask("GET", self.url.removesuffix("/v1") + path)
 
     def chat(self, body: Mapping[str, Any]) -> Answer:
@@ -171,7 +171,7 @@ class Server(Closing):
 
     @contextmanager
     def stream(self, body: Mapping[str, Any]) -> Iterator[Answer | Iterator[dict[str, Any]]]:
-        """Request a stream: its events, until it is left and so closed; or the answer where the server refuses."""
+        """Request a stream, and close it at the end of ``with``. Yield its events, or the answer if it is refused."""
         body = {**body, "stream": True}
         with self._errors(), self._client.stream("POST", f"{self.url}/chat/completions", json=body) as response:
             if response.status_code == 200:
@@ -199,7 +199,7 @@ class Server(Closing):
         if answer.status == 401 or (answer.status == 403 and "logprob" not in answer.message.lower()):
             given = "refuses the key" if "Authorization" in self._client.headers else "asks for a key (api_key=...)"
             raise ServerRefused(f"{self.url} {given}: {answer.message}")
-        if answer.status in _BUSY and response.request.method == "POST":  # says nothing of what it supports
+        if answer.status in _BUSY and response.request.method == "POST":  # a busy server says nothing of its features
             raise ServerBusy(f"{self.url} is busy ({answer.message})")
         if 300 <= answer.status < 400:
             raise ServerError(f"{self.url} redirects to {response.headers.get('location')!r}; give that address")
@@ -207,7 +207,7 @@ class Server(Closing):
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn what httpx raises into this library's error, in a line."""
+        """Turn httpx's errors into this library's, in a line."""
         try:
             yield
         except httpx.TimeoutException:
@@ -218,11 +218,11 @@ class Server(Closing):
 
 
 def _read(response: httpx.Response, seconds: float) -> str:
-    """Return the text of an answer; httpx limits the silence between two bytes of it alone.
+    """Return the text of an answer within the given seconds. httpx limits only the silence between two bytes.
 
     Raises:
-        httpx.ReadTimeout: it takes longer than it may.
-        httpx.DecodingError: it is larger than any answer to a small question.
+        httpx.ReadTimeout: the answer takes longer.
+        httpx.DecodingError: the answer is too large for a small request.
     """
     ends, body = time.monotonic() + seconds, bytearray()
     for part in response.iter_bytes():
@@ -247,13 +247,13 @@ def _events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a server says of itself.
+    """The software and models that a server reports.
 
     Attributes:
-        preset: what kind of server it is.
+        preset: the kind of server.
         version: its version, in its own words.
         models: the names of the models that it lists.
-        weights: what it says of the weights of each, where it does.
+        weights: model -> a description of its weights, for models that have one.
     """
 
     preset: Preset
@@ -263,10 +263,10 @@ class Identity:
 
 
 def identify(server: Server) -> Identity:
-    """Ask a server what it is, without generating anything.
+    """Ask a server for its software and models, without generating anything.
 
     Raises:
-        ServerError: it cannot be reached, or refuses the key.
+        ServerError: the server cannot be reached, or refuses the key.
     """
     listed = server.get("/models")
     models = {str(row["id"]): row for row in listed.rows("data") if "id" in row}
@@ -277,14 +277,13 @@ def identify(server: Server) -> Identity:
 
 
 def require_same_model(servers: Sequence[Server], model: str) -> None:
-    """Refuse servers of which one says that it serves another model; one that does not answer says nothing.
+    """Refuse servers if they report different models. A server that does not answer is not compared.
 
-    llama-server answers to any name with the model it has, so that its votes would be mixed with the others' unnoticed;
-    it tells the size of its weights. vLLM and SGLang list the models they serve. All are asked together, and generate
-    nothing.
+    llama-server accepts any model name, so that votes of two models could be mixed unnoticed; it reports the size of
+    its weights. vLLM and SGLang list their models. All servers are asked together, and generate nothing.
 
     Raises:
-        ConfigurationError: they do not serve one model.
+        ConfigurationError: the servers have different models.
     """
     with ThreadPoolExecutor(len(servers)) as threads:
         asked = [(server.url, threads.submit(identify, server)) for server in servers]

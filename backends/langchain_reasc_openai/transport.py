@@ -1,4 +1,4 @@
-"""The connections to one server: they hide secrets, bound what is read, and cost little for each event of a stream."""
+"""The connections to one server. They hide secrets, limit the size of replies, and read streams quickly."""
 
 import asyncio
 import importlib
@@ -33,13 +33,13 @@ _LONGEST_HEADER: Final = 65_536  # bytes
 
 
 def bounded_http_client(base_url: str, *, proxy: str | None = None) -> Any:
-    """Return an asynchronous HTTP client that raises :class:`SamplingError` where a server sends too much at once.
+    """Return an asynchronous HTTP client that raises :class:`SamplingError` if a server sends too much at once.
 
-    It asks for uncompressed replies, since what a few bytes unpack to is bounded by nobody. A redirect to another host
-    or port gets neither the key nor other headers of the caller's.
+    The client asks for uncompressed replies, because a few compressed bytes can become many. After a redirect to
+    another host or port, it sends neither the key nor the caller's other headers.
 
     Args:
-        base_url: of the server that it is for.
+        base_url: the address of the server.
         proxy: the URL of a proxy to go through.
     """
     server = _httpx.URL(base_url)
@@ -65,7 +65,7 @@ def proxy_to(url: str) -> str | None:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """A pool of connections that a forked process leaves to its parent: closing its copy would stop the parent's."""
+    """A pool of connections that a forked process does not close, because that would stop its parent's connections."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -77,10 +77,10 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class _Transport(_httpx_aiohttp.AiohttpTransport):  # type: ignore[misc]
-    """Sends requests of httpx's by aiohttp, which takes a third of the time for each event of a stream.
+    """Sends httpx's requests by aiohttp, which takes a third of the time for each event of a stream.
 
-    Errors are httpx's own. httpx-aiohttp takes a lost connection for a timeout, and keeps the error of aiohttp's as the
-    cause, which holds the key among the headers.
+    Errors are httpx's own. httpx-aiohttp reports a lost connection as a timeout, and keeps aiohttp's error as the
+    cause, which has the key among its headers.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class _Transport(_httpx_aiohttp.AiohttpTransport):  # type: ignore[misc]
             failure: Exception = _httpx.WriteTimeout("the server does not read the request")
         except (aiohttp.ClientError, _httpx.TransportError, ValueError) as error:
             failure = _as_httpx(error)
-        raise failure  # here, where the other error is no context of it
+        raise failure  # outside the except clause, so that the other error is not its context
 
 
 _KINDS: Final = (
@@ -118,7 +118,7 @@ _KINDS: Final = (
 
 
 def _as_httpx(error: Exception) -> Exception:
-    """Return the error that httpx itself raises for what aiohttp did, without what aiohttp's holds of the request."""
+    """Convert an error of aiohttp to httpx's, without the request in it."""
     cause = error.__cause__ if isinstance(error, _httpx.TransportError) else error
     if not isinstance(cause, aiohttp.ClientError | ValueError):
         return error
@@ -126,7 +126,7 @@ def _as_httpx(error: Exception) -> Exception:
     said = str(cause) or type(cause).__name__
     if isinstance(cause, ValueError):
         said = "the request has a header that HTTP does not allow"
-    elif isinstance(cause, aiohttp.ClientResponseError):  # which has the headers of the request
+    elif isinstance(cause, aiohttp.ClientResponseError):  # its text has the headers of the request
         said = f"the reply is not HTTP: {cause.message}"
     found: Exception = kind(said)
     found.__cause__ = getattr(cause, "certificate_error", None) or getattr(cause, "os_error", None)
@@ -141,11 +141,11 @@ async def _bound(response: Any) -> None:
 
 
 class _BoundedBody(_httpx.AsyncByteStream):  # type: ignore[misc]
-    """The body of a reply, as far as it is taken.
+    """The body of a reply, up to the largest allowed size.
 
-    Whoever reads it reads on where the last reader stopped: openai's client reads a body twice, the second time for
-    what follows the last event. One iterator serves both, and is closed with the body: one that is left to the garbage
-    collector ends in another thread, when its event loop has gone.
+    A second reader continues where the first one stopped, because openai's client reads a body twice, the second time
+    for the rest after the last event. One iterator serves both and is closed with the body. If it were left to the
+    garbage collector, it would end in another thread, after its event loop.
     """
 
     def __init__(self, response: Any) -> None:
