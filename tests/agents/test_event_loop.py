@@ -129,7 +129,7 @@ def test_the_loop_goes_on(tmp_path: Path) -> None:
         [sys.executable, "-c", SCRIPT, str(state)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=600,
         env=os.environ | {"PYTHONPATH": PATH},
     )
     assert done.returncode == 0, done.stderr

@@ -26,7 +26,7 @@ def test_an_older_langchain_core_is_named_when_a_decision_model_is_made(monkeypa
 
 def test_agents_are_not_imported_with_the_rest() -> None:
     code = "import sys, langchain_reasc; sys.exit(any('langchain_reasc.agents' in name for name in sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], timeout=100).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=600).returncode == 0
 
 
 def test_lazy_names_are_listed_and_others_are_not_there() -> None:

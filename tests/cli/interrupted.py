@@ -18,12 +18,12 @@ def interrupted(*arguments: object, begun: Callable[[], bool]) -> str:
     command = [sys.executable, "-c", "from langchain_reasc.cli import main; main()", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": TESTS}
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
-    until = time.monotonic() + 100
+    until = time.monotonic() + 600
     while not begun():
         assert running.poll() is None and time.monotonic() < until
         time.sleep(0.02)
     running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=100)
+    _, said = running.communicate(timeout=600)
     assert running.returncode == 130 and "Traceback" not in said, said
     return said
 

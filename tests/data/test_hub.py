@@ -50,7 +50,7 @@ def test_splits_configs_and_slices(tmp_path: Path) -> None:
     with serving(NO_DATA_SET, get=NO_DATA_SET) as hub:
         environment = os.environ | {"HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.root}
         command = [sys.executable, "-c", OF_A_FOLDER, str(tmp_path)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, check=True)
     read, train, only, unnamed, dev, elsewhere = done.stdout.splitlines()
     asked = [*hub.gets, *(one.path for one in hub.exchanges)]
     assert any("someone/elsewhere" in path for path in asked), "what is nowhere on disk is looked for there"

@@ -33,7 +33,7 @@ def run(name: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[st
     """The example in a process of its own, without the keys of whoever runs the tests."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "AZURE_"))}
     command = [sys.executable, str(EXAMPLES / name), *arguments]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600)
 
 
 def run_here(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:

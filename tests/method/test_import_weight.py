@@ -13,7 +13,7 @@ print(*sys.modules)
 
 
 def test_importing_loads_nothing_heavy_and_the_package_alone_none_of_its_parts() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=600)
     alone, whole = done.stdout.splitlines()
     assert set(alone.split()) <= {"langchain_reasc._lazy", "langchain_reasc._version"}
     assert not HEAVY & set(whole.split())

@@ -105,7 +105,7 @@ def started(path: Path, *lines: str) -> "subprocess.Popen[str]":
 
 
 def ended(*processes: "subprocess.Popen[str]") -> str:
-    return "".join(process.communicate(timeout=200)[1] for process in processes)
+    return "".join(process.communicate(timeout=600)[1] for process in processes)
 
 
 def seen(path: Path) -> int:

@@ -119,6 +119,6 @@ def resident() -> int:
 def printed(script: str, *arguments: object) -> str:
     """What a script prints in a process of its own, which ends well and complains of nothing."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
