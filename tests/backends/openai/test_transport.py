@@ -9,10 +9,13 @@ from contextlib import contextmanager
 
 import pytest
 from langchain_core.exceptions import ModelConnectionError, ModelTimeoutError
+from servers import fake_server
+from servers.chat_wire import Chat
+from servers.exchange import Exchange
 
 from backends.openai.conftest import model_of
 from backends.openai.fake_server import Fake
-from backends.openai.loopback import Face
+from backends.openai.loopback import Face, model_at
 
 KEY = "sk-kept-secret"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -96,3 +99,16 @@ print("done")
 def test_a_model_that_was_used_before_a_fork_works_in_both_processes(fake: Fake) -> None:
     done = subprocess.run([sys.executable, "-c", FORKING, fake.url], capture_output=True, text=True, timeout=600)
     assert (done.stdout.split(), done.stderr, done.returncode) == (["done", "done"], "", 0)
+
+
+def test_each_request_has_its_own_body_headers_and_cookies(face: Face) -> None:
+    async def answer(exchange: Exchange) -> None:
+        await exchange.reply(200, Chat().whole(exchange.body), set_cookie="lane=7; Path=/")
+
+    long = "How much is 17 + 25? " * 50
+    with fake_server.serving(answer) as served, model_at(served.url, logprobs=None, top_logprobs=None) as model:
+        for question, trace in (("short", "1"), (long, "1"), ("short", "2"), (long, None)):
+            face.invoke(model, question, extra_headers={"x-trace": trace} if trace else {})
+    assert [one.body["messages"][0]["content"] for one in served.exchanges] == ["short", long, "short", long]
+    assert [one.headers.get("x-trace") for one in served.exchanges] == ["1", "1", "2", None]
+    assert [one.headers.get("cookie") for one in served.exchanges] == [None, "lane=7", "lane=7", "lane=7"]
