@@ -3,10 +3,10 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -25,12 +25,13 @@ from langchain_reasc_server.metering import Drawn, Meter
 from langchain_reasc_server.metrics import Metrics
 from langchain_reasc_server.middleware import Tidied, browser_access
 from langchain_reasc_server.reading import Bodies, check_head, read_object
-from langchain_reasc_server.responses import ResponseWriter, Translated, Untranslatable, chat_request
+from langchain_reasc_server.responses import ResponseWriter, Translated
+from langchain_reasc_server.responses_request import Untranslatable, chat_request
 from langchain_reasc_server.solver import Solver, Upstream
 from langchain_reasc_server.status import POLICY, REMEMBERED, Decided, status_page
-from langchain_reasc_server.wire import DONE, encoded
+from langchain_reasc_server.wire import DONE, PING, encoded
 
-__all__ = ["Gateway", "Serving"]
+__all__ = ["Gateway"]
 
 _HELD: Final = 0.5
 """Seconds to delay the head of a stream, so that an upstream's refusal keeps its status."""
@@ -39,20 +40,8 @@ _HELD_IF_REFUSED: Final = 6.0
 _READY_FOR: Final = 1.0
 """Seconds for which an upstream's readiness is cached, because asking for it needs no key."""
 _METHODS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
-_PING: Final = b": ping\n\n"
 _CHAT: Final = "/v1/chat/completions"
 _PASSED: Final = b"x-reasc-passed-through"
-
-
-class Serving(Upstream, Protocol):
-    """An upstream as the server needs it, see :class:`langchain_reasc_server.proxy.Servers`."""
-
-    def forwarded(self, headers: Any) -> dict[str, str]: ...
-    async def forward(self, request: Request, body: bytes, call: Call | None, why: str, send: Send) -> None: ...
-    async def token_limit(self) -> str: ...
-    async def ready(self) -> bool: ...
-    def health(self) -> Mapping[str, bool]: ...
-    async def close(self) -> None: ...
 
 
 Answer = Callable[[Request, Client, Send], Awaitable[None]]
@@ -76,7 +65,7 @@ class Gateway:
         paths: paths below ``/v1`` that clients may use besides models, chat completions and responses; ``*`` for all.
     """
 
-    upstream: Serving
+    upstream: Upstream
     solver: Solver
     admission: Admission = field(default_factory=Admission)
     ping: float = 5.0
@@ -159,7 +148,7 @@ class Gateway:
         if not (reads_models or any(_is_below(path, one) for one in self.paths)):
             said = f"{method} {path} is not open here; an operator opens more with --allow-path"
             raise Refused(404, said, code="path_not_open")
-        body = await self.bodies.read(request)
+        body = await self.bodies.read_body(request)
         async with self._until_gone(request, client, samples := int(request.method == "POST")):
             self.admission.charge(client, samples=samples)
             await self._forward(request, client, body, None, "not a chat completion", send)
@@ -216,24 +205,18 @@ class Gateway:
         try:
             await self.upstream.forward(request, body, call, why, meter)
         except asyncio.CancelledError:
-            meter.end(left=True)
+            meter.charge(left=True)
             raise
         finally:
-            meter.end()
+            meter.charge()
 
     async def _passed_through(
         self, request: Request, client: Client, body: bytes, why: str, send: Send, *, other_way: bool
     ) -> bool:
         """Pass a request through, and return whether the upstream has its path.
 
-        Args:
-            request: the request.
-            client: the client of the request.
-            body: the body to send.
-            why: why the request is passed through.
-            send: gets the response, unless the upstream lacks the path.
-            other_way: whether the request can be answered in another way. If not, the client gets the upstream's 404,
-                which may be about something that the request refers to.
+        If the request can be answered in no ``other_way``, the client gets the upstream's 404, which may be about
+        something that the request refers to.
         """
         missing = False
 
@@ -256,9 +239,9 @@ class Gateway:
         kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
         if kind != "application/json" and not kind.endswith("+json"):
             raise Refused(415, f"a request must be application/json, not {kind}", code="no_json")
-        body = await self.bodies.read(request)
+        body = await self.bodies.read_body(request)
         call = Call.from_request(
-            read_object(body), request.headers, self.upstream.forwarded(request.headers), self.upstream.model
+            read_object(body), request.headers, self.upstream.forwarded_headers(request.headers), self.upstream.model
         )
         request.state.call = call  # for the middleware, as are account, bill and refused
         return encoded(call.body) if call.changed else body, call
@@ -277,7 +260,7 @@ class Gateway:
     async def _outcome(self, request: Request, client: Client, send: Send) -> None:
         """Record whether an answer was right, as its client reports."""
         request.state.way = "outcome"
-        told = read_object(await self.bodies.read(request))
+        told = read_object(await self.bodies.read_body(request))
         id, correct = told.get("id"), told.get("correct")
         if not (isinstance(id, str) and isinstance(correct, bool)):
             raise Refused(
@@ -303,7 +286,7 @@ class Gateway:
             await events.write(role, *call.shown(arrived or (), head))
             while not voting.done():
                 if (arrived := await first.news(self.ping)) is None:
-                    await events.write(_PING)
+                    await events.write(PING)
                 elif arrived:
                     await events.write(*call.shown(arrived, head))
             try:
@@ -316,7 +299,7 @@ class Gateway:
             else:
                 self._record(won, request, client, begun)
                 await events.write(*last, DONE)
-            await events.end()
+            await events.close()
         finally:
             voting.cancel()
             await asyncio.gather(voting, return_exceptions=True)
@@ -345,13 +328,7 @@ class Gateway:
     async def _until_gone(
         self, request: Request, client: Client, samples: int = 0, body: bytes = b""
     ) -> AsyncIterator[None]:
-        """Admit a request, and cancel its work when the client disconnects.
-
-        Args:
-            request: the request.
-            client: the client of the request.
-            samples: the most samples that the request may draw. They are reserved until its end.
-            body: the prompt of each sample.
+        """Admit a request that may draw some samples of a body, and cancel its work when the client disconnects.
 
         Raises:
             ClientDisconnect: the client has disconnected.

@@ -89,12 +89,9 @@ class Wishes(BaseModel):
 
     @classmethod
     def in_request(cls, given: Any, headers: Mapping[str, str], suffix: str = "") -> "Wishes":
-        """Read the wishes of a request. Its field ``reasc`` comes before its headers, and these before the suffix.
+        """Read the wishes of a request.
 
-        Args:
-            given: the value of the field ``reasc``, or None.
-            headers: the headers of the request.
-            suffix: what follows ``:reasc-`` in the name of its model.
+        Its field ``reasc`` comes before its headers, and these before the suffix that follows ``:reasc-`` in its model.
 
         Raises:
             ConfigurationError: an option is unknown, or has a wrong value.
@@ -138,12 +135,6 @@ class Call:
         cls, body: Json, headers: Mapping[str, str], forwarded: Mapping[str, str], served: str = ""
     ) -> "Call":
         """Split a request into what it asks of the model and what it asks of the vote.
-
-        Args:
-            body: what the client sent.
-            headers: the client's headers.
-            forwarded: the headers that the upstream should see.
-            served: the model of the server, for a request without a model.
 
         Raises:
             ConfigurationError: the request asks for something wrong.

@@ -109,12 +109,8 @@ class Won:
     def events(self, head: Mapping[str, Any], passed: Sequence[Json] = ()) -> Iterator[Json]:
         """Yield the remaining events of a stream that has begun with the id and the time of ``head``.
 
-        Args:
-            head: the id and time of the first event.
-            passed: the events of the first response that the client has already seen.
-
         Raises:
-            Refused: that response broke off, and another response cannot continue it.
+            Refused: the client has seen events of a response (``passed``) that another response cannot continue.
         """
         reply, is_own = self._reply()
         own = [*self._upstream_events()]

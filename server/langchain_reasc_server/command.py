@@ -71,7 +71,7 @@ def serve(
 
     reasc serve --url http://gpu1:8000 --model Qwen/Qwen2.5-7B-Instruct
 
-    reasc serve --gguf my.gguf --answer number --state learned.sqlite
+    reasc serve --model my.gguf --answer number --state learned.sqlite
 
     reasc serve     the shipped model: arithmetic word problems
     """
@@ -124,17 +124,7 @@ def serve(
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """What to serve. Each worker gets a copy through a pipe and builds its own application from the copy.
-
-    Attributes:
-        source: the model.
-        upstream: how to reach the model.
-        votes: how requests are voted on.
-        limits: who may ask, and how much.
-        ping: seconds between comments that keep a stream alive.
-        traces: whether spans are exported.
-        workers: how many processes serve.
-    """
+    """What to serve. Each worker gets a copy through a pipe and builds its own application from the copy."""
 
     source: ModelOptions
     upstream: UpstreamOptions
@@ -222,7 +212,7 @@ def _summary(gateway: "Gateway", source: ModelOptions, where: str) -> str:
     return f"{where} → {behind}; voting on calls of tools and structured output{texts}; {how}"
 
 
-def _end(*_: object) -> None:
+def _exit_normally(*_: object) -> None:
     """Exit normally, so that models are closed and what was learned is saved."""
     raise SystemExit(0)
 
@@ -234,7 +224,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
     Raises:
         ConfigurationError: the address is in use, or does not belong to this machine.
     """
-    signal.signal(signal.SIGTERM, _end)  # which uvicorn raises again when it has shut down
+    signal.signal(signal.SIGTERM, _exit_normally)  # which uvicorn raises again when it has shut down
     # asyncio sets TCP_NODELAY only on sockets with this protocol number; without it parts of a response are 40 ms late.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -33,6 +33,6 @@ class EventStream:
         body = b"".join(part if isinstance(part, bytes) else sse(part) for part in parts)
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
-    async def end(self) -> None:
+    async def close(self) -> None:
         """Send the end of the response."""
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -46,13 +46,7 @@ class Allowance:
     """
 
     def __init__(self, what: str, per_minute: float | None, clock: Callable[[], float]) -> None:
-        """Create a full allowance.
-
-        Args:
-            what: "samples" or "tokens".
-            per_minute: the allowance; None for any number.
-            clock: a monotonic clock in seconds.
-        """
+        """Create a full allowance of samples or tokens; None is unlimited."""
         self._what, self._clock = what, clock
         self._per_minute = math.inf if per_minute is None else per_minute
         self.left, self._since = self._per_minute, clock()
@@ -151,10 +145,7 @@ class Admission:
     async def admit(self, client: Client, samples: int = 0, tokens: int = 0) -> AsyncIterator[None]:
         """Wait until a request may run, and count it as running until the end.
 
-        Args:
-            client: the client of the request.
-            samples: the most samples that the request may draw. They are reserved until its end.
-            tokens: the most tokens that it may use, reserved in the same way.
+        The most samples and tokens that it may use are reserved until then.
 
         Raises:
             Refused: the client, or all clients together, ask for too much.

@@ -50,7 +50,7 @@ class LangChainModel:
         self.chat_model, self.model = chat_model, model
         self._since = int(time.time())
 
-    def forwarded(self, headers: Mapping[str, str]) -> dict[str, str]:
+    def forwarded_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return no headers: there is no upstream that could see them."""
         return {}
 
@@ -149,11 +149,11 @@ class LangChainModel:
         except Exception as error:
             if events.begun:
                 await events.write(refusal_of(error).body)
-                await events.end()
+                await events.close()
             raise
         last = [{**event_of(head, None), "usage": usage_of(usage)}] if call.wants_usage else []
         await events.write(*last, DONE)
-        await events.end()
+        await events.close()
 
     async def token_limit(self) -> str:
         """Return LangChain's name for the most tokens of a response."""

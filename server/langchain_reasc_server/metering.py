@@ -25,25 +25,15 @@ class Meter:
     """
 
     def __init__(self, send: Send, asked: bytes, pay: Callable[[int], None]) -> None:
-        """Start counting.
-
-        Args:
-            send: sends the reply.
-            asked: the body of the request.
-            pay: called once with the tokens, before the end of the reply is sent.
-        """
+        """Start counting the tokens of a request with the body ``asked``. They are paid before its reply ends."""
         self._send, self._asked, self._pay = send, asked, pay
         self._written = 0
         self._tail = b"\n"
         self._kind = ""
         self._begun = self._paid = False
 
-    def end(self, *, left: bool = False) -> None:
-        """Charge the client once.
-
-        Args:
-            left: whether the client has left, so that the upstream may have begun without a reply yet.
-        """
+    def charge(self, *, left: bool = False) -> None:
+        """Charge the client once. If it has ``left``, the upstream may have begun without a reply yet."""
         if not self._paid:
             self._paid = True
             reported = _reported_in(self._tail)
@@ -61,7 +51,7 @@ class Meter:
             if self._kind.startswith(("text/", "application/json")):
                 self._count(message.get("body", b""))
             if not message.get("more_body"):
-                self.end()
+                self.charge()
         await self._send(message)
 
     @property

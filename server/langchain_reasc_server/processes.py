@@ -3,7 +3,6 @@
 import asyncio
 import faulthandler
 import os
-import shutil
 import socket
 import sys
 import tempfile
@@ -31,11 +30,9 @@ _STARTED_WITHIN: Final = 30
 
 
 def uvicorn_options(connections: int, *, access_log: bool = False) -> dict[str, Any]:
-    """Return uvicorn's options for limits and logs. A proxy in front of the server has to disconnect slow clients.
+    """Return uvicorn's options for limits and logs.
 
-    Args:
-        connections: connections that are open at once. A request on another connection is refused with 503.
-        access_log: whether each request is logged to stderr.
+    A request on more connections than allowed is refused with 503. A proxy in front has to disconnect slow clients.
     """
     logs = deepcopy(LOGGING_CONFIG)
     logs["handlers"]["access"]["stream"] = "ext://sys.stderr"
@@ -67,13 +64,7 @@ def _possible_connections(wanted: int) -> int:
 
 
 def run_here(app: Any, listening: socket.socket, options: Mapping[str, Any]) -> None:
-    """Serve an application on a socket until SIGTERM or Ctrl-C.
-
-    Args:
-        app: the ASGI application.
-        listening: the socket.
-        options: further ones of uvicorn's.
-    """
+    """Serve an application on a socket with uvicorn's options, until SIGTERM or Ctrl-C."""
     server = uvicorn.Server(uvicorn.Config(app, **options))
     server.run(sockets=[listening])
     if not server.started:
@@ -83,13 +74,8 @@ def run_here(app: Any, listening: socket.socket, options: Mapping[str, Any]) -> 
 def run_workers(make_app: Callable[[], Any], count: int, listening: socket.socket, options: Mapping[str, Any]) -> None:
     """Serve on one socket with several worker processes until SIGTERM or Ctrl-C.
 
-    uvicorn's supervisor restarts a worker that exits, and on SIGHUP one worker after another.
-
-    Args:
-        make_app: returns the ASGI application of a worker. It is sent to each worker through a pipe.
-        count: the number of workers.
-        listening: the socket.
-        options: further ones of uvicorn's.
+    uvicorn's supervisor restarts a worker that exits, and on SIGHUP one worker after another. It sends ``make_app`` to
+    each worker through a pipe.
 
     Raises:
         SystemExit: a worker failed before it served.
@@ -106,13 +92,12 @@ def run_workers(make_app: Callable[[], Any], count: int, listening: socket.socke
 @contextmanager
 def shared_folder() -> Iterator[Path]:
     """Make a folder in which workers share their counts, and delete it at the end."""
-    folder = Path(tempfile.mkdtemp(prefix="reasc-serve-"))
-    os.environ[METRICS] = str(folder)
-    try:
-        yield folder
-    finally:
-        del os.environ[METRICS]
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="reasc-serve-", ignore_cleanup_errors=True) as folder:
+        os.environ[METRICS] = folder
+        try:
+            yield Path(folder)
+        finally:
+            del os.environ[METRICS]
 
 
 @asynccontextmanager

@@ -75,7 +75,7 @@ class Servers:
         Args:
             chat_model: has the addresses of the servers, their model and their key.
             pass_keys: whether each client's own key is sent instead of the operator's.
-            timeout: seconds that a server may be silent while a request is passed through; None for any time.
+            timeout: seconds that a server may be silent while a request is passed through.
         """
         self.chat_model, self.model = chat_model, chat_model.model_name
         self._pass_keys, self._timeout = pass_keys, timeout
@@ -96,7 +96,7 @@ class Servers:
             max_field_size=_LONGEST_HEADER,
         )
 
-    def forwarded(self, headers: Mapping[str, str]) -> dict[str, str]:
+    def forwarded_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return the headers of a client's request for the upstream, including the key.
 
         Raises:
@@ -171,7 +171,7 @@ class Servers:
         if "/.." in unquote(unquote(path)).replace("\\", "/"):
             raise Refused(404, f"there is no {path}")
         rest = path.removeprefix("/v1") + (f"?{request.url.query}" if request.url.query else "")
-        headers = self.forwarded(request.headers) if call is None else dict(call.headers)
+        headers = self.forwarded_headers(request.headers) if call is None else dict(call.headers)
         urls, failed = self._servers_by_load(), Refused(502, "no upstream is reached", code="unreachable")
         for left, url in zip(reversed(range(len(urls))), urls, strict=True):
             options: Any = {"headers": headers, "data": body or None, "proxy": self._proxies[url]}
@@ -200,7 +200,7 @@ class Servers:
             response = await sent
             try:
                 is_whole = response.status >= 400 or (call is not None and not call.streamed)
-                whole = await _read(response) if is_whole else None
+                whole = await _read_body(response) if is_whole else None
             except BaseException:
                 response.close()
                 raise
@@ -264,7 +264,7 @@ def _unicode(value: str) -> str:
         return value
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
+async def _read_body(response: aiohttp.ClientResponse) -> bytes:
     """Read a body without decompressing it, because a compressed body could become very large.
 
     Raises:

@@ -54,7 +54,7 @@ class Bodies:
     largest: int = 20_000_000
     held: int = 0
 
-    async def read(self, request: Request) -> bytes:
+    async def read_body(self, request: Request) -> bytes:
         """Read a body. Its bytes count until :meth:`release`.
 
         Raises:

@@ -1,247 +1,19 @@
-"""OpenAI's Responses API: translate a request into a chat completion, and the reply into a Response.
+"""OpenAI's Responses API, replies: write a chat completion as a Response, whole or streamed."""
 
-Nothing is stored, so a request must contain everything that it refers to.
-"""
-
-import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NoReturn
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
 
-from langchain_reasc_openai.events import is_another
+from langchain_reasc_openai.events import EventDecoder, is_another, parsed, usable
 
-from langchain_reasc.files import parse_json
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.events import Send
-from langchain_reasc_server.wire import Json, encoded, events_of, sse
+from langchain_reasc_server.responses_request import flat_name, tools_in_namespaces
+from langchain_reasc_server.wire import Json, encoded, sse
 
-__all__ = ["ResponseWriter", "Translated", "Untranslatable", "chat_request"]
-
-
-class Untranslatable(Exception):
-    """A request cannot be translated into a chat completion.
-
-    Attributes:
-        why: the field, or the type of a tool or an item, that chat completions lack.
-    """
-
-    def __init__(self, why: Any) -> None:
-        self.why = why if isinstance(why, str) and re.fullmatch(r"[\w.-]{1,64}", why, re.ASCII) else "not understood"
-        super().__init__(self.why)
-
-
-# Requests
-
-_STATEFUL: Final = ("previous_response_id", "conversation", "background", "prompt", "context_management")
-"""Fields that refer to stored objects."""
-_REWRITTEN: Final = (
-    *("input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "text", "reasoning"),
-    *("max_output_tokens", "include", "top_logprobs", "stream_options"),
-)
-_DROPPED: Final = ("truncation", "max_tool_calls", "store", "metadata")
-"""Fields without a meaning for a sample. With ``store``, OpenAI would store every sample."""
-_LOGPROBS: Final = "message.output_text.logprobs"
-_ROLES: Final = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
-"""Role of a message -> a role that every chat template knows."""
-
-
-def chat_request(asked: Mapping[str, Any], limit: str) -> Json:
-    """Translate a request of the Responses API into a request for a chat completion.
-
-    Fields that both APIs have, and unknown fields, are unchanged.
-
-    Args:
-        asked: the body of the request.
-        limit: the upstream's name for the most tokens of a response.
-
-    Raises:
-        Untranslatable: the request asks for something that chat completions lack.
-        Refused: the request is malformed.
-    """
-    for name in _STATEFUL:
-        if asked.get(name):
-            raise Untranslatable(name)
-    left_out = (*_STATEFUL, *_REWRITTEN, *_DROPPED)
-    body = {name: value for name, value in asked.items() if name not in left_out and value is not None}
-    body |= {"messages": _messages(asked), **_tools(asked), **_text_options(_object_in(asked, "text"))}
-    options = {
-        "reasoning_effort": _object_in(asked, "reasoning").get("effort"),
-        limit: asked.get("max_output_tokens"),
-        "stream_options": {"include_usage": True} if asked.get("stream") else None,
-        **_logprobs_asked(asked),
-    }
-    return body | {name: value for name, value in options.items() if value is not None}
-
-
-def _logprobs_asked(asked: Mapping[str, Any]) -> Json:
-    include, beside = asked.get("include"), {name: asked[name] for name in ("top_logprobs",) if asked.get(name)}
-    return {"logprobs": True, **beside} if beside or (isinstance(include, list) and _LOGPROBS in include) else {}
-
-
-def _tools(asked: Mapping[str, Any]) -> Json:
-    tools = _objects(asked.get("tools") or [], "tools")
-    if not tools:
-        return {}
-    body: Json = {"tools": [_function(tool, namespace) for tool, namespace in _in_namespaces(tools)]}
-    if (choice := asked.get("tool_choice")) is not None:
-        body["tool_choice"] = choice if isinstance(choice, str) else _choice(choice)
-    if (parallel := asked.get("parallel_tool_calls")) is not None:
-        body["parallel_tool_calls"] = parallel
-    return body
-
-
-def _in_namespaces(tools: list[Json]) -> Iterator[tuple[Json, str | None]]:
-    """Yield (tool, namespace), because chat completions have no namespaces."""
-    for tool in tools:
-        if tool.get("type") == "namespace":
-            namespace = _text_in(tool, "name", "tools")
-            yield from ((inner, namespace) for inner in _objects(tool.get("tools"), "tools"))
-        else:
-            yield tool, None
-
-
-def _function(tool: Json, namespace: str | None) -> Json:
-    if tool.get("type") != "function":
-        raise Untranslatable(tool.get("type"))
-    named = {name: tool[name] for name in ("description", "parameters", "strict") if tool.get(name) is not None}
-    return {"type": "function", "function": {"name": _flat(namespace, _text_in(tool, "name", "tools")), **named}}
-
-
-def _flat(namespace: Any, name: str) -> str:
-    return f"{namespace}__{name}" if namespace else name
-
-
-def _choice(choice: Any) -> Json:
-    kind = choice.get("type") if isinstance(choice, dict) else None
-    if kind != "function":
-        raise Untranslatable(kind)
-    return {"type": "function", "function": {"name": _text_in(choice, "name", "tool_choice")}}
-
-
-def _text_options(text: Json) -> Json:
-    body = {name: text[name] for name in ("verbosity",) if text.get(name) is not None}
-    form = _object_in(text, "format")
-    kind = form.get("type", "text")
-    if kind == "json_schema":
-        body["response_format"] = {"type": kind, kind: {n: value for n, value in form.items() if n != "type"}}
-    elif kind == "json_object":
-        body["response_format"] = form
-    elif kind != "text":
-        raise Untranslatable(kind)
-    return body
-
-
-def _messages(asked: Mapping[str, Any]) -> list[Json]:
-    given, messages = asked.get("input"), list[Json]()
-    if asked.get("instructions") is not None:
-        messages.append({"role": "system", "content": _text_in(asked, "instructions", "instructions")})
-    for item in [{"role": "user", "content": given}] if isinstance(given, str) else _objects(given, "input"):
-        kind = item.get("type") or ("message" if "role" in item else "item_reference")
-        if kind == "reasoning":
-            continue
-        if not isinstance(kind, str) or kind not in _ITEMS:
-            raise Untranslatable(kind)
-        _append(messages, _ITEMS[kind](item))
-    return messages
-
-
-def _append(messages: list[Json], message: Json) -> None:
-    """Append a message, or merge it with the last one if chat templates expect a single message."""
-    last: Json = messages[-1] if messages else {"role": None}
-    role, texts = message["role"], [one["content"] for one in (last, message) if one.get("content")]
-    if role == last["role"] == "assistant" and len(texts) < 2:
-        calls = [*last.get("tool_calls", ()), *message.get("tool_calls", ())]
-        messages[-1] = {"role": role, "content": next(iter(texts), None), **({"tool_calls": calls} if calls else {})}
-    elif role == last["role"] == "system":
-        messages[-1] = {"role": role, "content": "\n\n".join(texts)}
-    else:
-        messages.append(message)
-
-
-def _message(item: Json) -> Json:
-    role = item.get("role")
-    if not isinstance(role, str) or role not in _ROLES:
-        _malformed("input", f"the role of a message in input is {str(role)[:40]!r}; it takes {', '.join(_ROLES)}")
-    content = _content(item.get("content"))
-    if _ROLES[role] == "system" and not isinstance(content, str):
-        content = "\n\n".join(_text_in(part, "text", "input") for part in content)
-    return {"role": _ROLES[role], "content": content}
-
-
-def _function_call(item: Json) -> Json:
-    identifier, name, arguments = (_text_in(item, key, "input") for key in ("call_id", "name", "arguments"))
-    function = {"name": _flat(item.get("namespace"), name), "arguments": arguments}
-    call = {"id": identifier, "type": "function", "function": function}
-    return {"role": "assistant", "content": None, "tool_calls": [call]}
-
-
-def _function_call_output(item: Json) -> Json:
-    content = _content(item.get("output"))
-    if not isinstance(content, str) and any(part["type"] != "text" for part in content):
-        raise Untranslatable("function_call_output")
-    return {"role": "tool", "tool_call_id": _text_in(item, "call_id", "input"), "content": content}
-
-
-_ITEMS: Final = {
-    "message": _message,
-    "function_call": _function_call,
-    "function_call_output": _function_call_output,
-}
-
-
-def _content(content: Any) -> str | list[Json]:
-    """Translate a text or a list of parts. A single text part becomes the text, which every chat template accepts."""
-    if isinstance(content, str):
-        return content
-    parts = [_part(part) for part in _objects(content, "input")]
-    return parts[0]["text"] if [part["type"] for part in parts] == ["text"] else parts
-
-
-def _part(part: Json) -> Json:
-    kind = part.get("type")
-    if kind in ("input_text", "output_text", "text"):
-        return {"type": "text", "text": _text_in(part, "text", "input")}
-    if kind == "refusal":
-        return {"type": kind, kind: _text_in(part, kind, "input")}
-    if kind == "input_audio":
-        return {"type": kind, kind: _object_in(part, kind)}
-    if kind == "input_image" and part.get("image_url"):
-        detail = {"detail": part["detail"]} if part.get("detail") else {}
-        return {"type": "image_url", "image_url": {"url": part["image_url"], **detail}}
-    if kind == "input_file" and not part.get("file_url"):
-        named = ("file_id", "file_data", "filename")
-        return {"type": "file", "file": {name: part[name] for name in named if part.get(name)}}
-    raise Untranslatable(kind)
-
-
-def _objects(value: Any, param: str) -> list[Json]:
-    if not (isinstance(value, list) and all(isinstance(one, dict) for one in value)):
-        also = "a text or " if param == "input" else ""
-        _malformed(param, f"{param} must be {also}a list of objects")
-    return value
-
-
-def _object_in(body: Mapping[str, Any], name: str) -> Json:
-    value = body.get(name)
-    if not isinstance(value, dict | None):
-        _malformed(name, f"{name} must be an object, not a {type(value).__name__}")
-    return value or {}
-
-
-def _text_in(body: Mapping[str, Any], name: str, param: str) -> str:
-    value = body.get(name)
-    if not isinstance(value, str):
-        found = "is missing" if value is None else f"must be a text, not a {type(value).__name__}"
-        _malformed(param, f"{name}{'' if name == param else f' in {param}'} {found}")
-    return value
-
-
-def _malformed(param: str, message: str) -> NoReturn:
-    raise Refused(400, message, param=param, code="invalid_value")
-
-
-# Replies
+__all__ = ["ResponseWriter", "Translated"]
 
 _ECHOED: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("instructions", "max_output_tokens", "max_tool_calls", "previous_response_id", "prompt")),
@@ -283,10 +55,10 @@ class ResponseWriter:
     """
 
     def __init__(self, asked: Mapping[str, Any], model: str) -> None:
-        """Begin a Response.
+        """Create a Response without output.
 
         Args:
-            asked: the request, which :func:`chat_request` has translated.
+            asked: the client's request.
             model: the model of the Response, unless the events name another.
         """
         self._asked, self._model = asked, model
@@ -296,8 +68,8 @@ class ResponseWriter:
         self._writing = False  # whether the last item is a text that goes on
         self._calls: dict[Any, int] = {}
         self._in_namespaces = {
-            _flat(namespace, tool["name"]): {"name": tool["name"], "namespace": namespace}
-            for tool, namespace in _in_namespaces(asked.get("tools") or [])
+            flat_name(namespace, tool["name"]): {"name": tool["name"], "namespace": namespace}
+            for tool, namespace in tools_in_namespaces(asked.get("tools") or [])
             if namespace
         }
         self._unknown: Json = {}
@@ -329,18 +101,18 @@ class ResponseWriter:
             "usage": self._usage,
         }
 
-    def begin(self) -> Iterator[bytes]:
+    def opening_events(self) -> Iterator[bytes]:
         """Yield the first events."""
         yield self._event("response.created", response=self.response)
         yield self._event("response.in_progress", response=self.response)
 
-    def take(self, event: Mapping[str, Any]) -> Iterator[bytes]:
+    def events_for(self, event: Mapping[str, Any]) -> Iterator[bytes]:
         """Yield the events of the Response for an event of the chat completion."""
         if self._status != "in_progress":
             return
         if error := event.get("error"):
             self._error = _error(error)
-            yield from self.end()
+            yield from self.closing_events()
             return
         self._unknown |= _beside(event, _OF_CHAT)
         self._model = event.get("model") or self._model
@@ -350,7 +122,7 @@ class ResponseWriter:
             self._finish_reason = choice.get("finish_reason") or self._finish_reason
             yield from self._said(choice.get("delta") or {}, _logprobs(choice.get("logprobs")))
 
-    def end(self, *, complete: bool = False) -> Iterator[bytes]:
+    def closing_events(self, *, complete: bool = False) -> Iterator[bytes]:
         """Yield the events that end the Response.
 
         Args:
@@ -513,11 +285,6 @@ def _error(error: Any) -> Json:
     return {"code": known, "message": str(fields.get("message") or "the upstream failed")}
 
 
-# Sending
-
-_EVENT_END: Final = re.compile(rb"\r?\n\r?\n")
-
-
 class Translated:
     """Sends a chat completion, whole or streamed, as a Response. Errors and headers are unchanged."""
 
@@ -525,6 +292,7 @@ class Translated:
         self._send, self._writer = send, writer
         self._start: Any = None
         self._way = "as it is"
+        self._decoder = EventDecoder()
         self._received = b""
 
     async def __call__(self, message: Any) -> None:
@@ -534,25 +302,22 @@ class Translated:
             Refused: the reply is not a chat completion.
         """
         if message["type"] == "http.response.start":
-            await self._begin(message)
+            await self._send_head(message)
         elif self._way == "as it is":
             await self._send(message)
         elif self._way == "stream":
-            events, ended = [*self._events(message.get("body", b""))], not message.get("more_body")
-            await self._send({**message, "body": b"".join([*events, *(self._writer.end() if ended else ())])})
+            part = message.get("body", b"")
+            is_comment = part.startswith(b":") and part.endswith((b"\n\n", b"\r\n\r\n"))
+            events = [part] if is_comment else [*self._translated(self._decoder.decoded(part))]
+            if not message.get("more_body"):
+                events += self._writer.closing_events()
+            await self._send({**message, "body": b"".join(events)})
         else:
             self._received += message.get("body", b"")
             if not message.get("more_body"):
-                body, headers = b"".join(self._events_of_whole()), self._start["headers"]
-                if self._writer.streamed:  # an upstream that does not stream
-                    kept = [(name, value) for name, value in headers if name.lower() != b"content-type"]
-                    headers = [*kept, (b"content-type", b"text/event-stream; charset=utf-8")]
-                else:
-                    body = encoded(self._writer.response)
-                await self._send({**self._start, "headers": [*headers, (b"content-length", b"%d" % len(body))]})
-                await self._send({**message, "body": body})
+                await self._send_whole(message)
 
-    async def _begin(self, message: Any) -> None:
+    async def _send_head(self, message: Any) -> None:
         if message["status"] >= 400:
             await self._send(message)
             return
@@ -563,37 +328,34 @@ class Translated:
             return
         self._way = "stream"
         await self._send(self._start)
-        await self._send({"type": "http.response.body", "body": b"".join(self._writer.begin()), "more_body": True})
+        await self._send(
+            {"type": "http.response.body", "body": b"".join(self._writer.opening_events()), "more_body": True}
+        )
 
-    def _events(self, body: bytes) -> Iterator[bytes]:
-        *parts, self._received = _EVENT_END.split(self._received + body)
-        for part in parts:
-            lines = [line[5:].strip() for line in part.splitlines() if line.startswith(b"data:")]
-            if lines == [b"[DONE]"]:
-                yield from self._writer.end(complete=True)
-            elif lines:
-                yield from self._writer.take(_parsed(b"\n".join(lines)))
-            else:  # a comment
-                yield part + b"\n\n"
-
-    def _events_of_whole(self) -> Iterator[bytes]:
-        reply = _parsed(self._received)
-        if not (reply.get("choices") and reply["choices"][0].get("message")):
+    async def _send_whole(self, message: Any) -> None:
+        reply, headers = usable(_parsed(self._received)) or {}, self._start["headers"]
+        if not any(choice.get("delta") for choice in reply.get("choices") or ()):
             raise Refused(502, "the upstream gave no usable response", code="upstream_error")
-        beside = {**reply, "choices": [{**reply["choices"][0], "delta": {}}]}
-        yield from self._writer.begin()
-        for event in (beside, *events_of(reply)):
-            yield from self._writer.take(event)
-        yield from self._writer.end(complete=True)
+        events = [*self._writer.opening_events(), *self._writer.events_for(reply)]
+        body = b"".join([*events, *self._writer.closing_events(complete=True)])
+        if self._writer.streamed:  # an upstream that does not stream
+            kept = [(name, value) for name, value in headers if name.lower() != b"content-type"]
+            headers = [*kept, (b"content-type", b"text/event-stream; charset=utf-8")]
+        else:
+            body = encoded(self._writer.response)
+        await self._send({**self._start, "headers": [*headers, (b"content-length", b"%d" % len(body))]})
+        await self._send({**message, "body": body})
+
+    def _translated(self, datas: Iterable[bytes]) -> Iterator[bytes]:
+        for data in datas:
+            if data == b"[DONE]":
+                yield from self._writer.closing_events(complete=True)
+            else:
+                yield from self._writer.events_for(_parsed(data))
 
 
 def _parsed(data: bytes) -> Json:
-    try:
-        event = parse_json(data)
-    except ValueError:
-        event = None
-    return (
-        event
-        if isinstance(event, dict)
-        else {"error": {"message": "the upstream sent something that is not a chat completion"}}
-    )
+    with suppress(ValueError):
+        if isinstance(event := parsed(data), dict):
+            return event
+    return {"error": {"message": "the upstream sent something that is not a chat completion"}}

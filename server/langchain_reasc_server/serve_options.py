@@ -15,9 +15,9 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.files import parse_toml, read_text
 
 if TYPE_CHECKING:
-    from langchain_reasc_server.app import Serving
     from langchain_reasc_server.calls import VotePolicy
     from langchain_reasc_server.keys import Admission
+    from langchain_reasc_server.solver import Upstream
 
 __all__ = ["LimitOptions", "ServeVoteOptions", "UpstreamOptions", "read_config"]
 
@@ -94,7 +94,7 @@ class UpstreamOptions:
         retry = RetryPolicy(attempts=attempts, longest_retry_after=_LONGEST_RETRY_AFTER)
         return source.open(preset=preset, retry=retry, stream_chunk_timeout=self.timeout)
 
-    def serving(self, source: ModelOptions, model: Any) -> "Serving":
+    def serving(self, source: ModelOptions, model: Any) -> "Upstream":
         """Return an open model as an upstream of the server."""
         from langchain_reasc_server.local import LangChainModel
         from langchain_reasc_server.proxy import Servers

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
+from starlette.requests import Request
 
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.calibration import ConsensusCalibrator, Observations
@@ -19,6 +20,7 @@ from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.method.registry import rule_from_text
 from langchain_reasc_server.calls import COUNTED, Call, Hear, VotePolicy
 from langchain_reasc_server.chat import Won
+from langchain_reasc_server.events import Send
 
 __all__ = ["Solver", "Upstream"]
 
@@ -29,7 +31,7 @@ _MOST_MODELS: Final = 8
 
 
 class Upstream(Protocol):
-    """The source of responses.
+    """The source of responses: servers (:mod:`.proxy`), or a model in this process (:mod:`.local`).
 
     Attributes:
         model: the name of the operator's model.
@@ -44,8 +46,11 @@ class Upstream(Protocol):
     def is_own(self, model: str) -> bool:
         """Return whether the operator's model answers a request for this name."""
 
+    def forwarded_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Return a client's headers that the upstream should see."""
+
     async def solve(self, solver: ChatReASC, call: Call, hear: Hear, limit: int | None) -> AIMessage:
-        """Return the winner of a request.
+        """Return the winner of a vote.
 
         Args:
             solver: draws and decides.
@@ -55,12 +60,26 @@ class Upstream(Protocol):
             limit: samples of all requests in flight at once.
         """
 
+    async def forward(self, request: Request, body: bytes, call: Call | None, why: str, send: Send) -> None:
+        """Answer a request that is not voted on. ``call`` is None if it is not a chat completion."""
+
+    async def token_limit(self) -> str:
+        """Return the upstream's name for the option that limits the tokens of a response."""
+
+    async def ready(self) -> bool:
+        """Return whether the upstream answers."""
+
+    def health(self) -> Mapping[str, bool]:
+        """Return server -> whether it is healthy."""
+
+    async def close(self) -> None:
+        """Close the connections of requests that are not voted on. The caller owns the chat model."""
+
 
 class Solver:
     """Votes on requests, with what it learns about each model, or else by counting votes.
 
-    It learns about up to eight models besides the operator's, from their second answer on, each in a separate file next
-    to the operator's.
+    It learns about other models than the operator's from their second answer on, each in its own file.
 
     Raises:
         ConfigurationError: the operator's options are wrong.
@@ -146,13 +165,7 @@ class Solver:
         return self.votes.offered[name]
 
     def _solver(self, base: ChatReASC, asked: Mapping[str, Any], calibration: str | None) -> ChatReASC:
-        """Return the solver of a model with a request's wishes. The last few solvers are kept.
-
-        Args:
-            base: the solver of a model.
-            asked: the request's wishes for the vote.
-            calibration: ``"online"``, a file, or None to count votes.
-        """
+        """Return the solver of a model with a request's wishes. The last few solvers are kept."""
         update = {**asked, "max_samples": min(asked.get("max_samples", math.inf), self.votes.max_samples)}
         if calibration == "online" and "abstain_below" in asked:
             # Freeze what has been learned so far, because a calibration that still learns gives no probability.

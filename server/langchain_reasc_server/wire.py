@@ -18,6 +18,7 @@ from langchain_reasc.models.contract import FINISH_REASON
 
 __all__ = [
     "DONE",
+    "PING",
     "Json",
     "chunk_event",
     "encoded",
@@ -34,7 +35,8 @@ __all__ = [
 ]
 
 DONE: Final = b"data: [DONE]\n\n"
-_PIECE: Final = 64  # characters of a call's arguments in one event
+PING: Final = b": ping\n\n"
+"""A comment, which keeps a stream alive."""
 _LIMIT_REASONS: Final = ("length", "max_tokens", "MAX_TOKENS", "model_length")
 
 
@@ -163,26 +165,14 @@ def _without_role(delta: Mapping[str, Any]) -> Json:
 
 
 def events_of(reply: Mapping[str, Any]) -> Iterator[Json]:
-    """Yield a reply as the events of a stream: its text, its calls in pieces, and its end."""
+    """Yield a reply as the events of a stream: its text, its calls, and its end."""
     choice, message = reply["choices"][0], message_in(reply)
     rest = {name: value for name, value in message.items() if name not in ("role", "tool_calls")}
     if any(value is not None for value in rest.values()):
         yield event_of(reply, rest, logprobs=choice.get("logprobs"))
     for index, call in enumerate(message.get("tool_calls") or ()):
-        arguments = (call.get("function") or {}).get("arguments")
-        if not isinstance(arguments, str):
-            yield event_of(reply, _piece({**call, "index": index}))
-            continue
-        yield event_of(reply, _piece({**call, "index": index, "function": {**call["function"], "arguments": ""}}))
-        for begin in range(0, len(arguments), _PIECE):
-            yield event_of(
-                reply, _piece({"index": index, "function": {"arguments": arguments[begin : begin + _PIECE]}})
-            )
+        yield event_of(reply, {"tool_calls": [{**call, "index": index}]})
     yield event_of(reply, {}, finish_reason=choice.get("finish_reason") or "stop")
-
-
-def _piece(call: Json) -> Json:
-    return {"tool_calls": [call]}
 
 
 def event_of(

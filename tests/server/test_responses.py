@@ -5,24 +5,25 @@ import functools
 import itertools
 import json
 import operator
-import time
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import openai
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_reasc_server.errors import Refused as Rejected
 from langchain_reasc_server.local import LangChainModel
-from langchain_reasc_server.responses import ResponseWriter, Translated, Untranslatable, chat_request
+from langchain_reasc_server.responses import ResponseWriter, Translated
+from langchain_reasc_server.responses_request import Untranslatable, chat_request
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter
 from servers.chat_wire import DONE, Refused, Request
 from servers.exchange import Exchange
 
 from .serving import KEY, SHAPE, TOOL, Front, Said, front
-from .test_live import CHAT, PART, call, delta, in_turn, says
+from .test_live import CHAT, PART, call, delta, in_turn, says, says_after
 from .test_local import Scripted
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
@@ -529,20 +530,22 @@ async def test_a_stream_is_translated_in_whatever_pieces_it_comes(case: str, end
 
 
 def test_a_stream_shows_life_and_then_its_text_word_by_word() -> None:
+    alive, seen = threading.Event(), threading.Event()
+
     async def late(exchange: Exchange) -> None:
-        await asyncio.sleep(0.6)  # until after the head has gone out
-        await says(["So", " it"], pause=0.1)(exchange)
+        assert await asyncio.to_thread(alive.wait, 20)
+        await says_after("So", seen, [" it"])(exchange)
 
     body = json.dumps({"input": "?", "tools": [FUNCTION], "stream": True})
     with front(late, ping=0.05) as server:
-        arrived: dict[str, float] = {}
-        headers = {"content-type": "application/json"}
+        text, headers = "", {"content-type": "application/json"}
         with server.http.stream("POST", f"{server.url}/responses", content=body, headers=headers) as response:
-            for line in response.iter_lines():
-                arrived[line.partition(', "')[0][:60]] = time.monotonic()
-    times = {name: at for line, at in arrived.items() if (name := line.removeprefix("event: response.")) != line}
-    assert times["created"] < times["output_item.added"] < times["output_text.delta"] - 0.05
-    assert ": ping" in arrived
+            for part in response.iter_text():
+                text += part
+                alive.set() if ": ping" in text else None
+                seen.set() if '"delta":"So"' in text else None
+    created, added, first, last = map(text.index, ("response.created", "item.added", '"So"', '"delta":" it"'))
+    assert created < text.index(": ping") < added < first < last
 
 
 fields = st.sampled_from(
@@ -555,7 +558,6 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(fields, values, max_size=6))
 def test_any_body_is_translated_or_refused(body: dict[str, Any]) -> None:
     try:
