@@ -70,6 +70,22 @@ class Said(Calling):
         return {**super().beside(word, request, place), **({"x_of_choice": [1, 2]} if self.strange else {})}
 
 
+async def endless(exchange: Exchange) -> None:
+    """Write words until the client has gone."""
+    await exchange.begin_stream()
+    while not exchange.gone.is_set():
+        await exchange.token("on ")
+        await exchange.writer.drain()
+        await asyncio.sleep(0.005)
+
+
+async def breaks_off(exchange: Exchange) -> None:
+    """Break a stream off after a word."""
+    await exchange.begin_stream()
+    await exchange.token("half ")
+    await exchange.cut()
+
+
 async def models(exchange: Exchange) -> None:
     await exchange.reply(200, {"object": "list", "data": [{"id": "tiny", "object": "model"}]})
 

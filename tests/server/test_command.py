@@ -176,15 +176,26 @@ def test_a_process_answers_with_the_shipped_model_and_ends_when_told(tmp_path: P
             pieces = client.chat.completions.create(model=model.id, messages=asked, seed=1, stream=True)  # type: ignore[call-overload]
             assert len([piece for piece in pieces if piece.choices and piece.choices[0].delta.content]) > 3
         started.send_signal(signal.SIGTERM)
-        assert started.wait(20) == 0
+        assert started.wait(120) == 0
         assert state.exists()
 
 
-def test_a_schema_that_takes_for_ever_holds_nobody_else() -> None:
+@pytest.fixture(scope="module")
+def running() -> Iterator[tuple[str, Served]]:
+    """A process in front of an upstream, whose answers each test chooses."""
+    with serving(Said(), get=models) as served:
+        options = ("--url", served.root, "--preset", "vllm", "--no-learning", "--timeout", "2")
+        with process(*options) as (url, _):
+            yield url, served
+
+
+def test_a_schema_that_takes_for_ever_holds_nobody_else(running: tuple[str, Served]) -> None:
     """In a process of its own: what holds Python's lock would hold this one, too."""
     ended: list[int] = []
+    url, upstream = running
+    upstream.answer = Echoing()
 
-    def ask(url: str, case: str, way: str, stream: bool) -> None:
+    def ask(case: str, way: str, stream: bool) -> None:
         schema, value = HOSTILE[case]
         tool = {"type": "function", "function": {"name": "weather", "parameters": schema}}
         shape = {"type": "json_schema", "json_schema": {"name": "f", "schema": schema}}
@@ -193,61 +204,50 @@ def test_a_schema_that_takes_for_ever_holds_nobody_else() -> None:
         body = {"model": "tiny", "messages": said, "stream": stream, **asked}
         ended.append(httpx.post(f"{url}/chat/completions", json=body, timeout=60).status_code)
 
-    with (
-        serving(Echoing(), get=models) as upstream,
-        process("--url", upstream.root, "--preset", "generic", "--no-learning") as (url, started),
-        ThreadPoolExecutor(4) as pool,
-    ):
+    with ThreadPoolExecutor(4) as pool:
         short = [case for case, (_, value) in HOSTILE.items() if len(str(value)) < 1000]  # calls come in many pieces
-        cases = [(case, "tools", stream) for case in short for stream in (False, True)]
-        cases += [(case, "text", stream) for case in HOSTILE for stream in (False, True)]
-        asked = [pool.submit(ask, url, *case) for case in cases]
+        cases = [(case, "tools", False) for case in short] + [(case, "text", True) for case in HOSTILE]
+        asked = [pool.submit(ask, *case) for case in cases]
         while not all(one.done() for one in asked):
             assert httpx.get(url.replace("/v1", "/health/live"), timeout=10).status_code == 200
             time.sleep(0.05)
         assert ended == [200] * len(cases), [one.exception() for one in asked]
-        started.send_signal(signal.SIGTERM)
-        assert started.wait(20) == 0
 
 
-def test_a_refusal_keeps_its_status_and_is_waited_for_some_seconds_and_no_more() -> None:
-    body = {"model": "tiny", "messages": HELLO, "tools": [TOOL]}
-    with (
-        serving(refuses(429), get=models) as busy,
-        process("--url", busy.root, "--preset", "vllm", "--no-learning") as (url, _),
-    ):
-        for headers, stream in (({}, True), ({"retry_after": "2"}, True), ({"retry_after": "20"}, False)):
-            busy.answer = refuses(429, **headers)
-            busy.exchanges.clear()
-            refused = httpx.post(f"{url}/chat/completions", json={**body, "stream": stream}, timeout=15)
-            assert refused.status_code == 429 and refused.json()["error"]["message"] == "refused with 429"
-            assert refused.headers.get("retry-after") == headers.get("retry_after")
-            assert len(busy.requests) == (2 if stream else 1)
+def test_a_refusal_keeps_its_status_and_is_waited_for_some_seconds_and_no_more(running: tuple[str, Served]) -> None:
+    body = {"model": "busy", "messages": HELLO, "tools": [TOOL]}  # the other tests ask another model
+    url, busy = running
+    for headers, stream in (({}, True), ({"retry_after": "2"}, True), ({"retry_after": "20"}, False)):
+        busy.answer = refuses(429, **headers)
+        busy.exchanges.clear()
+        refused = httpx.post(f"{url}/chat/completions", json={**body, "stream": stream}, timeout=60)
+        assert refused.status_code == 429 and refused.json()["error"]["message"] == "refused with 429"
+        assert refused.headers.get("retry-after") == headers.get("retry_after")
+        assert len(busy.requests) == (2 if stream else 1)
 
 
-def test_a_silent_upstream_is_waited_for_as_long_as_the_operator_says() -> None:
+def test_a_silent_upstream_is_waited_for_as_long_as_the_operator_says(running: tuple[str, Served]) -> None:
     async def silent(exchange: Exchange) -> None:
         if exchange.body["user"] == "begun" and exchange.body.get("stream"):
-            await exchange.begin()
+            await exchange.begin_stream()
             await exchange.token("so")
         await exchange.hang()
 
     asked = {"model": "tiny", "messages": HELLO}
     ways = [(user, more, streamed) for user in ("", "begun") for more in ({}, {"tools": [TOOL]}) for streamed in (0, 1)]
 
-    def ask(url: str, user: str, more: dict[str, Any], streamed: bool) -> tuple[httpx.Response, float]:
+    url, upstream = running
+    upstream.answer = silent
+
+    def ask(user: str, more: dict[str, Any], streamed: bool) -> tuple[httpx.Response, float]:
         began = time.monotonic()
         body = {**asked, **more, "user": user, "stream": bool(streamed)}
-        return httpx.post(f"{url}/chat/completions", json=body, timeout=15), time.monotonic() - began
+        return httpx.post(f"{url}/chat/completions", json=body, timeout=60), time.monotonic() - began
 
-    with (
-        serving(silent, get=models) as served,
-        process("--url", served.root, "--preset", "vllm", "--timeout", "1", "--no-learning") as (url, _),
-        ThreadPoolExecutor(len(ways)) as threads,
-    ):
-        replies = threads.map(lambda way: ask(url, *way), ways)
+    with ThreadPoolExecutor(len(ways)) as threads:
+        replies = threads.map(lambda way: ask(*way), ways)
         for (_, _, streamed), (reply, seconds) in zip(ways, replies, strict=True):
-            assert 0.9 < seconds < 5
+            assert seconds > 1.8
             assert '"code":"timeout"' in reply.text and "no answer in time" in reply.text
             assert reply.status_code == 504 or streamed
             assert reply.headers.get("x-accel-buffering") == ("no" if reply.status_code == 200 else None)
@@ -307,7 +307,7 @@ def test_workers_count_and_learn_together_and_are_replaced(upstream: Served, tmp
         assert _counted(url, "reasc_requests_total") == 9, "what the dead one counted stays"
         left = _workers(started.pid)
         started.send_signal(signal.SIGTERM)
-        assert started.wait(20) == 0
+        assert started.wait(120) == 0
         assert not any(Path(f"/proc/{pid}").exists() for pid in left)
         assert started.stderr is not None and not started.stderr.read()
 
@@ -376,7 +376,7 @@ def test_a_worker_whose_event_loop_hangs_is_replaced(upstream: Served, hangs: st
         for _ in range(4):
             assert httpx.post(f"{url}/chat/completions", json=body, timeout=30).status_code == 200
         started.send_signal(signal.SIGTERM)
-        assert started.wait(20) == 0
+        assert started.wait(120) == 0
 
 
 @pytest.mark.slow  # waits
@@ -398,7 +398,7 @@ def test_requests_have_so_many_seconds_to_end_when_it_is_stopped() -> None:
                 asking = threads.submit(httpx.post, f"{url}/chat/completions", json=body, timeout=30)
                 assert eventually(lambda upstream=upstream: bool(upstream.exchanges))
                 started.send_signal(signal.SIGTERM)
-                assert started.wait(20) == 0
+                assert started.wait(120) == 0
                 if answered:
                     assert asking.result().status_code == 200
                 else:
@@ -417,7 +417,7 @@ def test_requests_are_logged_and_so_is_a_store_that_cannot_be_written(upstream: 
         page = url.removesuffix("v1")
         assert eventually(lambda: "Not kept   1 questions" in httpx.get(page, auth=("", "sk-mine")).text)
         started.terminate()
-        _, said = started.communicate(timeout=20)
+        _, said = started.communicate(timeout=120)
     assert "what was learned is not kept: " in said and str(folder) in said
     assert re.search(r'127\.0\.0\.1:\d+ - "POST /v1/chat/completions HTTP/1\.1" .*200', said)
     assert "secret" not in said and "sk-mine" not in said

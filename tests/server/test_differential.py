@@ -42,7 +42,7 @@ class Way:
 
     def sends(self, events: Sequence[Any]) -> Answer:
         async def answer(exchange: Exchange) -> None:
-            await exchange.begin()
+            await exchange.begin_stream()
             for piece in self.pieces(events):
                 await exchange.write(piece)
 
@@ -276,6 +276,9 @@ ERRORS: dict[str, tuple[int, Any, str, dict[str, Any]]] = {
     "in OpenAI's form": (429, {"error": ERROR}, JSON, ERROR),
     "vLLM's": (400, {"object": "error", **ERROR}, JSON, ERROR),
     "FastAPI's": (422, {"detail": "no such field"}, JSON, {"message": "no such field"}),
+    "FastAPI's, in a list": (422, {"detail": [{"msg": "no"}]}, JSON, {"message": '[{"msg": "no"}]'}),
+    "in another form": (400, {"reason": "no"}, JSON, {"message": '{"reason": "no"}'}),
+    "in words": (418, "not even JSON", JSON, {"message": "not even JSON"}),
     "a page": (500, "<html>oops</html>", "text/html", {"type": "server_error"}),
     "in a success": (200, {"error": ERROR}, JSON, ERROR),
     "in words in a success": (200, {"error": "no"}, JSON, {"message": "no", "type": "server_error"}),
@@ -299,6 +302,6 @@ def test_an_error_keeps_its_words(server: Front, case: str, streamed: bool) -> N
     theirs, ours = both(server, refuse, {**PASSED, "stream": streamed})
     assert (ours.status_code, ours.content) == (theirs.status_code, theirs.content)
     assert ours.headers["retry-after"] == "0" and ours.headers["content-type"] == kind
-    voted = server.post(VOTED)
+    voted = server.post({**VOTED, "stream": streamed})
     expected = 429 if case == "in a stream" else 502 if status == 200 else status
     assert voted.status_code == expected and error.items() <= voted.json()["error"].items()

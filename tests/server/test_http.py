@@ -80,7 +80,13 @@ def test_pages_of_the_origins_that_are_named_may_ask(server: Front, origin: str)
     assert page.status_code == 200 and "access-control-allow-origin" not in page.headers
 
 
-@pytest.mark.parametrize("keys", [(), ("one",)])
+@pytest.fixture(scope="module", params=[(), ("one",)], ids=["without keys", "with keys"])
+def unnamed(request: pytest.FixtureRequest) -> Iterator[Front]:
+    """A server that names no origins."""
+    with front(Said(), votes={"max_samples": 2}, admission={"keys": request.param}) as made:
+        yield made
+
+
 @pytest.mark.parametrize(
     ("origin", "host", "status"),
     [
@@ -95,15 +101,15 @@ def test_pages_of_the_origins_that_are_named_may_ask(server: Front, origin: str)
         (None, "reasc.example.org", 200),  # not a page
     ],
 )
-def test_without_named_origins_no_page_may_ask(keys: Any, origin: Any, host: Any, status: int) -> None:
-    with front(Said(), admission={"keys": keys}) as server:
-        named = {name: value for name, value in (("origin", origin), ("host", host)) if value}
-        sent = json.dumps(VOTED).encode()
-        headers = {**named, "authorization": "Bearer one"}
-        for content_type in ({"content-type": "application/json"}, {}):
-            response = server.http.post(f"{server.url}/chat/completions", content=sent, headers=headers | content_type)
-            assert response.status_code == status and "access-control-allow-origin" not in response.headers
-        assert bool(server.upstream.exchanges) == (status == 200)
+def test_without_named_origins_no_page_may_ask(unnamed: Front, origin: Any, host: Any, status: int) -> None:
+    named = {name: value for name, value in (("origin", origin), ("host", host)) if value}
+    headers = {**named, "authorization": "Bearer one"}
+    unnamed.upstream.exchanges.clear()
+    for content_type in ({"content-type": "application/json"}, {}):
+        sent: Any = {"content": json.dumps(VOTED).encode(), "headers": headers | content_type}
+        response = unnamed.http.post(f"{unnamed.url}/chat/completions", **sent)
+        assert response.status_code == status and "access-control-allow-origin" not in response.headers
+    assert bool(unnamed.upstream.exchanges) == (status == 200)
 
 
 @pytest.mark.parametrize("origin", ["chat.example.org", "https://chat.example.org/", ""])

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
-from servers.exchange import Exchange, refuses
+from servers.exchange import refuses
 
-from .serving import HELLO, TOOL, Front, Said, eventually, front
+from .serving import HELLO, TOOL, Front, Said, breaks_off, eventually, front
 from .test_faults import held, slowly
 
 VOTED: dict[str, Any] = {"model": "tiny", "messages": HELLO, "tools": [TOOL]}
@@ -54,11 +54,6 @@ def test_what_was_learned_is_read_when_it_is_scraped() -> None:
         assert eventually(lambda: value(server, "reasc_questions_learned") == 1)
         assert value(server, "reasc_drift_alarms") == 0
         assert 'reasc_drift_evidence{monitor="audits"} 0.0' in scraped(server)
-
-
-async def breaks_off(exchange: Exchange) -> None:
-    await exchange.token("half ")
-    await exchange.cut()
 
 
 ERRORS: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
@@ -129,7 +124,7 @@ def test_the_health_of_each_upstream_is_told() -> None:
     with front(Said(), refuses(500)) as server:
         good, bad = (f'reasc_upstream_healthy{{server="{one.url}"}} ' for one in server.upstreams)
         assert good + "1.0" in scraped(server) and bad + "1.0" in scraped(server)
-        for at in range(40):  # a prompt goes to the server that knows it
-            server.post({**VOTED, "messages": [{"role": "user", "content": f"question {at}"}]})
-        assert bad + "0.0" in scraped(server)
-        assert good + "1.0" in scraped(server)
+        questions = iter(range(40))  # a prompt goes to the server that knows it
+        while bad + "0.0" not in (text := scraped(server)):
+            server.post({**VOTED, "messages": [{"role": "user", "content": f"question {next(questions)}"}]})
+        assert good + "1.0" in text

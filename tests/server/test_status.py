@@ -1,6 +1,7 @@
 """The status page: what it says, who may see it, and that nothing in it is taken for HTML."""
 
 import re
+from typing import Any
 
 import pytest
 from langchain_reasc_server.keys import Admission
@@ -49,21 +50,19 @@ def test_it_says_what_votes_cost_and_what_was_learned() -> None:
         assert "default-src 'none'" in page.headers["content-security-policy"]
 
 
-@pytest.mark.parametrize(
-    ("given", "status"),
-    [
+def test_it_is_behind_the_key_which_a_browser_takes_as_a_password() -> None:
+    cases: list[tuple[Any, int]] = [
         ({}, 401),
         ({"auth": ("anybody", "one")}, 200),
         ({"auth": ("one", "other")}, 401),
         ({"headers": {"authorization": "Basic ~"}}, 401),
         ({"headers": {"authorization": "Bearer one"}}, 200),
-    ],
-)
-def test_it_is_behind_the_key_which_a_browser_takes_as_a_password(given: dict[str, object], status: int) -> None:
+    ]
     with front(Said(), admission={"keys": ("one",)}) as server:
-        page = server.http.get(server.url.removesuffix("/v1") + "/", **given)
-        assert page.status_code == status
-        assert page.headers.get("www-authenticate", "").startswith("Basic") == (status == 401)
+        for given, status in cases:
+            page = server.http.get(server.url.removesuffix("/v1") + "/", **given)
+            assert page.status_code == status, given
+            assert page.headers.get("www-authenticate", "").startswith("Basic") == (status == 401)
 
 
 def test_without_learning_it_says_how_votes_are_counted() -> None:

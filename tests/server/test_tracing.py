@@ -1,6 +1,5 @@
 """OpenTelemetry's spans: one for a request, with what its vote has cost, and nothing that was said."""
 
-import asyncio
 import json
 import signal
 import socket
@@ -13,12 +12,12 @@ from typing import Any
 
 import httpx
 import pytest
-from servers.exchange import Exchange, refuses
+from servers.exchange import refuses
 from servers.fake_server import serving
 
 from langchain_reasc.exceptions import ConfigurationError
 
-from .serving import HELLO, KEY, TOOL, Front, Said, eventually, front, models
+from .serving import HELLO, KEY, TOOL, Front, Said, breaks_off, endless, eventually, front, models
 from .test_command import process
 
 trace = pytest.importorskip("opentelemetry.sdk.trace")
@@ -141,12 +140,6 @@ def test_a_client_that_does_not_sample_its_trace_gets_no_spans() -> None:
         assert not server.kept.get_finished_spans()
 
 
-async def breaks_off(exchange: Exchange) -> None:
-    await exchange.begin()
-    await exchange.token("so")
-    await exchange.cut()
-
-
 FAILURES: dict[str, tuple[Any, Any, str, bool]] = {
     "no JSON": (Said(), b"{", "invalid_json", False),
     "refused upstream, voted on": (refuses(400), VOTED, "test", False),
@@ -169,16 +162,7 @@ def test_errors_have_their_kind_and_those_of_the_server_its_status(case: str) ->
         assert span.status.status_code.name == ("ERROR" if is_servers else "UNSET") and not span.events
 
 
-async def endless(exchange: Exchange) -> None:
-    await exchange.begin()
-    while not exchange.gone.is_set():
-        await exchange.token("on ")
-        await exchange.writer.drain()
-        await asyncio.sleep(0.005)
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize("voted", [False, True])
+@pytest.mark.parametrize(("voted", "streamed"), [(True, True), (True, False), (False, True)])
 def test_the_span_of_a_client_that_leaves_ends(voted: bool, streamed: bool) -> None:
     asked = {"response_format": {"type": "json_object"}} if voted else {}
     body = json.dumps({"model": "tiny", "messages": HELLO, "stream": streamed, **asked})
@@ -271,7 +255,7 @@ def test_each_worker_exports_its_spans_and_flushes_them_when_it_is_stopped() -> 
             for _ in range(8):  # each on a connection of its own
                 assert httpx.post(f"{url}/chat/completions", json=body, timeout=30).status_code == 200
             started.send_signal(signal.SIGTERM)
-            assert started.wait(20) == 0
+            assert started.wait(120) == 0
         assert len({span.span_id for span in collector.spans()}) == 8
 
 
@@ -289,4 +273,4 @@ def test_a_dead_collector_and_a_silent_one_disturb_nobody(listens: bool) -> None
             for _ in range(100):
                 assert httpx.post(f"{url}/chat/completions", json=body, timeout=5).status_code == 200
             started.send_signal(signal.SIGTERM)
-            assert started.wait(8) == 0
+            assert started.wait(60) == 0

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from langchain_reasc_openai.events import merged
@@ -81,7 +81,6 @@ texts = st.text(max_size=200)
 calls = st.lists(st.tuples(st.text(min_size=1, max_size=5), st.dictionaries(texts, st.integers() | texts)), max_size=3)
 
 
-@settings(max_examples=30, deadline=None)
 @given(texts, calls)
 def test_a_message_survives_the_wire(text: str, called: list[tuple[str, dict[str, Any]]]) -> None:
     tool_calls = [{"name": name, "args": args, "id": f"c{at}"} for at, (name, args) in enumerate(called)]

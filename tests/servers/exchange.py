@@ -67,7 +67,7 @@ class Exchange:
         error = {"message": message or f"refused with {status}", "type": "test", "code": None}
         await self.reply(status, {"error": error}, **headers)
 
-    async def begin(self, content_type: str = EVENTS) -> None:
+    async def begin_stream(self, content_type: str = EVENTS) -> None:
         """The head of a chunked reply: unlike one that ends with the connection, its end can be missed."""
         if not self._chunked:
             await self.write(_head(200, content_type, transfer_encoding="chunked"))
@@ -87,7 +87,7 @@ class Exchange:
 
     async def stream(self, documents: Iterable[Any], content_type: str = EVENTS) -> None:
         """Events, or lines of JSON, one by one; a text goes as it is, and what has a type is sent under its name."""
-        await self.begin(content_type)
+        await self.begin_stream(content_type)
         for one in documents:
             text = one if isinstance(one, str) else json.dumps(one)
             name = f"event: {one['type']}\n" if "type" in one and not isinstance(one, str) else ""
@@ -121,7 +121,7 @@ class Exchange:
         """Close the connection in the middle of a reply."""
         self._chunked = False
 
-    async def end(self) -> None:
+    async def end_stream(self) -> None:
         """The end of a chunked reply, without which HTTP takes it for broken off."""
         if self._chunked:
             await self.write("")

@@ -82,7 +82,7 @@ class Served:
         watching = asyncio.create_task(_watch(reader, exchange.gone))
         try:
             await (self.get if method == "GET" else self.answer)(exchange)
-            await exchange.end()
+            await exchange.end_stream()
         except Refused as error:
             await exchange.refuse(error.status, str(error))
         finally:

@@ -19,7 +19,7 @@ def sends(
     chat: Chat = RIGHT,
     only: int | None = None,
     alter: Callable[[int, Any], Any] = lambda at, event: event,
-    then: Callable[[Exchange], Awaitable[None]] = Exchange.end,
+    then: Callable[[Exchange], Awaitable[None]] = Exchange.end_stream,
     content_type: str = EVENTS,
 ) -> Answer:
     """The right stream or ``only`` its first events, each put through ``alter(position, event)``; then ``given``."""
@@ -52,7 +52,7 @@ async def ten_megabytes(exchange: Exchange) -> None:
 
 def drip(pause: float = 0.01) -> Answer:
     async def behave(exchange: Exchange) -> None:
-        await exchange.begin()
+        await exchange.begin_stream()
         texts = [*(json.dumps(event) for event in RIGHT.events(exchange.body)), DONE]
         whole = "".join(f"data: {text}\n\n" for text in texts)
         size = max(1, len(whole) // 40)
@@ -65,7 +65,7 @@ def drip(pause: float = 0.01) -> Answer:
 
 async def keep_alives(exchange: Exchange) -> None:
     """Comments without end, and no event."""
-    await exchange.begin()
+    await exchange.begin_stream()
     while True:
         await exchange.write(": so\n\n")
         await asyncio.sleep(0.02)

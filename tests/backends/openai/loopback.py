@@ -78,7 +78,7 @@ def cut_after(words: int) -> Any:
     """Ends the response after some words; with 0, after the head."""
 
     async def step(exchange: Exchange) -> None:
-        await exchange.begin()
+        await exchange.begin_stream()
         for _ in range(words):
             await exchange.token("half ")
 
@@ -95,7 +95,7 @@ def by_seed(*steps: Any) -> Any:
 
 
 async def hangs(exchange: Exchange) -> None:
-    await exchange.begin()
+    await exchange.begin_stream()
     await exchange.hang()
 
 

@@ -62,10 +62,10 @@ END = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": "stop"}
 
 
 async def send(exchange: Exchange, written: str) -> None:
-    await exchange.begin()
+    await exchange.begin_stream()
     for at in range(0, len(written), 97):  # which ends in the middle of an event, and of an end of line
         await exchange.write(written[at : at + 97])
-    await exchange.end()
+    await exchange.end_stream()
 
 
 def written(events: Events) -> str:

@@ -173,7 +173,7 @@ def test_whether_logprobs_survive_a_reasoning_parser(
 
 async def dripping(exchange: Exchange) -> None:
     """An answer that never ends, with no long silence in it."""
-    await exchange.begin("application/json")
+    await exchange.begin_stream("application/json")
     while True:
         await exchange.write(" ")
         await asyncio.sleep(0.05)

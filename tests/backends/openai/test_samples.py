@@ -355,7 +355,7 @@ def test_a_refused_request_fails_all_its_samples_and_shows_no_key(face: Face) ->
 
 def test_an_answer_without_any_choice_is_a_failure(face: Face) -> None:
     async def nothing(exchange: Exchange) -> None:
-        await exchange.begin()
+        await exchange.begin_stream()
         await usage(exchange, 0)
 
     with serving(nothing) as url, pool_of(url, samples_per_request=2) as model:
