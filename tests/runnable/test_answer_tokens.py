@@ -65,7 +65,7 @@ def test_a_calibration_is_made_of_them(runner: Any) -> None:
 
     def script(question: str, index: int) -> Reply:
         number = int(question[1:])
-        talk = "well hm " * (number * 7 % 31)
+        talk = "well hm " * (number * 7 % 11)
         told = {"7": -0.2, "8": -0.6, "hm": -3.0}
         text = "I pass" if number == 6 else f"{talk}so it is {7 if number % 3 else 8} {talk}"
         return Reply(text, told=lambda _, token: openai_token(token, told.get(token.strip(), -0.01)))
