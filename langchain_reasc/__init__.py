@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from langchain_reasc.method.horizon import CannotCatchUp, FiniteHorizon
     from langchain_reasc.method.stopping import ASC, ESC, Cap, Decision, FixedBudget, ReASC, Response, decide
     from langchain_reasc.models.integrations import Integration, register_integration
-    from langchain_reasc.models.logprobs import register_reader
+    from langchain_reasc.models.payloads import register_reader
     from langchain_reasc.runnable import ReASCAnswerParser, ReASCResult, ReASCRunnable, SampledResponse
     from langchain_reasc.runnable.calibrate import acalibrate, calibrate
 
@@ -75,7 +75,7 @@ _LAZY: Final = {
     "method.horizon": "CannotCatchUp FiniteHorizon",
     "method.stopping": "ASC ESC Cap Decision FixedBudget ReASC Response decide",
     "models.integrations": "Integration register_integration",
-    "models.logprobs": "register_reader",
+    "models.payloads": "register_reader",
     "runnable.calibrate": "acalibrate calibrate",
     "runnable": "ReASCAnswerParser ReASCResult ReASCRunnable SampledResponse",
 }

@@ -15,8 +15,6 @@ from langchain_reasc.exceptions import ConfigurationError
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["Checked", "check_names", "explained", "findings", "nearest", "suggestion", "warn_once"]
-
 logger = logging.getLogger(__name__)
 
 _OTHER_NAMES: Final = (

@@ -11,8 +11,6 @@ from urllib.parse import quote
 from langchain_reasc.exceptions import ReASCError
 from langchain_reasc.files import open_file
 
-__all__ = ["Database"]
-
 _MAGIC: Final = b"SQLite format 3\0"
 _ADVICE: Final = {
     ("disk is full", "disk I/O error"): "it could not be written ({0}); what was {done} is kept: make room, and go on "

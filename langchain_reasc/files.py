@@ -22,8 +22,6 @@ try:
 except ImportError:  # Windows, which removes no file that is open
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["open_file", "parse_json", "parse_toml", "read_text", "write_atomically"]
-
 _DEEPEST: Final = 100  # levels of lists and objects in a JSON text; Python's own functions give up at some 300
 _MOST: Final = 64 << 20  # bytes
 _OPEN_ALREADY: Final = ("/dev/stdin", "/dev/fd/", "/proc/")  # as a shell names what it hands over: ``<(command)``

@@ -22,23 +22,6 @@ from langchain_core.utils._merge import merge_lists
 from langchain_core.utils.utils import LC_ID_PREFIX
 from pydantic import BaseModel
 
-__all__ = [
-    "TracedCall",
-    "configured_keys",
-    "configured_model",
-    "describe_once",
-    "id_of_run",
-    "is_configurable_model",
-    "is_handlers",
-    "is_provider_id",
-    "langsmith_params",
-    "listeners",
-    "merged_calls",
-    "private_values",
-    "traced_call",
-    "validates_by_functions",
-]
-
 
 class TracedCall(NamedTuple):
     """What LangChain tells callback handlers about a call of a chat model.

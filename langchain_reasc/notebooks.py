@@ -9,8 +9,6 @@ from importlib import import_module
 from types import FrameType
 from typing import Any, Final
 
-__all__ = ["ShortTraceback", "notebook_bar"]
-
 _INSTALLED: Final = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _PAUSE: Final = 0.1  # seconds between two pictures of the bar
 

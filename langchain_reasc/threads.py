@@ -15,22 +15,6 @@ from importlib import import_module
 from typing import Any, Final, ParamSpec, TypeVar
 from weakref import WeakSet
 
-__all__ = [
-    "AsyncWorkers",
-    "DaemonExecutor",
-    "Workers",
-    "as_they_end",
-    "blocking",
-    "blocking_items",
-    "each",
-    "import_deferred",
-    "in_event_loop",
-    "in_thread",
-    "result_of",
-    "start_daemon",
-    "taken_from",
-]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 _POLL: Final = 0.5  # seconds; see `taken_from`

@@ -54,8 +54,6 @@ from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.threads import blocking, blocking_items
 
-__all__ = ["ChatReASC"]
-
 Messages = list[BaseMessage]
 
 

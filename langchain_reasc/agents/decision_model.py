@@ -60,8 +60,6 @@ else:
     Answer = ChoiceAnswer = NoulAnswer = ScoreAnswer = ClassifierRequest = Question = State = Any
     Choice = Noul = Score = _Absent
 
-__all__ = ["DecisionResponse", "ReASCDecisionModel"]
-
 YES, NO = "yes", "no"
 
 

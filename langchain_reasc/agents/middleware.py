@@ -39,8 +39,6 @@ try:
 except ImportError as error:
     raise missing_extra("agents", "langchain") from error
 
-__all__ = ["ReASCMiddleware"]
-
 _REMEMBERED: Final = 1024  # steps of agents that failed and were not made again
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,6 @@ from langchain_reasc.cli.console import prepare_streams, print_error, stderr
 from langchain_reasc.cli.options import with_groups
 from langchain_reasc.exceptions import ConfigurationError, ReASCError, how_to_install
 
-__all__ = ["app", "main"]
-
 _HELP = """
 More reliable answers from a language model, for fewer tokens (ReASC).
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from langchain_reasc.method.stopping import Decision
     from langchain_reasc.runnable.result import ReASCResult, SampledResponse
 
-__all__ = ["ask"]
-
 _UNDECIDED = 3  # exit code
 _OF_RESPONSE = ("answer", "score", "weight", "status", "used", "output_tokens")
 

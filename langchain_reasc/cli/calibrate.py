@@ -27,8 +27,6 @@ from langchain_reasc.method.stopping import DEFAULT_BUDGET
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration
 
-__all__ = ["calibrate", "sampled", "save"]
-
 T = TypeVar("T")
 
 _MOST_READ: Final = 10_000  # questions of a file that a sample is taken of

@@ -12,8 +12,6 @@ from langchain_reasc.cli.options import AsJson, picture
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration, Fingerprint, Learner, ObservationStore
 
-__all__ = ["inspect"]
-
 _MAGIC: Final = b"SQLite format 3"
 
 

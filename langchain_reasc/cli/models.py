@@ -24,8 +24,6 @@ from langchain_reasc.files import parse_json, read_text
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-__all__ = ["ModelOptions", "embedded", "import_package", "read_kwargs"]
-
 _OURS: Final = {
     "langchain_reasc_llama_cpp": ("llama-cpp", "llama-cpp-python"),
     "langchain_reasc_openai": ("openai", "langchain-openai"),

@@ -13,8 +13,6 @@ from langchain_reasc.exceptions import ServerError
 if TYPE_CHECKING:
     from langchain_reasc_openai import Capabilities
 
-__all__ = ["probe"]
-
 
 def probe(
     urls: Annotated[list[str], typer.Argument(metavar="URL...", help="Base URLs, such as http://localhost:8000/v1.")],

@@ -10,8 +10,6 @@ from langchain_reasc.answers import boxed, normalize
 from langchain_reasc.data.files import ANSWER_FIELDS, QUESTION_FIELDS, Row
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["RowReader", "accepted_answers", "fields_reader", "id_of", "question_in", "references_in"]
-
 _ACCEPTED: Final = ("aliases", "accepted")
 
 

@@ -35,8 +35,6 @@ from typing import IO, Any, Final, cast
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.files import open_file, parse_json
 
-__all__ = ["ANSWER_FIELDS", "QUESTION_FIELDS", "Row", "is_text", "rows_of", "text_rows"]
-
 Row = Mapping[str, Any]
 QUESTION_FIELDS: Final = ("question", "input", "problem", "prompt", "query")
 ANSWER_FIELDS: Final = ("answer", "reference", "target", "label", "solution", "answers")

@@ -11,8 +11,6 @@ from langchain_reasc.data.fields import RowReader, fields_reader, id_of
 from langchain_reasc.data.files import Row, is_text, rows_of, text_rows
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["LabelledQuestion", "Source", "labelled_questions", "read_questions", "read_unlabelled", "some_rows"]
-
 Source = str | os.PathLike[str]
 
 

@@ -11,8 +11,6 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, co
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.files import parse_json, read_text
 
-__all__ = ["PLACEHOLDER", "Template"]
-
 PLACEHOLDER = "{question}"
 _SHAPE = (
     f'a text with {PLACEHOLDER} in it, a file that holds one, or a .json file with [{{"role": ..., "content": ...}}]'

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from langchain_reasc.models.integrations import integration_of as integration_of
     from langchain_reasc.models.integrations import register_integration as register_integration
     from langchain_reasc.models.logprobs import SignalReading as SignalReading
-    from langchain_reasc.models.logprobs import Token as Token
-    from langchain_reasc.models.logprobs import TokenLogprobs as TokenLogprobs
     from langchain_reasc.models.logprobs import count_tokens as count_tokens
     from langchain_reasc.models.logprobs import read_signals as read_signals
-    from langchain_reasc.models.logprobs import register_reader as register_reader
     from langchain_reasc.models.logprobs import token_lengths as token_lengths
     from langchain_reasc.models.logprobs import token_logprobs_of as token_logprobs_of
+    from langchain_reasc.models.payloads import Token as Token
+    from langchain_reasc.models.payloads import TokenLogprobs as TokenLogprobs
+    from langchain_reasc.models.payloads import register_reader as register_reader
     from langchain_reasc.models.prepared import PreparedModel as PreparedModel
     from langchain_reasc.models.prepared import prepare_model as prepare_model
     from langchain_reasc.models.prepared import to_messages as to_messages
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 _LAZY: Final = {
     "contract": "FAILED_ATTEMPTS FailedSample ParallelSampler",
     "integrations": "KNOWN Integration integration_of register_integration",
-    "logprobs": "SignalReading Token TokenLogprobs count_tokens read_signals register_reader token_lengths "
-    "token_logprobs_of",
+    "logprobs": "SignalReading count_tokens read_signals token_lengths token_logprobs_of",
+    "payloads": "Token TokenLogprobs register_reader",
     "prepared": "PreparedModel prepare_model to_messages",
     "stated": "ask_for_confidence instruction read_stated_confidence stated_confidence without_statement",
     "usage": "is_estimated output_tokens",

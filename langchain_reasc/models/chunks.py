@@ -32,11 +32,6 @@ from langchain_reasc.models.logprobs import count_tokens
 from langchain_reasc.models.usage import tokens_of_text, tokens_written, written
 from langchain_reasc.threads import each
 
-__all__ = [
-    *("ResponseBound", "as_chunk", "bounded", "chunks_of", "joined_calls", "message_of", "metadata_of"),
-    *("salvaged", "token_limit", "without"),
-]
-
 T = TypeVar("T")
 _NO_LIMIT: Final = 65_536  # tokens, where none is known
 LastChunk = Callable[[list[ChatGenerationChunk]], ChatGenerationChunk]

@@ -12,27 +12,6 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_reasc.langchain_internals import id_of_run
 
-__all__ = [
-    "CANCELLED",
-    "FAILED_ATTEMPTS",
-    "FINISH_REASON",
-    "GENERATED_TEXT",
-    "LOGPROBS_REFUSED",
-    "RECEIVED_TOKENS",
-    "TOKEN_LIMITS",
-    "TOKEN_SIGNALS",
-    "TOKEN_SIGNALS_INFO",
-    "USAGE_ESTIMATED",
-    "VERBALIZED_CONFIDENCE",
-    "AsyncSampleStream",
-    "Cancellable",
-    "FailedSample",
-    "ParallelSampler",
-    "SampleStream",
-    "is_cancelled",
-    "sample_id",
-]
-
 TOKEN_SIGNALS: Final = "token_signals"
 """Signal name -> one float per generated token, as a model in this process computes them from its own logits."""
 

@@ -13,16 +13,6 @@ from langchain_core.language_models import BaseChatModel
 
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = [
-    "KNOWN",
-    "Integration",
-    "MovedSeed",
-    "integration_of",
-    "is_known",
-    "register_integration",
-    "streams_another_schema",
-]
-
 MovedSeed = Callable[[BaseChatModel, Mapping[str, Any], int], dict[str, Any]]
 """(model, arguments of the call, seed) -> the arguments that give the call this seed."""
 

@@ -20,21 +20,8 @@ from langchain_reasc.models.contract import (
     TOKEN_SIGNALS_INFO,
     VERBALIZED_CONFIDENCE,
 )
-from langchain_reasc.models.payloads import Token, TokenLogprobs, check_logprobs, read_tokens, register_reader
+from langchain_reasc.models.payloads import Token, TokenLogprobs, check_logprobs, read_tokens
 from langchain_reasc.models.token_text import lengths_in, recorded_pieces, spans_of, tokens_of_calls
-
-__all__ = [
-    "Provenance",
-    "SignalReading",
-    "Token",
-    "TokenLogprobs",
-    "count_tokens",
-    "listed_tokens",
-    "read_signals",
-    "register_reader",
-    "token_lengths",
-    "token_logprobs_of",
-]
 
 Signals = dict[str, npt.NDArray[np.floating[Any]]]
 _BYTES_OF_TOKEN = 4  # where the provider does not give its text

@@ -15,11 +15,6 @@ import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 
-__all__ = [
-    *("FLOOR", "LOGPROBS_KEYS", "Reader", "Token", "TokenLogprobs"),
-    *("check_logprobs", "read_tokens", "register_reader"),
-]
-
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 

@@ -17,15 +17,6 @@ from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models.contract import LOGPROBS_REFUSED
 from langchain_reasc.threads import each, result_of
 
-__all__ = [
-    "LOGPROBS_REQUEST",
-    "SERVER_MEMORY",
-    "LogprobsMemory",
-    "LogprobsRequest",
-    "logprobs_memory",
-    "refusal_reason",
-]
-
 T = TypeVar("T")
 LOGPROBS_REQUEST: Final = "_logprobs_request"
 """The attribute of a copy that is prepared to be sampled, with how it asks for logprobs; None if it does not ask."""

@@ -15,8 +15,6 @@ from langchain_reasc.answers import ending_of, without_reasoning
 from langchain_reasc.models.contract import RECEIVED_TOKENS, VERBALIZED_CONFIDENCE
 from langchain_reasc.models.usage import counted_tokens, reported_usage
 
-__all__ = ["ask_for_confidence", "instruction", "read_stated_confidence", "stated_confidence", "without_statement"]
-
 _INSTRUCTION: Final = (
     "End your response with a line of its own that says how likely it is, from 0% to 100%, that your answer is right, "
     "in this form:\nConfidence: 85%\nWrite that line in this form whatever the language or format of your answer."

@@ -17,8 +17,6 @@ from langchain_reasc.answers import Places
 from langchain_reasc.method.confidence import Span, Spans
 from langchain_reasc.models.contract import GENERATED_TEXT
 
-__all__ = ["lengths_in", "recorded_pieces", "spans_of", "tokens_of_calls"]
-
 _HEAD: Final = 64  # characters that may stand between a tool's name and its arguments
 _TRIED: Final = 100  # braces near the name at which arguments may begin; deep nesting costs much at each
 _JSON: Final = json.JSONDecoder(strict=False)

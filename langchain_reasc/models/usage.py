@@ -12,21 +12,6 @@ from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.models.contract import RECEIVED_TOKENS, USAGE_ESTIMATED
 from langchain_reasc.models.logprobs import listed_tokens
 
-__all__ = [
-    "MOST_TOKENS",
-    "counted_tokens",
-    "estimated_prompt",
-    "estimated_tokens",
-    "estimated_usage",
-    "is_count",
-    "is_estimated",
-    "output_tokens",
-    "reported_usage",
-    "tokens_of_text",
-    "tokens_written",
-    "written",
-]
-
 MOST_TOKENS: Final = 10**9
 """No prompt and no response has more tokens: a usage that says so is not true."""
 _BYTES: Final = 4  # of a text in a token, if nothing better is known

@@ -23,8 +23,6 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.langchain_internals import configured_keys, configured_model, is_configurable_model
 from langchain_reasc.models.integrations import Integration, integration_of
 
-__all__ = ["PASSED_THROUGH", "Leaf", "PerConfig", "is_configurable", "leaves", "rewrap", "streams", "wrapped_runnables"]
-
 PASSED_THROUGH: Final = ("model_kwargs", "extra_body")
 """Dicts that chat models pass to the provider unread. ``extra_body`` overrides everything else."""
 AnyRunnable = Runnable[Any, Any]

@@ -27,8 +27,6 @@ from langchain_reasc.models.payloads import LOGPROBS_KEYS
 from langchain_reasc.runnable.result import Usage
 from langchain_reasc.sampling import Sample
 
-__all__ = ["ReASCAnswerParser", "add_account", "failure_notices", "kept_metadata"]
-
 _MOST: Final = 16
 """Answers of a vote, parts and notices that an account names."""
 _LONG: Final = 200

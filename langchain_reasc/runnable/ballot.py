@@ -41,8 +41,6 @@ from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import NEVER_AGREES
 from langchain_reasc.sampling import within
 
-__all__ = ["Ballot"]
-
 logger = logging.getLogger(__name__)
 _LATE: Final = 0.1  # seconds after the question's time, for answers of responses that came just before
 _NO_TIME: Final = 0.01  # seconds for each answer after that, as most are found at once

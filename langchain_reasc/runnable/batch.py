@@ -22,8 +22,6 @@ from langchain_reasc.runnable.setup import Setup
 from langchain_reasc.runnable.total_budget import TotalBudget
 from langchain_reasc.sampling import Cutoff, Run, Sample, checked_limit
 
-__all__ = ["Batch", "Outcome"]
-
 Outcome = tuple[int, AIMessage | Exception]
 ONE_INPUT_ONLY: Final = (
     "on_response goes with solve() and asolve(), one input at a time; batch() takes progress=..., and "

@@ -50,8 +50,6 @@ from langchain_reasc.runnable.request import Request
 from langchain_reasc.sampling import Cutoff
 from langchain_reasc.threads import blocking
 
-__all__ = ["acalibrate", "calibrate"]
-
 logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")

@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 from langchain_reasc.sampling import Cutoff
 from langchain_reasc.threads import DaemonExecutor, as_they_end, blocking, in_thread
 
-__all__ = ["Concurrency", "Each", "EventLoop", "Threads"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 Each = Callable[[Callable[[T], Coroutine[Any, Any, R]], Iterable[T]], AsyncGenerator[R]]

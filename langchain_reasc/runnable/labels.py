@@ -16,8 +16,6 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.runnable.meanings import Meanings
 from langchain_reasc.sampling import Cutoff, QuestionClock
 
-__all__ = ["LabelledInput", "Questions", "graded", "read_inputs"]
-
 Questions = (
     Iterable[LanguageModelInput | tuple[LanguageModelInput, str | Sequence[str] | None]] | str | os.PathLike[str]
 )

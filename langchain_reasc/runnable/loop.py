@@ -25,8 +25,6 @@ from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.sampling import Cutoff, Sample, Wave, samples, take_slots
 from langchain_reasc.threads import in_thread
 
-__all__ = ["answer", "answering", "ask", "draw", "draw_first", "finish"]
-
 T = TypeVar("T")
 
 

@@ -12,8 +12,6 @@ from langchain_reasc.answers import Classes, Equivalence, Unclear, spelling
 from langchain_reasc.exceptions import is_control_flow
 from langchain_reasc.sampling import Cutoff, QuestionClock, within
 
-__all__ = ["Meanings"]
-
 _PATIENCE: Final = 3  # comparisons that failed in a row, after which a judge is asked no more
 
 

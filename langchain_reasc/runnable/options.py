@@ -25,8 +25,6 @@ from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.setup import Setup
 from langchain_reasc.threads import in_thread
 
-__all__ = ["Options", "VoteOptions", "question_id"]
-
 
 @cache
 def _texts_below_fields(cls: type) -> dict[str, str]:

@@ -5,8 +5,6 @@ from contextlib import contextmanager
 
 from langchain_reasc.notebooks import notebook_bar
 
-__all__ = ["Progress", "show_progress"]
-
 Progress = bool | Callable[[int, int], None] | None
 """Whether a bar is shown, on stderr in a terminal or below the cell of a notebook; or a function that is called with
 (inputs answered, inputs)."""

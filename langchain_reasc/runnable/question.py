@@ -36,8 +36,6 @@ from langchain_reasc.runnable.result import ReASCResult, SampledResponse, Usage,
 from langchain_reasc.runnable.total_budget import Sampled
 from langchain_reasc.sampling import Sample
 
-__all__ = ["CallBudget", "DeservesVote", "Question", "ResponseListener", "SpendingListener"]
-
 logger = logging.getLogger(__name__)
 
 DeservesVote = Callable[[AIMessage], bool | Awaitable[bool]]

@@ -13,8 +13,6 @@ from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.setup import Setup
 from langchain_reasc.sampling import Cutoff, QuestionClock
 
-__all__ = ["Request"]
-
 
 class Request:
     """One input, as it is put to the model.

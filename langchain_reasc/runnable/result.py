@@ -19,19 +19,6 @@ from langchain_reasc.models.usage import (
 )
 from langchain_reasc.sampling import Sample
 
-__all__ = [
-    "NEVER_AGREES",
-    "PROBABILITIES",
-    "Likelihood",
-    "ReASCResult",
-    "SampledResponse",
-    "Usage",
-    "cost",
-    "shortened",
-    "votes",
-]
-
-
 PROBABILITIES: Final = {"p_correct": "is right", "p_agree": "agrees with further responses"}
 """What each probability is of; agreement is not correctness."""
 NEVER_AGREES: Final = "agreement is hopeless"

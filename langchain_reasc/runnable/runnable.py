@@ -20,8 +20,6 @@ from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.threads import blocking, blocking_items
 
-__all__ = ["ReASCRunnable"]
-
 
 class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]):
     """Samples a chat model until the evidence for one answer is sufficient (ReASC).

@@ -31,8 +31,6 @@ from langchain_reasc.threads import import_deferred, in_event_loop
 if TYPE_CHECKING:
     from langchain_reasc.runnable.options import Options
 
-__all__ = ["LEARNING", "Setup"]
-
 LEARNING: Final = ("online", "mixture")
 """Values of ``calibration`` that learn from what is answered."""
 OnMissing = Literal["error", "count"]

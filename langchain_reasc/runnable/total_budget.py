@@ -7,8 +7,6 @@ from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.method.decision import Decision
 from langchain_reasc.method.horizon import most_gain_first
 
-__all__ = ["Sampled", "TotalBudget"]
-
 _ROUNDS = 8  # in which as many samples are drawn as there are inputs; with fewer, too many go where they do no good
 
 

@@ -12,8 +12,6 @@ from weakref import WeakSet
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking, result_of
 
-__all__ = ["CUTOFF", "Cutoff", "as_failure", "read_until_cut", "within"]
-
 T = TypeVar("T")
 _END: Final = object()
 _AHEAD: Final = 8  # items that are read before they are needed

@@ -32,8 +32,6 @@ from langchain_reasc.models.wrappers import rewrap, wrapped_runnables
 from langchain_reasc.sampling.cutoff import CUTOFF, Cutoff, read_until_cut
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking, blocking_items, result_of
 
-__all__ = ["copy_for_sample"]
-
 T = TypeVar("T")
 
 

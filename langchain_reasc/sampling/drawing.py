@@ -25,8 +25,6 @@ from langchain_reasc.sampling.tracing import suppress_tracing, traced
 from langchain_reasc.sampling.wave import Sample, Wave
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking_items, each, result_of
 
-__all__ = ["draw", "samples"]
-
 _GRACE: Final = 1.0  # seconds in which samples that were given up end by themselves; chat models need but a moment
 _LATE: Final = 0.15  # seconds that they have where their time is over
 

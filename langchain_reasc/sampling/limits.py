@@ -14,8 +14,6 @@ from langchain_reasc.exceptions import ConfigurationError, SampleTimeout
 from langchain_reasc.sampling.cutoff import Cutoff
 from langchain_reasc.threads import AsyncWorkers, Workers
 
-__all__ = ["QuestionClock", "TakenSlots", "TimeLimit", "checked_limit", "take_slots"]
-
 _TOO_SHORT: Final = 0.02  # seconds; timers may fire a little early
 
 

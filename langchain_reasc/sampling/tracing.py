@@ -26,8 +26,6 @@ from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, sample_id
 from langchain_reasc.sampling.wave import Sample, Wave
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking, result_of
 
-__all__ = ["Run", "suppress_tracing", "traced"]
-
 T = TypeVar("T")
 
 

@@ -11,8 +11,6 @@ from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.sampling.cutoff import Cutoff
 from langchain_reasc.sampling.limits import TimeLimit
 
-__all__ = ["Sample", "Wave"]
-
 
 @dataclass(frozen=True)
 class Wave:
