@@ -44,7 +44,7 @@ READ: dict[str, tuple[str, Callable[[str], str], Callable[[Path], object]]] = {
     "a template": (
         "t.json",
         lambda text: f'[["human", "{{question}}"], {text}]',
-        lambda path: Template.read(str(path)),
+        lambda path: Template.from_option(str(path)),
     ),
 }
 

@@ -129,7 +129,7 @@ class ReASCDecisionModel(Options, BaseDecisionModel):
         Raises:
             ConfigurationError: a question of another kind than choice, yes/no and score, or a label nobody can name.
         """
-        return _LabelledQuestion("", state, question).messages
+        return _DecisionQuestion("", state, question).messages
 
     def invoke(self, input: ClassifierRequest, config: RunnableConfig | None = None, **kwargs: Any) -> DecisionResponse:
         """Answer the questions of a request.
@@ -191,7 +191,7 @@ class ReASCDecisionModel(Options, BaseDecisionModel):
         return DecisionResponse(model=self.model, answers=answers, usage=bill, reasc=accounts)
 
 
-class _LabelledQuestion:
+class _DecisionQuestion:
     """A question about a state, with its labels and its prompt.
 
     Args:
@@ -246,7 +246,7 @@ class _LabelledQuestion:
         )
 
 
-def _questions_of(request: ClassifierRequest) -> list[_LabelledQuestion]:
+def _questions_of(request: ClassifierRequest) -> list[_DecisionQuestion]:
     """Return the questions of a request, all checked before anything is paid for.
 
     Raises:
@@ -257,7 +257,7 @@ def _questions_of(request: ClassifierRequest) -> list[_LabelledQuestion]:
         raise ConfigurationError("a request holds a 'state' and its 'questions', a mapping from ids to questions")
     if not questions:
         raise ConfigurationError("a request without a question has no answer")
-    return [_LabelledQuestion(id, request["state"], question) for id, question in questions.items()]
+    return [_DecisionQuestion(id, request["state"], question) for id, question in questions.items()]
 
 
 def _checked_question(id: str, question: Question | Mapping[str, Any]) -> "Choice | Noul | Score":
@@ -286,7 +286,7 @@ def _labels_of(question: "Choice | Noul | Score") -> dict[str, Any]:
 
 
 @contextmanager
-def _noting(question: _LabelledQuestion, answers: dict[str, Answer]) -> Iterator[None]:
+def _noting(question: _DecisionQuestion, answers: dict[str, Answer]) -> Iterator[None]:
     """Add to an error the question that raised it, and the answers already paid for."""
     try:
         yield

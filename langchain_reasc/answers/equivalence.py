@@ -79,7 +79,7 @@ class Classes:
         self._same, self._spelling = same, spelling
         self._firsts: dict[str, str] = {}  # spelling -> first member of its class
 
-    def of(self, answer: str) -> str:
+    def class_of(self, answer: str) -> str:
         """Return the class of an answer, named by its first member."""
         spelling = self._spelling(answer)
         if spelling not in self._firsts:

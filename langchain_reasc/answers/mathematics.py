@@ -67,18 +67,18 @@ def _read_formula(formula: str) -> str | None:
     idle = _idle
     worker = idle.get(timeout=SECONDS)  # the last one used: the others may never have to be started
     try:
-        return worker.read(formula)
+        return worker.read_formula(formula)
     finally:
         idle.put(worker)
 
 
-class _Worker:
+class _FormulaWorker:
     """A process that reads formulas, one at a time."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
 
-    def read(self, formula: str) -> str | None:
+    def read_formula(self, formula: str) -> str | None:
         """See :func:`_read_formula`."""
         if self._process is None or self._process.poll() is not None:
             self._start()
@@ -132,7 +132,7 @@ class _Worker:
 
 def _make_workers() -> None:
     global _idle, _workers
-    _workers = [_Worker() for _ in range(_PROCESSES)]
+    _workers = [_FormulaWorker() for _ in range(_PROCESSES)]
     _idle = queue.LifoQueue()
     for worker in _workers:
         _idle.put(worker)
@@ -143,8 +143,8 @@ def _kill_workers() -> None:
         worker.kill()
 
 
-_workers: list[_Worker]
-_idle: "queue.LifoQueue[_Worker]"
+_workers: list[_FormulaWorker]
+_idle: "queue.LifoQueue[_FormulaWorker]"
 _make_workers()
 atexit.register(_kill_workers)
 if hasattr(os, "register_at_fork"):

@@ -24,7 +24,15 @@ from langchain_reasc.answers.json_values import (
     near,
     parsed_object,
 )
-from langchain_reasc.answers.schemas import Schema, adapter_of, comparable, name_of_schema, read, refuses, unwrapped
+from langchain_reasc.answers.schemas import (
+    Schema,
+    adapter_of,
+    comparable,
+    name_of_schema,
+    read_value,
+    refuses,
+    unwrapped,
+)
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.fields import field_name
 
@@ -166,8 +174,8 @@ class ObjectVotes:
             schema = unwrapped(self.schema)
             if refuses(schema, value):
                 return None
-            full = dict(read(dict(value), schema))
-            return ValidObject(full, read(full, schema, defaults=False, formats=True))
+            full = dict(read_value(dict(value), schema))
+            return ValidObject(full, read_value(full, schema, defaults=False, formats=True))
         adapter = adapter_of(self.schema)
         try:
             made = adapter.validate_python(value)

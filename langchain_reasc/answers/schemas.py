@@ -207,7 +207,7 @@ def received(value: Any, schema: Schema | None, *, check: bool = True) -> Any:
         return value
     if not isinstance(schema, type):
         checker = _checker(_written(schema))
-        return None if check and checker.refuses(value) else checker.read(value, defaults=True, formats=True)
+        return None if check and checker.refuses(value) else checker.read_value(value, defaults=True, formats=True)
     try:
         validated = adapter_of(schema).validate_python(deepcopy(value))
     except Exception:  # a validator of the user's may raise anything
@@ -318,12 +318,16 @@ class _Checker:
 
     def refuses(self, value: Any) -> bool:
         def is_refused() -> bool:
-            return not self.takes(_Reader(self, defaults=False, formats=False).read(value, self.schema), self.schema)
+            return not self.takes(
+                _ValueReader(self, defaults=False, formats=False).read_value(value, self.schema), self.schema
+            )
 
         return self.within_time(is_refused, otherwise=False)
 
-    def read(self, value: Any, *, defaults: bool, formats: bool) -> Any:
-        return self.within_time(lambda: _Reader(self, defaults, formats).read(value, self.schema), otherwise=value)
+    def read_value(self, value: Any, *, defaults: bool, formats: bool) -> Any:
+        return self.within_time(
+            lambda: _ValueReader(self, defaults, formats).read_value(value, self.schema), otherwise=value
+        )
 
     def takes(self, value: Any, schema: Any) -> bool:
         """Return whether a part of the schema accepts a value; without jsonschema, always True."""
@@ -448,7 +452,7 @@ _FINER: Final = re.compile(r"[.,]\d{7,}")  # than microseconds, to which pydanti
 _LONGEST_CHAIN: Final = 100
 
 
-def read(value: Any, schema: Mapping[str, Any], *, defaults: bool = True, formats: bool = False) -> Any:
+def read_value(value: Any, schema: Mapping[str, Any], *, defaults: bool = True, formats: bool = False) -> Any:
     """Read a value as a tool with this schema does: convert strings to numbers if it asks for numbers, add defaults.
 
     Args:
@@ -458,18 +462,18 @@ def read(value: Any, schema: Mapping[str, Any], *, defaults: bool = True, format
         formats: whether strings with the format of a date, a time or a UUID get one common spelling, so that equal
             instants are the same.
     """
-    return _checker(_written(schema)).read(value, defaults=defaults, formats=formats)
+    return _checker(_written(schema)).read_value(value, defaults=defaults, formats=formats)
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _ValueReader:
     """Reads values by schemas whose references start at the root."""
 
     checker: _Checker
     defaults: bool
     formats: bool
 
-    def read(self, value: Any, schema: Any, around: tuple[int, ...] = ()) -> Any:
+    def read_value(self, value: Any, schema: Any, around: tuple[int, ...] = ()) -> Any:
         """Read a value by a schema; ``around`` has the ids of the enclosing schemas of the same value."""
         _deadline.check()
         schema = _resolved(schema, self.checker.schema)
@@ -480,7 +484,7 @@ class _Reader:
             return self._read_object(value, schema)
         if isinstance(value, list):
             schemas = chain(schema.get("prefixItems") or (), repeat(schema.get("items")))
-            read = [self.read(one, of) for one, of in zip(value, schemas, strict=False)]
+            read = [self.read_value(one, of) for one, of in zip(value, schemas, strict=False)]
             if not (self.formats and schema.get("uniqueItems") is True):
                 return read
             unique = {canonical(one): one for one in read}  # a set
@@ -491,7 +495,7 @@ class _Reader:
     def _read_by_parts(self, value: Any, schema: Mapping[str, Any], around: tuple[int, ...]) -> Any:
         """Read a value by the schema's ``allOf``, ``anyOf`` and ``oneOf``."""
         for branch in schema.get("allOf", ()):
-            value = self.read(value, branch, around)
+            value = self.read_value(value, branch, around)
         for word in ("anyOf", "oneOf"):
             if isinstance(branches := schema.get(word), list):
                 value = self._read_by_branch(
@@ -502,7 +506,7 @@ class _Reader:
     def _read_object(self, value: dict[str, Any], schema: Mapping[str, Any]) -> Any:
         properties, others = schema.get("properties"), schema.get("additionalProperties")
         properties = properties if isinstance(properties, dict) else {}
-        full = {key: self.read(one, properties.get(key, others)) for key, one in value.items()}
+        full = {key: self.read_value(one, properties.get(key, others)) for key, one in value.items()}
         for key, of in properties.items() if self.defaults else ():
             for holder in (of, _resolved(of, self.checker.schema)):
                 if key not in full and isinstance(holder, dict) and "default" in holder:
@@ -512,7 +516,7 @@ class _Reader:
     def _read_by_branch(self, value: Any, branches: list[Any], around: tuple[int, ...]) -> Any:
         """Read a value by the first branch that accepts it, or else by the first that accepts it after reading."""
         fitting = [one for one in branches if self.checker.takes(value, one)]
-        read = ((one, self.read(value, one, around)) for one in fitting or branches)
+        read = ((one, self.read_value(value, one, around)) for one in fitting or branches)
         return next((found for one, found in read if fitting or self.checker.takes(found, one)), value)
 
 

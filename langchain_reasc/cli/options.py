@@ -117,7 +117,7 @@ def _check_answer(value: str | None) -> str | None:
 def _read_template(value: str | None) -> Any:
     from langchain_reasc.data import Template
 
-    return None if value is None else Template.read(value)
+    return None if value is None else Template.from_option(value)
 
 
 KeyVariable = Annotated[str | None, typer.Option(metavar="NAME", help="Environment variable that holds the API key.")]

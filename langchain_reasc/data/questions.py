@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import chain, count, islice
 from pathlib import Path
 
-from langchain_reasc.data.fields import RowReader, fields_reader, id_of
-from langchain_reasc.data.files import Row, is_text, rows_of, text_rows
+from langchain_reasc.data.rows import RowReader, fields_reader, id_of
+from langchain_reasc.data.sources import Row, is_text, rows_of, text_rows
 from langchain_reasc.exceptions import ConfigurationError
 
 Source = str | os.PathLike[str]
@@ -47,7 +47,7 @@ def read_questions(
 
     Args:
         source: a file (``.jsonl``, ``.json``, ``.csv``, ``.tsv``, ``.parquet``; ``.gz`` of the texts, see
-            :mod:`langchain_reasc.data.files`), ``hf:OWNER/NAME[:CONFIG]/SPLIT``, or ``last-letters:N``.
+            :mod:`langchain_reasc.data.sources`), ``hf:OWNER/NAME[:CONFIG]/SPLIT``, or ``last-letters:N``.
         question_field: the field of the question; None finds it among the usual names (question, input, problem, ...).
         answer_field: the field of the answer; None finds it likewise (answer, reference, target, ...).
         limit: how many to read at most.

@@ -34,7 +34,7 @@ class Template:
             raise ConfigurationError(f"the template has no {PLACEHOLDER} in it, so no question could be put there")
 
     @classmethod
-    def read(cls, given: str) -> "Template":
+    def from_option(cls, given: str) -> "Template":
         """Return the template that ``--template`` names.
 
         Args:

@@ -194,7 +194,7 @@ class Ballot:
         if vote.answer is None:
             return None
         if vote.calls or self.extract.objects:
-            return self._near.of(vote.answer)
+            return self._near.class_of(vote.answer)
         return self.meanings.meaning_of(vote.answer) if self.meanings else vote.answer
 
     def _score(self, message: AIMessage, vote: Vote) -> float | None:

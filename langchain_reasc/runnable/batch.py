@@ -20,7 +20,7 @@ from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.setup import Setup
 from langchain_reasc.runnable.total_budget import TotalBudget
-from langchain_reasc.sampling import Cutoff, Run, Sample, checked_limit
+from langchain_reasc.sampling import Cutoff, Sample, TracedRun, checked_limit
 
 Outcome = tuple[int, AIMessage | Exception]
 ONE_INPUT_ONLY: Final = (
@@ -43,7 +43,7 @@ class _Input:
 
     def __init__(self, index: int) -> None:
         self.index = index
-        self.run: Run | None = None
+        self.run: TracedRun | None = None
         self.request: Request | None = None
         self.first: Sample | None = None
         self.question: Question | None = None
@@ -186,7 +186,7 @@ class Batch:
             return one
         value = self._values[one.index]
         if one.run is None:
-            one.run = Run(self._name, value, self._configs[one.index], is_async=self._is_async)
+            one.run = TracedRun(self._name, value, self._configs[one.index], is_async=self._is_async)
         try:
             result = await (one.run.last if last else one.run.step)(below)
             one.decided, one.outcome = result is True, result if last else None

@@ -205,7 +205,7 @@ class _Asked:
         cutoff, rows = Cutoff(), dict[int, Observation | Exception]()
         ids = [_id_of(prompt, one.references) for prompt, one in zip(self._prompts, self._questions, strict=True)]
         for at, id in enumerate(ids):
-            if (held := self._rows.take(id)) is not None:
+            if (held := self._rows.take_row(id)) is not None:
                 rows[at] = held
         missing = [at for at in range(len(ids)) if at not in rows]
         with show_progress(progress, len(ids)) as move:
@@ -337,7 +337,7 @@ class _Rows:
                 for _, row in store.rows(measures):
                     self._held[row.id].append(row)
 
-    def take(self, id: str) -> Observation | None:
+    def take_row(self, id: str) -> Observation | None:
         """Return a row of this question that was not taken before."""
         row = self._held[id].pop(0) if self._held[id] else None
         self.scored = self.scored or (row is not None and bool((row.scores == row.scores).any()))

@@ -51,7 +51,7 @@ class Meanings:
 
     def meaning_of(self, answer: str) -> str:
         """Return the first answer that means the same; a comparison that fails counts as different."""
-        return self._classes.of(answer)
+        return self._classes.class_of(answer)
 
     def same(self, one: str, other: str) -> bool:
         """Return whether two answers mean the same.

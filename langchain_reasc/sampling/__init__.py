@@ -6,19 +6,19 @@ It is written once, as coroutines; a synchronous call runs them in its own threa
 """
 
 from langchain_reasc.sampling.cutoff import Cutoff, within
-from langchain_reasc.sampling.drawing import draw, samples
+from langchain_reasc.sampling.drawing import draw_samples, samples
 from langchain_reasc.sampling.limits import QuestionClock, checked_limit, take_slots
-from langchain_reasc.sampling.tracing import Run
+from langchain_reasc.sampling.tracing import TracedRun
 from langchain_reasc.sampling.wave import Sample, Wave
 
 __all__ = [
     "Cutoff",
     "QuestionClock",
-    "Run",
     "Sample",
+    "TracedRun",
     "Wave",
     "checked_limit",
-    "draw",
+    "draw_samples",
     "samples",
     "take_slots",
     "within",

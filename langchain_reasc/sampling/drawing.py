@@ -63,7 +63,7 @@ async def _with_stated_confidence(drawing: AsyncGenerator[Any]) -> AsyncGenerato
             yield replace(item, message=read_stated_confidence(item.message)) if stated else item
 
 
-def draw(
+def draw_samples(
     model: Runnable[LanguageModelInput, Any],
     value: LanguageModelInput,
     n: int,

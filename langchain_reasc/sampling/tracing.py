@@ -29,7 +29,7 @@ from langchain_reasc.threads import AsyncWorkers, Workers, blocking, result_of
 T = TypeVar("T")
 
 
-class Run:
+class TracedRun:
     """A run from its start to its end, with any number of steps between; it begins with the first.
 
     ``Runnable._call_with_config`` does the same for a run of one step; in a batch that calibrates on all first
@@ -169,7 +169,7 @@ def _runs(wave: Wave, *, is_async: bool) -> tuple[dict[int, Any], Any]:
         runs = {index: _ModelRun(wave, index, is_async=is_async) for index in wave.indices}
         return runs, AIMessage("", response_metadata=cancelled)
     given, name = {"messages": wave.messages}, f"{wave.model.model.get_name()} sample"
-    steps = {index: Run(name, given, _step_config(wave, index), is_async=is_async) for index in wave.indices}
+    steps = {index: TracedRun(name, given, _step_config(wave, index), is_async=is_async) for index in wave.indices}
     return steps, cancelled
 
 

@@ -46,7 +46,7 @@ class Near:
 def test_a_class_is_named_by_its_first_member_and_no_pair_is_compared_twice() -> None:
     noted = Near()
     classes = Classes(noted)
-    assert [classes.of(answer) for answer in ("1", "2", "3", "2", "1", "4")] == ["1", "1", "3", "1", "1", "3"]
+    assert [classes.class_of(answer) for answer in ("1", "2", "3", "2", "1", "4")] == ["1", "1", "3", "1", "1", "3"]
     assert noted.pairs == [("1", "2"), ("1", "3"), ("1", "4"), ("3", "4")]
 
 
@@ -132,7 +132,7 @@ def test_a_vector_equals_itself_at_threshold_one() -> None:
 def test_each_answer_is_embedded_once() -> None:
     embeddings = Vectors(a=[1, 0], b=[0, 1], c=[1, 1])
     classes = Classes(same_of(free_text(embeddings=embeddings)))
-    assert [classes.of(answer) for answer in "abcab"] == ["a", "b", "c", "a", "b"]
+    assert [classes.class_of(answer) for answer in "abcab"] == ["a", "b", "c", "a", "b"]
     assert embeddings.asked == ["a", "b", "c"]
 
 

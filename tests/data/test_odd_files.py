@@ -11,7 +11,7 @@ import pytest
 from lab.pools.synthetic import write_lines
 
 from langchain_reasc.data import LabelledQuestion, read_questions, read_unlabelled
-from langchain_reasc.data.files import rows_of
+from langchain_reasc.data.sources import rows_of
 from langchain_reasc.exceptions import ConfigurationError
 
 ROWS = [

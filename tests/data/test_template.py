@@ -18,7 +18,7 @@ TURNS = [
 
 
 def test_a_text_stands_around_the_question() -> None:
-    template = Template.read('Answer as {"n": ...}.\n{question}\nThink.')
+    template = Template.from_option('Answer as {"n": ...}.\n{question}\nThink.')
     assert template.messages("1 + {1}?") == [HumanMessage('Answer as {"n": ...}.\n1 + {1}?\nThink.')]
     assert template.fixed == [("human", 'Answer as {"n": ...}.\n{question}\nThink.')]
 
@@ -26,24 +26,24 @@ def test_a_text_stands_around_the_question() -> None:
 def test_a_file_holds_a_text_or_messages(tmp_path: Path) -> None:
     text = tmp_path / "prompt.txt"
     text.write_text("Q: {question}\n", encoding="utf-8")
-    assert Template.read(str(text)).messages("1?") == [HumanMessage("Q: 1?")]
+    assert Template.from_option(str(text)).messages("1?") == [HumanMessage("Q: 1?")]
     listed = tmp_path / "shots.json"
     listed.write_text(json.dumps(TURNS), encoding="utf-8")
-    assert Template.read(str(listed)).messages("3 + 4?") == [
+    assert Template.from_option(str(listed)).messages("3 + 4?") == [
         SystemMessage("Add."),
         HumanMessage("Q: 1 + 1?"),
         AIMessage("\\boxed{2}"),
         HumanMessage("Q: 3 + 4?"),
     ]
-    assert [role for role, _ in Template.read(str(listed)).fixed] == ["system", "human", "ai", "human"]
+    assert [role for role, _ in Template.from_option(str(listed)).fixed] == ["system", "human", "ai", "human"]
 
 
 def test_a_question_that_speaks_of_the_placeholder_is_left_as_it_is() -> None:
-    assert Template.read("{question}!").messages("What is {question}?") == [HumanMessage("What is {question}?!")]
+    assert Template.from_option("{question}!").messages("What is {question}?") == [HumanMessage("What is {question}?!")]
 
 
 def test_a_system_message_goes_in_front_of_a_template_that_has_none() -> None:
-    assert Template.read("Q: {question}").after("Be brief.").fixed[0] == ("system", "Be brief.")
+    assert Template.from_option("Q: {question}").after("Be brief.").fixed[0] == ("system", "Be brief.")
     assert Template().after(None).messages("1?") == [HumanMessage("1?")]
     with pytest.raises(ConfigurationError, match="has a system message of its own"):
         Template([SystemMessage("Add."), HumanMessage("{question}")]).after("Be brief.")
@@ -64,18 +64,18 @@ def test_what_is_no_template_is_refused(tmp_path: Path, content: str, says: str)
     path = tmp_path / ("t.txt" if "place" in content else "t.json")
     path.write_text(content, encoding="utf-8")
     with pytest.raises(ConfigurationError) as refused:
-        Template.read(str(path))
+        Template.from_option(str(path))
     assert says in str(refused.value)
 
 
 @pytest.mark.parametrize("given", ["missing.txt", "a text without the place" * 200])
 def test_neither_a_file_nor_a_text(given: str) -> None:
     with pytest.raises(ConfigurationError, match="no template at"):
-        Template.read(given)
+        Template.from_option(given)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path = tmp_path / "latin.txt"
     path.write_bytes(b"caf\xe9 {question}")
     with pytest.raises(ConfigurationError, match=r"cannot read the template .*latin\.txt"):
-        Template.read(str(path))
+        Template.from_option(str(path))

@@ -10,7 +10,7 @@ import pytest
 from langchain_reasc import Measure, ReASCRunnable, calibrate_mixture
 from langchain_reasc.calibration import fingerprint_of
 from langchain_reasc.exceptions import ContextOverflowError, FingerprintMismatch
-from langchain_reasc.sampling import draw
+from langchain_reasc.sampling import draw_samples
 
 from .fakes import Unforeseen
 
@@ -60,7 +60,7 @@ def test_the_fingerprint_names_the_file_and_another_temperature_is_refused(runne
     found = fingerprint_of(model)
     assert found.model == embedded.name
     assert found.model_sha256 is not None and len(found.model_sha256) == 64
-    samples = draw(model, easy()["question"], 4)
+    samples = draw_samples(model, easy()["question"], 4)
     scores = [MEASURE(sample.message.response_metadata["token_signals"]) for sample in samples]
     made = calibrate_mixture(scores, measure=MEASURE, fingerprint=found)
     runner.invoke(ReASCRunnable(model=model, calibration=made, max_samples=2), easy()["question"])

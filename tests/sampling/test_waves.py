@@ -12,7 +12,7 @@ from runnable.fakes import TIMEOUT, Reply, Unforeseen, saying
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.models import prepare_model, to_messages
-from langchain_reasc.sampling import Cutoff, Wave, draw
+from langchain_reasc.sampling import Cutoff, Wave, draw_samples
 
 MESSAGES = to_messages("q")
 
@@ -93,7 +93,7 @@ def test_a_model_that_is_not_a_stream_runs_to_its_end(runner: Any) -> None:
 
 def test_drawing_gives_all_in_launch_order() -> None:
     model = saying("0", "1", "2", "3", "4")
-    drawn = draw(model, "q", 4, first=1, concurrency=3)
+    drawn = draw_samples(model, "q", 4, first=1, concurrency=3)
     assert [(sample.index, sample.message.text[-1]) for sample in drawn] == [(1, "1"), (2, "2"), (3, "3"), (4, "4")]
     assert model.log.most_live <= 3
 
@@ -101,7 +101,7 @@ def test_drawing_gives_all_in_launch_order() -> None:
 @pytest.mark.parametrize("wrong", [{"n": 0}, {"n": 2, "concurrency": 0}])
 def test_drawing_nothing_is_a_configuration_error(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"got n=\d, concurrency=\d"):
-        draw(saying("1"), "q", **wrong)
+        draw_samples(saying("1"), "q", **wrong)
 
 
 class Late(Cutoff):

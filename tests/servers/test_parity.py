@@ -12,7 +12,7 @@ from runnable.fakes import Reply, Scripted, calibration
 
 from langchain_reasc import Measure, ReASCResult, ReASCRunnable
 from langchain_reasc.models import read_signals
-from langchain_reasc.sampling import draw
+from langchain_reasc.sampling import draw_samples
 
 from .conftest import Chat
 from .llama_server import LlamaServer, brief, llama_server
@@ -84,7 +84,9 @@ def rereading(engine: Any, said: list[AIMessage]) -> Scripted:
 def test_both_reach_the_same_decisions(chat: Chat, exact_server: LlamaServer, exact_engine: Any) -> None:
     model = chat.real(exact_server, **LOGPROBS)
     questions = [problem.input for problem in brief(4)]
-    firsts = [MEASURE(read_signals(draw(model, question, 1, first=100)[0].message).signals) for question in questions]
+    firsts = [
+        MEASURE(read_signals(draw_samples(model, question, 1, first=100)[0].message).signals) for question in questions
+    ]
     made = calibration(mean=np.mean(firsts), std=np.std(firsts), gate=np.quantile(firsts, 0.7))
     options = {"calibration": made, "answer": "boxed", "max_samples": 6, "allow_fingerprint_mismatch": True}
     decisions = []

@@ -35,9 +35,9 @@ from itertools import chain, islice
 from typing import Final, Literal
 
 from langchain_reasc.data import LabelledQuestion
-from langchain_reasc.data.fields import RowReader, accepted_answers, fields_reader, question_in, references_in
-from langchain_reasc.data.files import Row
 from langchain_reasc.data.questions import Source, labelled_questions, some_rows
+from langchain_reasc.data.rows import RowReader, accepted_answers, fields_reader, question_in, references_in
+from langchain_reasc.data.sources import Row
 from langchain_reasc.exceptions import ConfigurationError
 
 __all__ = ["FORMATS", "DataFormat", "DataSet", "Grader", "format_of", "read_data_set"]

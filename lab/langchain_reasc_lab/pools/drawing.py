@@ -21,7 +21,7 @@ from langchain_reasc.models.contract import FAILED_ATTEMPTS, RECEIVED_TOKENS, TO
 from langchain_reasc.models.logprobs import SignalReading, read_signals, token_lengths
 from langchain_reasc.models.prepared import prepare_model
 from langchain_reasc.models.usage import is_estimated, output_tokens, reported_usage
-from langchain_reasc.sampling import Sample, draw
+from langchain_reasc.sampling import Sample, draw_samples
 from langchain_reasc.threads import DaemonExecutor
 from langchain_reasc_lab.pools.store import Message, PoolResponse
 
@@ -126,10 +126,12 @@ class QuestionSampler:
         # Were i to start at 0 for each question, all first responses would share one stream of random numbers: one
         # style of answering, not a fair sample.
         block = zlib.crc32(question.id.encode("utf-8", "surrogatepass")) % _SEED_BLOCKS
-        drawn = draw(self.model, messages, missing, first=block * _SEEDS + held, concurrency=concurrency)
+        drawn = draw_samples(self.model, messages, missing, first=block * _SEEDS + held, concurrency=concurrency)
         failed = [one for one in drawn if not _is_whole(one)]
         if len(failed) < len(drawn):  # else the model fails altogether
-            drawn = [one if _is_whole(one) else draw(self.model, messages, 1, first=one.index)[0] for one in drawn]
+            drawn = [
+                one if _is_whole(one) else draw_samples(self.model, messages, 1, first=one.index)[0] for one in drawn
+            ]
         if not all(map(_is_whole, drawn)):
             return _overflow_of(question, drawn)
         extract = extractor(self.answer)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from langchain_reasc.answers import boxed, normalize
-from langchain_reasc.data.files import ANSWER_FIELDS, QUESTION_FIELDS, Row
+from langchain_reasc.data.sources import ANSWER_FIELDS, QUESTION_FIELDS, Row
 from langchain_reasc.exceptions import ConfigurationError
 
 _ACCEPTED: Final = ("aliases", "accepted")
