@@ -44,7 +44,7 @@ _FLASH: Final = {"auto": None, "on": True, "off": False}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line asks for; returns 1 where a measure failed."""
+    """Run what the command line asks for; returns 1 if a measure failed."""
     given = vars(_parser().parse_args(arguments))
     names, flash = given.pop("measures"), given.pop("flash_attn")
     settings = Settings(**given, flash_attn=_FLASH[flash or ("auto" if given["n_gpu_layers"] else "off")])

@@ -38,7 +38,7 @@ from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
 
 ASKED: Final = {"messages": [("human", "How much is 6 times 7?")]}
 USAGE: Final = UsageMetadata(input_tokens=100, output_tokens=20, total_tokens=120)
-RESPONSE: Final = 0.1  # seconds, where latency is measured; shorter where nothing is
+RESPONSE: Final = 0.1  # seconds, where latency is measured; shorter if nothing is
 GIVES_UP: Final = 0.2  # share of responses
 
 
@@ -143,7 +143,7 @@ def gave_up(runs: int) -> Iterator[tuple[str, float, float]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print all tables; returns 1 where a handler counts other tokens than the provider."""
+    """Print all tables; returns 1 if a handler counts other tokens than the provider."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.agents", description="What ReASC costs in an agent.")
     parser.add_argument("--quick", action="store_true", help="one round: shows that everything runs")
     quick = parser.parse_args(arguments).quick

@@ -44,7 +44,7 @@ class Contender:
 
 
 class _Process(BaseManager):
-    """Runs a :class:`Contender` by itself: OpenMP's threads spin for less long where there are two teams."""
+    """Runs a :class:`Contender` by itself: OpenMP's threads spin for less long if there are two teams."""
 
 
 _Process.register("Contender", Contender)

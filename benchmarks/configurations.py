@@ -58,7 +58,7 @@ def as_asc_left_it(warm_up: Responses) -> Iterator[tuple[tuple[int | None, ...],
     """For each question the answers and scores of the responses that ASC asked for, as a running application has them.
 
     Yields:
-        Answers, None where there is none, and scores, shape (measures, responses).
+        Answers, None if there is none, and scores, shape (measures, responses).
     """
     for question, used in enumerate(decisions(ASC(), warm_up)[0]):
         answers = warm_up.answers[question, :used].tolist()
@@ -102,7 +102,7 @@ def _consensus(measures: Sequence[Measure]) -> Configuration:
 
 
 def _l_aggregated(warm_up: Responses) -> tuple[StoppingRule, int]:
-    """L = 3 at one of its paper's thresholds, from all answers to the warm-up; ASC where there is none."""
+    """L = 3 at one of its paper's thresholds, from all answers to the warm-up; ASC if there is none."""
     answered = (row[row >= 0] for row in warm_up.answers)
     try:
         return LAggregated.of_counts([np.unique(row, return_counts=True)[1].tolist() for row in answered], 0.975), 0

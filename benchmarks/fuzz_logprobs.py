@@ -71,7 +71,7 @@ def fuzz(count: int, seed: int, *, read: Reader = read_signals) -> tuple[Counter
 
 
 def judged(message: AIMessage, read: Reader) -> tuple[str, str]:
-    """What came of a response, and what is wrong with that (empty where nothing is)."""
+    """What came of a response, and what is wrong with that (empty if nothing is)."""
     try:
         reading = read(message)
         for values in reading.signals.values():
@@ -171,7 +171,7 @@ def uniform(node: Any, value: Any) -> Any:
 
 
 def position(text: str, k: int, rng: Random) -> Position:
-    """A sound token, its log-probability, and its k alternatives (k + 1 where it is none of them), summing to 1."""
+    """A sound token, its log-probability, and its k alternatives (k + 1 if it is none of them), summing to 1."""
     weights = [rng.expovariate(1) ** 4 + 1e-9 for _ in range(k + 2)]
     logs = sorted((math.log(weight / sum(weights)) for weight in weights), reverse=True)
     at = rng.choice((0, 0, 0, min(1, k), k + 1))

@@ -83,7 +83,7 @@ def _on_others(rows: Sequence[Row], others: Responses) -> dict[tuple[str, str], 
 def covered(found: Sequence[Intervals], row: tuple[str, str]) -> tuple[float, int, Estimate, float, float] | None:
     """Return the mean value of a row, how many intervals it has, which share holds its value, their width, the spread.
 
-    None where the row varies nowhere, or is missing in some of the recordings: the safeguard's, where it changes
+    None if the row varies nowhere, or is missing in some of the recordings: the safeguard's, where it changes
     nothing; and where no recording shows an interval.
     """
     held = [one[row] for one in found if row in one]

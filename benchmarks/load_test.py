@@ -169,7 +169,7 @@ async def run(*, questions: int, samples: int, servers: int, at_once: int, down:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it and print the figures; returns 1 where a sample was lost or billed twice."""
+    """Run it and print the figures; returns 1 if a sample was lost or billed twice."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load_test")
     parser.add_argument("--questions", type=int, default=1000)
     parser.add_argument("--samples", type=int, default=16)

@@ -16,7 +16,7 @@ ABSENT = frozenset(json.loads(sys.argv[2]))
 
 
 BUFFERS: dict[int, int] = {}
-"""Address of each buffer that llama.cpp computes in -> what it is for; -1 where it is no main memory."""
+"""Address of each buffer that llama.cpp computes in -> what it is for; -1 if it is no main memory."""
 
 
 class Absent:

@@ -68,7 +68,7 @@ class Side(NamedTuple):
 
     Attributes:
         url: its base URL.
-        process: its id; 0 where nobody asks what it takes.
+        process: its id; 0 if nobody asks what it takes.
         votes: whether it draws as many responses as it is asked for, and gives one back.
     """
 

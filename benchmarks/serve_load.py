@@ -196,7 +196,7 @@ def _resident(process: int) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what became of the requests; returns 1 where the books are not equal."""
+    """Print what became of the requests; returns 1 if the books are not equal."""
     parser = parser_of("serve_load", __doc__)
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=1, help="processes of reasc serve (%(default)s)")

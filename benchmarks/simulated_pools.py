@@ -135,7 +135,7 @@ def run(
         pools: how many.
         seed: the seed of them all.
         jobs: processes.
-        kinds: kinds of answers and of signals; only pools of one of them are taken, all where there are none.
+        kinds: kinds of answers and of signals; only pools of one of them are taken, all if there are none.
         questions: tested questions of each pool.
         configurations: names in :data:`~benchmarks.configurations.CONFIGURATIONS`.
 

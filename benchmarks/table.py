@@ -82,7 +82,7 @@ class Row(NamedTuple):
 
     Attributes:
         measure: what was measured, with its unit unless it is a ratio.
-        spread: its figures; None where it could not be measured, which ``note`` then explains.
+        spread: its figures; None if it could not be measured, which ``note`` then explains.
         goal: what its median should be; None for a figure that explains another.
         note: printed under the table.
     """

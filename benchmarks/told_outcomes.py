@@ -54,7 +54,7 @@ def figures(rows: Sequence[Row], measure: Measure | None, told: tuple[float, flo
 
     Returns:
         samples and accuracy, the mean of ``p_correct``, its calibration error, what that is by chance alone, and how
-        many outcomes were told; NaN where there is no ``p_correct``.
+        many outcomes were told; NaN if there is no ``p_correct``.
     """
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(rows))

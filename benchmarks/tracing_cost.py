@@ -3,7 +3,7 @@
 python -m benchmarks.tracing_cost                         40 rounds of 50 requests of each kind
 python -m benchmarks.tracing_cost --rounds 200
 
-The model answers at once. Spans are encoded and sent to a port where nobody listens, by the thread that exports them,
+The model answers at once. Spans are encoded and sent to a port if nobody listens, by the thread that exports them,
 whose time counts too. Each round is measured with and without spans, by turns; the medians are printed.
 """
 

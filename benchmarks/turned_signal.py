@@ -86,7 +86,7 @@ def stream(responses: Responses, *, tested: bool = True) -> Streamed:
 
 
 def outcomes(index: int, *, questions: int, turn: int, seed: int, ways: Sequence[str]) -> Iterator[Outcome]:
-    """Yield what happens in the stream of this number; nothing where no measure is trusted at the turn."""
+    """Yield what happens in the stream of this number; nothing if no measure is trusted at the turn."""
     pool = simulated_pool(index, seed=seed, questions=questions)
     if stream(pool.tested[: turn + 1]).measures[turn] is None:
         return

@@ -1,4 +1,4 @@
-r"""Knowing when not to answer: where the samples do not agree, a LangGraph run waits for a person.
+r"""Knowing when not to answer: if the samples do not agree, a LangGraph run waits for a person.
 
     python examples/agent_interrupt.py ask              # a problem too hard for the shipped model: the run stops
     python examples/agent_interrupt.py answer 1862      # another process, a week later: the same run goes on
@@ -8,10 +8,9 @@ r"""Knowing when not to answer: where the samples do not agree, a LangGraph run 
 ``ask`` takes ``--model`` and ``--base-url``, as any_chat_model.py does. It needs langgraph and its SQLite checkpointer:
 pip install ".[agents]" langgraph-checkpoint-sqlite.
 
-With ``on_undecided="abstain"``, ChatReASC gives an empty message when its samples are spent, or no answer can get a
-majority of them; ``response_metadata["reasc"]`` then has ``abstained``, and the evidence. Sampling is a node of its
-own: when a run goes on, LangGraph runs the interrupted node again from its start, and what was sampled in it would be
-paid for twice.
+With ``on_undecided="abstain"``, ChatReASC gives an empty message if its samples are spent or no answer can get a
+majority. ``response_metadata["reasc"]`` then has ``abstained`` and the evidence. Sampling has a node of its own: when a
+run continues, LangGraph runs the interrupted node again from its start, and would pay for its samples twice.
 """
 
 import argparse
@@ -40,16 +39,16 @@ HARD = (
 
 
 class State(TypedDict, total=False):
-    """What a checkpoint holds."""
+    """The contents of a checkpoint."""
 
     question: str
     answer: str
     by: str
-    account: dict[str, Any]  # of the decision: response_metadata["reasc"]
+    account: dict[str, Any]  # response_metadata["reasc"]
 
 
 def sampled(name: str | None, base_url: str | None) -> ChatReASC:
-    """A model that would rather say nothing than something that its samples do not agree on."""
+    """Return a model that abstains if its samples do not agree."""
     calibration = None
     if name is None:
         from langchain_reasc_llama_cpp import embedded_model_path
@@ -59,7 +58,7 @@ def sampled(name: str | None, base_url: str | None) -> ChatReASC:
 
 
 def graph(name: str | None = None, base_url: str | None = None) -> StateGraph[State]:
-    """Two steps: ask the model, and where it abstains, a person."""
+    """Build a graph of two steps: ask the model, and if it abstains, ask a person."""
 
     def ask_model(state: State) -> State:
         message = sampled(name, base_url).invoke(state["question"])
@@ -81,7 +80,7 @@ def graph(name: str | None = None, base_url: str | None = None) -> StateGraph[St
 
 
 def show(account: dict[str, Any], most: int = 5) -> None:
-    """The evidence, the strongest first."""
+    """Print the evidence, the strongest first."""
     print(f"  {account['samples']} samples, {account['tokens']['output']} tokens generated, by {account['reason']}")
     votes = sorted(account["evidence"].items(), key=lambda vote: -vote[1])
     for answer, weight in votes[:most]:

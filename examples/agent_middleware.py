@@ -1,15 +1,16 @@
-"""An agent that votes only on what it cannot take back, within a budget: ``ReASCMiddleware``.
+"""An agent that votes only on calls that it cannot take back, within a budget: ``ReASCMiddleware``.
 
     python examples/agent_middleware.py                              # a scripted model: offline, no key
-    python examples/agent_middleware.py --max-run-tokens 300         # a vote is cut short, and the rest is not voted on
+    python examples/agent_middleware.py --max-run-tokens 300         # ends a vote early, and votes on nothing after it
     python examples/agent_middleware.py --model gpt-4o-mini          # needs OPENAI_API_KEY
 
 It needs langchain: pip install ".[agents]".
 
-The agent keeps its model; the middleware puts a vote around each call of it. What deserves a vote is only known from a
-response, so the first is launched alone: if it merely searches (``read_only``) or writes a text, it is taken as it is;
-if it books a table, the model is sampled on. The budget is that of a whole run, and lives in the agent's state, so that
-it holds over interrupts and checkpoints. Once it is gone, the rest of the run calls the model plainly.
+The agent keeps its model; the middleware votes on each call of the model. Whether a step needs a vote is known only
+from a response, so the first sample is launched alone. If it only searches (``read_only``) or writes a text, it is the
+answer. If it books a table, more samples are drawn. The budget is for a whole run. It is in the agent's state, so that
+it survives interrupts and checkpoints. Once it is spent, each further step takes one sample. Samples that are already
+running are paid for, so a run may cost more than its budget.
 """
 
 import sys
@@ -46,7 +47,7 @@ def book(restaurant: str, date: str, time: str, guests: int) -> str:
 
 
 def script(messages: Sequence[BaseMessage]) -> list[AIMessage]:
-    """A model that counts days badly, and well more often."""
+    """A model that counts the days wrong now and then."""
     done = {message.name for message in messages if message.type == "tool"}
     if "book" in done:
         return [AIMessage(f"It is done. {messages[-1].text}"), AIMessage("You have a table, enjoy the evening!")]

@@ -5,12 +5,12 @@
 
 It needs langchain: pip install ".[agents]".
 
-A model that reads numbers out of a text gets one wrong now and then, and the object looks as good as any other. Here
-every response is an object, so all of them are put to the vote, each field on its own: the weighted median of the
-numbers, and a vote on the rest. The first three scripted responses are wrong, each in another field. So after seven,
-six are for the right value of every field, and only four for the whole. With no ``answer=``, equal objects vote
-together. It does not matter how the model is brought to give objects, by a tool of that name (``ToolStrategy``) or by
-the provider (``ProviderStrategy``), and what wins is validated by LangChain as always.
+A model that reads numbers from a text gets one wrong now and then, and the object looks as good as any other. Here
+every response is an object, so all responses vote, on each field separately: the answer is the weighted median of the
+numbers, and the majority of the rest. The first three scripted responses are wrong, each in another field. So after
+six responses, five have the right value of each field, and only three the whole. Without ``answer=``, equal objects
+vote together. It does not matter whether the model gives objects by a tool of that name (``ToolStrategy``) or by the
+provider (``ProviderStrategy``). LangChain validates the winner as always.
 """
 
 import sys
@@ -38,15 +38,15 @@ LETTER = (
 
 
 class Invoice(BaseModel):
-    """What a letter asks for."""
+    """The payment that a letter asks for."""
 
     supplier: str
-    euros: float = Field(description="what is to be paid, all in all")
+    euros: float = Field(description="the whole amount to pay")
     due: date = Field(description="the last day on which it can be paid")
 
 
 def script(messages: Sequence[BaseMessage]) -> list[AIMessage]:
-    """A model that now forgets the lamp that came back, now counts the days of the month wrong, now the letters."""
+    """A model that first forgets the returned lamp, then counts the days wrong, then misspells the name."""
     right = {"supplier": "Lamps & Sons", "euros": 103.5, "due": "2026-06-17"}
     lamp, day, name = {"euros": 135}, {"due": "2026-06-18"}, {"supplier": "Lamp & Sons"}
     return [calls("Invoice", **right | mistaken) for mistaken in (lamp, day, name, {}, {}, {}, {})]

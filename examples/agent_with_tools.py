@@ -1,4 +1,4 @@
-"""An agent whose calls of tools are voted on: ``create_agent(ChatReASC(model=llm), tools)``, and nothing else changes.
+"""An agent that votes on its tool calls: ``create_agent(ChatReASC(model=llm), tools)``. Nothing else changes.
 
     python examples/agent_with_tools.py                          # a scripted model: offline, no key
     python examples/agent_with_tools.py --model gpt-4o-mini      # needs OPENAI_API_KEY
@@ -6,10 +6,9 @@
 
 It needs langchain: pip install ".[agents]".
 
-An agent acts on what its model says once, and a tool that pays money back cannot be asked for it again. ``ChatReASC``
-samples each step that calls tools, until the evidence for one call is sufficient. Responses that call the same tools
-with the same arguments vote together. A text is the same in no two responses, so the agent's last word is taken as it
-is, after one sample.
+An agent acts on a single response, and a payment cannot be taken back. ``ChatReASC`` samples each step that calls
+tools, until the evidence for one call is sufficient. Responses that call the same tools with the same arguments vote
+together. Texts are different in each response, so the agent's final text is taken from one sample.
 """
 
 import sys
@@ -39,7 +38,7 @@ def refund(order: int, euros: float) -> str:
 
 
 def script(messages: Sequence[BaseMessage]) -> list[AIMessage]:
-    """A model that is mistaken one time in eight, and, as luck would have it, the first time."""
+    """A model that is mistaken one time in eight, including the first time."""
     if isinstance(messages[-1], ToolMessage):
         return [AIMessage(f"Done. {messages[-1].text}")]
     too_much, right = calls("refund", order=1042, euros=42), calls("refund", order=1042, euros=14)

@@ -4,9 +4,9 @@
     python examples/any_chat_model.py --model gpt-4o-mini               # needs OPENAI_API_KEY
     python examples/any_chat_model.py --model qwen --base-url http://localhost:8000/v1     # vLLM, llama-server, ...
 
-``calibration="online"`` learns while it answers, from how far the responses to each question agree. It counts votes on
-the first 16 questions; then it stops as soon as the whole budget would hardly answer otherwise. It needs no logprobs,
-and uses them where they come and prove useful. ``--state`` keeps what was learned, so that the next run starts with it.
+``calibration="online"`` learns while it answers, from how the responses to each question agree. It counts votes on the
+first 16 questions; then it stops as soon as the rest of the budget would hardly change the answer. It needs no
+logprobs, and uses them if they come and prove useful. ``--state`` keeps the observations for the next run.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--model", help="name of a model on the server; default: the shipped model")
     options.add_argument("--base-url", help="of an OpenAI-compatible server")
-    options.add_argument("--state", help="file to keep what was learned in")
+    options.add_argument("--state", help="file for the observations, which the next run continues")
     given = options.parse_args()
 
     questions = [json.loads(line)["question"] for line in HELD_OUT.read_text().splitlines()[:48]]

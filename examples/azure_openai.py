@@ -4,8 +4,8 @@
     export AZURE_OPENAI_ENDPOINT=https://NAME.openai.azure.com/ AZURE_OPENAI_API_KEY=...
     python examples/azure_openai.py --deployment my-gpt-4o-mini
 
-Nothing needs to be running, but a deployment, best of a model that returns log-probabilities. ``calibration="online"``
-learns without labels: after 16 questions its own rule decides, so keep what it learns with ``--state online.sqlite``.
+You need a deployment, preferably of a model that returns log-probabilities. ``calibration="online"`` learns without
+labels: after 16 questions its own rule decides, so keep its observations with ``--state online.sqlite``.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--deployment", default="gpt-4o-mini", help="its name on Azure")
     options.add_argument("--api-version", default="2024-10-21")
-    options.add_argument("--state", help="file to keep what was learned in, for the next run")
+    options.add_argument("--state", help="file for the observations, which the next run continues")
     options.add_argument("question", nargs="*", default=QUESTIONS)
     given = options.parse_args()
     for variable in ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY"):

@@ -2,8 +2,8 @@
 
     python examples/calibrate_then_serve.py [calibration.json]
 
-The first half is done once, offline, for one model, prompt and sampling; the second half is what a server runs. A
-calibration that was measured on something else is refused when it is loaded.
+The first half runs once, offline, for one model, prompt and sampling. The second half runs in a server. A calibration
+of another model, prompt or sampling is refused when it is loaded.
 """
 
 import json
@@ -19,12 +19,12 @@ EMBEDDED = files("langchain_reasc_llama_cpp") / "embedded"
 
 
 def questions(split: str, count: int) -> list[dict[str, str]]:
-    """Labelled questions: the shipped model's own held-out problems."""
+    """Return labelled questions: the shipped model's held-out problems."""
     return [json.loads(line) for line in (EMBEDDED / f"{split}.jsonl").read_text().splitlines()[:count]]
 
 
 def measure(model: ChatLlamaCpp, path: str) -> None:
-    """One response to each labelled question determines μ, σ and the gate (Algorithm 1)."""
+    """Ask each labelled question until the votes on it are clear, and save the calibration."""
     labelled = [(problem["question"], problem["answer"]) for problem in questions("calibration", 128)]
     calibration = calibrate(model, labelled, answer="boxed")
     save_calibration(calibration, path)
@@ -32,7 +32,7 @@ def measure(model: ChatLlamaCpp, path: str) -> None:
 
 
 def serve(model: ChatLlamaCpp, path: str) -> None:
-    """What an application does: load, and answer."""
+    """Load the calibration, and answer, as an application does."""
     reasc = ReASCRunnable(model=model, calibration=path, answer="boxed")
     for problem in questions("test", 5):
         account = reasc.invoke(problem["question"]).response_metadata["reasc"]

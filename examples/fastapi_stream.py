@@ -1,4 +1,4 @@
-"""A web page that shows a decision being made: a FastAPI endpoint streams each sample as it comes.
+"""A web page that shows how an answer is decided: a FastAPI endpoint streams each sample as it comes.
 
     python examples/fastapi_stream.py                            # the shipped model; then open http://127.0.0.1:8000
     python examples/fastapi_stream.py --model qwen --base-url http://localhost:8001/v1      # vLLM, llama-server, ...
@@ -6,11 +6,11 @@
 
 It needs FastAPI and a server for it: pip install fastapi uvicorn.
 
-``asolve(..., on_response=f)`` calls ``f`` with each response and with the decision after it. Here ``f`` puts them into
-a queue, and the endpoint sends what is in the queue as server-sent events. Three things are worth copying. A reader who
-goes away cancels the decision, and with it every sample in flight: nobody pays for them. What a reader is told of an
-error is its kind; addresses, prompts and keys stay in the server's log. And ``AT_ONCE`` decisions run at a time, so
-that many readers wait for each other instead of for a model that does everything at once.
+``asolve(..., on_response=f)`` calls ``f`` with each response and the decision after it. Here ``f`` puts them into a
+queue, and the endpoint sends them as server-sent events. Three things are worth copying. If a reader leaves, the
+samples in flight are cancelled, and nobody pays for them. Readers see only the kind of an error; addresses, prompts and
+keys stay in the server's log. At most ``AT_ONCE`` questions run at a time, so that many readers do not overload the
+model.
 """
 
 import argparse
@@ -49,7 +49,7 @@ class Asked(BaseModel):
 
 
 def sampled(response: SampledResponse, decision: Decision, reasc: ReASCRunnable) -> ServerSentEvent:
-    """A response, and where the decision stands after it."""
+    """Return an event for a response and the decision after it."""
     shown = {
         "sample": response.index + 1,
         "of": reasc.max_samples,
@@ -65,7 +65,7 @@ def sampled(response: SampledResponse, decision: Decision, reasc: ReASCRunnable)
 
 
 async def decided(reasc: ReASCRunnable, question: str, places: asyncio.Semaphore, tell: Tell) -> None:
-    """Answer a question, and tell of each sample, and of how it ended."""
+    """Answer a question, and send events for each sample and for the result."""
 
     def on_response(response: SampledResponse, decision: Decision) -> None:
         tell(sampled(response, decision, reasc))
@@ -82,7 +82,7 @@ async def decided(reasc: ReASCRunnable, question: str, places: asyncio.Semaphore
 
 
 def application(reasc: ReASCRunnable, at_once: int = AT_ONCE) -> FastAPI:
-    """The page, and the endpoint that it asks."""
+    """Return an application with the page and its endpoint."""
     app = FastAPI(title="ReASC, sample by sample")
     places = asyncio.Semaphore(at_once)
     running: set[asyncio.Task[None]] = set()  # asyncio itself does not hold on to tasks
@@ -107,7 +107,7 @@ def application(reasc: ReASCRunnable, at_once: int = AT_ONCE) -> FastAPI:
                 yield event
             yield event
         finally:
-            task.cancel()  # does nothing where it has ended; else the reader has gone, and all samples are cut off
+            task.cancel()  # does nothing if it has ended; else the reader has gone, and all samples are cut off
 
     return app
 

@@ -3,7 +3,7 @@
     python examples/local_gguf_chain.py                       # the shipped word-problem model
     python examples/local_gguf_chain.py --model my.gguf       # any GGUF with a chat template
 
-Samples share one prefill and are decoded together; the moment the evidence is sufficient, the rest is cancelled.
+Samples share one prefill and are decoded together. As soon as the evidence is sufficient, the others are cancelled.
 """
 
 import argparse

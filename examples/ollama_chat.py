@@ -6,9 +6,9 @@
     python examples/ollama_chat.py
     python examples/ollama_chat.py --model gemma3 --base-url http://host:11434 "How much is 17 * 23?"
 
-Any LangChain chat model is sampled this way: one stream per sample. How many samples Ollama really decodes at once is
-its OLLAMA_NUM_PARALLEL. ``calibration="online"`` learns without labels: after 16 questions its own rule decides, so
-keep what it learns with ``--state online.sqlite``.
+Each sample is a stream of its own, as with any LangChain chat model. Ollama decodes OLLAMA_NUM_PARALLEL samples at a
+time. ``calibration="online"`` learns without labels: after 16 questions its own rule decides, so keep its observations
+with ``--state online.sqlite``.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--base-url", default="http://localhost:11434")
     options.add_argument("--model", default="qwen2.5:7b")
-    options.add_argument("--state", help="file to keep what was learned in, for the next run")
+    options.add_argument("--state", help="file for the observations, which the next run continues")
     options.add_argument("question", nargs="*", default=QUESTIONS)
     given = options.parse_args()
     try:

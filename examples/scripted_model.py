@@ -1,9 +1,8 @@
-"""A chat model that says what a script says: the examples of agents run on it, offline and without a key.
+"""A chat model with scripted responses, for the examples of agents, offline and without a key.
 
-The model that comes with this package solves word problems and calls no tools, so these examples need another. A script
-is a function from a conversation to what the model may say next; sample i of a step gives the i-th of these. Asked
-once, as an agent without ReASC asks, it gives the first. With ``--model`` (and ``--base-url``) the examples ask a real
-one.
+The model that comes with this package solves word problems and cannot call tools, so these examples need another. A
+script is a function from a conversation to a list of possible responses; sample i of a step gives the i-th of them. An
+agent without ReASC gets the first. With ``--model`` (and ``--base-url``) the examples ask a real model.
 """
 
 import argparse
@@ -21,16 +20,16 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 Script = Callable[[Sequence[BaseMessage]], Sequence[AIMessage]]
-SAMPLE = "reasc:sample:"  # how the tag begins that says which sample a call is
+SAMPLE = "reasc:sample:"  # prefix of the tag with the number of a sample
 
 
 def calls(tool: str, **args: Any) -> AIMessage:
-    """A response that calls a tool."""
+    """Return a response that calls a tool."""
     return AIMessage("", tool_calls=[{"name": tool, "args": args, "id": f"call-{tool}", "type": "tool_call"}])
 
 
 class ScriptedModel(BaseChatModel):
-    """Says what its script says, and what that costs: four characters a token."""
+    """Gives the responses of its script, with a usage of a token for four characters."""
 
     script: Script
     model_name: str = "scripted"
@@ -40,7 +39,7 @@ class ScriptedModel(BaseChatModel):
         return "scripted"
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
-        """The model with tools; which of them it calls is in its script all the same."""
+        """Bind tools. The script decides which of them are called."""
         return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
 
     def _generate(
@@ -64,7 +63,7 @@ class ScriptedModel(BaseChatModel):
 
 
 def arguments(doc: str | None) -> argparse.ArgumentParser:
-    """The options of every example of agents."""
+    """Return the options that all examples of agents have."""
     options = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--model", help="name of a model that calls tools; default: a scripted one, offline")
     options.add_argument("--base-url", help="of an OpenAI-compatible server")
@@ -72,12 +71,12 @@ def arguments(doc: str | None) -> argparse.ArgumentParser:
 
 
 def model_for(given: argparse.Namespace, script: Script) -> BaseChatModel:
-    """The model that the options name, or the scripted one."""
+    """Return the model that the options name, or the scripted one."""
     return chat_model(given.model, given.base_url) if given.model else ScriptedModel(script=script)
 
 
 def told(message: BaseMessage) -> str:
-    """A message in lines for the terminal, with what was voted where there was a vote."""
+    """Format a message for the terminal, with the votes if there was a vote."""
     said = str(message.text)
     if isinstance(message, AIMessage) and message.tool_calls:
         said = ", ".join(f"calls {call['name']}{call['args']}" for call in message.tool_calls)

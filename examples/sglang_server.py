@@ -5,11 +5,11 @@
     python examples/sglang_server.py
     python examples/sglang_server.py --base-url http://gpu1:30000 http://gpu2:30000 "How much is 17 * 23?"
 
-Give the servers themselves, not SGLang's router in front of them: the model routes by prompt and load itself, and cuts
+Give the servers themselves, not SGLang's router in front of them: the model itself routes by prompt and load, and cuts
 off the samples that a decision no longer needs.
 
-With ``--reasoning-parser``, SGLang's streams carry log-probabilities from June 2026 on. Of an older one, responses are
-asked for whole, and run to their end.
+With ``--reasoning-parser``, SGLang's streams carry log-probabilities since June 2026. From older versions the model
+requests whole responses, which cannot be cut off.
 """
 
 import argparse

@@ -5,10 +5,10 @@
     python examples/vllm_server.py                            # asks http://localhost:8000/v1
     python examples/vllm_server.py --base-url http://gpu1:8000 http://gpu2:8000
 
-The samples of one question go to one server, whose prefix cache then holds the prompt; different questions spread over
-all of them. A server that fails is left alone for a while, and its samples begin again on another. The moment a
-decision has fallen, the streams of the other samples are closed, and the servers stop generating. What
-``calibration="online"`` learns is kept with ``--state online.sqlite``.
+The samples of one question go to one server, whose prefix cache then holds the prompt; different questions go to
+different servers. If a server fails, it gets no requests for a while, and its samples start again on another. With a
+decision, the streams of the other samples are closed, and the servers stop generating. ``--state online.sqlite`` keeps
+the observations of ``calibration="online"``.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--base-url", nargs="+", default=["http://localhost:8000/v1"])
     options.add_argument("--model", default="Qwen/Qwen2.5-7B-Instruct", help="as the servers name it")
-    options.add_argument("--state", help="file to keep what was learned in, for the next run")
+    options.add_argument("--state", help="file for the observations, which the next run continues")
     given = options.parse_args()
 
     with ChatOpenAICompatible(
@@ -42,7 +42,7 @@ def main() -> None:
     ) as model:
         server = model.capabilities()  # asks once, and says at once if no server is there
         print(f"{server.server} {server.version or ''}: up to {server.top_logprobs} alternatives per token")
-        # No labels are needed: votes are counted on 16 questions, and what was learned of them decides from then on.
+        # No labels are needed: votes are counted on 16 questions, and then a rule that was learned from them decides.
         reasc = ReASCRunnable(model=model, calibration="online", online_state=given.state, concurrency=4)
         for question, message in zip(QUESTIONS, reasc.batch([*QUESTIONS]), strict=True):
             account = message.response_metadata["reasc"]

@@ -58,7 +58,7 @@ class WhichStatistics:
 
 @dataclass(frozen=True, slots=True)
 class RowStatistics:
-    """Statistics of n rows of logits z of shape (V,), in float64; None where not asked for.
+    """Statistics of n rows of logits z of shape (V,), in float64; None if not asked for.
 
     Attributes:
         log_total: shape (n,), ``log Σ exp z``.

@@ -33,7 +33,7 @@ class Capabilities(BaseModel):
     streamed_usage: bool | None = None
     """Token counts at the end of a stream."""
     reasoning_logprobs: bool | None = None
-    """Log-probabilities in streams of the tokens of the reasoning too, where there is any."""
+    """Log-probabilities in streams of the tokens of the reasoning too, if there is any."""
     seed: bool | None = None
     """The same seed gives the same response, another one another."""
     samplers: dict[str, str] = {}

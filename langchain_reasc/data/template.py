@@ -19,10 +19,10 @@ _SHAPE = (
 
 @dataclass(frozen=True)
 class Template:
-    """Messages, at least one of which has ``{question}`` where a question goes; all other braces stand for themselves.
+    """The messages of a prompt. One or more contain ``{question}``; other braces are kept as they are.
 
     Attributes:
-        turns: the messages in the order of the prompt, such as worked examples in front of the question.
+        turns: the messages in the order of the prompt, such as worked examples before the question.
     """
 
     turns: Sequence[BaseMessage] = (HumanMessage(PLACEHOLDER),)
@@ -50,24 +50,24 @@ class Template:
         elif PLACEHOLDER in given:
             turns = [HumanMessage(given)]
         else:
-            raise ConfigurationError(f"no template at {given!r}: it is no file, and no text either; give {_SHAPE}")
+            raise ConfigurationError(f"{given!r} is neither a file nor a template; give {_SHAPE}")
         return cls(turns)
 
     def after(self, system: str | None) -> "Template":
-        """Return this template with a system message in front.
+        """Return this template with a system message before it.
 
         Raises:
-            ConfigurationError: it has one of its own.
+            ConfigurationError: the template already has a system message.
         """
         if not system:
             return self
         if any(turn.type == "system" for turn in self.turns):
-            raise ConfigurationError("the template has a system message of its own; give it there, or beside it")
+            raise ConfigurationError("the template already has a system message; give it there, or beside it")
         return Template((SystemMessage(system), *self.turns))
 
     @property
     def fixed(self) -> list[tuple[str, str]]:
-        """(role, text) of each message, with ``{question}`` where the question goes: what a calibration holds for."""
+        """(role, text) of each message, with ``{question}`` for the question: part of a calibration's fingerprint."""
         return [(turn.type, str(turn.content)) for turn in self.turns]
 
     def messages(self, question: str) -> list[BaseMessage]:
@@ -80,7 +80,7 @@ class Template:
 def _is_file(given: str) -> bool:
     try:
         return Path(given).is_file()
-    except (OSError, ValueError):  # a text too long for a file's name
+    except (OSError, ValueError):  # the text is too long for a file's name
         return False
 
 
@@ -99,8 +99,8 @@ def _messages_of(text: str, source: str) -> list[BaseMessage]:
     except ValueError as error:
         raise ConfigurationError(f"{source} cannot be read: {error}") from None
     if not isinstance(listed, list) or not listed:
-        raise ConfigurationError(f"{source} holds no list of messages; a template is {_SHAPE}")
+        raise ConfigurationError(f"{source} does not hold a list of messages; a template is {_SHAPE}")
     try:
         return convert_to_messages(listed)
     except (ValueError, TypeError, NotImplementedError) as error:
-        raise ConfigurationError(f"{source} holds what is no message: {str(error).splitlines()[0]}") from None
+        raise ConfigurationError(f"{source} holds an invalid message: {str(error).splitlines()[0]}") from None

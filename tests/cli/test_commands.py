@@ -89,7 +89,7 @@ def test_wrong_usage_is_code_2_before_anything_is_read(command: str) -> None:
     [
         (("ask", "?", "--answer", "vibes"), "unknown answer extractor 'vibes'; choose auto"),
         (("record", "q.jsonl", "--out", "p.sqlite", "--answer", "regex:("), "invalid answer pattern"),
-        (("calibrate", "q.jsonl", "--template", "nope.txt"), "no template at 'nope.txt'"),
+        (("calibrate", "q.jsonl", "--template", "nope.txt"), "'nope.txt' is neither a file nor a template"),
         (("ask", "?", "--template", str(Path(__file__).with_name("__init__.py"))), "no {question} in it"),
         (("ask", "?", "--rule", "vibes"), "no stopping rule is called 'vibes'; there are"),
         (("ask", "?", "--rule", "reasc"), "parameters follow the name, as in esc:window=3"),

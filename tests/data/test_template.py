@@ -45,7 +45,7 @@ def test_a_question_that_speaks_of_the_placeholder_is_left_as_it_is() -> None:
 def test_a_system_message_goes_in_front_of_a_template_that_has_none() -> None:
     assert Template.from_option("Q: {question}").after("Be brief.").fixed[0] == ("system", "Be brief.")
     assert Template().after(None).messages("1?") == [HumanMessage("1?")]
-    with pytest.raises(ConfigurationError, match="has a system message of its own"):
+    with pytest.raises(ConfigurationError, match="already has a system message"):
         Template([SystemMessage("Add."), HumanMessage("{question}")]).after("Be brief.")
 
 
@@ -54,9 +54,9 @@ def test_a_system_message_goes_in_front_of_a_template_that_has_none() -> None:
     [
         ("no place for it", "the template has no {question} in it"),
         ("[", "line 1 is not valid JSON"),
-        ('{"role": "user"}', "holds no list of messages"),
+        ('{"role": "user"}', "does not hold a list of messages"),
         ('[{"role": "wizard", "content": "{question}"}]', "wizard"),
-        ("[3]", "holds what is no message"),
+        ("[3]", "holds an invalid message"),
         ('[{"role": "user", "content": [{"type": "text", "text": "{question}"}]}]', "hold text"),
     ],
 )
@@ -70,7 +70,7 @@ def test_what_is_no_template_is_refused(tmp_path: Path, content: str, says: str)
 
 @pytest.mark.parametrize("given", ["missing.txt", "a text without the place" * 200])
 def test_neither_a_file_nor_a_text(given: str) -> None:
-    with pytest.raises(ConfigurationError, match="no template at"):
+    with pytest.raises(ConfigurationError, match="is neither a file nor a template"):
         Template.from_option(given)
 
 

@@ -187,7 +187,7 @@ class ComparisonOptions:
         typer.Option(
             metavar="POOL",
             help="A pool of other questions, whose first responses calibrate. "
-            r"\[default: calibration-pool.sqlite beside POOL, where there is one and --calibration-size is not given]",
+            r"\[default: calibration-pool.sqlite beside POOL, if there is one and --calibration-size is not given]",
         ),
     ] = None
     signal: Annotated[

@@ -73,7 +73,7 @@ class PoolScores:
         return self._pool.signals.names if self._pool.signals else ()
 
     def scores(self, measure: Measure | str) -> list[list[float | None]]:
-        """S(y) of each response of each question, in recorded order; None where there is none.
+        """S(y) of each response of each question, in recorded order; None if there is none.
 
         Raises:
             PoolError: the pool does not carry what the measure needs.
@@ -84,7 +84,7 @@ class PoolScores:
         return self._scores[measure]
 
     def array(self, measure: Measure | str) -> Floats:
-        """The same as :meth:`scores`, shape (questions, responses); NaN where there is none, or no response."""
+        """The same as :meth:`scores`, shape (questions, responses); NaN if there is none, or no response."""
         return self._shaped(self._of_all(measure), np.nan)
 
     def _shaped(self, values: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
@@ -154,7 +154,7 @@ class PoolScores:
         return float(np.mean(shorter)) if self._pool.signals else 0.0
 
     def _of_all(self, measure: Measure | str) -> Floats:
-        """The scores of all responses, one question after the other; NaN where there is none.
+        """The scores of all responses, one question after the other; NaN if there is none.
 
         Those of a measure are computed with those of the candidates of its signal, which is read once, part by part.
         """
@@ -195,7 +195,7 @@ class PoolScores:
 
 
 def _scores_of_all(measure: Measure, values: npt.NDArray[np.float32], lengths: npt.NDArray[np.int64]) -> Floats:
-    """Return the score of each response, whose tokens' values stand one after the other; NaN where there is none.
+    """Return the score of each response, whose tokens' values stand one after the other; NaN if there is none.
 
     Those of one length are scored together, to the same bits as each alone.
     """
@@ -295,7 +295,7 @@ def calibrate_mixture_on(
 def calibrate_on_pool(
     pool: Pool, spec: MeasureSpec, *, p_target: float = 0.9, seed: int = 0, only: Sequence[str] | None = None
 ) -> Calibration:
-    """Calibrate on the first responses of a pool's questions, and on all where there are several.
+    """Calibrate on the first responses of a pool's questions, and on all if there are several.
 
     Args:
         pool: recorded responses.
@@ -341,7 +341,7 @@ def _recorded_measure(pool: Pool) -> Measure | None:
 
 
 def _known_measure(pool: Pool, measure: Measure | str) -> Measure:
-    """The measure behind recorded scores; where nobody knows, the paper's name stands in (replay never shows it)."""
+    """The measure behind recorded scores; if nobody knows, the paper's name stands in (replay never shows it)."""
     return measure if isinstance(measure, Measure) else _recorded_measure(pool) or Measure()
 
 

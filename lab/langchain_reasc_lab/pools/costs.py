@@ -67,7 +67,7 @@ class Bill:
         failed: samples and requests that gave no response, as far as they are known.
         lost: tokens that had been generated before they failed.
         without_usage: responses whose provider did not report their tokens. They are counted from what arrived, and
-            their prompt as for the others of their question, where there is one.
+            their prompt as for the others of their question, if there is one.
     """
 
     responses: int = 0
@@ -109,7 +109,7 @@ class Bill:
 
         Args:
             responses: the responses.
-            usages: the ``usage_metadata`` of each; empty where there is none.
+            usages: the ``usage_metadata`` of each; empty if there is none.
             estimated: whether the provider did not report the tokens of each; empty for those without prompt tokens.
         """
         prompt = max((one.prompt_tokens or 0 for one in responses), default=0)
@@ -180,7 +180,7 @@ class Prices(_Record):
         """
         if model in self.models:
             return self.models[model]
-        raise ConfigurationError(f"there is no price of the model {model!r}; {suggestion(model, sorted(self.models))}")
+        raise ConfigurationError(f"no price for the model {model!r}; {suggestion(model, sorted(self.models))}")
 
 
 def read_prices(path: str | os.PathLike[str]) -> Prices:

@@ -64,10 +64,10 @@ class DrawnResponse(NamedTuple):
     """One response as it is recorded.
 
     Attributes:
-        response: what decisions need, but for score, spans and signals.
-        message: what the pool keeps besides.
+        response: the response as rules see it, without score, spans and signals.
+        message: the parts of the message that the pool keeps.
         reading: its token signals and spans; None if it has none.
-        info: what the signals are made of, where the backend says so.
+        info: the signals' provenance, if the backend reports it.
         why_unread: why there is no reading.
         estimated: whether the provider did not report its tokens.
     """

@@ -43,7 +43,7 @@ class Grader(Protocol):
         """Return whether an answer is right.
 
         Args:
-            question: the question; empty where it is not known.
+            question: the question; empty if it is not known.
             answer: the answer found in a response, which is never blank.
             text: a response that gave this answer; None if its text was not kept. Of a question's equal answers only
                 the first is graded, so that all of them are right or none is.
@@ -175,7 +175,7 @@ def _spelled_alike(answer: str, references: Sequence[str]) -> bool:
 
 
 def _numbers(text: str) -> tuple[Fraction, ...]:
-    """Return the number that a text may mean; two where it is per cent, none where it is not a number."""
+    """Return the number that a text may mean; two where it is per cent, none if it is not a number."""
     if kind_of(text) is not None:
         return ()
     spelled = read_quantity(normalize(without_unit(text)))
@@ -198,7 +198,7 @@ def _letters(text: str) -> frozenset[str]:
 
 
 def _plain_name(text: str) -> str:
-    """Return a name without what does not count; empty where nothing is left, or the text is a number or tool calls."""
+    """Return a name without what does not count; empty if nothing is left, or the text is a number or tool calls."""
     if kind_of(text) is not None or read_quantity(normalize(text)) is not None:
         return ""
     letters = unicodedata.normalize("NFD", text).casefold()

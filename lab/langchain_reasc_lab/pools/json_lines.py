@@ -162,7 +162,7 @@ def signals_path(pool: str | os.PathLike[str]) -> Path:
 
 
 def signals_in(path: Path) -> Iterator[tuple[str, list[dict[str, npt.NDArray[np.float32]]]]]:
-    """Yield each question's id and the signals of each of its responses: name -> shape (T,); empty where it has none.
+    """Yield each question's id and the signals of each of its responses: name -> shape (T,); empty if it has none.
 
     Raises:
         PoolError: the file is unreadable, damaged elsewhere than at its end, or not a file of signals.

@@ -141,7 +141,7 @@ class Judge:
         prompt: sent instead of :data:`GRADING_PROMPT`: a text with ``{references}`` and ``{answer}`` in it and,
             optionally, ``{question}``. The judge must reply Correct or Incorrect, on the first line or the last.
         reads: whether it is shown the answer that was found, or all the text of the first response that gave it.
-        kept: where its verdicts are kept as soon as they come; None keeps them in memory only.
+        kept: the store of its verdicts, written at once; None keeps them in memory only.
 
     Raises:
         ConfigurationError: ``model`` is not a Runnable, the prompt lacks a placeholder, or ``reads`` is unknown.

@@ -49,7 +49,7 @@ class RayWorkers:
             to, HOST:PORT another. A connection that this process has is used, and kept.
         count: how many workers.
         concurrency: questions that each has in flight at once.
-        cpus: CPUs that each worker takes from the cluster's; next to none where it only waits for servers.
+        cpus: CPUs that each worker takes from the cluster's; next to none if it only waits for servers.
         gpus: GPUs that each takes, for a model in its own process.
         make_model: makes the model in each worker, from what is there, such as a key in its environment; it must
             pickle. A context is entered, and ends with the process. Without ``make_model``, the model is pickled with
@@ -165,7 +165,7 @@ def ray_cluster(address: str, *, cpus: float) -> Iterator[Any]:
         where |= {"include_dashboard": False}
     try:
         host, _, port = address.rpartition(":")
-        if host and port.isdecimal():  # where nobody listens, Ray would try for minutes, and cannot be interrupted
+        if host and port.isdecimal():  # if nobody listens, Ray would try for minutes, and cannot be interrupted
             socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
         with _without_stderr():
             ray.init(**where, log_to_driver=False, logging_level=logging.ERROR)
@@ -190,7 +190,7 @@ class _Worker:
     """Draws, in a process of its own.
 
     Args:
-        make: what :meth:`RayWorkers._packed` returned.
+        make: the result of :meth:`RayWorkers._packed`.
     """
 
     def __init__(self, make: bytes) -> None:

@@ -82,7 +82,7 @@ class PoolQuestion:
 
     Attributes:
         id: the question's name.
-        references: the right answer, and others that are accepted; empty where it is not known.
+        references: the right answer, and others that are accepted; empty if it is not known.
         responses: one at least.
         input: the question; anything that JSON can hold.
     """
@@ -94,7 +94,7 @@ class PoolQuestion:
 
     @property
     def reference(self) -> str:
-        """The first accepted answer; empty where it is not known."""
+        """The first accepted answer; empty if it is not known."""
         return self.references[0] if self.references else ""
 
 

@@ -28,7 +28,7 @@ Means = Callable[[Any], Array]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with its 95 % interval; ``low`` and ``high`` are NaN where there is none."""
+    """A value with its 95 % interval; ``low`` and ``high`` are NaN if there is none."""
 
     value: float
     low: float
@@ -56,7 +56,7 @@ class Estimate:
         return Estimate(value, low, high)
 
     def interval(self, style: str) -> str:
-        """Return the interval as it is read, such as ``[65.6, 79.4]`` for ``".1f"``; empty where there is none."""
+        """Return the interval as it is read, such as ``[65.6, 79.4]`` for ``".1f"``; empty if there is none."""
         return "" if math.isnan(self.low) else f"[{self.low:{style}}, {self.high:{style}}]"
 
     @property
@@ -128,7 +128,7 @@ class Bootstrap:
     def share(self, name: Any, *, among: Any = None, learned: float = 0.0) -> Estimate:
         """Return a share of the questions; where few are, or few are not, with the exact interval.
 
-        Of fewer than ten, resamples would cover too little; where there is none, all resamples are the same.
+        Of fewer than ten, resamples would cover too little; if there is none, all resamples are the same.
 
         Args:
             name: a column of zeros and ones.
@@ -261,7 +261,7 @@ def exact_of_alike(right: Booleans, question: npt.NDArray[np.int64]) -> Estimate
 
 
 def _share_of(parts: Array, largest: float | None = None) -> Estimate:
-    """Return the share that these parts are of as many questions; where there is none, one may be whole."""
+    """Return the share that these parts are of as many questions; if there is none, one may be whole."""
     largest = float(parts.max()) if largest is None else largest
     return exact(float(parts.sum()), parts.size, float((parts**2).sum()), float(largest) or 1.0)
 

@@ -29,7 +29,7 @@ class Agreement:
         neither: right by none.
         share: the share of responses of which both say the same.
         kappa: Cohen's kappa (Cohen 1960): the share in which they agree beyond what chance would give to two graders
-            who are as generous as these; None where one of them says the same of everything, which leaves nothing to
+            who are as generous as these; None if one of them says the same of everything, which leaves nothing to
             compare.
     """
 

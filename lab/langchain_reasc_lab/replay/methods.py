@@ -140,8 +140,8 @@ class Method:
         name: the name of its row.
         rule: when it stops, the cap on samples included.
         spec: the measure that was asked for, by which rows are kept apart; None for the methods that count votes.
-        measure: how responses are scored; None where only answers count.
-        calibration: that of a ReASC rule; None where the data determined none, and the rule counts votes.
+        measure: how responses are scored; None if only answers count.
+        calibration: that of a ReASC rule; None if the data determined none, and the rule counts votes.
         problem: why there is no calibration.
         at_once: samples launched at once; all of the last wave are paid for.
         confidence: that of ASC, where it was chosen for what it costs.
@@ -187,10 +187,10 @@ class Calibrated:
     """What one arrangement determines by both algorithms.
 
     Attributes:
-        measure: how responses are scored; None where it was to be chosen, and could not be.
+        measure: how responses are scored; None if it was to be chosen, and could not be.
         offline: Algorithm 1 on the labelled first responses of the calibration questions, or why they determine none.
         mixture: Algorithm 2 on the unlabelled first responses of the tested ones (it is transductive), likewise; None
-            without a measure, or where nobody asked.
+            without a measure, or if nobody asked.
     """
 
     measure: Measure | Literal["recorded"] | None
@@ -284,7 +284,7 @@ def method_by(
     settings: MethodSettings,
     rule_of: Callable[[Calibration], StoppingRule] = paper_rule,
 ) -> Method:
-    """Return the rule of a calibration as a method; where there is none, ASC, with the reason as its problem."""
+    """Return the rule of a calibration as a method; if there is none, ASC, with the reason as its problem."""
     cap = Cap(settings.max_samples)
     try:
         if isinstance(calibration, Exception):
@@ -333,7 +333,7 @@ def other_weighing(
         scores: the scores of the same pool.
         split: whose labelled first responses to the calibration questions tell the odds.
         spec: the measure that was asked for.
-        measure: the one that ``auto`` chose, else the same; None where nothing could be chosen.
+        measure: the one that ``auto`` chose, else the same; None if nothing could be chosen.
         settings: the budget.
     """
     cap = Cap(settings.max_samples)

@@ -40,14 +40,14 @@ class Row:
         accuracy: share of right answers; of none and of all, with the exact interval.
         samples: responses used per question.
         tokens: tokens generated per question, in the responses used.
-        prompt_tokens: prompt tokens of those responses, each counted in full; None where the pool does not say.
+        prompt_tokens: prompt tokens of those responses, each counted in full; None if the pool does not say.
         tokens_vs_sc: tokens relative to self-consistency.
         tokens_vs_asc: tokens relative to ASC.
         accuracy_vs_sc: accuracy minus self-consistency's on the same questions and responses.
         accuracy_vs_asc: accuracy minus ASC's, likewise.
         gated: share of questions answered by the gate from one response.
         tflops: 2N floating-point operations per generated token, in 10¹² per question; None without N.
-        outcomes: what it rests on.
+        outcomes: the outcomes that the row summarizes.
     """
 
     method: str

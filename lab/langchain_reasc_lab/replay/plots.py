@@ -49,7 +49,7 @@ def plot_tradeoff(rows: Sequence[Row], path: Path) -> Path:
     """Draw accuracy against generated tokens per question, with 95 % intervals, into a file.
 
     Args:
-        rows: what :func:`~langchain_reasc_lab.replay.metrics.summarize` returns.
+        rows: the rows of :func:`~langchain_reasc_lab.replay.metrics.summarize`.
         path: where the picture goes; its ending says which kind it is.
 
     Raises:
@@ -84,7 +84,7 @@ def draw_tradeoff(rows: Sequence[Row]) -> "Figure":
 
 
 def reach(cells: Sequence[Estimate | float | str | None]) -> list[list[float]]:
-    """Return the distances from values down and up to the ends of their intervals; 0 where there is none.
+    """Return the distances from values down and up to the ends of their intervals; 0 if there is none.
 
     Resamples of few questions may put both ends on one side of the value.
     """
@@ -98,7 +98,7 @@ def plot_risk(rows: Sequence[Row], path: Path) -> Path:
     """Draw risk-coverage curves into a file: the share of wrong answers, where the unlikely ones are left out.
 
     Args:
-        rows: what :func:`~langchain_reasc_lab.replay.metrics.summarize` returns; those without P(correct) are left out.
+        rows: the rows of :func:`~langchain_reasc_lab.replay.metrics.summarize`; those without P(correct) are ignored.
         path: where the picture goes; its ending says which kind it is.
 
     Raises:
@@ -226,6 +226,6 @@ def _save(figure: "Figure", path: Path) -> Path:
 
 
 def _title(row: Row, among: Sequence[Row]) -> str:
-    """Return the method, with its measure where there are several."""
+    """Return the method, with its measure if there are several."""
     several = len({one.spec for one in among} - {None}) > 1
     return f"{row.method}, {row.spec}" if several and row.spec is not None else row.method

@@ -46,12 +46,12 @@ class Outcomes:
     """What one method did on every question of every shuffle.
 
     Attributes:
-        cells: shape (shuffles, questions, 6), the columns of :data:`COLUMNS`; NaN where a question was not tested.
+        cells: shape (shuffles, questions, 6), the columns of :data:`COLUMNS`; NaN if a question was not tested.
         p_correct: shape (shuffles, questions), how likely the answer is right, as the labels of the calibration
-            questions tell; NaN where a question was not tested, or nothing tells.
+            questions tell; NaN if a question was not tested, or nothing tells.
         calibrations: those of a method that needs them, one per shuffle.
         problems: why there was none, in shuffles where it counted votes instead.
-        rules: the stopping rule of each arrangement; none where it changed along the way.
+        rules: the stopping rule of each arrangement; none if it changed along the way.
         confidences: those of ASC that were chosen for what it costs, one per shuffle.
         weighs: whether it learned along the way which measure deserves trust.
     """
@@ -85,7 +85,7 @@ class Outcomes:
 
         That is the share of the questions that calibrate, or .2 where it is less. Which measure deserves trust depends
         more on the questions, and less on their order: where that is learned along the way, it is a third. Both were
-        found on simulated recordings. 0 where nothing was learned.
+        found on simulated recordings. 0 if nothing was learned.
         """
         rules = list(self.rules.values())
         if len(rules) == len(self.cells) and all(rule == rules[0] for rule in rules):
@@ -101,7 +101,7 @@ class Outcomes:
 
     @cached_property
     def risk(self) -> Risk | None:
-        """What P(correct) is worth; None where nothing tells it."""
+        """What P(correct) is worth; None if nothing tells it."""
         return risk_of(self.p_correct, self.column("correct"))
 
     @property
@@ -119,14 +119,14 @@ class Replay:
     """The outcomes of all methods.
 
     Attributes:
-        pool: what was replayed.
-        settings: what all methods shared.
+        pool: the replayed pool.
+        settings: the settings that all methods shared.
         shuffles: how often the pool was rearranged; 0 for the recorded order.
-        calibration_size: calibration questions per arrangement; 0 where nothing was calibrated.
+        calibration_size: calibration questions per arrangement; 0 if nothing was calibrated.
         tested: tested questions per arrangement.
         seed: the seed of the shuffles.
         outcomes: (method, measure asked for) -> what it did.
-        notes: what the reader should know of the pool and of this replay.
+        notes: notes on the pool and on this replay.
     """
 
     pool: Pool

@@ -46,7 +46,7 @@ def likelihoods(calibrating: Array, tested: Array) -> Array:
         tested: the same of the tested questions.
 
     Returns:
-        NaN where a question was not tested, and everywhere if the calibration questions do not tell; 0 where a decision
+        NaN if a question was not tested, and everywhere if the calibration questions do not tell; 0 if a decision
         has no answer.
     """
     known = ~np.isnan(calibrating).any(axis=1)
@@ -64,11 +64,11 @@ def risk_of(probabilities: Array, correct: Array) -> Risk | None:
     """Return how well P(correct) fits what was right.
 
     Args:
-        probabilities: shape (shuffles, questions), NaN where there is none.
-        correct: shape (shuffles, questions), 1 where the answer is right, 0 where it is not.
+        probabilities: shape (shuffles, questions), NaN if there is none.
+        correct: shape (shuffles, questions), 1 if the answer is right, 0 if it is not.
 
     Returns:
-        None where no arrangement has any.
+        None if no arrangement has any.
     """
     held = [
         (row[has], right[has]) for row, right in zip(probabilities, correct, strict=True) if (has := row >= 0).any()

@@ -28,8 +28,8 @@ class Streamed:
         decisions: the decision on each.
         audited: shape (Q,), whether one more response was drawn.
         alone: shape (Q,), whether the first response was launched alone, because a gate might have accepted it.
-        calibration: the last one that was learned; None where there was none.
-        measures: of each question the trusted measure that its votes were weighed by; None where they were counted.
+        calibration: the last one that was learned; None if there was none.
+        measures: of each question the trusted measure that its votes were weighed by; None if they were counted.
         alarms: row of a question -> what was seen there to hold no longer, so that learning began anew.
     """
 
@@ -47,7 +47,7 @@ class Stream:
 
     Attributes:
         responses: those to every question, scored by one of the measures, or by none.
-        scores: for each candidate measure, shape (Q, n); NaN where there is none.
+        scores: for each candidate measure, shape (Q, n); NaN if there is none.
         measures: the candidates.
         budget: responses to each at most.
         worth: samples that a question may cost for one more point of agreement; 0 for any number, None for the default.

@@ -36,7 +36,7 @@ PLAIN_HEAD = box.Box(
 
 
 def print_comparison(run: Replay, rows: Sequence[Row], console: Console) -> None:
-    """Print the table, narrow where there is little room, with the notes that are needed to read it."""
+    """Print the table, narrow if there is little room, with the notes that are needed to read it."""
     plain = not console.encoding.startswith("utf")
     console.print(comparison(rows, width=console.width, plain=plain), crop=False, no_wrap=True)
     for line in footnotes(run, rows):
@@ -47,7 +47,7 @@ def comparison(rows: Sequence[Row], *, width: int = 100, plain: bool = False) ->
     """Return a row per method and measure: the methods that count votes, then ReASC by each measure.
 
     Args:
-        rows: what :func:`~langchain_reasc_lab.replay.metrics.summarize` returns.
+        rows: the rows of :func:`~langchain_reasc_lab.replay.metrics.summarize`.
         width: columns there are room for. Below 80 nothing is left out; a terminal breaks such lines.
         plain: whether to print ASCII alone.
     """

@@ -36,8 +36,8 @@ def table_of(
         studies: the pools.
         columns: the columns of a block. Where there are several pools, one before them says which.
         block: makes the block of one pool.
-        notes: what holds for all pools.
-        named: whether to say in a column which pool it is, where there are several.
+        notes: notes on all pools.
+        named: whether to say in a column which pool it is, if there are several.
 
     Raises:
         PoolError: no pool can have one, with all reasons.

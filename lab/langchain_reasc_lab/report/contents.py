@@ -22,9 +22,9 @@ class Entry:
     """A table or a figure that can be made.
 
     Attributes:
-        name: what ``--only`` calls it.
+        name: its name for ``--only``.
         title: its heading.
-        paper: where the paper has it, such as ``"Table 2"``; empty where it has none.
+        paper: where the paper has it, such as ``"Table 2"``; empty if it has none.
         kind: which of the two it is.
         make: makes the table, or the list of figures, from the studies, one for each pool.
     """

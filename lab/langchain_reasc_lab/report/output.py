@@ -286,7 +286,7 @@ def report_markdown(report: Report, folder: str | None = None) -> str:
 
     Args:
         report: the report.
-        folder: where its :func:`pictures` lie, as a link from this page; None where they are not kept.
+        folder: where its :func:`pictures` lie, as a link from this page; None if they are not kept.
     """
     lines = [f"# {escaped(headline(report))}"]
     lines += [line for verdict in verdict_lines(report) for line in ("", f"**{escaped(verdict)}**")]
@@ -358,7 +358,7 @@ def escaped(text: str) -> str:
 
 
 _GAP: Final = 2  # columns between two of a table
-_TEXT: Final = 24  # characters of a text, after which it is folded where there is little room
+_TEXT: Final = 24  # characters of a text, after which it is folded if there is little room
 _STYLES: Final = {"best": "bold", "second": "underline"}
 
 
@@ -471,7 +471,7 @@ def _groups(columns: Sequence[int], widths: Mapping[int, int], width: int) -> li
 
 
 def _folded(texts: Sequence[str], wide: int) -> int:
-    """Return the width of texts where there is little room: what the longest word needs, and a little more."""
+    """Return the width of texts if there is little room: what the longest word needs, and a little more."""
     longest = max(len(word) for text in texts for word in _words(text)) if wide < 40 else 0
     return min(wide, max(_TEXT, longest))
 

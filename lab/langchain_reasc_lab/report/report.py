@@ -22,7 +22,7 @@ class Made:
 
     Attributes:
         entry: its name, its title, and where the paper has it.
-        table: the table; None where the entry is of figures, or nothing could be made.
+        table: the table; None if the entry is of figures, or nothing could be made.
         figures: the figures, one or one for each pool.
         problems: what some pool, or all, could not tell, in whole sentences.
         seconds: how long it took, what it computed first for others included.
@@ -47,7 +47,7 @@ class Report:
     Attributes:
         studies: the pools under the settings that they share.
         parts: tables and figures, in the order of a report.
-        verdicts: what the main comparison comes to on each pool, in words; none where it was not made.
+        verdicts: what the main comparison comes to on each pool, in words; none if it was not made.
     """
 
     studies: Sequence[Study]

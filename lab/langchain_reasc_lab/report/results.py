@@ -32,7 +32,7 @@ def change(value: float, reference: float) -> float:
 
 
 def number(value: float) -> float | None:
-    """Return a cell's number; None where it is not finite."""
+    """Return a cell's number; None if it is not finite."""
     return value if math.isfinite(value) else None
 
 
@@ -68,7 +68,7 @@ class Cost:
         return tflops(study.parameters.count, tokens) if self.flops and study.parameters else tokens
 
     def efficiency(self, study: Study, accuracy: float, tokens: float) -> float | None:
-        """Return per cent of right answers per unit of cost, or per 1,000 tokens; None where nothing was spent."""
+        """Return per cent of right answers per unit of cost, or per 1,000 tokens; None if nothing was spent."""
         spent = self(study, tokens) / (1 if self.flops else 1000)
         return accuracy_per_tflop(100 * accuracy, spent) if spent > 0 else None
 
@@ -114,7 +114,7 @@ class Money:
 
     @classmethod
     def of(cls, studies: Sequence[Study]) -> "Money | None":
-        """Return None where nobody gave prices, or no pool tells how long its prompts were."""
+        """Return None if nobody gave prices, or no pool tells how long its prompts were."""
         if not studies or (path := studies[0].settings.prices) is None:
             return None
         unrounded = cls(read_prices(path))
@@ -122,7 +122,7 @@ class Money:
         return cls(unrounded.prices, _decimals(max(costs))) if costs else None
 
     def __call__(self, study: Study, row: Row) -> float | None:
-        """Return what a method costs; None where the pool does not say how long its prompts were."""
+        """Return what a method costs; None if the pool does not say how long its prompts were."""
         if row.prompt_tokens is None:
             return None
         spent = Bill(prompt=round(1000 * row.prompt_tokens), completion=round(1000 * row.tokens.value))
@@ -146,7 +146,7 @@ class Results:
 
     Args:
         study: the pool.
-        outcomes: what methods did, on the same arrangements.
+        outcomes: the outcomes of the methods, on the same arrangements.
         cost: the unit of costs.
         among: shape (shuffles, questions), 1 on the questions that count; all that were tested, if None.
 
@@ -179,7 +179,7 @@ class Results:
         return share.without_interval if outcomes.calibrated_anew and share.value in (0, 100) else share
 
     def accuracy(self, key: RowKey) -> Estimate | None:
-        """Return right answers in per cent; None where no question counts."""
+        """Return right answers in per cent; None if no question counts."""
         if not self.questions:
             return None
         learned = self._outcomes[key].learned

@@ -141,7 +141,7 @@ def _columns(cost: Cost) -> list[Column]:
 
 
 def _cells(results: Results, outcomes: Mapping[RowKey, Outcomes], key: RowKey) -> tuple[Cell, ...]:
-    """Return the cells of :func:`_columns`; none where the choice cannot be had."""
+    """Return the cells of :func:`_columns`; none if the choice cannot be had."""
     if outcomes[key].impossible:
         return (None,) * 4
     return results.accuracy(key), results.cost(key), results.efficiency(key), results.minus(key, _ASC)

@@ -33,7 +33,7 @@ _ENDS: Final = (1, 99)  # percentiles drawn: a single score far away would leave
 
 
 class _Panel(NamedTuple):
-    """One measure: shapes (right,), (wrong,), and Algorithm 2 on both together, or None where it gives nothing."""
+    """One measure: shapes (right,), (wrong,), and Algorithm 2 on both together, or None if it gives nothing."""
 
     measure: Measure | str
     right: Floats
@@ -232,7 +232,7 @@ def _responses(study: Study, measure: Measure, which: int) -> list[_Shown]:
 
 
 def _cut(text: str | None, lengths: Sequence[int] | None, values: int) -> list[str] | None:
-    """Return the text's tokens; None where they are not known, or are not those that have values."""
+    """Return the text's tokens; None if they are not known, or are not those that have values."""
     if text is None or lengths is None or len(lengths) != values or sum(lengths) != len(text):
         return None
     ends = np.cumsum(lengths).tolist()

@@ -103,7 +103,7 @@ def judged(
         voting: whether only those with an answer count.
 
     Yields:
-        Indices of the measures, and the responses that these score: none where they score none right, or none wrong.
+        Indices of the measures, and the responses that these score: none if they score none right, or none wrong.
 
     Raises:
         PoolError: all responses are right, or all are wrong.

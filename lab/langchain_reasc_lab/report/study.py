@@ -50,10 +50,10 @@ def parameters_of(metadata: Mapping[str, Any]) -> Parameters | None:
     many those are.
 
     Args:
-        metadata: what the pool says of its recording.
+        metadata: the pool's description of its recording.
 
     Returns:
-        None where nothing tells.
+        None if nothing tells.
     """
     count, fingerprint = metadata.get("parameters"), metadata.get("fingerprint")
     if isinstance(count, int | float) and not isinstance(count, bool) and math.isfinite(count) and count > 0:
@@ -77,8 +77,8 @@ class StudySettings:
         calibration_size: questions whose first responses calibrate.
         seed: the seed of all that is random.
         methods: the budget, and the accuracy asked of the gate.
-        parameters: N, the model's number of parameters, for TFLOPs; None where nobody said.
-        prices: a file that says what tokens cost; None where nobody said.
+        parameters: N, the model's number of parameters, for TFLOPs; None if nobody said.
+        prices: a file that says what tokens cost; None if nobody said.
         tokens_per_second: the rate of one sequence, for latencies; None takes recorded times.
     """
 
@@ -96,10 +96,10 @@ class Study:
     """One pool under these settings.
 
     Attributes:
-        name: what the pool is called in tables.
+        name: the pool's name in tables.
         pool: recorded responses.
-        measure: by what ReASC weighs: ``"auto"``, ``"recorded"`` or one measure; None where the pool has no scores.
-        settings: what all tables share.
+        measure: by what ReASC weighs: ``"auto"``, ``"recorded"`` or one measure; None if the pool has no scores.
+        settings: the settings that all tables share.
     """
 
     name: str
@@ -119,7 +119,7 @@ class Study:
 
     @cached_property
     def uncalibrated(self) -> str | None:
-        """Why ReASC cannot be studied on this pool; None where it can."""
+        """Why ReASC cannot be studied on this pool; None if it can."""
         questions, size = len(self.pool.questions), self.pool.calibrating or self.settings.calibration_size
         if self.measure is None:
             return (
@@ -203,7 +203,7 @@ class Study:
 
     @cached_property
     def parameters(self) -> Parameters | None:
-        """N, the model's number of parameters, as the settings or else the pool tells; None where neither does."""
+        """N, the model's number of parameters, as the settings or else the pool tells; None if neither does."""
         if self.settings.parameters is not None:
             return Parameters(self.settings.parameters, "as given")
         return parameters_of(self.pool.metadata)

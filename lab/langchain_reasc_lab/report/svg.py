@@ -14,7 +14,7 @@ from langchain_reasc_lab.report.tables import Figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawn
 
-_INK: Final = "#010203"  # stands for the page's own colour of text while matplotlib draws
+_INK: Final = "#010203"  # replaced by the page's text colour after matplotlib has drawn
 _INKED: Final = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
 _ROOT = re.compile(r"<svg\b[^>]*>")
 _VIEW = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
@@ -25,18 +25,18 @@ _PIXELS: Final = 4 / 3  # a point on a screen
 
 
 def for_each_pool(studies: Sequence[Study], make: Callable[[int, Study], Figure]) -> list[Figure]:
-    """Return a figure for each pool, made from its place and itself; of several, its name is the title."""
+    """Return a figure for each pool, made from the pool's index and study. Several figures have names as titles."""
     made = [make(at, study) for at, study in enumerate(studies)]
     return made if len(made) == 1 else [replace(one, title=each.name) for one, each in zip(made, studies, strict=True)]
 
 
 def svg(draw: "Callable[[], Drawn]", name: str, title: str) -> str:
-    """Return what a function draws, as an ``<svg>`` element for the middle of a page.
+    """Return a drawing as an ``<svg>`` element for a page.
 
     Args:
-        draw: makes the figure, under the settings that a page needs.
-        name: what the ids in it begin with, since several pictures stand in one page.
-        title: what it is of, for those who do not see it.
+        draw: makes the figure. It is called with matplotlib's settings for a page.
+        name: the prefix of the ids, because a page has several pictures.
+        title: the title for readers who do not see the picture.
 
     Raises:
         MissingExtraError: matplotlib is not installed.

@@ -29,7 +29,7 @@ class Column:
         name: its heading, with the unit: ``"Accuracy %"``.
         style: how its numbers are written, a format specification such as ``".1f"`` or ``"+.2f"``; empty for texts.
         meaning: what the heading means, in a sentence; it is shown below the table.
-        best: whether a higher or a lower number is better, where that can be said.
+        best: whether a higher or a lower number is better, if either is.
     """
 
     name: str
@@ -68,8 +68,8 @@ class Figure:
 
     Attributes:
         html: an ``<svg>`` element, or other HTML that stands alone and escapes what it shows.
-        text: what it shows, in words, for those who do not see it and for reports without pictures.
-        title: which one it is, where there are several: the pool's name.
+        text: a description, for readers who do not see the figure and for reports without pictures.
+        title: which one it is, if there are several: the pool's name.
         notes: what has to be known to read it, in whole sentences.
     """
 
@@ -90,7 +90,7 @@ class Shown:
 
     Attributes:
         value: its number or text.
-        interval: ``[65.6, 79.4]`` behind the number; empty where there is none.
+        interval: ``[65.6, 79.4]`` behind the number; empty if there is none.
         key: its number in full precision, to sort by; empty for texts.
         mark: whether it is the best or the second best of its column.
     """
@@ -110,7 +110,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def number_of(cell: Cell) -> float | None:
-    """Return the number of a cell, of an estimate its value; None for a text, and where there is none."""
+    """Return the number of a cell, or the value of an estimate; None for a text or an empty cell."""
     value = cell.value if isinstance(cell, Estimate) else cell
     return None if value is None or isinstance(value, str) or not math.isfinite(value) else float(value)
 
@@ -144,7 +144,7 @@ def marks(table: Table) -> dict[tuple[int, int], Mark]:
     """Return (row, column) -> whether it is the best or the second best among the rows of its pool.
 
     Numbers are compared as they are written: 72.46 and 72.54 are both 72.5, and both are the best. Where all are equal
-    none is marked, and where there are two of them the second best would say nothing.
+    none is marked, and if there are two of them the second best would say nothing.
     """
     named = next((at for at, column in enumerate(table.columns) if column.name in POOLS), None)
     pools: dict[Cell, list[int]] = {}

@@ -84,7 +84,7 @@ class LAggregated(StoppingRule):
         threshold: 1 − δ.
 
     Raises:
-        ConfigurationError: no p, or one that is no such distribution.
+        ConfigurationError: no p, or one that is not such a distribution.
     """
 
     name: ClassVar[str] = "l_aggregated"

@@ -226,6 +226,6 @@ def _upper(scores: tuple[float, ...]) -> tuple[bool, ...]:
 
 
 def _share_of_leader(evidence: Mapping[str, float]) -> float:
-    """Return the largest weight as a share of all; 0 where there is none."""
+    """Return the largest weight as a share of all; 0 if there is none."""
     total = math.fsum(evidence.values())
     return max(evidence.values()) / total if total > 0 else 0.0

@@ -1,7 +1,7 @@
 """Simulated questions: the distribution of answers to each, and the right one.
 
 A kind of answers draws what all questions of a pool share, and then each question's distribution. How often the
-heaviest answer is right follows, where nothing else is said, what was recorded of the shipped model on its word
+heaviest answer is right follows, if nothing else is said, what was recorded of the shipped model on its word
 problems: one in five at a share of .2, half at .35, all but one in a hundred at .9.
 """
 
@@ -29,7 +29,7 @@ class Questions:
     Attributes:
         shares: shape (questions, answers), P(answer) of a response that has one; what is left of 1 goes to answers that
             are given once only.
-        right: shape (questions,), the column of the right answer; -1 where it is none of them.
+        right: shape (questions,), the column of the right answer; -1 if it is none of them.
         unanswered: shape (questions,), P(a response has no answer).
         alike: whether all responses to a question are the same, as at temperature 0.
     """

@@ -41,7 +41,7 @@ class Responses:
 
     Attributes:
         answers: shape (questions, budget), the answers of a question as 0, 1, 2, ... in the order in which they first
-            appear; -1 where there is none.
+            appear; -1 if there is none.
         scores: shape (measures, questions, budget), S(y), finite. The first measure is of the pool's kind of signal; of
             the others every second is noise, and the rest are noise and the first one, in different shares.
         tokens: shape (questions, budget), tokens of each response, at least 1.
@@ -80,8 +80,8 @@ class SimulatedPool:
     Attributes:
         index: the number it was drawn from.
         kind: how it was drawn.
-        warm_up: what may be learned from.
-        tested: what methods are compared on.
+        warm_up: the questions to learn from.
+        tested: the questions on which methods are compared.
     """
 
     index: int
@@ -108,7 +108,7 @@ def simulated_pool(
     """Draw the pool of this number, from ``default_rng([seed, index])``.
 
     Args:
-        index: the number; it says of which kind the pool is, too.
+        index: the number of the pool, which also determines its kind.
         seed: the seed of all pools.
         questions: tested questions; those to warm up on, one of :data:`WARM_UPS`, come before them.
         budget: responses to each.

@@ -99,7 +99,7 @@ def test_what_was_estimated_or_failed_is_in_the_bill_and_remembered(data: Path, 
     [
         (("--max-cost", "0.05"), "--max-cost allows 0.050 EUR, and 0.10 EUR are expected: nothing was drawn"),
         (("--max-tokens-total", "99"), "--max-tokens-total allows 99 tokens, and 105 tokens are expected: nothing"),
-        (("--model", "scripted-2"), "there is no price of the model 'scripted-2'; did you mean 'scripted-1'?"),
+        (("--model", "scripted-2"), "no price for the model 'scripted-2'; did you mean 'scripted-1'?"),
     ],
 )
 def test_what_would_cost_too_much_or_has_no_price_is_not_begun(more: tuple[str, ...], says: str, data: Path) -> None:
