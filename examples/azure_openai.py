@@ -4,8 +4,9 @@
     export AZURE_OPENAI_ENDPOINT=https://NAME.openai.azure.com/ AZURE_OPENAI_API_KEY=...
     python examples/azure_openai.py --deployment my-gpt-4o-mini
 
-You need a deployment, preferably of a model that returns log-probabilities. ``calibration="online"`` learns without
-labels: after 16 questions its own rule decides, so keep its observations with ``--state online.sqlite``.
+Nothing needs to be running. You need a deployment, preferably of a model that returns log-probabilities.
+``calibration="online"`` learns without labels: after 16 questions its own rule decides, so keep its observations with
+``--state online.sqlite``.
 """
 
 import argparse
