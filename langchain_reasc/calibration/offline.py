@@ -151,6 +151,12 @@ def _warn_of_order(right: Sequence[bool]) -> None:
         )
 
 
+def check_target(p_target: float) -> None:
+    """Require 0 < p_target < 1."""
+    if not 0 < p_target < 1:
+        raise ConfigurationError(f"p_target is an accuracy between 0 and 1, got {p_target}")
+
+
 def checked_scores(scores: npt.ArrayLike, p_target: float) -> Floats:
     """Return the scores as an array, shape (n,), that has a mean and a positive standard deviation.
 
@@ -158,8 +164,7 @@ def checked_scores(scores: npt.ArrayLike, p_target: float) -> Floats:
         CalibrationDataError: fewer than 2 scores, one that is not finite, or all equal.
         ConfigurationError: ``p_target`` is no accuracy.
     """
-    if not 0 < p_target < 1:
-        raise ConfigurationError(f"p_target is an accuracy between 0 and 1, got {p_target}")
+    check_target(p_target)
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1:
         raise CalibrationDataError(f"a calibration takes one score per response, got shape {values.shape}")

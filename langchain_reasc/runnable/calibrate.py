@@ -30,6 +30,7 @@ from langchain_reasc.calibration import (
     fit,
     observed,
 )
+from langchain_reasc.calibration.offline import check_target
 from langchain_reasc.exceptions import (
     CalibrationDataError,
     ConfigurationError,
@@ -37,7 +38,7 @@ from langchain_reasc.exceptions import (
     LogprobsUnavailable,
 )
 from langchain_reasc.method.confidence import SPAN_SCORES, Measure
-from langchain_reasc.method.stopping import DEFAULT_BUDGET
+from langchain_reasc.method.stopping import DEFAULT_BUDGET, check_probability
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.prepared import ModelOrName, to_messages
 from langchain_reasc.runnable.concurrency import Concurrency, EventLoop, Threads
@@ -123,6 +124,8 @@ async def _calibrate(  # noqa: D417
         >>> calibration = calibrate(llm, [("What is 2 + 2?", "4"), "What is 12 times 17?", ...])
         >>> reasc = ReASCRunnable(model=llm, calibration=calibration)
     """
+    check_probability("threshold", threshold)
+    check_target(p_target)
     asked = _Asked(
         model,
         read_inputs(questions),

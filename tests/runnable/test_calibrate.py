@@ -229,8 +229,11 @@ def test_what_cannot_be_asked(runner: Any, fits: Any, caplog: Any) -> None:
     assert progress[-1] == (6, 6)
     with pytest.raises(CalibrationDataError, match="none of the 6 questions gave a response; the first: SamplingError"):
         runner.calibrate(failing(script, lambda question, index: True), TEXTS[:6])
-    with pytest.raises(ConfigurationError, match="concurrency must be 1 or more"):
-        runner.calibrate(model, TEXTS[:6], concurrency=0)
+    asked = len(model.log.calls)
+    for wrong in ({"concurrency": 0}, {"threshold": 0.4}, {"p_target": 1.0}):
+        with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+            runner.calibrate(model, TEXTS[:6], **wrong)
+    assert len(model.log.calls) == asked, "nothing is paid for"
 
 
 def test_a_call_that_was_interrupted_goes_on_from_its_checkpoint(runner: Any, tmp_path: Path) -> None:
