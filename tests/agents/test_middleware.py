@@ -179,6 +179,8 @@ def test_votes_on_votes_are_refused(agents: Agents, inside: Any) -> None:
     ("options", "said"),
     [
         ({"read_only": [get_weather]}, "read_only takes names of tools"),
+        ({"read_only": ["search"], "when": lambda request, first: True}, "pass either when= or read_only=, not both"),
+        ({"max_run_token": 3}, "unknown: max_run_token"),
         ({"max_run_samples": True}, "max_run_samples must be a whole number above 0, or None, got True"),
         ({"max_run_seconds": float("nan")}, "max_run_seconds must be a number above 0, or None, got nan"),
     ],

@@ -119,6 +119,8 @@ def test_what_would_be_swallowed_is_refused(runner: Any, call: str) -> None:
     model = saying("1")
     with pytest.raises(ConfigurationError, match=r"on_response goes with solve\(\)"):
         getattr(runner, call)(ReASCRunnable(model=model), ["q"] if call == "batch" else "q", on_response=print)
+    with pytest.raises(ConfigurationError, match=r"total_tokens bound a whole batch\(\)"):
+        runner.invoke(ReASCRunnable(model=model), "q", total_tokens=3)
     assert model.log.calls == []
 
 
