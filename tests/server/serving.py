@@ -44,7 +44,7 @@ FAST = RetryPolicy(attempts=2, first_wait=0.01, longest_wait=0.02, sideline=0.05
 
 @dataclass
 class Said(Calling):
-    """Says its texts in turn; calls the first tool that it is offered; adds fields that no API knows."""
+    """Say its texts in turn, call the first tool of the request, and add fields that no API has."""
 
     texts: Sequence[str] = ("it is 42",)
     cities: Sequence[str] = ("Paris",)
@@ -92,7 +92,7 @@ async def models(exchange: Exchange) -> None:
 
 @dataclass
 class Front:
-    """The server, and what it stands in front of."""
+    """The server and its upstreams."""
 
     url: str
     upstreams: list[Served]
@@ -112,7 +112,7 @@ class Front:
         return self.post({"model": "tiny", "messages": HELLO, **fields})
 
     def events(self, **fields: Any) -> list[Any]:
-        """The events of a stream, and what is no event as it stands."""
+        """Return the events of a stream, and everything else in it as text."""
         return events_in(self.chat(stream=True, **fields).text)
 
 
@@ -128,7 +128,7 @@ def _event(part: str) -> Any:
 
 @contextmanager
 def front(*answers: Any, served: Any = None, **options: Any) -> Iterator[Front]:
-    """Serve in front of upstreams that answer so, None for one that is gone; or of ``served``, which is no server."""
+    """Serve in front of upstreams with these answers (None: an upstream that is gone), or in front of ``served``."""
     votes = options.pop("votes", {})
     admission = options.pop("admission", {})
     pass_keys = options.pop("pass_keys", False)
@@ -157,7 +157,7 @@ def _gone() -> Served:
 
 
 class PromptServer(uvicorn.Server):
-    """Looks a hundred times a second, and not ten, whether it is to end."""
+    """Check a hundred times a second, instead of ten, whether to exit."""
 
     async def main_loop(self) -> None:
         while not self.should_exit:
@@ -166,7 +166,7 @@ class PromptServer(uvicorn.Server):
 
 @contextmanager
 def listening(app: Any, **options: Any) -> Iterator[str]:
-    """Serve on loopback in a thread; gives the base URL."""
+    """Serve on loopback in a thread, and yield the base URL."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as bound:
         bound.bind(("127.0.0.1", 0))
         bound.listen()

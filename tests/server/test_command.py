@@ -40,7 +40,7 @@ QUESTION = "Emma has 27 old and 14 new cups. How many more does Emma need to hav
 
 
 class Echoing(Said):
-    """Says what the user said, or calls the tool with it."""
+    """Repeat the user's text, or call the tool with it."""
 
     def called(self, request: Request, at: int) -> list[dict[str, Any]]:
         self.calls = lambda at: [("weather", request["messages"][-1]["content"])]
@@ -51,7 +51,7 @@ class Echoing(Said):
 
 
 def run(*arguments: object) -> str:
-    """What is said on stderr; an error is raised as the library's, whose words ``reasc`` prints."""
+    """Return the text on stderr. Raise the library's errors, whose messages ``reasc`` prints."""
     ended = CliRunner().invoke(app, [*map(str, arguments)])
     if isinstance(ended.exception, ReASCError):
         raise ended.exception
@@ -138,7 +138,7 @@ def test_traces_need_their_extra(upstream: Served, monkeypatch: pytest.MonkeyPat
 
 @contextmanager
 def process(*arguments: str, path: str = "", **environment: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
-    """A process of the command, and its base URL; ``path`` is a folder of modules that come before all others."""
+    """Start the command, and yield its base URL and process. Modules in the folder ``path`` come before all others."""
     script = "import typer; from langchain_reasc_server.command import *;"
     script += "from langchain_reasc.cli.options import *;"
     script += "app = typer.Typer(); app.command()(with_groups(serve)); app()"
@@ -190,7 +190,7 @@ def running() -> Iterator[tuple[str, Served]]:
 
 
 def test_a_schema_that_takes_for_ever_holds_nobody_else(running: tuple[str, Served]) -> None:
-    """In a process of its own: what holds Python's lock would hold this one, too."""
+    """The server runs in another process, because a held interpreter lock would block this test too."""
     ended: list[int] = []
     url, upstream = running
     upstream.answer = Echoing()
@@ -254,13 +254,13 @@ def test_a_silent_upstream_is_waited_for_as_long_as_the_operator_says(running: t
 
 
 def _counted(url: str, name: str) -> float:
-    """The sum of a counter."""
+    """Return the sum of a counter."""
     lines = httpx.get(url.replace("/v1", "/metrics")).text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
 
 
 def _workers(of: int) -> set[int]:
-    """The processes that serve, without the one that tracks what they share."""
+    """Return the workers' process ids, without that of multiprocessing's resource tracker."""
     children = Path(f"/proc/{of}/task/{of}/children").read_text().split()
     return {int(pid) for pid in children if b"spawn_main" in _command_line(pid)}
 

@@ -1,4 +1,4 @@
-"""The same over our server as over its upstream, whatever that sends, but for what is documented to differ."""
+"""A client gets the same from our server as from its upstream, except for the documented differences."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ PASSED: dict[str, Any] = {**VOTED, "temperature": 0}
 
 @dataclass(frozen=True)
 class Way:
-    """How a stream is written: all of it is server-sent events."""
+    """A valid way to write server-sent events."""
 
     line_end: str = "\n"
     space: str = " "
@@ -33,7 +33,7 @@ class Way:
     size: int = 1 << 20
 
     def pieces(self, events: Sequence[Any]) -> list[bytes]:
-        """The bytes of a stream in pieces of one size, be it in the middle of a character."""
+        """Return the bytes of a stream in pieces of one size, which may split a character."""
         data = [json.dumps(one, ensure_ascii=False) for one in events] + [DONE] * self.done
         head = self.comment + ("event: chunk\nid: 1\n" if self.named else "")
         text = "".join(f"{head}data:{self.space}{one}\n\n" for one in data).replace("\n", self.line_end)
@@ -71,7 +71,7 @@ def calls(*called: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": None, "tool_calls": [*called]}
 
 
-# What it says, in words that no API need know
+# Deltas, some with fields that no API has
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 unknown = st.dictionaries(
@@ -122,13 +122,13 @@ def server() -> Iterator[Front]:
 
 
 def both(server: Front, answer: Answer, body: Any, path: str = "/chat/completions") -> list[httpx.Response]:
-    """What the upstream answers, and what we do."""
+    """Return the upstream's response and ours."""
     server.upstream.answer = answer
     return [server.http.post(server.upstream.url + path, json=body), server.post(body, path)]
 
 
 def without_ours(events: Sequence[Any]) -> list[Any]:
-    """The events of a stream without what differs: its id and time, the role, and the usage, which is the bill."""
+    """Return the events of a stream without the fields that may differ: id, time, role and usage."""
     kept = []
     for event in events:
         left = {name: value for name, value in event.items() if name not in ("id", "created", "usage", "reasc")}
@@ -165,7 +165,7 @@ def compare(server: Front, events: Sequence[Any], way: Way) -> None:
 
 
 def said(value: Any) -> Any:
-    """A value without its nulls, empty texts, and indices, with which openai's client fills it up."""
+    """Return a value without the nulls, empty texts and indices that openai's client adds."""
     if isinstance(value, list):
         return [said(one) for one in value]
     if isinstance(value, dict):

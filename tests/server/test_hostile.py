@@ -1,4 +1,4 @@
-"""Clients and upstreams that mean harm: each gets an error or is cut off, and others are served meanwhile."""
+"""Malicious clients and upstreams get an error or are disconnected, and others are served meanwhile."""
 
 import gzip
 import json
@@ -36,7 +36,7 @@ def connected(server: Front, sent: bytes = b"", buffer: int = 0) -> Iterator[soc
 
 
 def read_to_end(client: socket.socket) -> bytes:
-    """All that comes until the server closes."""
+    """Return everything until the server closes the connection."""
     got = b""
     try:
         while part := client.recv(65536):
@@ -102,7 +102,7 @@ def test_further_connections_get_an_error_while_too_many_are_open(server: Front)
 
 
 async def endless(exchange: Exchange) -> None:
-    """Long words until the client has gone."""
+    """Write long words until the client has gone."""
     await exchange.begin_stream()
     while not exchange.gone.is_set():
         await exchange.token("on " * 10_000)
@@ -191,7 +191,7 @@ def test_who_asks_without_a_key_cannot_make_the_upstream_busy() -> None:
 
 
 def compressed(status: int, text: str, kind: str = JSON) -> Answer:
-    """A reply that is compressed though nobody asked for it."""
+    """Compress a reply although the client did not ask for it."""
     body = gzip.compress(text.encode())
     head = (
         f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-encoding: gzip\r\ncontent-length: {len(body)}\r\n\r\n"

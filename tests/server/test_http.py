@@ -1,4 +1,4 @@
-"""What clients of HTTP do in their own ways: paths, ids of requests, versions of the protocol, and browsers."""
+"""HTTP clients differ: paths, request ids, protocol versions, and browsers."""
 
 import json
 import socket
@@ -20,7 +20,7 @@ ORIGIN = "https://chat.example.org"
 
 
 async def listed(exchange: Exchange) -> None:
-    """An upstream that lets all origins in."""
+    """Allow all origins, as some upstreams do."""
     await exchange.reply(200, {"object": "list", "data": []}, access_control_allow_origin="*")
 
 
@@ -90,10 +90,10 @@ def unnamed(request: pytest.FixtureRequest) -> Iterator[Front]:
 @pytest.mark.parametrize(
     ("origin", "host", "status"),
     [
-        (ORIGIN, None, 403),  # a page of another site, whose request needs no leave of CORS
+        (ORIGIN, None, 403),  # a page of another site, whose request needs no permission by CORS
         ("null", None, 403),
         ("http://localhost:3000", None, 403),
-        ("http://evil.example:8080", "evil.example:8080", 403),  # whose owner lets the name lead here
+        ("http://evil.example:8080", "evil.example:8080", 403),  # the owner points this name to the server
         ("http://reasc:8080", "reasc:8080", 200),
         ("http://127.0.0.1:8080", "127.0.0.1:8080", 200),
         ("http://[::1]:8080", "[::1]:8080", 200),
@@ -119,7 +119,7 @@ def test_what_is_no_origin_is_refused(origin: str) -> None:
 
 
 def spoken(server: Front, sent: bytes) -> bytes:
-    """What comes back until the server closes the connection."""
+    """Return everything until the server closes the connection."""
     address = urlsplit(server.url)
     with socket.create_connection((address.hostname, address.port or 0), timeout=20) as connection:
         connection.sendall(sent)

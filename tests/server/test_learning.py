@@ -1,4 +1,4 @@
-"""What is learned while it serves: of each model, of each kind of request, and only of what the operator asks for."""
+"""What the server learns: about each model and kind of request, and only if the operator's options apply."""
 
 from collections.abc import Callable
 from pathlib import Path

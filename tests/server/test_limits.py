@@ -1,4 +1,4 @@
-"""What a key may use in a minute: samples and tokens, told by replies or estimated, also where a client leaves."""
+"""Limits per key and minute: samples and tokens, reported or estimated, also if a client disconnects."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ def estimated(body: dict[str, Any]) -> int:
 
 @contextmanager
 def limited(answer: Answer, **options: Any) -> Iterator[tuple[Front, Any]]:
-    """A server whose clock stands still, and how many tokens were charged there."""
+    """Yield a server whose clock stands still, and a function that returns the tokens charged."""
     limits = {"tokens_per_minute": MINUTE, "samples_per_minute": MINUTE, "clock": lambda: 0.0}
     with front(answer, admission=limits, **options) as server:
         client = server.gateway.admission.client({})
@@ -194,7 +194,7 @@ def test_an_image_counts_as_a_thousand_tokens_and_not_by_its_bytes() -> None:
 
 @pytest.mark.parametrize("path", ["/chat/completions", "/responses"])
 def test_requests_at_the_same_time_do_not_share_what_is_left(path: str) -> None:
-    """Of a hundred at once of a key with ten samples a minute, no more are answered than had samples left."""
+    """A key with ten samples a minute sends a hundred requests at once. Few are answered."""
     said = {"messages": HELLO} if path == "/chat/completions" else {"input": "hi"}
     body = {
         "model": "tiny",

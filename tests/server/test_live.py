@@ -1,4 +1,4 @@
-"""Text that needs no vote is streamed while it comes, also where tools are offered."""
+"""Text that is not voted on is streamed as it is written, even if the request has tools."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ def call(city: str) -> dict[str, Any]:
 
 
 def says(parts: Sequence[Any], finish: str = "stop", pause: float = 0.0) -> Any:
-    """Streams texts and events; None breaks the stream off."""
+    """Stream texts and events. None breaks the stream off."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.begin_stream()
@@ -42,7 +42,7 @@ def says(parts: Sequence[Any], finish: str = "stop", pause: float = 0.0) -> Any:
 
 
 def says_after(first: str, seen: threading.Event, rest: Sequence[Any]) -> Any:
-    """Streams a text, and the rest once it has been seen."""
+    """Stream a text, and the rest after the client has seen the text."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.begin_stream()
@@ -61,7 +61,7 @@ def in_turn(*answers: Any) -> Any:
 
 
 def told(events: Sequence[Any]) -> tuple[str, list[str]]:
-    """The text of a stream, and the arguments of its calls."""
+    """Return the text of a stream, and the arguments of its calls."""
     deltas = [event["choices"][0]["delta"] for event in events if event["choices"]]
     calls: dict[int, str] = {}
     for piece in (piece for one in deltas for piece in one.get("tool_calls", ())):

@@ -1,4 +1,4 @@
-"""In front of a LangChain chat model, in this process."""
+"""Serving a LangChain chat model in this process."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ USAGE: Any = {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}
 
 
 class Scripted(BaseChatModel):
-    """Says its texts in turn, or calls the tool that it was given; keeps the arguments of its calls."""
+    """Say its texts in turn, or call a tool. Keep the arguments of all calls."""
 
     texts: Sequence[str] = ("it is 42",)
     temperature: float | None = None
@@ -179,7 +179,7 @@ def test_what_the_model_does_not_have_is_refused(server: Front, path: str) -> No
 
 @pytest.fixture(scope="module")
 def shipped() -> Iterator[Front]:
-    """In front of the shipped model."""
+    """Serve the shipped model."""
     model = ChatLlamaCpp(seed=1, max_tokens=12)
     with model, front(served=LangChainModel(model, "shipped"), votes={"answer": "number"}) as made:
         yield made

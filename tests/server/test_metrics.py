@@ -1,4 +1,4 @@
-"""What Prometheus scrapes: what is counted, under names and labels as its conventions have them."""
+"""Metrics for Prometheus: what they count, and that names and labels follow its conventions."""
 
 import re
 import threading
@@ -23,7 +23,7 @@ def scraped(server: Front, accept: str = "") -> str:
 
 
 def value(server: Front, name: str, **labels: str) -> float:
-    """The sum of the samples of this name that have these labels."""
+    """Return the sum of the samples with this name and these labels."""
     families = text_string_to_metric_families(scraped(server))
     found = [one for family in families for one in family.samples if one.name == name]
     return sum(one.value for one in found if labels.items() <= one.labels.items())

@@ -1,4 +1,4 @@
-"""What is not voted on goes through as if nobody stood between."""
+"""Requests that are not voted on pass through unchanged."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -114,7 +114,7 @@ def test_an_operator_opens_a_path_with_all_below_it(path: str) -> None:
 
 
 def _request(method: str, url: str) -> httpx.Request:
-    """A request whose path is sent as it stands."""
+    """Return a request whose path is sent without normalization."""
     request = httpx.Request(method, url, content=b"{}" if method == "POST" else None)
     request.url = request.url.copy_with(raw_path=url.partition("/v1")[2].join(("/v1", "")).encode())
     return request
@@ -195,7 +195,7 @@ async def half_a_reply(exchange: Exchange) -> None:
 @pytest.mark.parametrize("fault", [half_a_reply, refuses(503), refuses(429)])
 def test_a_chat_completion_that_one_server_fails_is_answered_by_another(fault: Any) -> None:
     with front(fault, Said()) as server:
-        for _ in range(30):  # by turns, as chance has it
+        for _ in range(30):  # servers are chosen at random
             reply = server.chat().json()
             assert reply["choices"][0]["message"]["content"] == "it is 42 "
         assert server.upstreams[0].exchanges and len(server.upstreams[1].exchanges) == 30

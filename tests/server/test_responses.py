@@ -42,7 +42,7 @@ def ask(server: Front, **fields: Any) -> Any:
 
 
 def events_of(server: Front, **fields: Any) -> list[dict[str, Any]]:
-    """The events of a stream, which all are what their type says, and counted."""
+    """Return the events of a stream, after checking each by its type and number."""
     response = ask(server, stream=True, **fields)
     assert response.status_code == 200, response.text
     events = []
@@ -59,7 +59,7 @@ def events_of(server: Front, **fields: Any) -> list[dict[str, Any]]:
 
 
 def whole_of(server: Front, streamed: bool, **fields: Any) -> dict[str, Any]:
-    """The Response, in one piece or as the last event of a stream."""
+    """Return the Response: whole, or from the last event of a stream."""
     if not streamed:
         whole: dict[str, Any] = ask(server, **fields).json()
         Response.model_validate(whole)
@@ -193,7 +193,7 @@ CALL = ["output_item.added", "function_call_arguments.delta", "function_call_arg
 
 
 def shape_of(events: Sequence[dict[str, Any]]) -> list[str]:
-    """The types of events, each once where it comes several times in a row."""
+    """Return the types of events, without repetitions in a row."""
     kinds = [event["type"].removeprefix("response.") for event in events]
     return [kind for at, kind in enumerate(kinds) if at == 0 or kind != kinds[at - 1]]
 
@@ -283,7 +283,7 @@ def test_a_function_of_a_namespace_keeps_it(server: Front, streamed: bool) -> No
 
 
 class Named(Said):
-    """Calls the first tool by the name that it was offered under."""
+    """Call the first tool by its name in the request."""
 
     def called(self, request: Request, at: int) -> list[dict[str, Any]]:
         name = request["tools"][0]["function"]["name"]
@@ -301,7 +301,7 @@ def test_logprobs_have_the_bytes_of_their_tokens(server: Front, streamed: bool) 
 
 
 class Both(Said):
-    """A server with chat completions and the Responses API, which answers with what it was asked."""
+    """A server that has both APIs. Its Responses API answers with the request."""
 
     async def __call__(self, exchange: Exchange) -> None:
         if exchange.path.endswith("/chat/completions"):
@@ -573,7 +573,7 @@ class Status(BaseModel):
 
 
 class AnswersTools(Said):
-    """Calls a tool, and says something once it has its answer."""
+    """Call a tool, and answer after the tool's result."""
 
     def called(self, request: Request, at: int) -> list[dict[str, Any]]:
         return [] if request["messages"][-1]["role"] == "tool" else super().called(request, at)

@@ -1,4 +1,4 @@
-"""The status page: what it says, who may see it, and that nothing in it is taken for HTML."""
+"""The status page: what it shows, who may see it, and that answers are escaped."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""OpenTelemetry's spans: one for a request, with what its vote has cost, and nothing that was said."""
+"""OpenTelemetry's spans: one per request, with the cost of its vote and without prompts and answers."""
 
 import json
 import signal
@@ -73,7 +73,7 @@ def above(span: Any) -> str:
 
 
 def last_of(response: httpx.Response) -> Any:
-    """The reply, or of a stream the last event."""
+    """Return the reply, or the last event of a stream."""
     if "event-stream" not in response.headers["content-type"]:
         return response.json()
     events = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: {")]
@@ -193,7 +193,7 @@ def test_what_was_said_and_keys_are_in_no_span() -> None:
 
 
 class Collector:
-    """Takes spans by OTLP over HTTP, on loopback."""
+    """Receive spans by OTLP over HTTP on loopback."""
 
     def __init__(self) -> None:
         taken = self.taken = list[Any]()
@@ -219,7 +219,7 @@ class Collector:
         self.server.server_close()
 
     def spans(self) -> list[Any]:
-        """All of them; each was made by the service that is named here."""
+        """Return all spans, after checking the name of their service."""
         assert {path for path, _ in self.taken} == {"/v1/traces"}
         made = [one for _, request in self.taken for one in request.resource_spans]
         assert {a.value.string_value for one in made for a in one.resource.attributes if a.key == "service.name"} == {
@@ -259,7 +259,7 @@ def test_each_worker_exports_its_spans_and_flushes_them_when_it_is_stopped() -> 
         assert len({span.span_id for span in collector.spans()}) == 8
 
 
-@pytest.mark.slow  # waits for what the last spans have at the end
+@pytest.mark.slow  # waits until the last spans are given up
 @pytest.mark.parametrize("listens", [False, True])
 def test_a_dead_collector_and_a_silent_one_disturb_nobody(listens: bool) -> None:
     body = {"model": "tiny", "messages": HELLO, "tools": [TOOL]}

@@ -1,4 +1,4 @@
-"""What is voted on, and how the winner is given back: whole, streamed, and by openai's own client."""
+"""What is voted on, and how the winner comes back: whole, streamed, and through openai's client."""
 
 import functools
 import json
@@ -217,7 +217,7 @@ def test_another_model_is_voted_on_by_counting() -> None:
 
 
 class Guesses(Said):
-    """Right three times out of four, to easy questions always."""
+    """Answer hard questions right three times out of four, and easy ones always."""
 
     def said(self, request: Request, at: int) -> list[Sequence[str]]:
         number = int(request["messages"][0]["content"])
@@ -247,7 +247,7 @@ def test_what_was_learned_can_abstain() -> None:
 
 
 class Fields(Said):
-    """Objects of which no response is right in both fields."""
+    """Say objects of which none is right in both fields."""
 
     def said(self, request: Request, at: int) -> list[Any]:
         objects = [{"a": 1, "b": 2}, {"a": 1, "b": 3}, {"a": 9, "b": 2}]

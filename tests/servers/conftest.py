@@ -15,7 +15,7 @@ FIELDS = {"model": "gpt-test", "api_key": KEY, "temperature": 0.7, "seed": 0}
 
 
 class SettledRunner(AsyncRunner):
-    """Asynchronous calls, after which no task goes on."""
+    """Call asynchronously, and check that no task is left."""
 
     def run(self, main: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run(settled(main))
@@ -40,7 +40,7 @@ def runner(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Chat:
-    """Makes chat models of a class; unless told otherwise they ask once, and for sample i with seed i."""
+    """Create chat models of a class. By default they try once, and ask for sample i with seed i."""
 
     name: str
 
@@ -48,7 +48,7 @@ class Chat:
         return CLIENTS[self.name](**{"base_url": url} | FIELDS | fields)
 
     def real(self, server: LlamaServer, **fields: Any) -> Any:
-        """For the real llama-server: ours asks it what it is, and knows its samplers by name."""
+        """Create a chat model for the real llama-server, with the server's samplers off."""
         samplers = {"top_k": 0, "min_p": 0.0}  # the model's own distribution, not cut off anywhere
         own = {"preset": "auto", **samplers} if self.name == "ChatOpenAICompatible" else {"extra_body": samplers}
         return self(
@@ -62,7 +62,7 @@ def chat_openai(**fields: Any) -> Any:
 
 
 def chat_openai_compatible(*, max_retries: int = 0, **fields: Any) -> Any:
-    """Ours; the fault server answers no questions about itself."""
+    """Our client, with a preset, because the fault server cannot be asked what it supports."""
     backend = pytest.importorskip("langchain_reasc_openai")
     retry = backend.RetryPolicy(attempts=1 + max_retries, first_wait=0.1, sideline=0.1)
     return backend.ChatOpenAICompatible(**{"preset": "generic", "retry": retry} | fields)
@@ -75,7 +75,7 @@ each_client = pytest.mark.parametrize(("chat", "runner"), [*zip(CLIENTS, WAYS, s
 
 
 def each_client_with(name: str, cases: Mapping[str, Iterable[Any]] | Iterable[Any]) -> pytest.MarkDecorator:
-    """Each client with all cases, or with its own: by turns synchronously and in an event loop."""
+    """Run each client with all cases or with its own, alternating between sync and async."""
     given = cases if isinstance(cases, Mapping) else {client: [*cases] for client in CLIENTS}
     rows = [
         (client, case, WAYS[(at + number) % 2])

@@ -49,32 +49,32 @@ class Exchange:
 
     @property
     def sample(self) -> int:
-        """The sample it is for: its seed, where the client counts samples from seed 0."""
+        """The number of the sample: its seed, if the client counts seeds from 0."""
         return self.body.get("seed") or 0
 
     @property
     def attempt(self) -> int:
-        """How often the same was asked before."""
+        """How often the same request came before."""
         return sum((one.sample, one.question) == (self.sample, self.question) for one in self.all[: self.at])
 
     async def reply(self, status: int, body: Any = "", *, content_type: str = JSON, **headers: str) -> None:
-        """A reply of known length; what is no text becomes JSON."""
+        """Send a reply of known length. Anything but a text becomes JSON."""
         text = body if isinstance(body, str) else json.dumps(body)
         await self.write(_head(status, content_type, content_length=str(len(text.encode())), **headers) + text)
 
     async def refuse(self, status: int, message: str = "", **headers: str) -> None:
-        """An error in OpenAI's form."""
+        """Send an error in OpenAI's form."""
         error = {"message": message or f"refused with {status}", "type": "test", "code": None}
         await self.reply(status, {"error": error}, **headers)
 
     async def begin_stream(self, content_type: str = EVENTS) -> None:
-        """The head of a chunked reply: unlike one that ends with the connection, its end can be missed."""
+        """Send the head of a chunked reply, from which a client can tell whether the end is missing."""
         if not self._chunked:
             await self.write(_head(200, content_type, transfer_encoding="chunked"))
             self._chunked = True
 
     async def write(self, text: str | bytes) -> None:
-        """Send anything: as it is, or as a piece of the reply that has begun.
+        """Send anything unchanged, or as a chunk of the reply that has begun.
 
         Raises:
             ConnectionError: the client is gone.
@@ -86,7 +86,7 @@ class Exchange:
         await self.writer.drain()
 
     async def stream(self, documents: Iterable[Any], content_type: str = EVENTS) -> None:
-        """Events, or lines of JSON, one by one; a text goes as it is, and what has a type is sent under its name."""
+        """Send events, or lines of JSON. Texts are unchanged, and the type of an object becomes the event's name."""
         await self.begin_stream(content_type)
         for one in documents:
             text = one if isinstance(one, str) else json.dumps(one)
@@ -94,27 +94,27 @@ class Exchange:
             await self.write(f"{text}\n" if content_type.endswith("ndjson") else f"{name}data: {text}\n\n")
 
     async def event(self, **fields: Any) -> None:
-        """A chunk of a chat completion with these fields."""
+        """Send a chunk of a chat completion with these fields."""
         await self.stream([_CHAT.chunk(**fields)])
 
     async def token(self, text: str, *, choice: int = 0) -> None:
-        """A token of a response."""
+        """Send a token of a response."""
         await self.stream([_CHAT.token(text, self.body, index=choice)])
         self.sent += 1
 
     async def finish(self) -> None:
-        """The end of a response: a finish reason, and the usage."""
+        """Send the end of a response: a finish reason and the usage."""
         await self.event(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}])
         await self.stream([_CHAT.chunk(choices=[], usage=_CHAT.usage([["so"] * self.sent])), DONE])
 
     async def say(self, text: str) -> None:
-        """A response of the words of a text, each a token."""
+        """Send a text, each word as a token, and the end of the response."""
         for word in words_of(text):
             await self.token(word)
         await self.finish()
 
     async def hang(self) -> None:
-        """Nothing more."""
+        """Send nothing more until the client has gone."""
         await self.gone.wait()
 
     async def cut(self) -> None:
@@ -122,7 +122,7 @@ class Exchange:
         self._chunked = False
 
     async def end_stream(self) -> None:
-        """The end of a chunked reply, without which HTTP takes it for broken off."""
+        """Send the end of a chunked reply, unless the reply was cut off."""
         if self._chunked:
             await self.write("")
             self._chunked = False
@@ -132,7 +132,7 @@ Answer = Callable[[Exchange], Awaitable[None]]
 
 
 def refuses(status: int, **headers: str) -> Answer:
-    """Replies with an HTTP error."""
+    """Return an answer that is an HTTP error."""
     return lambda exchange: exchange.refuse(status, **headers)
 
 

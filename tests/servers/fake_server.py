@@ -1,4 +1,4 @@
-"""A loopback server for what a real one cannot be made to do: a coroutine answers each request, right or wrong.
+"""A loopback server for faults that a real server cannot be made to show. A coroutine answers each request.
 
 What it says is a :class:`~.chat_wire.Chat`, or what speaks another provider's API; how that is sent are the methods of
 :class:`~.exchange.Exchange`, and faults are made of them; what came in is kept in :class:`Served`. All this imports
@@ -95,7 +95,7 @@ async def listening(
     port: int = 0,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
-    """Accept connections on 127.0.0.1; gives the port, any that is free unless one is named."""
+    """Accept connections on 127.0.0.1, and yield the port. Port 0 means any that is free."""
     server = await asyncio.start_server(connected, "127.0.0.1", port, ssl=tls)
     try:
         yield server.sockets[0].getsockname()[1]
@@ -116,7 +116,7 @@ async def running(
 
 @contextmanager
 def in_thread(running: AbstractAsyncContextManager[T]) -> Iterator[T]:
-    """Run what runs in an event loop in a thread of this process."""
+    """Run an asynchronous context manager in an event loop in another thread."""
     began: Future[tuple[T, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""What servers do wrong: one behaviour each, by the name that the table in backends/README.md gives it."""
+"""Faults of servers, by their names in the table of backends/README.md."""
 
 import asyncio
 import json
@@ -64,7 +64,7 @@ def drip(pause: float = 0.01) -> Answer:
 
 
 async def keep_alives(exchange: Exchange) -> None:
-    """Comments without end, and no event."""
+    """Send comments without end, and no event."""
     await exchange.begin_stream()
     while True:
         await exchange.write(": so\n\n")

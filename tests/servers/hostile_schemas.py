@@ -1,4 +1,4 @@
-"""Schemas that are checked for ever by what goes on as long as it takes, and a value that each is bad for."""
+"""Schemas that an unbounded validator would check for ever, each with a bad value."""
 
 from typing import Any
 

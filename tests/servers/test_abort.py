@@ -1,4 +1,4 @@
-"""When the decision has fallen, the real llama-server stops decoding."""
+"""The real llama-server stops decoding when the decision is made."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -36,7 +36,7 @@ def uneven(kind: type[Any]) -> type[Any]:
 
 @pytest.fixture(scope="module")
 def slow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaServer]:
-    """Generates slower than a client reads, as servers do; the shipped model is too small for that."""
+    """Serve a larger random model, because the shipped one generates faster than a client reads."""
     pytest.importorskip("xllamacpp")
     path = write_random_model(tmp_path_factory.mktemp("larger") / "model.gguf", shape=LARGER, quantization="Q8_0")
     with llama_server(path) as server:

@@ -1,4 +1,4 @@
-"""Servers that send without end, or too much: a sample of theirs ends soon, alone, and in bounded memory."""
+"""Servers that never stop sending, or send too much, cost only one sample, little time and bounded memory."""
 
 import asyncio
 import gzip
@@ -50,7 +50,7 @@ async def tokens(exchange: Exchange) -> None:
 
 
 def peak() -> int:
-    """Bytes that the process has had at most."""
+    """Return the process's peak memory in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 

@@ -1,4 +1,4 @@
-"""What comes of each thing a server can do wrong: row by row the table in backends/README.md."""
+"""The outcome of each fault of a server, as in the table of backends/README.md."""
 
 import re
 import time
@@ -17,14 +17,14 @@ from .exchange import Answer, Exchange, refuses
 from .fake_server import serving
 from .faults import FAULTS, RIGHT, TOKENS, drip, keep_alives
 
-TIMEOUT: Final = 0.6  # seconds the clients wait; on a busy machine too, what is well must come in time
+TIMEOUT: Final = 0.6  # seconds that clients wait; healthy samples must arrive in time even on a busy machine
 README: Final = Path(__file__).parents[2] / "backends" / "README.md"
 HEADING: Final = "### What servers do wrong, and what comes of it\n"
 BAD: Final = 1  # the sample that goes wrong
 
 
 class Failure(NamedTuple):
-    """What a sample fails with: the error's type and words, what had come of its text, whether it is asked again."""
+    """How a sample fails: the error's type and words, the text so far, and whether it is tried again."""
 
     error: str
     words: str
@@ -63,7 +63,7 @@ HARMLESS: Final = [name for name in FAULTS if name not in {NO_VOTE, NO_SCORE, *F
 
 
 def sample_meets(fault: Answer, *, attempts: int = 99) -> Any:
-    """A server on which sample 1 goes wrong, so many times."""
+    """Serve a fault to the first attempts of sample 1, and the right answer to all others."""
 
     async def behave(exchange: Exchange) -> None:
         wrong = exchange.sample == BAD and exchange.attempt < attempts
@@ -73,7 +73,7 @@ def sample_meets(fault: Answer, *, attempts: int = 99) -> Any:
 
 
 def reasc_over(model: Any, **options: Any) -> ReASCRunnable:
-    """Reads confidences; every answer weighs 1, so four decide."""
+    """Return a runnable that reads confidences. Every vote weighs 1, so four decide."""
     return ReASCRunnable(model=model, calibration=calibration(mean=3.0), allow_fingerprint_mismatch=True, **options)
 
 

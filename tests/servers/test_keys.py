@@ -1,4 +1,4 @@
-"""The API key goes to its server, and is to be found nowhere else."""
+"""The API key goes only to its server, and appears nowhere else."""
 
 import logging
 import traceback

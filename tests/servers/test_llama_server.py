@@ -1,4 +1,4 @@
-"""The whole of ReASC through the real llama-server: calibrate, decide, and every token on the bill."""
+"""ReASC on the real llama-server: calibrating, deciding, and billing every token."""
 
 from pathlib import Path
 from typing import Any

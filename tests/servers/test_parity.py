@@ -1,4 +1,4 @@
-"""The real llama-server and the engine in this process, on the same tokens: the same confidence, the same decisions."""
+"""On the same tokens, the real llama-server and the engine give the same confidence and decisions."""
 
 import json
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def tokens(message: AIMessage) -> list[list[int]]:
 
 
 def reading(engine: Any, question: str, said: AIMessage) -> AIMessage:
-    """What the engine thinks of each token of a response: a grammar leaves it nothing else to say."""
+    """Return the engine's logprobs of a response's tokens. A grammar forces the same text."""
     grammar = f"root ::= {json.dumps(said.text)}"
     own: AIMessage = engine.invoke(question, grammar=grammar, temperature=0, logprobs=True, top_logprobs=20)
     assert tokens(own) == tokens(said), "the same tokens, not only the same text"

@@ -1,4 +1,4 @@
-"""Servers that cannot be reached as they are, or are somewhere else."""
+"""Servers that cannot be reached, or that redirect."""
 
 import ssl
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from .faults import RIGHT
 
 @pytest.fixture(scope="module")
 def stranger() -> Iterator[ssl.SSLContext]:
-    """A certificate of an authority that nobody trusts."""
+    """Return a certificate of an authority that no client trusts."""
     trustme = pytest.importorskip("trustme")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
