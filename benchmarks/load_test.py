@@ -1,4 +1,4 @@
-"""Many questions over servers of which one is killed and started again: is any sample lost, or billed twice?
+"""Many questions over several servers, one of which is killed and restarted: is a sample lost, or billed twice?
 
 python -m benchmarks.load_test                                      1,000 questions × 16 samples, 4 servers
 python -m benchmarks.load_test --questions 100 --samples 8          a smaller one

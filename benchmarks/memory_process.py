@@ -16,7 +16,7 @@ ABSENT = frozenset(json.loads(sys.argv[2]))
 
 
 BUFFERS: dict[int, int] = {}
-"""Address of each buffer that llama.cpp computes in -> what it is for; -1 if it is no main memory."""
+"""Address of each compute buffer of llama.cpp -> its use; -1 if it is not in main memory."""
 
 
 class Absent:

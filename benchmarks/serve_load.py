@@ -1,4 +1,4 @@
-"""Many requests at once through `reasc serve`, over servers of which one is killed and started again.
+"""Many requests at once through `reasc serve`, over several servers, one of which is killed and restarted.
 
 python -m benchmarks.serve_load                                       1,000 requests, all at once, 4 servers
 python -m benchmarks.serve_load --workers 2                           through two processes

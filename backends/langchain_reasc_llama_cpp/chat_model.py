@@ -303,8 +303,8 @@ class ChatLlamaCpp(LoadedModel):
         grammar: str | None = None,
     ) -> ResponseShape:
         """Return the allowed responses by the arguments of a call."""
-        choice = ToolChoice.of(tools, tool_choice, parallel_tool_calls)
-        return ResponseShape.of(self._template.form, choice, response_format, grammar)
+        choice = ToolChoice.from_call(tools, tool_choice, parallel_tool_calls)
+        return ResponseShape.from_call(self._template.form, choice, response_format, grammar)
 
     def _begin(
         self,

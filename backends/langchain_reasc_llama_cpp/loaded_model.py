@@ -142,7 +142,7 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
     def call_options(self, overrides: dict[str, Any] | None = None) -> CallOptions:
         """Return the options of a call: the model's own, overridden by those of the call."""
         given = {name: value for name, value in (overrides or {}).items() if name != TRACED}
-        options = CallOptions.of(self, given)
+        options = CallOptions.from_call(self, given)
         check_tokens(options.logit_bias or (), self._engine.model)
         return options
 

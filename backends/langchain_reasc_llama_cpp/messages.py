@@ -34,7 +34,7 @@ class MessageMaker:
     def message(self, completion: Completion) -> AIMessage:
         """Make the message of a whole response."""
         reader = self.reader()
-        content = completion.text if reader is None else reader.read(completion.text, final=True)[0]
+        content = completion.text if reader is None else reader.read_text(completion.text, final=True)[0]
         calls, broken = ([], []) if reader is None else reader.calls()
         metadata = self.metadata(completion, calls=bool(calls)) | _logprobs(completion.logprobs)
         return AIMessage(
@@ -105,7 +105,7 @@ class ChunkMaker:
 
     def _read(self, text: str, *, final: bool) -> tuple[str, list[ToolCallChunk]]:
         """More of the text, as far as it is known whether it is text or a call."""
-        return (text, []) if self._reader is None else self._reader.read(text, final=final)
+        return (text, []) if self._reader is None else self._reader.read_text(text, final=final)
 
 
 def _logprobs(entries: list[dict[str, Any]] | None) -> dict[str, Any]:

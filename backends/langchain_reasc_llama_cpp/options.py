@@ -62,7 +62,7 @@ class CallOptions(GenerationFields):
     grammar: str | None = None
 
     @classmethod
-    def of(cls, defaults: GenerationFields, overrides: dict[str, Any]) -> "CallOptions":
+    def from_call(cls, defaults: GenerationFields, overrides: dict[str, Any]) -> "CallOptions":
         """Override the model's options by those of a call.
 
         Raises:

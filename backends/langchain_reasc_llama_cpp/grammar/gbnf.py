@@ -40,7 +40,7 @@ def lark_of(text: str, *, root: str, tokenize: Callable[[str], list[int]], ends:
     Raises:
         ConfigurationError: the grammar is malformed. The message says in which line and column, and why.
     """
-    return _Reader(text, tokenize, ends).read(root)
+    return _Reader(text, tokenize, ends).read_grammar(root)
 
 
 class _Reader:
@@ -50,7 +50,7 @@ class _Reader:
         self._rules: dict[str, str] = {}  # as they are written out
         self._named: dict[str, tuple[str, int]] = {}  # rule -> its name there, and where it is first spoken of
 
-    def read(self, root: str) -> str:
+    def read_grammar(self, root: str) -> str:
         if "\0" in self._text:
             self._at = self._text.index("\0")
             self._fail("a grammar cannot have a NUL character")

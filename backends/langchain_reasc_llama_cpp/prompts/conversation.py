@@ -22,7 +22,7 @@ TemplateMessage = dict[str, Any]
 """``role`` and ``content``, and if present ``tool_calls``, ``tool_call_id`` and ``name``."""
 
 _SAME_ROLE: Final = {"developer": "system", "function": "tool"}
-_LEFT_OUT: Final = (  # blocks that are no text: thoughts, and calls, which ``tool_calls`` holds
+_LEFT_OUT: Final = (  # blocks that are not text: thoughts, and calls, which are in ``tool_calls``
     *("reasoning", "thinking", "redacted_thinking"),
     *("tool_use", "tool_call", "tool_call_chunk", "invalid_tool_call", "function_call"),
 )

@@ -41,7 +41,7 @@ class ToolChoice:
     several: bool
 
     @classmethod
-    def of(cls, tools: Sequence[Any] | None, choice: Any, parallel: bool | None) -> Self | None:
+    def from_call(cls, tools: Sequence[Any] | None, choice: Any, parallel: bool | None) -> Self | None:
         """Return the tools by a call's arguments, or None if the model sees no tools.
 
         Args:
@@ -188,7 +188,7 @@ class ResponseShape:
     grammar: Grammar | None
 
     @classmethod
-    def of(cls, form: ToolFormat, tools: ToolChoice | None, response_format: Any, grammar: str | None) -> Self:
+    def from_call(cls, form: ToolFormat, tools: ToolChoice | None, response_format: Any, grammar: str | None) -> Self:
         """Return the form of the response by a call's arguments.
 
         Raises:

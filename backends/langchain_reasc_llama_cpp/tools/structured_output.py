@@ -98,11 +98,11 @@ def _unreadable(message: BaseMessage, what: str, text: str) -> OutputParserExcep
 
 
 class _Seen:
-    """The chunks of a stream, added up."""
+    """The sum of a stream's chunks."""
 
     whole: Any = None
 
-    def add(self, chunk: str | BaseMessage) -> str | BaseMessage:
+    def add_chunk(self, chunk: str | BaseMessage) -> str | BaseMessage:
         self.whole = chunk if self.whole is None else self.whole + chunk
         return chunk
 
@@ -121,13 +121,13 @@ class _Checked(BaseCumulativeTransformOutputParser[Any]):
 
     def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[Any]:
         seen = _Seen()
-        yield from super()._transform(seen.add(chunk) for chunk in input)
+        yield from super()._transform(seen.add_chunk(chunk) for chunk in input)
         if seen.whole is not None:
             self.check(seen.whole)
 
     async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Any]:
         seen = _Seen()
-        async for parsed in super()._atransform(seen.add(chunk) async for chunk in input):
+        async for parsed in super()._atransform(seen.add_chunk(chunk) async for chunk in input):
             yield parsed
         if seen.whole is not None:
             self.check(seen.whole)

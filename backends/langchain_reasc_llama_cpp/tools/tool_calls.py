@@ -124,7 +124,7 @@ class CallText:
         self._given: int | None = None  # how far the arguments were given out; None: not until the end
         self._arguments_ended = False
 
-    def read(self, text: str, *, final: bool) -> tuple[str, str]:
+    def read_text(self, text: str, *, final: bool) -> tuple[str, str]:
         """Read more text.
 
         Returns:
@@ -248,7 +248,7 @@ class ToolCallReader:
         self._open: CallText | None = None
         self._calls: list[CallText] = []
 
-    def read(self, text: str, *, final: bool = False) -> tuple[str, list[ToolCallChunk]]:
+    def read_text(self, text: str, *, final: bool = False) -> tuple[str, list[ToolCallChunk]]:
         """Read more of the response.
 
         Args:
@@ -300,7 +300,7 @@ class ToolCallReader:
         return True
 
     def _read_call(self, call: CallText, chunks: list[ToolCallChunk], final: bool) -> bool:
-        arguments, self._pending = call.read(self._pending, final=final)
+        arguments, self._pending = call.read_text(self._pending, final=final)
         arguments += call.invalidating_suffix() if call.ended else ""
         announce = not call.announced and bool(call.name or arguments)
         if announce or arguments:  # one chunk: LangChain adds up those of different messages only

@@ -27,7 +27,7 @@ class Agreement:
         first_only: right by the first alone.
         second_only: right by the second alone.
         neither: right by none.
-        share: the share of responses of which both say the same.
+        share: the share of responses that both grade alike.
         kappa: Cohen's kappa (Cohen 1960): the share in which they agree beyond what chance would give to two graders
             who are as generous as these; None if one of them says the same of everything, which leaves nothing to
             compare.
@@ -105,7 +105,7 @@ def _kappa_of(cells: Array, drawn: Array, share: Estimate) -> Estimate | None:
     defined = 1 - chances > _ROUNDING
     kappas = (shares[defined] - chances[defined]) / (1 - chances[defined])
     low, high = np.percentile(kappas[1:], [2.5, 97.5]) if kappas.size > 1 else (-1.0, 1.0)
-    if kappas.min() == kappas.max():  # they never disagreed, of which resamples say nothing
+    if kappas.min() == kappas.max():  # the graders never disagreed, and resamples do not show how often they may
         low = min(low, (share.low - chances[0]) / (1 - chances[0]))
     return Estimate(float(kappas[0]), float(low), float(high))
 

@@ -71,7 +71,7 @@ class Outcomes:
 
     @property
     def safeguarded(self) -> list[Calibration]:
-        """The calibrations of which the safeguard changes the rule."""
+        """The calibrations whose rule the safeguard changes."""
         return [one for one in self.calibrations if one.rule() != one.rule(safeguard="paper")]
 
     @property

@@ -148,7 +148,7 @@ def _controls(rows: Sequence[Row]) -> Iterator[str]:
 
 def _mixtures(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
     """Yield in how many arrangements the mixture's gate was closed, and why, or BIC prefers a single component."""
-    measures: dict[str, list[str]] = {}  # a sentence -> those of which it holds
+    measures: dict[str, list[str]] = {}  # a sentence -> the measures that it is true for
     for row in rows:
         for sentence in _mixture_notes(run, row.outcomes.calibrations):
             measures.setdefault(sentence, []).append(row.measure)

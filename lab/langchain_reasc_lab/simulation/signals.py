@@ -119,7 +119,7 @@ def _within(rng: np.random.Generator, drawn: Drawn) -> Floats:
 
 
 def _noise(rng: np.random.Generator, drawn: Drawn) -> Floats:
-    """Normal, variance 1, of which the responses to a question share a part."""
+    """Normal with variance 1; the responses to a question share a part of the variance."""
     shared, shape = rng.uniform(0, 0.6), drawn.correct.shape
     by_question, by_response = rng.normal(size=(shape[0], 1)), rng.normal(size=shape)
     return np.asarray(np.sqrt(shared) * by_question + np.sqrt(1 - shared) * by_response)

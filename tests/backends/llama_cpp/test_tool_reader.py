@@ -62,7 +62,7 @@ def streamed(form: ToolFormat, pieces: Sequence[str]) -> tuple[AIMessageChunk, T
     reader = ToolCallReader(form, TOOLS)
     chunks = []
     for number, piece in enumerate([*pieces, ""]):
-        content, calls = reader.read(piece, final=number == len(pieces))
+        content, calls = reader.read_text(piece, final=number == len(pieces))
         chunks.append(AIMessageChunk(content=content, tool_call_chunks=calls))
     return merged(chunks), reader
 
@@ -89,7 +89,7 @@ def test_pieces_add_up_to_the_whole(
 def test_arguments_come_as_they_are_written() -> None:
     call = {"name": "weather", "arguments": {"city": "Tartu", "days": 2}}
     reader = ToolCallReader(HERMES, TOOLS)
-    pieces = [reader.read(sign)[1] for sign in f"<tool_call>{json.dumps(call)}</tool_call>"]
+    pieces = [reader.read_text(sign)[1] for sign in f"<tool_call>{json.dumps(call)}</tool_call>"]
     chunks = [chunk for piece in pieces for chunk in piece]
     first, *rest = chunks
     assert (first["name"], first["args"], first["index"]) == ("weather", "{", 0)
@@ -100,4 +100,4 @@ def test_arguments_come_as_they_are_written() -> None:
 
 def test_text_is_not_held_back_longer_than_it_must() -> None:
     reader = ToolCallReader(HERMES, TOOLS)
-    assert [reader.read(piece)[0] for piece in ("1 <", " 2", " <to", "p>")] == ["1", " < 2", "", " <top>"]
+    assert [reader.read_text(piece)[0] for piece in ("1 <", " 2", " <to", "p>")] == ["1", " < 2", "", " <top>"]

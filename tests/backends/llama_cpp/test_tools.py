@@ -58,8 +58,8 @@ def test_a_model_that_must_call_does(model: ChatLlamaCpp, parallel: dict[str, bo
 
 @pytest.mark.parametrize("choice", ["required", True])
 def test_must_has_other_names(choice: Any) -> None:
-    assert ToolChoice.of([Weather, ping], choice, None) == ToolChoice.of([Weather, ping], "any", None)
-    assert ToolChoice.of([Weather, ping], "auto", None) == ToolChoice.of([Weather, ping], None, None)
+    assert ToolChoice.from_call([Weather, ping], choice, None) == ToolChoice.from_call([Weather, ping], "any", None)
+    assert ToolChoice.from_call([Weather, ping], "auto", None) == ToolChoice.from_call([Weather, ping], None, None)
 
 
 @pytest.mark.parametrize("choice", ["Weather", {"type": "function", "function": {"name": "Weather"}}])
