@@ -94,15 +94,10 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
-    """Refuse unknown names.
-
-    Args:
-        given: the names to check.
-        known: the known names.
-        what: what the names are, for the message.
+    """Refuse names that are unknown; ``what`` says what they are.
 
     Raises:
-        ConfigurationError: a name is unknown. The message suggests another name, or says why the option was removed.
+        ConfigurationError: the message suggests another name, or says why the option was removed.
     """
     names = set(known)
     for name in given:
@@ -137,11 +132,8 @@ def findings(
 ) -> list[str]:
     """Describe each finding of pydantic: the place, the problem, and the value unless it may be a secret.
 
-    Args:
-        error: pydantic's error.
-        values: whether to show values.
-        whole: the name of the validated object, for a finding about the whole object.
-        names: takes the location of an unknown name, and returns the known names there, to suggest the nearest.
+    ``whole`` is the name of the validated object. ``names`` takes the location of an unknown name, and returns the
+    known names there, to suggest the nearest.
     """
     by_place: dict[str, list[ErrorDetails]] = {}
     for found in error.errors(include_url=False):

@@ -34,13 +34,7 @@ def parse_json(
     parse_constant: Callable[[str], Any] | None = None,
     parse_float: Callable[[str], Any] | None = None,
 ) -> Any:
-    """Parse a JSON text.
-
-    Args:
-        text: the text.
-        strict: whether control characters in strings are an error.
-        parse_constant: converts NaN and infinities, as in :func:`json.loads`.
-        parse_float: converts other numbers that are not integers, as in :func:`json.loads`.
+    """Parse a JSON text; with ``strict``, control characters in strings are an error.
 
     Raises:
         ValueError: the text is not JSON, is nested too deeply, or has an integer with thousands of digits.

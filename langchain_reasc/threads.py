@@ -115,12 +115,8 @@ def taken_from(items: "queue.SimpleQueue[T]", *, until: float | None = None) -> 
     If a signal arrives just before Python blocks in a lock, CPython notices the signal only after the lock is released,
     which may take seconds. So each wait has a short limit, and is then repeated.
 
-    Args:
-        items: the queue.
-        until: when to stop waiting, in terms of ``time.monotonic()``; None to wait forever.
-
     Raises:
-        queue.Empty: no item came in time.
+        queue.Empty: no item came ``until`` then, in terms of ``time.monotonic()``.
     """
     while True:
         left = _POLL if until is None else min(_POLL, until - time.monotonic())

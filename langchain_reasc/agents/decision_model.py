@@ -194,15 +194,6 @@ class ReASCDecisionModel(Options, BaseDecisionModel):
 class _DecisionQuestion:
     """A question about a state, with its labels and its prompt.
 
-    Args:
-        id: the name that the caller gave it.
-        state: what the question is about.
-        question: a ``Choice``, ``Noul`` or ``Score``, or a dictionary that says the same.
-
-    Attributes:
-        labels: what may answer it.
-        messages: the prompt for the chat model.
-
     Raises:
         ConfigurationError: a question of another kind, or a label that no response could name.
     """

@@ -103,10 +103,6 @@ class RelayedChunks:
     Usage is left out of them: it is reported once, for all samples. From the first call of a tool on, nothing is
     relayed: it is voted on first. Another response may then win, so where tools may be called, its text alone is
     relayed before, and nothing from the first part on that belongs to its calls, such as signed reasoning.
-
-    Args:
-        logprobs: whether the provider's logprobs are kept, since the user asked for them.
-        may_call: whether the response may call tools.
     """
 
     def __init__(self, *, logprobs: bool, may_call: bool) -> None:

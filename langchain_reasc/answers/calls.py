@@ -71,9 +71,6 @@ class ToolVotes:
 
         Only the first part of a name is looked up, such as ``filter`` in ``filter.date``. Every name is accepted if a
         tool takes arguments that its schema does not name.
-
-        Args:
-            schemas: as in :meth:`received`.
         """
         known: list[str] = []
         for tool, schema in schemas.items() if (given := list(self._named())) else ():

@@ -42,13 +42,7 @@ def last_object(text: str, *, cut_off: bool = False) -> FoundObject | None:
 def field_of_last_object(text: str, path: str, *, cut_off: bool = False) -> str | None:
     """Return a field of the last object that has it, as text: a string as it is, any other value as JSON.
 
-    Args:
-        text: the text of a response.
-        path: the field's name; ``a.b`` descends.
-        cut_off: whether the text was cut off.
-
-    Returns:
-        None if there is no such object, or if the field is null, NaN or infinite.
+    ``a.b`` descends. None if there is no such object, or if the field is null, NaN or infinite.
     """
     keys = path.split(".")
     if f'"{keys[0]}"' not in text:

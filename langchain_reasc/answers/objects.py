@@ -233,16 +233,9 @@ def _without_required(schema: Any, names: Collection[str]) -> Any:
 def with_answer(message: AIMessage, answer: str, votes: ObjectVotes) -> AIMessage | None:
     """Return a copy of a message with another object as its answer. Fields that do not count keep their values.
 
-    The object is written to every place where the message has one: the text, all copies of a tool call's arguments,
-    and what a client has parsed (``additional_kwargs["parsed"]``).
-
-    Args:
-        message: a response whose answer is an object.
-        answer: the object to write, from a decision by field.
-        votes: how objects are compared and validated.
-
-    Returns:
-        None if the message has no object, or if the schema refuses the object to write.
+    The object is written to every place where the message has one: the text, all copies of a tool call's arguments, and
+    what a client has parsed (``additional_kwargs["parsed"]``). None if the message has no object, or if the schema
+    refuses the object to write.
     """
     value = _full_object(message, answer, votes)
     is_call = votes.in_calls(message.tool_calls) is not None

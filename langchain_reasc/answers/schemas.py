@@ -195,13 +195,7 @@ def _held_in_json_schema(word: str, held: Any) -> Any:
 def received(value: Any, schema: Schema | None, *, check: bool = True) -> Any:
     """Return the arguments that a tool would get, as JSON values with equal values spelled alike.
 
-    Args:
-        value: the arguments of a call.
-        schema: validates the tool's arguments.
-        check: whether the arguments may be refused.
-
-    Returns:
-        None if the arguments are refused.
+    None if the tool's schema refuses them, unless ``check`` is off.
     """
     if not schema:
         return value
@@ -306,8 +300,7 @@ class _Checker:
 
     Attributes:
         schema: the JSON schema, or True to leave values as they are.
-        validator: jsonschema's validator, or None if values are not checked.
-        why_not: why values are not checked.
+        validator: jsonschema's validator, or None if values are not checked, and ``why_not``.
         parts: id of a part of the schema -> its validator.
     """
 
@@ -455,12 +448,8 @@ _LONGEST_CHAIN: Final = 100
 def read_value(value: Any, schema: Mapping[str, Any], *, defaults: bool = True, formats: bool = False) -> Any:
     """Read a value as a tool with this schema does: convert strings to numbers if it asks for numbers, add defaults.
 
-    Args:
-        value: a value parsed from JSON.
-        schema: its JSON schema.
-        defaults: whether defaults of the schema are filled in.
-        formats: whether strings with the format of a date, a time or a UUID get one common spelling, so that equal
-            instants are the same.
+    With ``formats``, strings with the format of a date, a time or a UUID get one common spelling, so that equal
+    instants are the same.
     """
     return _checker(_written(schema)).read_value(value, defaults=defaults, formats=formats)
 

@@ -226,13 +226,8 @@ _DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d{1,9}),(?=\d{1,9}(?![\d,]))")
 def stated_answer(statement: str, *, comma_decimal: bool = False) -> str | None:
     """Return the answer in a statement: 42 in "about 42 apples (see step 3), because ...".
 
-    Args:
-        statement: the text after "the answer is", up to the end of the sentence.
-        comma_decimal: whether the language writes 3,5 for three and a half.
-
-    Returns:
-        The number without its unit and surrounding words, or the letter, or a few words; None if it states no answer
-        ("The answer is found as follows").
+    That is the number without its unit and surrounding words, or the letter, or a few words; None if the statement says
+    no answer ("The answer is found as follows"). ``comma_decimal``: the language writes 3,5 for three and a half.
     """
     text = _UNCLOSED.sub("", plain_text(statement)).replace("**", "").replace("__", "").strip(_FRAME)
     if not text or _NO_ANSWER.match(text):

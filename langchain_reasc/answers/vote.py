@@ -55,14 +55,7 @@ _EVERY_CALL = ToolVotes()
 def vote_of(
     message: AIMessage, extract: Extractor, tools: ToolVotes = _EVERY_CALL, schemas: Schemas | None = None
 ) -> Vote:
-    """Return the vote of a response, by the rules of :mod:`langchain_reasc.answers`.
-
-    Args:
-        message: the response.
-        extract: finds the answer in it.
-        tools: how calls are compared.
-        schemas: tool -> schema of its arguments, from :func:`schemas_of`; None if the tools are unknown.
-    """
+    """Return the vote of a response. ``schemas`` are those of :func:`schemas_of`; None if the tools are unknown."""
     try:
         vote = _vote_of(message, extract, tools, schemas)
     except TimeoutError:
@@ -186,11 +179,6 @@ def places_of(message: AIMessage, extract: Extractor, vote: Vote) -> Places:
     experiment: replace the letters and digits at a place that spells the answer, and ask the extractor again. If it
     finds something else, it read this place. The extractor is usually asked twice, and at most nine times. An answer
     that the text does not contain has no place (tool calls, a sum, the result of a :func:`message_extractor`).
-
-    Args:
-        message: the response.
-        extract: the extractor that found its answer.
-        vote: the vote of the response.
     """
     text = _spoken_text(message)
     in_text = vote.answer is not None and not vote.calls and not extract.reads_message

@@ -84,21 +84,14 @@ class ModelOptions:
         return concurrency or (8 if self.url else 1)
 
     def open(self, *, default_seed: int | None = None, **options: Any) -> AbstractContextManager[Any]:
-        """Load the model into this process, connect to servers, or make an object of its class.
+        """Load the model into this process, connect to servers, or make an object of its class; a context closes it.
 
         Args:
             default_seed: the seed if ``options`` has none and the model takes one.
             options: options of the chat model; None for the model's default.
 
-        Returns:
-            The chat model, as a context manager that closes it.
-
         Raises:
-            MissingExtraError: llama-cpp-python, for ``hf:`` huggingface_hub, or for servers langchain-openai is
-                missing.
-            ModelFileError: the file cannot be loaded.
-            ConfigurationError: an address is wrong, the model's name or the key is missing, the class does not exist,
-                or it refuses its arguments.
+            ReASCError: a package or file is missing or refused, or an option is wrong.
         """
         options = {name: value for name, value in options.items() if value is not None}
         if self.model_class is not None:
@@ -158,11 +151,6 @@ def make_model(
         options: ``model``, ``temperature``, ``max_tokens``, ``seed`` and others, under our names.
         key_variable: the environment variable with the API key.
         default_seed: the seed if none is given and the class takes one.
-
-    Raises:
-        ConfigurationError: the class does not exist, is not a chat model, or refuses an argument; a secret is spelled
-            out; or an environment variable is not set.
-        MissingExtraError: it is one of our backends, and a package that it needs is not installed.
     """
     kind, kwargs = _chat_model_class(path), read_kwargs(given)
     fields = _arguments(kind)
@@ -272,10 +260,7 @@ def _check_names(kind: "type[BaseChatModel]", names: Iterable[str], known: Mappi
 def _with_secrets(value: Any, where: tuple[str, ...], is_secret: bool) -> Any:
     """Replace each ``env:NAME`` in a value by the environment variable's value. Refuse a secret that is spelled out.
 
-    Args:
-        value: an argument, or a part of one.
-        where: the names that lead to the value.
-        is_secret: whether the class declares the argument as a secret.
+    ``where`` has the names that lead to the value; ``is_secret``: the class declares the argument as a secret.
     """
     if isinstance(value, Mapping):
         return {name: _with_secrets(inner, (*where, str(name)), is_secret) for name, inner in value.items()}

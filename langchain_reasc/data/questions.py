@@ -64,10 +64,6 @@ def read_questions(
 def labelled_questions(rows: Iterator[tuple[str, Row]], reader: RowReader) -> list[LabelledQuestion]:
     """Read a question of each row.
 
-    Args:
-        rows: rows with their places.
-        reader: finds question and answers in a row.
-
     Raises:
         ConfigurationError: a question has no answer, or an id appears twice.
     """

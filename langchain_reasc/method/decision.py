@@ -160,13 +160,8 @@ def decide_by_kind(rule: Callable[[Sequence[Response]], Decision], responses: Se
     """Apply a rule to the kinds, and to the answers of the leading kind. Stop when both votes have stopped.
 
     If three responses call one tool with different arguments and two call no tool, the two would win a flat vote. The
-    vote on kinds decides to call the tool, and the vote on the arguments continues.
-
-    Responses of other kinds keep their places without a vote, so that windows, a cap and the gate see the launch order.
-
-    Args:
-        rule: decides after exactly the responses it is given.
-        responses: in launch order.
+    vote on kinds decides to call the tool, and the vote on the arguments continues. Responses of other kinds keep their
+    places without a vote, so that windows, a cap and the gate see the launch order.
     """
     kinds = [None if one.answer is None else one.kind or ANSWER for one in responses]
     by_kind = rule([one.voting(kind) for one, kind in zip(responses, kinds, strict=True)])
@@ -183,11 +178,7 @@ def combine(
 ) -> Decision:
     """Combine the decisions on parts: stop when all parts stop, with the certainty of the least certain part.
 
-    Args:
-        parts: the decision on each part; not empty.
-        answer: the answer that the parts make together.
-        votes: the decision on whole answers, whose evidence is kept.
-        whole: see :class:`Decision`.
+    ``votes`` is the decision on whole answers, whose evidence is kept; for ``whole`` see :class:`Decision`.
     """
     stop = all(part.stop for part in parts.values())
     reasons = [part.reason for part in parts.values() if part.reason]

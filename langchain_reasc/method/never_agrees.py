@@ -114,13 +114,8 @@ def rule_in_use(
 ) -> StoppingRule:
     """Return a rule as questions are decided by it, live or replayed: within a budget, and not where none is answered.
 
-    A fixed budget is spent whatever comes.
-
-    Args:
-        rule: what was asked for, or calibrated.
-        budget: responses in all.
-        min_share: the share of the votes that an answer needs, see :class:`~.stopping.Supported`; None for any.
-        over_parts: makes of it the rule that decides on answers with parts, such as calls.
+    A fixed budget is spent whatever comes. For ``min_share`` see :class:`~.stopping.Supported`; ``over_parts`` makes of
+    the rule the one that decides on answers with parts, such as calls.
     """
     capped: StoppingRule = rule | Cap(budget)
     if min_share is not None:

@@ -42,9 +42,6 @@ _log = logging.getLogger(__name__)
 def message_of(chunks: Sequence[BaseMessage]) -> AIMessage:
     """Return the message that chunks add up to; a call whose arguments are no JSON object is in ``invalid_tool_calls``.
 
-    Args:
-        chunks: at least one.
-
     Raises:
         SamplingError: some are no parts of an ``AIMessage``.
         Exception: they cannot be added up: a server gave one name values of two types, say.

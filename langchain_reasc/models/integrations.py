@@ -224,10 +224,6 @@ def streams_another_schema(model: BaseChatModel, arguments: Mapping[str, Any]) -
     """Return whether ``ChatOpenAI`` puts a default into the strict schema of a stream of the Responses API.
 
     OpenAI refuses such a schema. For a whole response openai's client makes the schema, without defaults.
-
-    Args:
-        model: any chat model.
-        arguments: of the call.
     """
     uses_responses: Any = getattr(model, "_use_responses_api", None)
     if uses_responses is None or not isinstance(arguments.get("response_format"), type):

@@ -90,14 +90,10 @@ class PreparedModel:
     prepare_live: "Callable[[bool], PreparedModel] | None" = None
 
     def resolved(self, config: RunnableConfig, kwargs: Mapping[str, Any] | None = None) -> "PreparedModel":
-        """Return the model as it is under a call's config, for the samples of that call.
+        """Return the model as it is under a call's config, with further arguments of the call.
 
         It is the same for every config, unless ``configurable_fields``, ``configurable_alternatives`` or
         ``init_chat_model`` leave something to it. The last few are kept, since each has a client, or a loaded file.
-
-        Args:
-            config: the config.
-            kwargs: further arguments of the call.
 
         Raises:
             ConfigurationError: there is no such model.
@@ -109,11 +105,7 @@ class PreparedModel:
         return chosen._bound_to(kwargs) if kwargs else chosen
 
     def live_model(self, *, read: bool) -> "PreparedModel | None":
-        """Return the model for a response that is passed on while it comes; None if no response can be.
-
-        Args:
-            read: whether the confidence of the response is read.
-        """
+        """Return the model for a response that is passed on while it comes, its confidence ``read`` or not; or None."""
         return None if self.prepare_live is None else self.prepare_live(read)._bound_to(self.later)
 
     def _bound_to(self, kwargs: Mapping[str, Any]) -> "PreparedModel":
@@ -210,14 +202,9 @@ class PreparedModel:
         prompt: FixedPrompt | None = None,
         answer: Any = None,
     ) -> Fingerprint:
-        """Return what a calibration measured on this model would hold for.
+        """Return what a calibration measured on this model would hold for, with the arguments of ``fingerprint_of``.
 
         Little is known of a model that is not a chat model, or that a call's config has yet to settle.
-
-        Args:
-            messages: the messages of a call, of which the system messages are compared.
-            prompt: which part of a prompt is fixed, see :func:`~langchain_reasc.calibration.fixed_prompt`.
-            answer: where the answer is in a response.
         """
         asks = confidence_part(instruction(tools=bool(self.kwargs.get("tools")))) if self.ask_confidence else None
         if not isinstance(self.model, BaseChatModel) or self.per_config is not None:
@@ -381,14 +368,10 @@ class _Purpose(NamedTuple):
 def _sampleable(
     model: AnyRunnable, arguments: Mapping[str, Any], purpose: _Purpose, *, whole: bool = False
 ) -> tuple[AnyRunnable, dict[str, Any]]:
-    """A copy that can be sampled, and the arguments to add to those of its calls.
+    """A copy that can be sampled, and the arguments to add to those of its calls; any other Runnable is left as it is.
 
-    Args:
-        model: a chat model, wrapped or not, with nothing left to configure; any other Runnable is left as it is.
-        arguments: what is bound to its calls.
-        purpose: what it is sampled for.
-        whole: whether its responses are taken whole, as those of a model inside a wrapper are. LangChain would still
-            stream them inside, where a handler listens for tokens, and complete the arguments of calls cut in half.
+    Responses of a model inside a wrapper are taken ``whole``. LangChain would still stream them inside, where a handler
+    listens for tokens, and complete the arguments of calls cut in half.
     """
     if isinstance(model, BaseChatModel):
         return _sampleable_chat_model(Leaf(model, arguments), purpose, whole=whole)

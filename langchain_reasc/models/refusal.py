@@ -63,9 +63,7 @@ class LogprobsMemory:
     def of_shape(self, request: Mapping[str, Any], *, streamed: bool) -> "LogprobsMemory":
         """Return what is known of requests for this model, in a stream or whole, with tools and structure or without.
 
-        Args:
-            request: its fields, or the arguments of the call that makes it.
-            streamed: whether a stream is asked for.
+        ``request`` has its fields, or the arguments of the call that makes it.
         """
         named = (str(request.get(name)) for name in ("model", "reasoning_effort"))
         shape = hash((*named, *(bool(request.get(name)) for name in ("tools", "response_format")), streamed))
@@ -78,9 +76,7 @@ class LogprobsMemory:
     async def agenerate(self, request: Callable[[bool], Awaitable[T] | T], *, required: bool = False) -> T:
         """Return a response in one piece, a ``ChatResult``; or what it will be read from.
 
-        Args:
-            request: makes the request, with logprobs or without.
-            required: whether a response without them is of no use.
+        ``request`` makes the request, with logprobs or without; ``required`` says that a response without is of no use.
 
         Raises:
             LogprobsUnavailable: the server refuses logprobs, and they are required.
@@ -123,9 +119,7 @@ class LogprobsMemory:
     ) -> AsyncGenerator[T]:
         """Yield what comes of a response; where the server refuses to stream the model, of one taken whole.
 
-        Args:
-            request: makes the request, streamed or not.
-            model: the model that the request names; None for the server's own.
+        ``request`` makes the request, streamed or not. ``model`` is None for the server's own.
         """
         reason, begun, name, known = None, False, str(model), self.unstreamed
         if name not in known:

@@ -70,12 +70,9 @@ def instruction(*, tools: bool) -> str:
 
 
 def ask_for_confidence(messages: Sequence[BaseMessage], *, tools: bool) -> list[BaseMessage]:
-    """Return a prompt that asks for the line as well.
+    """Return a prompt that asks for the line as well, also beside calls where the model may call ``tools``.
 
-    Args:
-        messages: the prompt. The instruction is added to its first system message, because providers take one only; if
-            it has none, one is put in front.
-        tools: whether the model may call tools.
+    The instruction is added to the first system message, because providers take one only, or else put in front.
     """
     line = instruction(tools=tools)
     for at, message in enumerate(messages):

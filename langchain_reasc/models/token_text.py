@@ -73,17 +73,11 @@ def spans_of(pieces: Sequence[bytes], places: Places, kept: npt.NDArray[np.intp]
 
 
 def tokens_of_calls(pieces: Sequence[bytes], calls: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.bool_] | None:
-    """Return the tokens that spell the names and arguments of a response's tool calls.
+    """Return the tokens that spell the names and arguments of a response's tool calls, shape (T,).
 
     What a model says beside a call, the marks around it and the format's own words are left out. Calls are looked for
-    as JSON, however that is laid out or escaped; a format that writes arguments in another way is not understood.
-
-    Args:
-        pieces: what each token spells, in UTF-8.
-        calls: the calls in the order in which they were written, each with ``name`` and ``args``.
-
-    Returns:
-        Shape (T,); None if a call is not found, or there is none.
+    as JSON, however that is laid out or escaped; a format that writes arguments in another way is not understood. None
+    if a call is not found, or there is none.
     """
     text = b"".join(pieces).decode("utf-8", "surrogateescape")
     ends, end = _ends(pieces), len(text)

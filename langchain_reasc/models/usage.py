@@ -61,12 +61,10 @@ def counted_tokens(message: AIMessage) -> int:
 
 
 def tokens_written(parts: Iterable[tuple[BaseMessage, Mapping[str, Any]]]) -> int:
-    """Return about how many tokens a response has: those with log-probabilities, and four bytes each of the rest.
+    """Return about how many tokens a response, or its chunks, has.
 
-    A chunk that says nothing is a token as well: ``ChatOpenAI`` drops what servers stream of reasoning.
-
-    Args:
-        parts: the response, or its chunks, each with its metadata.
+    That is those with log-probabilities, and one for four bytes of the rest. A chunk that says nothing is a token as
+    well: ``ChatOpenAI`` drops what servers stream of reasoning.
     """
     tokens = rest = 0
     for at, (message, metadata) in enumerate(parts):

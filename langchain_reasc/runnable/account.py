@@ -69,15 +69,9 @@ def add_account(
     *,
     keep_logprobs: bool,
 ) -> AIMessage:
-    """Return the winning response with the account of the decision, as JSON, and the bill.
+    """Return the winning response with the bill, and the account of the decision as JSON.
 
-    Args:
-        winner: the winning response.
-        decision: what was decided.
-        notices: what the caller should know.
-        usage: what was spent.
-        figures: what else the account says.
-        keep_logprobs: whether the message keeps the provider's logprobs.
+    ``figures`` is what else the account says. With ``keep_logprobs`` the message keeps the provider's logprobs.
     """
     repeated = len(decision.answer or "") > _LONG and arguments_of(decision.answer or "") is not None
     account = {
@@ -109,11 +103,7 @@ def kept_metadata(message: AIMessage, *, logprobs: bool) -> dict[str, Any]:
     """Return the metadata of a response without figures of single tokens, and requests that failed.
 
     Those stay in ReASCResult.responses: a message lives on in histories, traces and checkpoints, and the logprobs of
-    1,000 tokens with 20 alternatives each are 0.9 MB.
-
-    Args:
-        message: the response.
-        logprobs: whether the provider's logprobs are kept, since the user asked for them.
+    1,000 tokens with 20 alternatives each are 0.9 MB. With ``logprobs`` the provider's own are kept.
     """
     dropped = _DROPPED if logprobs else _DROPPED | LOGPROBS_KEYS
     return {key: value for key, value in message.response_metadata.items() if key not in dropped}

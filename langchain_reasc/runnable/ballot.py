@@ -49,8 +49,8 @@ _NO_TIME: Final = 0.01  # seconds for each answer after that, as most are found 
 class Ballot:
     """Reads the responses to one question, in launch order.
 
-    The first response whose scores are made of another signal, k or V than those of the calibration is refused; a
-    later one is without confidence.
+    The first response whose scores are made of another signal, k or V than those of the calibration is refused; a later
+    one is without confidence.
 
     Args:
         request: what is asked, of which model, and how long it may take.
@@ -59,8 +59,6 @@ class Ballot:
         spans: whether their spans are kept, too: the answer's tokens, and the last step's.
 
     Attributes:
-        extract: finds the answer in a response.
-        meanings: sorts answers in free text by what they mean; None compares their spelling.
         readings: the token signals of each response, None where it has none; empty unless they are kept.
         missing: why votes have no confidence, and count as one each.
         made_of: the ``top_k`` and ``vocabulary_size`` that the first score was made of.

@@ -30,16 +30,7 @@ ONE_INPUT_ONLY: Final = (
 
 
 class _Input:
-    """An input of a batch.
-
-    Attributes:
-        run: its traced run, once that is open.
-        request: what is asked, once the run is open.
-        first: a sample that was drawn before anything was decided.
-        question: decides on its samples.
-        decided: whether the last step below the run has said so.
-        outcome: an answer or an error, once there is one.
-    """
+    """An input of a batch: its run and request once that is open, a first sample where it has one, its outcome."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -52,23 +43,11 @@ class _Input:
 
 
 class Batch:
-    """The inputs of one call.
+    """The inputs of one call; ``max_concurrency`` of the first config bounds the samples in flight of all together.
 
-    ``max_concurrency`` of the first config bounds the inputs at work, and the samples in flight of all together. To
-    learn a mixture the first sample of every input is drawn, below its own run, before any is decided (Algorithm 2).
-    With a total budget it is decided anew after each round which inputs are sampled.
-
-    Args:
-        setup: how each is answered.
-        name: the name of each input's run, where its config has none.
-        inputs: whatever the chat model takes.
-        config: one config for all inputs, or one for each.
-        return_exceptions: whether an input that fails comes out with its error; else the error ends the batch, and
-            nothing more is paid for.
-        progress: see :data:`~langchain_reasc.runnable.progress.Progress`.
-        total_tokens: what all inputs may cost together.
-        total_samples: samples that all inputs may take together.
-        **kwargs: passed to every call of the model.
+    To learn a mixture the first sample of every input is drawn, below its own run, before any is decided (Algorithm 2).
+    With a total budget it is decided anew after each round which inputs are sampled. The arguments are those of
+    :meth:`ReASCRunnable.batch <langchain_reasc.ReASCRunnable.batch>`, and ``name`` is the name of each input's run.
 
     Raises:
         ConfigurationError: the budget is too small, or the first responses to all inputs are to calibrate.

@@ -146,16 +146,9 @@ async def _calibrate(  # noqa: D417
 
 
 class _Asked:
-    """The questions, and how they are asked. All is checked before anything is paid for.
+    """The questions, and how they are asked, checked before anything is paid for.
 
-    Args:
-        model: the chat model or its name.
-        questions: inputs, with right answers where they are known.
-        measure: how responses are scored; ``"auto"`` for all candidates.
-        checkpoint: the file of rows, if any.
-        concurrency: questions in flight at once.
-        config: callbacks, tags and metadata of the calls.
-        options: other options of :class:`~langchain_reasc.ReASCRunnable`.
+    The arguments are those of :func:`calibrate`, and ``options`` are those of :class:`~langchain_reasc.ReASCRunnable`.
     """
 
     def __init__(
@@ -305,11 +298,6 @@ class _Asked:
 
 class _Rows:
     """The rows of the questions, each in a file as soon as it is known, if there is one.
-
-    Args:
-        measures: the candidates that responses are scored by.
-        fingerprint: what is measured.
-        path: the file.
 
     Attributes:
         made_of: signal -> the k and V that scores are made of.

@@ -76,9 +76,6 @@ def graded(
         tools: how calls of tools are compared.
         schemas: tool -> schema of its arguments; None if the tools are not known.
         cutoff: ends comparing.
-
-    Raises:
-        Exception: whatever a judge, or a function that compares, raises.
     """
     labels = [extract.label(reference) for reference in references]
     meanings = None

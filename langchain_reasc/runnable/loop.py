@@ -69,7 +69,7 @@ async def ask(
     deserves_vote: DeservesVote | None = None,
     **options: Any,
 ) -> Question:
-    """Begin a question, by the plan for its kind of request.
+    """Begin a question, by the plan for its kind of request, or by another ``plan``.
 
     Args:
         request: what is asked.
@@ -77,9 +77,6 @@ async def ask(
         first: a sample that was drawn before.
         deserves_vote: see :class:`~langchain_reasc.runnable.question.Question`, as for the other options.
         **options: the other options of the question.
-
-    Raises:
-        FingerprintMismatch: the calibration was measured on something else.
     """
     if deserves_vote and not request.is_async:
         _refuse_async(deserves_vote)
@@ -138,13 +135,10 @@ async def finish(question: Question) -> ReASCResult:
 async def _wave(
     request: Request, count: int, launch: Callable[[int], range], live: PreparedModel | None
 ) -> AsyncGenerator[tuple[Cutoff, AsyncGenerator[Sample | AIMessageChunk]]]:
-    """Launch up to ``count`` samples, and give what cuts them off, and the samples as they end.
+    """Launch up to ``count`` samples, and yield what cuts them off, and the samples as they end.
 
-    Args:
-        request: what is asked.
-        count: samples at most.
-        launch: returns the indices of as many samples as there is room for.
-        live: the model of a sample whose chunks are passed on.
+    ``launch`` returns the indices of as many samples as there is room for. With a ``live`` model the chunks are passed
+    on.
     """
     request.clock.pause()
     slots = await take_slots(

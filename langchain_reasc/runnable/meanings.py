@@ -19,14 +19,7 @@ class Meanings:
     """Sorts the answers to one question into classes; see :func:`langchain_reasc.answers.free_text`.
 
     Each comparison runs in a thread of its own. It ends with its own time limit, with that of the question, or when the
-    call is given up.
-
-    Args:
-        equivalence: tells whether two answers mean the same.
-        messages: the question.
-        config: the config of the question's run, below which a judge is asked.
-        clock: how long the question may take.
-        cutoff: tells when the whole call is given up.
+    call is given up. A judge is asked below the ``config`` of the question's run.
 
     Attributes:
         judged: the prompts of a judge, which is another model and paid for, and its replies; None without a judge.

@@ -77,11 +77,6 @@ class Question:
         budget: what the call may spend.
         live: the model of a first response whose text is passed on as it comes; None if it is not.
         on_finished: called with what can be learned from it, in place of what learns online.
-
-    Attributes:
-        passed_on: whether some of a first response was passed on.
-        decision: None until it has fallen.
-        not_voted: whether the first response is taken as it is, without a vote.
     """
 
     def __init__(

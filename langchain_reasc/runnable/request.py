@@ -25,12 +25,6 @@ class Request:
         is_async: whether it is answered in an event loop.
         cutoff: tells when the whole call is given up.
 
-    Attributes:
-        model: what is sampled, with the arguments of the call.
-        messages: the prompt.
-        clock: how long it has taken.
-        prompt_tokens: tokens of the prompt, once a response has reported them.
-
     Raises:
         ConfigurationError: a chat model does not accept this input.
         LogprobsUnavailable: the model that the config chooses is known to give no confidence where one is needed.

@@ -102,12 +102,9 @@ class Usage:
     ) -> "Usage":
         """Add up what a question cost.
 
-        Args:
-            samples: its samples.
-            used: indices of those that the decision rests on.
-            lost: others that were drawn for it and are paid for.
-            judged: prompts of a judge, and its replies; None where there is none.
-            prompt_tokens: estimates those of the prompt, where no sample reports them.
+        That is its samples, of which the decision rests on those ``used``, and others that were ``lost``. ``judged``
+        has the prompts of a judge, and its replies; None where there is none. ``prompt_tokens`` estimates those of the
+        prompt, where no sample reports them.
         """
         drawn = [one.message for one in [*samples, *lost] if one.message is not None]
         unused = [one.message for one in samples if one.index not in used] + [one.message for one in lost]

@@ -75,10 +75,7 @@ class Setup:
             quiet: whether samples are parts of one model call, see :mod:`langchain_reasc.sampling.tracing`.
 
         Raises:
-            ConfigurationError: options that contradict each other, or the model.
-            CalibrationFileError: the calibration's file cannot be read.
-            FingerprintMismatch: the calibration was measured on something else.
-            LogprobsUnavailable: the model is known to give no confidence where one is needed.
+            ReASCError: as the constructor of :class:`~langchain_reasc.ReASCRunnable`.
         """
         known, learning = options.calibration, options.calibration in LEARNING
         if known is not None and not isinstance(known, Calibration):
@@ -161,9 +158,6 @@ class Setup:
             model: what is sampled.
             messages: the messages of a call.
             bound: whether all that it is asked besides a question is known; else tools and the like are yet to come.
-
-        Raises:
-            FingerprintMismatch: naming what differs.
         """
         options = self.options
         if not options.allow_fingerprint_mismatch:

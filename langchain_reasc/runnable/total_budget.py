@@ -11,14 +11,7 @@ _ROUNDS = 8  # in which as many samples are drawn as there are inputs; with fewe
 
 
 class Sampled(NamedTuple):
-    """What a budget needs to know of an input that was sampled.
-
-    Attributes:
-        decision: the decision by the responses so far; None once it has its answer, or has failed.
-        launched: samples so far.
-        remaining: samples that may still be launched.
-        tokens: what the samples have cost, where tokens count.
-    """
+    """An input that was sampled: its decision so far, samples and tokens; no decision once it is answered or failed."""
 
     decision: Decision | None
     launched: int
@@ -30,18 +23,14 @@ class TotalBudget:
     """Tokens or samples that all inputs of a call share.
 
     Each input is sampled once; then, round after round, those are that gain most (see
-    :mod:`langchain_reasc.method.horizon`), one sample each.
+    :mod:`langchain_reasc.method.horizon`), one sample each. Tokens in flight may exceed the budget.
 
     Args:
-        tokens: prompt and generated tokens that all inputs may cost together; None for any number. Those in flight may
-            exceed it, as nobody knows before how long a response is.
+        tokens: prompt and generated tokens that all inputs may cost together; None for any number.
         samples: samples, failed ones too, that all may take; None for any number.
         inputs: how many inputs share them.
         together: samples of a round at most; None for an eighth of the inputs.
         concurrency: inputs that are sampled first, to learn what a sample costs, where tokens count.
-
-    Attributes:
-        waiting: the inputs that have not been sampled yet.
 
     Raises:
         ConfigurationError: not even a sample, or a token, for each input.

@@ -113,17 +113,11 @@ async def read_until_cut(
     *,
     whole: Callable[[], bool] = lambda: False,
 ) -> AsyncGenerator[T]:
-    """Yield items as they come; once they are cut off, those that had come, and the ending made of them.
+    """Yield items as they come; once they are cut off, those that had come, and the ``ending`` made of them.
 
-    The worker between costs some 5 µs of processor time an item, and a thread some 0.5 ms a sample.
-
-    Args:
-        items: the chunks of a response. A thread that reads them closes the response after the next one; a task is
-            cancelled.
-        cutoff: when to wait no longer.
-        ending: makes the last item from all that had come.
-        workers: what reads the items.
-        whole: whether the response is taken whole by now, and waited for until the cutoff is given up.
+    The worker between costs some 5 µs of processor time an item, and a thread some 0.5 ms a sample. A thread that reads
+    the items closes the response after the next one; a task is cancelled. ``whole`` tells whether the response is taken
+    whole by now, and waited for until the cutoff is given up.
 
     Raises:
         Exception: what reading raised (:func:`as_failure` it), or the error with which it was given up.
@@ -181,12 +175,7 @@ async def read_until_cut(
 
 
 def within(seconds: float | None, function: Callable[[], T], cutoff: Cutoff) -> T:
-    """Return the result of a function that runs in a daemon thread, which is abandoned when its time is over.
-
-    Args:
-        seconds: how long to wait for it; None for any time.
-        function: takes as long as it may, such as a judge, or an extractor of the user's.
-        cutoff: tells when the whole call is given up.
+    """Return the result of a function in a daemon thread, which is abandoned after so many seconds (None: never).
 
     Raises:
         TimeoutError: it took too long, or the call was given up.

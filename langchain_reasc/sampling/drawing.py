@@ -35,14 +35,9 @@ def samples(wave: Wave, *, is_async: bool, live: bool = False) -> AsyncGenerator
     Those that still run are then cut off and yielded with what they had produced, so that nothing paid for goes
     uncounted. A failing sample, or one that takes longer than the limit, comes out with its error and costs only
     itself. A model that samples in parallel itself (:class:`~langchain_reasc.models.contract.ParallelSampler`) is given
-    the whole wave; any other chat model is streamed once per sample, because a stream can be cut off in the middle.
-    A model that is asked to state its confidence is asked beside the prompt, and what it stated comes in the message's
-    metadata instead of its text.
-
-    Args:
-        wave: what is drawn.
-        is_async: whether in tasks of the running event loop, or in threads, for whom this never awaits anything.
-        live: whether the chunks of the wave's only sample are yielded as they come, before the sample.
+    the whole wave; any other chat model is streamed once per sample, because a stream can be cut off in the middle. A
+    model that is asked to state its confidence is asked beside the prompt, and what it stated comes in the message's
+    metadata instead of its text. With ``live``, the chunks of the wave's only sample come before the sample.
     """
     workers = AsyncWorkers() if is_async else Workers()
     model = wave.model

@@ -35,13 +35,7 @@ class QuestionClock:
     def __init__(
         self, *, question: float | None, sample: float | None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Start.
-
-        Args:
-            question: seconds that all samples of the question may take; None for any time.
-            sample: seconds that each sample may take from its launch; None for any time.
-            clock: returns seconds, counted from any moment.
-        """
+        """Start, with the seconds that the question and each sample may take (None: any time)."""
         self._question, self._sample, self._clock = question, sample, clock
         self._begun = clock()
         self._paused: float | None = None
@@ -127,12 +121,8 @@ async def take_slots(model: object, config: RunnableConfig, most: int, cutoff: C
     """Wait for a slot among the samples in flight (``config["max_concurrency"]``), and take up to ``most``.
 
     LangChain hands that number down to every step of a chain or an agent, and to each input of a batch, which then know
-    nothing of one another. Counted for each of them alone, two inputs with ``max_concurrency=2`` would have four
-    samples in flight. So all calls that draw from one model under the same number, at the same time, in threads or in
-    one event loop, share its slots, and get them in the order they came.
-
-    Returns:
-        The slots; none once the call is given up.
+    nothing of one another. So all calls that draw from one model under the same number, at the same time, in threads or
+    in one event loop, share its slots, and get them in the order they came. There are none once the call is given up.
 
     Raises:
         ConfigurationError: the number is below 1.

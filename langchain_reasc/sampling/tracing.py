@@ -33,13 +33,8 @@ class TracedRun:
     """A run from its start to its end, with any number of steps between; it begins with the first.
 
     ``Runnable._call_with_config`` does the same for a run of one step; in a batch that calibrates on all first
-    responses, each input has two, and waits for the others between them.
-
-    Args:
-        name: the name of the run, if the config has none.
-        value: its input.
-        config: the config of the call.
-        is_async: whether callbacks are awaited. A run of a synchronous call never waits for an event loop.
+    responses, each input has two, and waits for the others between them. A run of a synchronous call never waits for an
+    event loop.
     """
 
     def __init__(self, name: str, value: Any, config: RunnableConfig | None, *, is_async: bool) -> None:
