@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-CORE = "method calibration answers data models sampling runnable agents cli"
+CORE = "method answers data models calibration sampling runnable agents cli"
 LAB = "data rules pools replay simulation report cli"
 LLAMA_CPP = "native grammar sampling engine tools prompts"
 ORDERS = {

@@ -112,7 +112,7 @@ class ReASCDecisionModel(Options, BaseDecisionModel):
         if self.on_undecided == "abstain" or self.abstain_below is not None:
             raise ConfigurationError("a decision has no empty answer to abstain with: read its confidence instead")
         # Not by assignment, which would count as given.
-        self.__dict__["model"] = self.model or self._setup.model.fingerprint().model or self.sampled.get_name()
+        self.__dict__["model"] = self.model or self._setup.fingerprint.model or self.sampled.get_name()
         return self
 
     if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields

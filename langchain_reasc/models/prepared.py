@@ -19,13 +19,12 @@ from langchain_core.runnables.config import merge_configs
 from pydantic import ValidationError
 
 from langchain_reasc.answers import Schema, runs_functions, schemas_of, text_schema_of
-from langchain_reasc.calibration import Fingerprint, FixedPrompt, confidence_part, fingerprint_of
 from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.models.contract import ParallelSampler
 from langchain_reasc.models.integrations import is_known
 from langchain_reasc.models.refusal import LOGPROBS_REQUEST, SERVER_MEMORY, LogprobsRequest, logprobs_memory
-from langchain_reasc.models.stated import ask_for_confidence, instruction
+from langchain_reasc.models.stated import ask_for_confidence
 from langchain_reasc.models.usage import estimated_prompt
 from langchain_reasc.models.wrappers import (
     PASSED_THROUGH,
@@ -194,23 +193,6 @@ class PreparedModel:
         above.pop("run_id", None)
         merged = merge_configs(self.config, above, {"tags": ["nostream", f"reasc:sample:{index}"]})
         return {**merged, "callbacks": []} if self.quiet else merged
-
-    def fingerprint(
-        self,
-        messages: Sequence[BaseMessage] | None = None,
-        *,
-        prompt: FixedPrompt | None = None,
-        answer: Any = None,
-    ) -> Fingerprint:
-        """Return what a calibration measured on this model would hold for, with the arguments of ``fingerprint_of``.
-
-        Little is known of a model that is not a chat model, or that a call's config has yet to settle.
-        """
-        asks = confidence_part(instruction(tools=bool(self.kwargs.get("tools")))) if self.ask_confidence else None
-        if not isinstance(self.model, BaseChatModel) or self.per_config is not None:
-            return Fingerprint(ask_confidence=asks)
-        own = fingerprint_of(self.model, kwargs=self.kwargs, messages=messages, prompt=prompt, answer=answer)
-        return own.model_copy(update={"ask_confidence": asks})
 
 
 def prepare_model(

@@ -48,6 +48,7 @@ from langchain_reasc.runnable.loop import ask
 from langchain_reasc.runnable.options import Options
 from langchain_reasc.runnable.progress import Progress, show_progress
 from langchain_reasc.runnable.request import Request
+from langchain_reasc.runnable.setup import running_fingerprint
 from langchain_reasc.sampling import Cutoff
 from langchain_reasc.threads import blocking
 
@@ -186,8 +187,8 @@ class _Asked:
         resolved = self._setup.model.resolved(config)
         if self._named and self._named.signal != VERBALIZED and resolved.no_logprobs:
             raise LogprobsUnavailable(f"no response can be scored by {self._named}: {resolved.no_logprobs}")
-        self._fingerprint = resolved.fingerprint(
-            self._prompts[0], prompt=options["fixed_prompt"], answer=options["answer"]
+        self._fingerprint = running_fingerprint(
+            resolved, self._prompts[0], prompt=options["fixed_prompt"], answer=options["answer"]
         )
         self._rows = _Rows(measures, self._fingerprint, checkpoint)
 

@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.models.prepared import to_messages
 from langchain_reasc.runnable.plan import Plan
-from langchain_reasc.runnable.setup import Setup
+from langchain_reasc.runnable.setup import Setup, running_fingerprint
 from langchain_reasc.sampling import Cutoff, QuestionClock
 
 
@@ -55,7 +55,7 @@ class Request:
         options = self.setup.options
         if not self.setup.online:
             return ""
-        return self.model.fingerprint(self.messages, prompt=options.fixed_prompt, answer=options.answer).kind
+        return running_fingerprint(self.model, self.messages, prompt=options.fixed_prompt, answer=options.answer).kind
 
     def plan(self) -> Plan:
         """Return the plan for this kind of request, by the calibration in use.

@@ -2,11 +2,12 @@
 
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from langchain_core.language_models import LanguageModelInput
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 
@@ -15,8 +16,11 @@ from langchain_reasc.calibration import (
     Calibration,
     ConsensusCalibrator,
     Fingerprint,
+    FixedPrompt,
     MixtureCalibrator,
     check_fingerprint,
+    confidence_part,
+    fingerprint_of,
     load_calibration,
 )
 from langchain_reasc.complaints import warn_once
@@ -25,6 +29,7 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import StoppingRule
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.prepared import PreparedModel, prepare_model
+from langchain_reasc.models.stated import instruction
 from langchain_reasc.runnable.plan import Plan, make_plan
 from langchain_reasc.threads import import_deferred, in_event_loop
 
@@ -117,7 +122,7 @@ class Setup:
     @property
     def fingerprint(self) -> Fingerprint:
         """What a calibration that is learned here holds for."""
-        return self.model.fingerprint(prompt=self.options.fixed_prompt, answer=self.options.answer)
+        return running_fingerprint(self.model, prompt=self.options.fixed_prompt, answer=self.options.answer)
 
     @property
     def mixture(self) -> MixtureCalibrator | None:
@@ -161,7 +166,7 @@ class Setup:
         """
         options = self.options
         if not options.allow_fingerprint_mismatch:
-            running = model.fingerprint(messages, prompt=options.fixed_prompt, answer=options.answer)
+            running = running_fingerprint(model, messages, prompt=options.fixed_prompt, answer=options.answer)
             check_fingerprint(calibration.fingerprint, running if bound else running.unbound())
 
     def require_confidence(self, model: PreparedModel) -> None:
@@ -199,6 +204,24 @@ class Setup:
             f"further responses agree with it (p_agree), and {why}; calibrate() tells both, "
             "p_correct with right answers to 16 questions or more"
         )
+
+
+def running_fingerprint(
+    model: PreparedModel,
+    messages: Sequence[BaseMessage] | None = None,
+    *,
+    prompt: FixedPrompt | None = None,
+    answer: Any = None,
+) -> Fingerprint:
+    """Return what a calibration measured on this model would hold for, with the arguments of ``fingerprint_of``.
+
+    Little is known of a model that is not a chat model, or that a call's config has yet to settle.
+    """
+    asks = confidence_part(instruction(tools=bool(model.kwargs.get("tools")))) if model.ask_confidence else None
+    if not isinstance(model.model, BaseChatModel) or model.per_config is not None:
+        return Fingerprint(ask_confidence=asks)
+    own = fingerprint_of(model.model, kwargs=model.kwargs, messages=messages, prompt=prompt, answer=answer)
+    return own.model_copy(update={"ask_confidence": asks})
 
 
 def _check_combination(options: "Options", measure: Measure | None) -> None:

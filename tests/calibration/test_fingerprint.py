@@ -21,6 +21,7 @@ from langchain_reasc.calibration import (
 )
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.models import prepare_model
+from langchain_reasc.runnable.setup import running_fingerprint
 
 THEN = Fingerprint(
     model="small.gguf",
@@ -142,7 +143,7 @@ MODEL = ChatOpenAI(model="m", api_key="k", base_url="http://127.0.0.1:9")  # typ
 
 
 def of(model: Any = MODEL, **options: Any) -> Any:
-    return prepare_model(model).fingerprint(**options)
+    return running_fingerprint(prepare_model(model), **options)
 
 
 def given(**kwargs: Any) -> Any:

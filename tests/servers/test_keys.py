@@ -13,6 +13,7 @@ from runnable.fakes import TOP_K
 from langchain_reasc import calibrate_mixture, save_calibration
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.models import prepare_model
+from langchain_reasc.runnable.setup import running_fingerprint
 
 from .conftest import KEY, Chat, each_client
 from .exchange import refuses
@@ -42,7 +43,7 @@ def test_in_nothing_that_is_shown_or_logged(runner: Any, chat: Chat, caplog: pyt
     assert len(result.failures) == 2
     prepared = prepare_model(model, logprobs=True)
     shown = [repr(model), str(model), repr(reasc), repr(prepared), repr(result), str(result.message), dumps(model)]
-    shown += [repr(prepared.fingerprint()), repr(getattr(model, "status", list)()), *result.notices]
+    shown += [repr(running_fingerprint(prepared)), repr(getattr(model, "status", list)()), *result.notices]
     shown += [whole(failure) for failure in result.failures]
     assert caplog.records, "something was logged"
     shown += [record.getMessage() + repr(record.args) for record in caplog.records]
@@ -56,7 +57,7 @@ def test_in_no_file(chat: Chat, tmp_path: Path) -> None:
         model = chat(served.url)
         record_pool(model, questions, tmp_path / "pool.sqlite", samples=2, measure=TOP_K)
         made = calibrate_mixture(
-            [1.0 + at / 10 for at in range(20)], measure=TOP_K, fingerprint=prepare_model(model).fingerprint()
+            [1.0 + at / 10 for at in range(20)], measure=TOP_K, fingerprint=running_fingerprint(prepare_model(model))
         )
         save_calibration(made, tmp_path / "calibration.json")
         assert sent(served) == {f"Bearer {KEY}"}

@@ -12,6 +12,7 @@ from langchain_reasc.cli.console import print_lines, remark
 from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.models.prepared import prepare_model
+from langchain_reasc.runnable.setup import running_fingerprint
 from langchain_reasc_lab.pools import (
     DrawnQuestion,
     PendingQuestion,
@@ -71,7 +72,7 @@ class Budget:
             ConfigurationError: the model has no price, or the limits do not allow as much.
         """
         if self._prices is not None:
-            self._price = self._prices.price_of(str(prepare_model(model).fingerprint().model))
+            self._price = self._prices.price_of(str(running_fingerprint(prepare_model(model)).model))
         try:
             recorded = read_ungraded(out).questions if out.exists() else ()
         except PoolError:  # recording raises it again

@@ -30,6 +30,7 @@ from langchain_reasc.method.confidence import Measure, Spans
 from langchain_reasc.models.contract import TOKEN_LIMITS
 from langchain_reasc.models.logprobs import SignalReading
 from langchain_reasc.models.prepared import PreparedModel, prepare_model
+from langchain_reasc.runnable.setup import running_fingerprint
 from langchain_reasc_lab.pools.drawing import (
     DrawnQuestion,
     DrawnResponse,
@@ -254,7 +255,7 @@ def _provenance(source: PreparedModel, prompt: Template, answer: AnswerSpec) -> 
             f"a pool's answers are compared by their spelling, and {extract.name} compares meanings: calibrate with "
             "langchain_reasc.calibrate(), which takes it"
         )
-    fingerprint = source.fingerprint(prompt.messages(""), prompt=prompt.fixed)
+    fingerprint = running_fingerprint(source, prompt.messages(""), prompt=prompt.fixed)
     return {
         "library_version": __version__,
         "extraction_version": EXTRACTION_VERSION,

@@ -28,6 +28,7 @@ from backends.llama_cpp.tiny_gguf import write_tiny_model
 from langchain_reasc.calibration import check_fingerprint, load_calibration
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch, MissingExtraError, ModelFileError
 from langchain_reasc.models import prepare_model
+from langchain_reasc.runnable.setup import running_fingerprint
 
 
 @pytest.mark.parametrize(
@@ -234,14 +235,14 @@ def test_what_is_bound_is_part_of_a_new_calibration_but_not_of_the_shipped_one(
     shipped: ChatLlamaCpp, bind: Callable[[Any], Any], says: str
 ) -> None:
     shipped_one = load_calibration(embedded_model_path().with_name("calibration.json")).fingerprint
-    plain, bound = (prepare_model(model).fingerprint(answer="auto") for model in (shipped, bind(shipped)))
+    plain, bound = (running_fingerprint(prepare_model(model), answer="auto") for model in (shipped, bind(shipped)))
     check_fingerprint(shipped_one, plain)
     check_fingerprint(shipped_one, bound)
     check_fingerprint(plain, plain)
     with pytest.raises(FingerprintMismatch, match=says):
         check_fingerprint(plain, bound)
     with pytest.raises(FingerprintMismatch, match=r"temperature: calibrated on 1\.0, running 0\.5"):
-        check_fingerprint(shipped_one, prepare_model(shipped.bind(temperature=0.5)).fingerprint())
+        check_fingerprint(shipped_one, running_fingerprint(prepare_model(shipped.bind(temperature=0.5))))
     assert shipped.calibration_fingerprint(stop=["END"]) == shipped.calibration_fingerprint()
 
 

@@ -24,6 +24,7 @@ from backends.openai.loopback import Face, eventually
 from langchain_reasc.calibration import fingerprint_of
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError
 from langchain_reasc.models import ParallelSampler, prepare_model
+from langchain_reasc.runnable.setup import running_fingerprint
 
 KEY = "hush-hush"
 
@@ -122,7 +123,7 @@ def test_a_calibration_knows_the_model_and_what_is_set(fake: Fake) -> None:
     assert (found.model, found.stop) == ("tiny", ("END",))
     assert found.sampling == {"temperature": 0.8, "top_k": 20, "min_p": 0.1, "max_tokens": 64}
     bound = model.bind_tools([Total]).bind(stop=["\n", "END"], extra_body={"grammar": "root ::= [0-9]+"})
-    found = prepare_model(bound).fingerprint()
+    found = running_fingerprint(prepare_model(bound))
     assert found.tools and found.grammar
     assert (found.tools.shown, found.grammar.shown, found.stop) == ("Total", "root ::= [0-9]+", ("\n", "END"))
     assert fake.gets == []

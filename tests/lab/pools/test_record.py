@@ -14,6 +14,7 @@ from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import PoolError, SamplingError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models import prepare_model
+from langchain_reasc.runnable.setup import running_fingerprint
 
 QUESTIONS = labelled(4)
 
@@ -44,7 +45,7 @@ def test_a_calibration_on_it_holds_for_what_was_asked(tmp_path: Path) -> None:
     pool = record_pool(Guesser(), QUESTIONS, tmp_path / "p.sqlite", samples=2, answer="boxed", system="Be brief.")
     made = calibrate_mixture_on(pool, PoolScores(pool), [(0, 0), (1, 0), (2, 1), (3, 1)], Measure())
     prompt = [SystemMessage("Be brief."), HumanMessage("q")]
-    assert made.fingerprint == prepare_model(Guesser()).fingerprint(prompt, prompt=1, answer="boxed")
+    assert made.fingerprint == running_fingerprint(prepare_model(Guesser()), prompt, prompt=1, answer="boxed")
 
 
 def test_an_interrupted_recording_goes_on_where_it_was(tmp_path: Path) -> None:

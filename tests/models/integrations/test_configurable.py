@@ -17,6 +17,7 @@ from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.models import prepare_model
+from langchain_reasc.runnable.setup import running_fingerprint
 
 from .openai_wires import OpenAI
 from .providers import KEY, PROVIDERS
@@ -110,8 +111,8 @@ def test_samples_are_drawn_afresh_with_logprobs_and_seeds_moved_on(
 
 def test_the_fingerprint_is_that_of_the_model_it_turns_out_to_be(runner: Any, served: Served) -> None:
     source = prepare_model(initialised(served).bind(stop=["END"]))
-    found = source.resolved({"configurable": {"model": "m2", "temperature": 0.3}}).fingerprint()
-    assert source.fingerprint() == Fingerprint()
+    found = running_fingerprint(source.resolved({"configurable": {"model": "m2", "temperature": 0.3}}))
+    assert running_fingerprint(source) == Fingerprint()
     assert (found.model, found.sampling, found.stop) == ("m2", {"temperature": 0.3}, ("END",))
     made = calibration(fingerprint=Fingerprint(model="m2", sampling={"temperature": 0.5}), mean=100.0)
     reasc = ReASCRunnable(model=initialised(served), calibration=made)
@@ -134,7 +135,7 @@ def test_without_a_model_until_the_call(served: Served) -> None:
     source = prepare_model(chat_models.init_chat_model(base_url=served.url, model_provider="openai", api_key=KEY))
     with pytest.raises(ConfigurationError, match=r"no model under this call's config, .* has nothing"):
         source.resolved({})
-    assert source.resolved({"configurable": {"model": "m3"}}).fingerprint().model == "m3"
+    assert running_fingerprint(source.resolved({"configurable": {"model": "m3"}})).model == "m3"
 
 
 def test_further_arguments_are_bound_under_a_config(served: Served) -> None:
