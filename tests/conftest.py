@@ -20,7 +20,7 @@ for _threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
 
 # No deadline and no word on slow examples (machines are shared), and no example database (a test run leaves nothing).
-for _profile, _examples in (("thorough", 100), ("quick", 30)):
+for _profile, _examples in (("thorough", 100), ("quick", 20)):
     settings.register_profile(
         _profile,
         deadline=None,

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
@@ -57,7 +57,6 @@ def test_labels_that_look_alike_are_told_apart_or_not_taken(
     assert Labels(names).named(f"<answer>{said}</answer>") == label
 
 
-@settings(max_examples=50)
 @given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=30, unique=True), st.text(max_size=60))
 def test_every_label_that_is_taken_is_named_as_it_stands(names: list[str], thought: str) -> None:
     try:

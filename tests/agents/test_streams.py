@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.language_models import FakeMessagesListChatModel
@@ -250,7 +250,6 @@ CALLS = st.lists(
 )
 
 
-@settings(max_examples=40)
 @given(content=st.text(max_size=30) | st.just(ANTHROPIC), calls=CALLS)
 def test_a_message_as_chunks_is_that_message_whatever_is_in_it(content: Any, calls: Any) -> None:
     message = AIMessage(

@@ -5,7 +5,7 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel
@@ -212,7 +212,6 @@ json_values = st.recursive(
 some_args = st.dictionaries(st.sampled_from(["q", "limit", "x", "filter"]), json_values, max_size=3)
 
 
-@settings(max_examples=40)
 @given(st.lists(some_args, min_size=1, max_size=3), st.randoms(use_true_random=False))
 def test_no_arguments_are_an_error(args: list[dict[str, Any]], chance: Any) -> None:
     tools = ToolVotes(tolerance={"x": 0.5}, exclude_args=["filter.x"], normalize={"q": "casefold"})

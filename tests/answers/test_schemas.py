@@ -4,7 +4,7 @@ import time
 from typing import Annotated, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.tools import InjectedToolArg, StructuredTool, tool
 from pydantic import BaseModel, Field
@@ -238,7 +238,6 @@ some_schemas = st.recursive(
 )
 
 
-@settings(max_examples=40)
 @given(st.dictionaries(words, some_schemas, max_size=4), json_values)
 def test_no_schema_is_an_error(schema: Any, value: Any) -> None:
     vote(call("f", x=value), schemas={"f": schema})

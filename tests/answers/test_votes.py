@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk
 
@@ -152,14 +152,12 @@ PIECES = st.sampled_from(
 WILD = st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=14).map("".join))
 
 
-@settings(deadline=None, max_examples=120)
 @given(WILD)
 def test_normalizing_twice_changes_nothing_of_anything(text: str) -> None:
     assert normalize(normalize(text)) == normalize(text)
     normalize(text).encode()  # half a surrogate pair could be written to no file
 
 
-@settings(deadline=None, max_examples=120)
 @given(WILD, st.booleans())
 def test_no_text_makes_an_extractor_raise_and_answers_are_canonical(text: str, cut_off: bool) -> None:
     for spec in SPECS:

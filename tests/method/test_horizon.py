@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import betabinom
 
@@ -119,7 +119,6 @@ def test_beside_asc_it_saves_calls_and_changes_no_answer(answers: str) -> None:
     assert less.samples <= whole.samples
 
 
-@settings(max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from("pq"), st.sampled_from("xyz"), st.booleans()), min_size=3, max_size=4))
 def test_no_continuation_changes_an_answer_in_parts(given: list[tuple[str, str, bool]]) -> None:
     def by_field(one: str, two: str, *_: bool) -> Response:

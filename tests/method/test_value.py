@@ -4,7 +4,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_reasc.exceptions import ConfigurationError
@@ -80,7 +80,6 @@ def brute_force(prior: Prior, counts: tuple[int, ...], left: int, price: float) 
     return on > stop
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     prior=st.sampled_from([MIXED, BINARY]),
     text=st.text("abc", min_size=1, max_size=4),

@@ -44,10 +44,11 @@ def comparable(samples: list[tuple[int, AIMessage]]) -> list[Any]:
 
 def test_the_same_calls_give_the_same_responses_to_the_last_bit(face: Face) -> None:
     courses = []
-    for seed in (1, 1, 2):
+    for seed, questions in ((1, [*QUESTIONS, QUESTIONS[0]]),) * 2 + ((2, QUESTIONS[:1]),):
         with ChatLlamaCpp(seed=seed) as model:
-            courses.append([comparable(face.sample(model, question, n=8)) for question in [*QUESTIONS, QUESTIONS[0]]])
-    assert courses[0] == courses[1] != courses[2]
+            courses.append([comparable(face.sample(model, question, n=8)) for question in questions])
+    assert courses[0] == courses[1]
+    assert courses[0][:1] != courses[2]
 
 
 def test_more_samples_than_slots_run_in_turns_and_come_as_they_end(shipped: ChatLlamaCpp, face: Face) -> None:
