@@ -122,7 +122,7 @@ class AdaptedChatOpenAI(ChatOpenAI):
         Needed because openai's client takes 0.6 ms to build a request, which is most of what sending it costs.
         """
         client, (known, built) = self.root_async_client, self._last_built
-        if known != options:
+        if known != options or callable(self.openai_api_key):  # which may give another key for each request
             asked = FinalRequestOptions.construct(method="post", url="/chat/completions", content=b"{}", **options)
             built = client._build_request(await client._prepare_options(asked))
             self._last_built = dict(options), built

@@ -2,15 +2,17 @@
 
 import logging
 import traceback
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.load import dumps
 from langchain_reasc_lab.pools import record_pool
+from langchain_reasc_openai import ChatOpenAICompatible
 from runnable.fakes import TOP_K
 
-from langchain_reasc import calibrate_mixture, save_calibration
+from langchain_reasc import ReASCRunnable, calibrate_mixture, save_calibration
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.models import prepare_model
 from langchain_reasc.runnable.setup import running_fingerprint
@@ -48,6 +50,16 @@ def test_in_nothing_that_is_shown_or_logged(runner: Any, chat: Chat, caplog: pyt
     assert caplog.records, "something was logged"
     shown += [record.getMessage() + repr(record.args) for record in caplog.records]
     assert not [text for text in shown if KEY in text]
+
+
+def test_a_function_gives_the_key_of_each_request(runner: Any) -> None:
+    number = count()
+    with serving(RIGHT) as served:
+        model = ChatOpenAICompatible(base_url=served.url, model="tiny", api_key=lambda: f"key-{next(number)}")  # type: ignore[arg-type]
+        for _ in range(2):
+            runner.solve(ReASCRunnable(model=model), "q")
+        keys = [key for headers in served.headers if (key := headers.get("authorization"))]
+    assert sorted(keys) == sorted(f"Bearer key-{at}" for at in range(len(keys))) and len(keys) > 4
 
 
 @pytest.mark.parametrize("chat", ["ChatOpenAICompatible"], indirect=True)
