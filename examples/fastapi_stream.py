@@ -1,8 +1,9 @@
-"""A web page that shows how an answer is decided: a FastAPI endpoint streams each sample as it comes.
+r"""A web page that shows how an answer is decided: a FastAPI endpoint streams each sample as it comes.
 
     python examples/fastapi_stream.py                            # the shipped model; then open http://127.0.0.1:8000
     python examples/fastapi_stream.py --model qwen --base-url http://localhost:8001/v1      # vLLM, llama-server, ...
-    curl -N http://127.0.0.1:8000/answers --json '{"question": "Ann has 2 cats and buys 3. How many has she now?"}'
+    curl -N http://127.0.0.1:8000/answers \
+        --json '{"question": "Lena has 27 old and 14 new cups. How many cups does Lena have now?"}'
 
 It needs FastAPI and a server for it: pip install fastapi uvicorn.
 
