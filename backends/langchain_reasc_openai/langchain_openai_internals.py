@@ -37,7 +37,7 @@ pickled by itself."""
 class AdaptedChatOpenAI(ChatOpenAI):
     """ChatOpenAI, with requests and answers adapted to other servers."""
 
-    _last_built: tuple[Json | None, Any] = PrivateAttr(default=(None, None))
+    _last_built: tuple[Any, Json, Any] = PrivateAttr(default=(None, {}, None))
 
     def body_of(self, messages: list[BaseMessage], kwargs: Mapping[str, Any], n: int) -> tuple[Json, Json]:
         """Return the body of a request for n streamed responses, and the request's options for openai's client.
@@ -117,15 +117,17 @@ class AdaptedChatOpenAI(ChatOpenAI):
                 await response.aclose()
 
     async def _request(self, body: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
-        """Build a request. Only its body differs from that of the last request with equal options.
+        """Build a request. Only its body differs from that of the client's last request with equal options.
 
         Needed because openai's client takes 0.6 ms to build a request, which is most of what sending it costs.
         """
-        client, (known, built) = self.root_async_client, self._last_built
-        if known != options or callable(self.openai_api_key):  # which may give another key for each request
+        client, (built_by, known, built) = self.root_async_client, self._last_built
+        if (
+            built_by is not client or known != options or callable(self.openai_api_key)
+        ):  # which may give another key for each request
             asked = FinalRequestOptions.construct(method="post", url="/chat/completions", content=b"{}", **options)
             built = client._build_request(await client._prepare_options(asked))
-            self._last_built = dict(options), built
+            self._last_built = client, dict(options), built
         content = json.dumps(body, default=to_jsonable_python).encode()  # openai's fails at half of a surrogate pair
         headers = [(name, value) for name, value in built.headers.raw if name.lower() not in _OF_ONE_REQUEST]
         given: Any = {"cookies": client._client.cookies, "extensions": built.extensions}
