@@ -75,7 +75,7 @@ class RowStatistics:
     top_ids: Integers | None
 
 
-@np.errstate(invalid="ignore")  # what is not finite is reported as an error, not as a warning
+@np.errstate(invalid="ignore")  # values that are not finite are reported as an error, not as a warning
 def signals_from_logits(
     logits: Floats,
     chosen: npt.NDArray[np.integer[Any]],
@@ -135,7 +135,7 @@ def signals_from_statistics(
 ) -> dict[str, Floats]:
     """Return token signals in float64 from the statistics that :func:`statistics_for` names, finite or not.
 
-    The caller silences numpy's warnings of what is not finite.
+    The caller silences numpy's warnings about values that are not finite.
 
     Args:
         rows: statistics of n rows of logits.

@@ -35,7 +35,7 @@ class Measures:
 
 
 measures = lru_cache(maxsize=64)(Measures)
-"""Makes equal :class:`Measures` one object: which samples want the same is looked up for every token."""
+"""Makes equal :class:`Measures` one object, because they are compared for every token."""
 
 
 @dataclass(frozen=True, slots=True)

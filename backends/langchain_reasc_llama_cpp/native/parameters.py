@@ -34,7 +34,7 @@ def _scaled(value: Any) -> Any:
     return {str(Path(path).expanduser()): scale for path, scale in pairs}
 
 
-if TYPE_CHECKING:  # what may be passed; what is kept is a dictionary
+if TYPE_CHECKING:  # the types that callers may pass; the field holds a dictionary
     Adapters = Mapping[str, float] | Mapping[Path, float] | Sequence[str | Path] | str | Path
 else:
     Adapters = Annotated[dict[str, Number], BeforeValidator(_scaled)]

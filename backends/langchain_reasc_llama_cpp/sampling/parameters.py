@@ -233,7 +233,7 @@ class SamplingFields(BaseModel):
             ConfigurationError: two parameters contradict each other, or the GGUF recommends an impossible value.
         """
         given = self._given()
-        SamplingParameters(**given)  # so that what is wrong with the GGUF's own is not laid at the caller's door
+        SamplingParameters(**given)  # checked alone first, so that an error in the GGUF is not blamed on the caller
         left_out = {*given, *(REPLACED_BY_MIROSTAT if given.get("mirostat") else ())}
         if any(given.get(name, DEFAULTS[name]) != DEFAULTS[name] for name in REPLACED_BY_MIROSTAT):
             left_out.add("mirostat")
@@ -262,5 +262,5 @@ def _recommended(metadata: dict[str, MetadataValue]) -> dict[str, Any]:
         if value is not None:
             found[name] = value
     if isinstance(top_k := found.get("top_k"), int | float) and math.isfinite(top_k):
-        found["top_k"] = max(0, int(top_k))  # llama.cpp takes what is not positive for off
+        found["top_k"] = max(0, int(top_k))  # llama.cpp turns it off if it is not positive
     return found

@@ -56,7 +56,7 @@ class ToolFormat:
 GAP: Final = r"/[ \n]{1,2}/"
 """Optional white space around a call's object."""
 
-_MAX_MORE: Final = 7  # further calls in one response: a weak model would go on for ever
+_MAX_MORE: Final = 7  # further calls in one response; a weak model would never stop
 
 HERMES: Final = ToolFormat(
     name="hermes", opening="<tool_call>", closing="</tool_call>", arguments="arguments", several=True, native=True
@@ -252,7 +252,7 @@ class ToolCallReader:
         """Read more of the response.
 
         Args:
-            text: what came since the last call.
+            text: the text since the last call.
             final: whether the response has ended.
 
         Returns:

@@ -1,7 +1,7 @@
-"""Confidence intervals: a bootstrap over questions, exact ones for few and for differences, and what learning adds.
+"""Confidence intervals: a bootstrap over questions, exact ones for few questions and for differences, and learning.
 
-An interval is for new questions of the same kind. Where a method learned something else in each of several shuffles, it
-is also for new questions to learn from, in a new order; in one arrangement, a calibration is taken as it is.
+An interval is for new questions of the same kind. If a method learned something else in each of several shuffles, the
+interval is also for new questions to learn from, in a new order. In one arrangement, the calibration is fixed.
 """
 
 import math
@@ -36,20 +36,20 @@ class Estimate:
 
     @property
     def rest(self) -> "Estimate":
-        """The share of all others."""
+        """The complement, 1 minus the value."""
         return Estimate(1 - self.value, 1 - self.high, 1 - self.low)
 
     @property
     def percent(self) -> "Estimate":
-        """The same in per cent."""
+        """The estimate in per cent."""
         return Estimate(100 * self.value, 100 * self.low, 100 * self.high)
 
     def within(self, least: float, most: float) -> "Estimate":
-        """The same, its interval cut off at what is possible."""
+        """Cut off the interval at the possible values."""
         return Estimate(self.value, max(self.low, least), min(self.high, most))
 
     def plus(self, other: "Estimate") -> "Estimate":
-        """The sum with an independent estimate; its interval reaches as far as the root of both squares."""
+        """Add an independent estimate. The half widths of the intervals add up as squares."""
         value = self.value + other.value
         low = value - math.hypot(self.value - self.low, other.value - other.low)
         high = value + math.hypot(self.high - self.value, other.high - other.value)

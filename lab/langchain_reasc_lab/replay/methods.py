@@ -134,21 +134,21 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A stopping rule under its name, with what it was calibrated from.
+    """A stopping rule with its name and its calibration.
 
     Attributes:
         name: the name of its row.
-        rule: when it stops, the cap on samples included.
-        spec: the measure that was asked for, by which rows are kept apart; None for the methods that count votes.
+        rule: the stopping rule, including the cap on samples.
+        spec: the requested measure, which distinguishes rows; None for the methods that count votes.
         measure: how responses are scored; None if only answers count.
-        calibration: that of a ReASC rule; None if the data determined none, and the rule counts votes.
+        calibration: the calibration of a ReASC rule; None if the data determined none, and the rule counts votes.
         problem: why there is no calibration.
         at_once: samples launched at once; all of the last wave are paid for.
-        confidence: that of ASC, where it was chosen for what it costs.
-        learns: the measures among which it chooses while it answers one question after another, without labels; None
-            where the rule stays as it is. Until something is learned, ``rule`` decides.
-        worth: where it learns, samples that a question may cost for one more point of agreement.
-        in_use: whether it decides as a live run does, and so stops where no response has an answer.
+        confidence: ASC's confidence, if it was chosen for equal cost.
+        learns: the measures among which the method chooses while it answers, without labels; None if the rule does not
+            change. Until something is learned, ``rule`` decides.
+        worth: while learning, the samples that one more point of agreement may cost.
+        in_use: whether it decides as a live run does, and so stops if no response has an answer.
     """
 
     name: str

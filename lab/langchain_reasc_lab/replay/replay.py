@@ -43,17 +43,17 @@ _CORRELATED_TRUST: Final = 1 / 3
 
 @dataclass
 class Outcomes:
-    """What one method did on every question of every shuffle.
+    """The outcomes of one method on every question of every shuffle.
 
     Attributes:
         cells: shape (shuffles, questions, 6), the columns of :data:`COLUMNS`; NaN if a question was not tested.
-        p_correct: shape (shuffles, questions), how likely the answer is right, as the labels of the calibration
-            questions tell; NaN if a question was not tested, or nothing tells.
-        calibrations: those of a method that needs them, one per shuffle.
-        problems: why there was none, in shuffles where it counted votes instead.
+        p_correct: shape (shuffles, questions), P(the answer is right) from the labels of the calibration questions; NaN
+            if a question was not tested, or without such labels.
+        calibrations: the calibrations of a method that needs them, one per shuffle.
+        problems: why there was no calibration, in shuffles in which the method counted votes instead.
         rules: the stopping rule of each arrangement; none if it changed along the way.
-        confidences: those of ASC that were chosen for what it costs, one per shuffle.
-        weighs: whether it learned along the way which measure deserves trust.
+        confidences: ASC's confidences, chosen for equal cost, one per shuffle.
+        weighs: whether the method chose a trusted measure while it answered.
     """
 
     cells: Cells
@@ -66,7 +66,7 @@ class Outcomes:
 
     @property
     def chosen(self) -> Counter[str]:
-        """Measures of the calibrations, with the number of shuffles that had each."""
+        """The calibrations' measures, with the number of shuffles for each."""
         return Counter(str(calibration.measure) for calibration in self.calibrations)
 
     @property
@@ -76,7 +76,7 @@ class Outcomes:
 
     @property
     def impossible(self) -> bool:
-        """Whether the method could be had in no arrangement, and counted votes instead."""
+        """Whether the method was impossible in all arrangements, and counted votes instead."""
         return len(self.problems) == len(self.cells)
 
     @property
@@ -101,7 +101,7 @@ class Outcomes:
 
     @cached_property
     def risk(self) -> Risk | None:
-        """What P(correct) is worth; None if nothing tells it."""
+        """The risk of P(correct), or None without P(correct)."""
         return risk_of(self.p_correct, self.column("correct"))
 
     @property
