@@ -122,9 +122,8 @@ class AdaptedChatOpenAI(ChatOpenAI):
         Needed because openai's client takes 0.6 ms to build a request, which is most of what sending it costs.
         """
         client, (built_by, known, built) = self.root_async_client, self._last_built
-        if (
-            built_by is not client or known != options or callable(self.openai_api_key)
-        ):  # which may give another key for each request
+        new_key = callable(self.openai_api_key)
+        if new_key or built_by is not client or known != options:
             asked = FinalRequestOptions.construct(method="post", url="/chat/completions", content=b"{}", **options)
             built = client._build_request(await client._prepare_options(asked))
             self._last_built = client, dict(options), built
