@@ -34,7 +34,7 @@ class Budget:
 
     Args:
         prices: the file of prices; None counts tokens alone.
-        max_cost: what the run may cost, in the currency of the prices.
+        max_cost: the most that the run may cost, in the currency of the prices.
         max_tokens: prompt and generated tokens that the run may take.
 
     Raises:

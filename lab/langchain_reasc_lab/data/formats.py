@@ -91,7 +91,7 @@ def read_data_set(
     """Read questions as :func:`langchain_reasc.data.read_questions` does, and those of published data sets.
 
     Args:
-        source: the same as there.
+        source: see there.
         format: a data set; ``"auto"`` recognizes it by the fields of the first row; ``"any"`` looks for the usual names
             of fields.
         question_field: the field of the question; with it or the next, ``"auto"`` means ``"any"``.

@@ -84,7 +84,7 @@ def grade_pool(
         grader: decides which answers are right.
         labels: the accepted answers of questions where they are others than the pool's.
         concurrency: answers that are graded at once, each in a thread of its own.
-        seconds: what one answer may take; None for any time.
+        seconds: the time limit of one answer; None for any time.
         on_answer: called with (done, total) distinct answers.
 
     Raises:
@@ -247,7 +247,7 @@ def in_flight(
     Args:
         calls: taken one by one, as there is room.
         concurrency: how many run at once.
-        seconds: what each may take; None for any time.
+        seconds: the time limit of each; None for any time.
     """
     left = iter(enumerate(calls))
     ended: queue.SimpleQueue[tuple[int, T | BaseException]] = queue.SimpleQueue()

@@ -32,7 +32,7 @@ class Pool:
         path: the file it was read from.
         questions: the questions in recorded order; answers are normalized, and ``correct`` is filled in.
         metadata: the metadata of the recording, possibly empty.
-        notes: what the reader of a result should know of this pool, such as what cannot be computed from it.
+        notes: notes on this pool for readers of a result, such as figures that cannot be computed from it.
         stores: the files that hold texts and token signals.
         calibrating: how many of the first questions are of another file, and calibrate; they are never tested.
         calibration_path: that file.

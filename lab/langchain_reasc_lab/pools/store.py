@@ -103,8 +103,8 @@ class Message:
     """What a pool keeps of a response that decisions do not need.
 
     Attributes:
-        text: what the model wrote; None if that was not kept.
-        beside: what its vote depends on besides text and finish reason, such as tool calls, as LangChain has it.
+        text: the model's text; None if it was not kept.
+        beside: what else of the message its vote needs, such as tool calls, as LangChain has it.
         usage: its ``usage_metadata``, as the provider reported it.
         token_lengths: how many characters of the text each token spells, where that is known.
     """

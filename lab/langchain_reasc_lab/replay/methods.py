@@ -184,7 +184,7 @@ def asc_at_once(settings: MethodSettings) -> Method:
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """What one arrangement determines by both algorithms.
+    """The calibrations of one arrangement by both algorithms.
 
     Attributes:
         measure: how responses are scored; None if it was to be chosen, and could not be.
@@ -254,7 +254,7 @@ def weighing(
         split: the arrangement.
         spec: the measure that was asked for.
         settings: the budget and the accuracy asked of the gate.
-        made: what the arrangement determines, where it is at hand.
+        made: the calibrations of the arrangement, if the caller has them.
     """
     made = made or calibrated_on(pool, scores, split, spec, settings)
     yield method_by(made.offline, OFFLINE, spec, made.measure, settings)

@@ -50,7 +50,7 @@ def plot_tradeoff(rows: Sequence[Row], path: Path) -> Path:
 
     Args:
         rows: the rows of :func:`~langchain_reasc_lab.replay.metrics.summarize`.
-        path: where the picture goes; its ending says which kind it is.
+        path: the file to write; its suffix determines the format.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -99,7 +99,7 @@ def plot_risk(rows: Sequence[Row], path: Path) -> Path:
 
     Args:
         rows: the rows of :func:`~langchain_reasc_lab.replay.metrics.summarize`; those without P(correct) are ignored.
-        path: where the picture goes; its ending says which kind it is.
+        path: the file to write; its suffix determines the format.
 
     Raises:
         ConfigurationError: no row has one.
@@ -148,7 +148,7 @@ def plot_posteriors(worked: Worked, path: Path) -> Path:
 
     Args:
         worked: the question.
-        path: where the picture goes; its ending says which kind it is.
+        path: the file to write; its suffix determines the format.
 
     Raises:
         MissingExtraError: matplotlib is not installed.

@@ -172,8 +172,8 @@ def replay(
         controls: whether ASC has rows of its own at the cost of ReASC's, and with four samples launched at once.
         rules: ``"all"`` adds the rows of every other rule that the library has.
         on_progress: called with (arrangements done, arrangements).
-        recorded: the same pool as arrays, where it is at hand.
-        calibrated: what each arrangement determines, where it is at hand.
+        recorded: the same pool as arrays, if the caller has it.
+        calibrated: the calibrations of each arrangement, if the caller has them.
 
     Raises:
         ConfigurationError: too few questions, or a number out of range.

@@ -43,7 +43,7 @@ def likelihoods(calibrating: Array, tested: Array) -> Array:
     Args:
         calibrating: shape (questions, 2), support and correctness of the decision on each calibration question, NaN
             elsewhere.
-        tested: the same of the tested questions.
+        tested: the same for the tested questions.
 
     Returns:
         NaN if a question was not tested, and everywhere if the calibration questions do not tell; 0 if a decision

@@ -17,7 +17,7 @@ class Worked:
 
     Attributes:
         question: the question, as recorded.
-        responses: what the rules saw, in launch order.
+        responses: the responses that the rules saw, in launch order.
         weights: the evidence each response contributes under ReASC.
         asc: ASC's decision after each sample it used.
         reasc: ReASC's decision after each sample it used.

@@ -24,7 +24,7 @@ class Entry:
     Attributes:
         name: its name for ``--only``.
         title: its heading.
-        paper: where the paper has it, such as ``"Table 2"``; empty if it has none.
+        paper: its place in the paper, such as ``"Table 2"``; empty if it is not in the paper.
         kind: which of the two it is.
         make: makes the table, or the list of figures, from the studies, one for each pool.
     """

@@ -286,7 +286,7 @@ def report_markdown(report: Report, folder: str | None = None) -> str:
 
     Args:
         report: the report.
-        folder: where its :func:`pictures` lie, as a link from this page; None if they are not kept.
+        folder: the folder of its :func:`pictures`, as a link from this page; None if they are not kept.
     """
     lines = [f"# {escaped(headline(report))}"]
     lines += [line for verdict in verdict_lines(report) for line in ("", f"**{escaped(verdict)}**")]
@@ -366,8 +366,8 @@ def print_report(report: Report, console: Console, *, spelled: Callable[[str], s
     """Print all tables, and what the figures show in words.
 
     Args:
-        report: what was made.
-        console: where it goes; its width is kept to.
+        report: the report.
+        console: the console, whose width is respected.
         spelled: how texts are spelled where the console knows no letters but ASCII's.
     """
     plain, known = not console.encoding.startswith("utf"), explained(report)

@@ -24,7 +24,7 @@ class Made:
         entry: its name, its title, and where the paper has it.
         table: the table; None if the entry is of figures, or nothing could be made.
         figures: the figures, one or one for each pool.
-        problems: what some pool, or all, could not tell, in whole sentences.
+        problems: why some or all pools lack the entry, in whole sentences.
         seconds: how long it took, what it computed first for others included.
     """
 
@@ -47,7 +47,7 @@ class Report:
     Attributes:
         studies: the pools under the settings that they share.
         parts: tables and figures, in the order of a report.
-        verdicts: what the main comparison comes to on each pool, in words; none if it was not made.
+        verdicts: the result of the main comparison on each pool, in words; none if it was not made.
     """
 
     studies: Sequence[Study]
@@ -70,7 +70,7 @@ def make_report(
 
     Args:
         studies: one for each pool, with names of their own.
-        entries: what to make, as :func:`chosen_entries` gives it; None for everything.
+        entries: the result of :func:`chosen_entries`; None for all entries.
         on_progress: called with (parts made, all of them).
 
     Raises:

@@ -98,7 +98,7 @@ class Study:
     Attributes:
         name: the pool's name in tables.
         pool: recorded responses.
-        measure: by what ReASC weighs: ``"auto"``, ``"recorded"`` or one measure; None if the pool has no scores.
+        measure: the measure of ReASC's weights: ``"auto"``, ``"recorded"`` or one measure; None if the pool has no scores.
         settings: the settings that all tables share.
     """
 

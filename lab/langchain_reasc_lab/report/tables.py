@@ -28,7 +28,7 @@ class Column:
     Attributes:
         name: its heading, with the unit: ``"Accuracy %"``.
         style: how its numbers are written, a format specification such as ``".1f"`` or ``"+.2f"``; empty for texts.
-        meaning: what the heading means, in a sentence; it is shown below the table.
+        meaning: the meaning of the heading, in a sentence that is shown below the table.
         best: whether a higher or a lower number is better, if either is.
     """
 
@@ -45,7 +45,7 @@ class Table:
     Attributes:
         columns: its columns.
         rows: a cell for each column; numbers in the unit of the heading.
-        notes: what has to be known to read it, in whole sentences.
+        notes: explanations for readers, in whole sentences.
     """
 
     columns: Sequence[Column]
@@ -70,7 +70,7 @@ class Figure:
         html: an ``<svg>`` element, or other HTML that stands alone and escapes what it shows.
         text: a description, for readers who do not see the figure and for reports without pictures.
         title: which one it is, if there are several: the pool's name.
-        notes: what has to be known to read it, in whole sentences.
+        notes: explanations for readers, in whole sentences.
     """
 
     html: str

@@ -47,7 +47,7 @@ def draw_scores(rng: np.random.Generator, kind: str, drawn: Drawn, measures: int
     """Draw scores of the responses to a pool's questions, each measure in a unit of its own.
 
     Args:
-        rng: where all is drawn from.
+        rng: the random generator.
         kind: a name in :data:`SIGNAL_KINDS`: what the first measure is.
         drawn: the responses.
         measures: how many; every second one is noise, and the rest are noise and the first one, in different shares.
