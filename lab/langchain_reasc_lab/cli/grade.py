@@ -71,7 +71,7 @@ class JudgeOptions:
 
     @property
     def at_once(self) -> int:
-        """How many answers are graded at once: several where the model is not in this process."""
+        """The number of answers graded at once: several if the model is not in this process."""
         return self.concurrency or (8 if self.url or self.judge_model else 1)
 
     @contextmanager

@@ -95,14 +95,14 @@ class PoolScores:
         return held
 
     def responses(self, measure: Measure | str | None) -> list[list[Response]]:
-        """What a stopping rule sees of each question; without a measure, answers alone."""
+        """Return the responses of each question as a stopping rule sees them; without a measure, only answers."""
         return [
             [self.response(at, number, measure) for number in range(len(question.responses))]
             for at, question in enumerate(self._pool.questions)
         ]
 
     def response(self, question: int, number: int, measure: Measure | str | None) -> Response:
-        """What a stopping rule sees of one response."""
+        """Return a response as a stopping rule sees it."""
         one = self._pool.questions[question].responses[number]
         score = None if measure is None else self.scores(measure)[question][number]
         return Response(one.answer, score, one.cut_off, kind_of(one.answer))
@@ -332,7 +332,7 @@ def calibrate_on_pool(
 
 
 def _recorded_measure(pool: Pool) -> Measure | None:
-    """How the pool's own scores were made, where its metadata says so."""
+    """Return the measure of the pool's own scores, if its metadata has one."""
     described = pool.metadata.get("measure")
     try:
         return Measure(**described) if isinstance(described, dict) else None

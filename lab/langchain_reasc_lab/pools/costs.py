@@ -148,7 +148,7 @@ PerMillion = Annotated[FiniteFloat, Field(ge=0, strict=True)]
 
 
 class Price(_Record):
-    """What a million tokens of a model cost."""
+    """The prices of a million tokens of a model."""
 
     input: PerMillion = Field(description="Prompt tokens.")
     output: PerMillion = Field(description="Generated tokens.")

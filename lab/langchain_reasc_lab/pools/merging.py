@@ -26,7 +26,7 @@ _SAME_DRAW: Final = ("answer", "completion_tokens", "prompt_tokens", "finish_rea
 
 
 class Merged(NamedTuple):
-    """What became of two pools.
+    """The result of merging two pools.
 
     Attributes:
         questions: in the new pool.

@@ -123,7 +123,7 @@ class PoolSignals:
 
     @cached_property
     def _counted(self) -> tuple[Counter[str], int]:
-        """How many questions have each signal, and how many have any."""
+        """The number of questions with each signal, and with any."""
         counts: Counter[str] = Counter()
         for store in self.stores:
             counts.update(store.signal_names())

@@ -181,7 +181,7 @@ def ray_cluster(address: str, *, cpus: float) -> Iterator[Any]:
 
 
 class _Failed(NamedTuple):
-    """What a worker sends back of a question that failed."""
+    """A worker's report of a question that failed."""
 
     error: Exception
 

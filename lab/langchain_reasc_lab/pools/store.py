@@ -42,7 +42,7 @@ TokenSignals = Mapping[str, npt.ArrayLike]
 
 @dataclass(frozen=True, slots=True)
 class PoolResponse:
-    """What decisions need of one recorded response.
+    """The parts of a recorded response that decisions need.
 
     Attributes:
         answer: the answer found in it; None when there is none.
@@ -100,7 +100,7 @@ class PoolQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a pool keeps of a response that decisions do not need.
+    """The parts of a recorded response that decisions do not need.
 
     Attributes:
         text: the model's text; None if it was not kept.

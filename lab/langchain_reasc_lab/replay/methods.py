@@ -83,7 +83,7 @@ OTHER_WEIGHING: Final = (*_BY_ODDS, *_TOGETHER)
 
 @dataclass(frozen=True, slots=True)
 class MethodSettings:
-    """What all methods share.
+    """The settings that all methods share.
 
     Attributes:
         max_samples: the budget of every method.

@@ -22,7 +22,7 @@ AUDITED: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """What was decided along a stream of Q questions.
+    """The decisions along a stream of Q questions.
 
     Attributes:
         decisions: the decision on each.

@@ -26,7 +26,7 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class WallClock:
-    """What Q questions take.
+    """The time and tokens of Q questions.
 
     Attributes:
         waves: shape (Q,), waves launched.

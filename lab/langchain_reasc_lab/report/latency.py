@@ -129,7 +129,7 @@ def durations(study: Study) -> tuple[Floats, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """What a method decided on the T tested questions of one arrangement.
+    """A method's decisions on the T tested questions of one arrangement.
 
     Attributes:
         arrangement: these questions.

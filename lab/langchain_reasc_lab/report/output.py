@@ -35,7 +35,7 @@ from langchain_reasc_lab.report.tables import (
 )
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
-"""What a model may write, and HTML does not allow, or a terminal would obey."""
+"""Characters that a model may write, but HTML does not allow or a terminal would obey."""
 
 
 def printable(text: str) -> str:
@@ -44,13 +44,13 @@ def printable(text: str) -> str:
 
 
 def headline(report: Report) -> str:
-    """What the report is of."""
+    """Return the title of the report, with its pools."""
     return f"ReASC on {listed([study.name for study in report.studies])}"
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """What has to be known to read one table.
+    """The explanations of one table.
 
     Attributes:
         notes: sentences that stand under no table before it.

@@ -27,7 +27,7 @@ _WIDTH = re.compile(r'<svg [^>]*?\bwidth="(\d+)"')
 _HALF: Final = 680
 """Pixels that a figure may be wide to stand beside another."""
 _FIRST: Final = ("main", "tradeoff")
-"""What stands beside the verdict, on the first screen."""
+"""The entries beside the verdict, on the first screen."""
 _MARKS: Final = MARKED.format(best="Bold", second="underlined")
 
 
@@ -86,7 +86,7 @@ def _read(name: str) -> str:
 
 
 def _section(report: Report, made: Made, known: Explained | None) -> dict[str, Any]:
-    """What the template needs of a part: its table's rows, which columns are texts, and which one names a row."""
+    """The template's data of a part: the rows of its table, the columns with texts, and the column that names a row."""
     name, table = f"part-{made.entry.name}", made.table
     section: dict[str, Any] = {"made": made, "id": name, "command": command_for(report, made.entry.name)}
     widths = [_WIDTH.match(figure.html) for figure in made.figures]

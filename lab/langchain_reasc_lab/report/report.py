@@ -42,7 +42,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was made of some pools.
+    """The tables and figures of some pools.
 
     Attributes:
         studies: the pools under the settings that they share.
@@ -56,7 +56,7 @@ class Report:
 
     @property
     def settings(self) -> StudySettings:
-        """What all tables share."""
+        """The settings that all tables share."""
         return self.studies[0].settings
 
 

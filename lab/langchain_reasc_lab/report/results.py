@@ -102,7 +102,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """What a thousand questions cost, by prices that the user gave.
+    """The cost of a thousand questions, by the user's prices.
 
     Attributes:
         prices: of the models of all pools.

@@ -70,7 +70,7 @@ def parameters_of(metadata: Mapping[str, Any]) -> Parameters | None:
 
 @dataclass(frozen=True, slots=True)
 class StudySettings:
-    """What all tables of a report share.
+    """The settings that all tables of a report share.
 
     Attributes:
         shuffles: how often a pool is rearranged; 0 keeps the recorded order.
@@ -98,7 +98,7 @@ class Study:
     Attributes:
         name: the pool's name in tables.
         pool: recorded responses.
-        measure: the measure of ReASC's weights: ``"auto"``, ``"recorded"`` or one measure; None if the pool has no scores.
+        measure: ReASC's measure: ``"auto"``, ``"recorded"`` or one measure; None if the pool has no scores.
         settings: the settings that all tables share.
     """
 
@@ -146,7 +146,7 @@ class Study:
 
     @cached_property
     def calibration_size(self) -> int:
-        """How many questions calibrate: none where ReASC cannot be studied, and all are tested."""
+        """The number of calibration questions: 0 if ReASC cannot be studied, and all questions are tested."""
         return 0 if self.uncalibrated else self.pool.calibrating or self.settings.calibration_size
 
     @cached_property

@@ -12,7 +12,7 @@ Cell = str | float | Estimate | None
 Mark = Literal["best", "second"]
 
 MISSING: Final = "–"
-"""What stands for a number that could not be had."""
+"""The text in place of a missing number."""
 POOLS: Final = ("Pool", "Task")
 """Columns that say which pool a row is of; bests are found among the rows of one pool."""
 MARKED: Final = (

@@ -20,7 +20,7 @@ _TAIL: Final = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What signals are made of.
+    """The inputs of a signal.
 
     Attributes:
         answers: shape (questions, budget), the answers of a question by number; -1 for none.
