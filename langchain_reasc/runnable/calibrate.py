@@ -167,29 +167,27 @@ class _Asked:
             raise CalibrationDataError("there is no question to calibrate on; 64 are a good number")
         if concurrency < 1:
             raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
-        if measure != "auto" and measure.signal == VERBALIZED and not options["ask_confidence"]:
-            raise ConfigurationError(f"the measure {measure} needs a model that is asked: ask_confidence=True")
+        named = self._named = None if measure == "auto" else measure
+        if named and named.signal == VERBALIZED and not options["ask_confidence"]:
+            raise ConfigurationError(f"the measure {named} needs a model that is asked: ask_confidence=True")
         self._setup = Options(
             model=model,
             calibration="online",  # which asks for logprobs, and while it learns counts votes
-            measure=None if measure == "auto" else measure,
+            measure=named,
             on_missing_confidence="count",
             concurrency=_AT_ONCE,
             sample_timeout=None,
             **options,
         )._setup
-        self._named = None if measure == "auto" else measure
-        measures = [self._named] if self._named else candidate_measures([*SIGNALS, VERBALIZED])
-        if self._named is None and any(one.references for one in questions):  # spans are compared by right answers
-            measures += [Measure(signal, score) for signal in SIGNALS for score in SPAN_SCORES]
         self._questions, self._prompts = questions, [to_messages(one.input) for one in questions]
         self._config, self._concurrency = config, concurrency
         resolved = self._setup.model.resolved(config)
-        if self._named and self._named.signal != VERBALIZED and resolved.no_logprobs:
-            raise LogprobsUnavailable(f"no response can be scored by {self._named}: {resolved.no_logprobs}")
+        if named and named.signal != VERBALIZED and resolved.no_logprobs:
+            raise LogprobsUnavailable(f"no response can be scored by {named}: {resolved.no_logprobs}")
         self._fingerprint = running_fingerprint(
             resolved, self._prompts[0], prompt=options["fixed_prompt"], answer=options["answer"]
         )
+        measures = [named] if named else _all_measures(labelled=any(one.references for one in questions))
         self._rows = _Rows(measures, self._fingerprint, checkpoint)
 
     async def ask_all(self, io: Concurrency, progress: Progress) -> list[Observation]:
@@ -295,6 +293,12 @@ class _Asked:
             fingerprint=self._fingerprint,
             **options,
         )
+
+
+def _all_measures(*, labelled: bool) -> list[Measure]:
+    """Return the candidates that responses are scored by; spans are compared by right answers."""
+    of_spans = [Measure(signal, score) for signal in SIGNALS for score in SPAN_SCORES] if labelled else []
+    return [*candidate_measures([*SIGNALS, VERBALIZED]), *of_spans]
 
 
 class _Rows:

@@ -2,12 +2,11 @@
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter
 from secrets import token_hex
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
@@ -239,24 +238,19 @@ class Question:
         samples = [sample for _, sample in sorted(self._samples.items())]
         if not self._responses:
             raise error_without_response(samples)
-        ballot, given = self._ballot, self._given
         decision = self.decision
         if decision is None:
             decision = replace(self._decided(), stop=True, reason=self._ended_by or "budget")
-        never = ballot.never_agrees_notices(decision) if decision.never_agrees else []
-        notices = [*self._notices, *never, *(self._audit_notices or ballot.notices(given))]
-        notices += [*ballot.confidence_notices(len(given)), *failure_notices(samples)]
-        promises = self.plan.promises(decision)
+        promises, notices = self.plan.promises(decision), self._all_notices(decision, samples)
         id = token_hex(8) if self.setup.online and decision.reason != "alone" else None
         if self._on_finished and decision.reason != "alone":
-            answers = [*map(attrgetter("answer"), given), *self._audit_answers]
-            p_correct = promises.get("p_correct", {}).get("value")
-            self._on_finished(Finished.of(answers, ballot.readings, decision, id, p_correct, self.request.kind))
+            self._on_finished(self._finished(decision, id, promises))
         usage, responses = self._usage(), self._sampled(samples)
         winner, decision = self._winner(responses, decision)
-        share = share_of_answer(decision, [one.answer for one in given].count(None))
+        answers = [one.answer for one in self._given]
+        share = share_of_answer(decision, answers.count(None))
         unsupported = share is not None and share <= self.setup.options.min_share
-        merged = decision.whole is not None and decision.answer not in [one.answer for one in given]
+        merged = decision.whole is not None and decision.answer not in answers
         if merged:
             notices.append("the answer was put together field by field: no response gave it as a whole")
         figures = {
@@ -264,8 +258,8 @@ class Question:
             "method": self.plan.rule.name,
             "samples": decision.samples,
             "launched": len(samples),
-            "failed": [*map(attrgetter("status"), samples)].count("failed"),
-            "without_confidence": len(ballot.missing),
+            "failed": [one.status for one in samples].count("failed"),
+            "without_confidence": len(self._ballot.missing),
             **({"merged": True} if merged else {}),
             **promises,
             "tokens": {**usage.account, "winner": output_tokens(winner)},
@@ -274,6 +268,19 @@ class Question:
         account = message.response_metadata["reasc"]
         logger.debug("decided after %d of %d samples: %s", decision.samples, len(samples), account)
         return ReASCResult(message, decision, responses, usage, tuple(notices), unsupported=unsupported)
+
+    def _all_notices(self, decision: Decision, samples: Sequence[Sample]) -> list[str]:
+        ballot, given = self._ballot, self._given
+        never = ballot.never_agrees_notices(decision) if decision.never_agrees else []
+        of_votes = self._audit_notices or ballot.notices(given)
+        of_samples = [*ballot.confidence_notices(len(given)), *failure_notices(samples)]
+        return [*self._notices, *never, *of_votes, *of_samples]
+
+    def _finished(self, decision: Decision, id: str | None, promises: Mapping[str, Any]) -> Finished:
+        """Return what can be learned from the question."""
+        answers = [*(one.answer for one in self._given), *self._audit_answers]
+        p_correct = promises.get("p_correct", {}).get("value")
+        return Finished.of(answers, self._ballot.readings, decision, id, p_correct, self.request.kind)
 
     def _decide(self, sample: Sample, message: AIMessage) -> None:
         """Read a response, and decide on all so far."""

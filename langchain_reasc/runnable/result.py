@@ -106,20 +106,20 @@ class Usage:
         has the prompts of a judge, and its replies; None where there is none. ``prompt_tokens`` estimates those of the
         prompt, where no sample reports them.
         """
+        used_by_none = [one for one in samples if one.index not in used] + [*lost]
         drawn = [one.message for one in [*samples, *lost] if one.message is not None]
-        unused = [one.message for one in samples if one.index not in used] + [one.message for one in lost]
-        reported = [usage["input_tokens"] if (usage := reported_usage(message)) else None for message in drawn]
+        reported = [(message, reported_usage(message)) for message in drawn]
         # All samples had the same prompt, so one that came without usage cost what the others did.
-        prompt = max((tokens or 0 for tokens in reported), default=0)
-        if None in reported and not prompt:
+        prompt = max((usage["input_tokens"] for _, usage in reported if usage), default=0)
+        if not prompt and any(usage is None for _, usage in reported):
             prompt = prompt_tokens()
         judge, replies = None, [reply for _, reply in judged or ()]
         if judged is not None:
             judge = _bill([(reply, estimated_tokens(asked.encode(errors="replace"))) for asked, reply in judged])
         return cls(
             _bill([(message, prompt) for message in drawn]),
-            sum([output_tokens(message) for message in unused]),
-            estimated=True in [is_estimated(message) for message in [*drawn, *replies]],
+            sum(output_tokens(one.message) for one in used_by_none),
+            estimated=any(map(is_estimated, [*drawn, *replies])),
             judge=judge,
         )
 
