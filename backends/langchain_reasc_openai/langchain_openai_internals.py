@@ -119,7 +119,7 @@ class AdaptedChatOpenAI(ChatOpenAI):
     async def _request(self, body: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
         """Build a request. Only its body differs from that of the client's last request with equal options.
 
-        Needed because openai's client takes 0.6 ms to build a request, which is most of what sending it costs.
+        Needed because openai's client takes 0.4 ms to build a request, and this takes 0.06 ms.
         """
         client, (built_by, known, built) = self.root_async_client, self._last_built
         new_key = callable(self.openai_api_key)
