@@ -133,4 +133,4 @@ def test_the_loop_goes_on(tmp_path: Path) -> None:
         env=os.environ | {"PYTHONPATH": PATH},
     )
     assert done.returncode == 0, done.stderr
-    assert float(done.stdout) < 0.03, "seconds that the loop was held, of its thread's own time"
+    assert float(done.stdout) < 0.06, "seconds that the loop was held, of its thread's own time"
