@@ -159,3 +159,18 @@ def test_a_slow_validator_is_asked_once_a_sample_and_holds_no_event_loop() -> No
     message = asyncio.run(main())
     assert loop_ran == [True, True]
     assert message.response_metadata["reasc"]["samples"] == 2
+
+
+def test_the_schema_of_a_function_or_a_class_is_made_once() -> None:
+    class Place(BaseModel):
+        """A place."""
+
+        city: str
+
+    def weather(city: str, days: int = 1) -> str:
+        """Tell the weather."""
+        return city * days
+
+    first, second = schemas_of([weather, Place]), schemas_of([Place, weather])
+    assert first == second and first.keys() == {"weather", "Place"}
+    assert all(first[name] is second[name] for name in first)
