@@ -65,7 +65,7 @@ def _read_formula(formula: str) -> str | None:
         queue.Empty: all workers are busy.
     """
     idle = _idle
-    worker = idle.get(timeout=SECONDS)  # the last one used: the others may never have to be started
+    worker = idle.get(timeout=_STARTING)  # the last one used: the others may never have to be started
     try:
         return worker.read_formula(formula)
     finally:
