@@ -12,14 +12,7 @@ from langchain_reasc_lab.replay.methods import MIXTURE, OFFLINE, ONLINE, SAFEGUA
 from langchain_reasc_lab.rules import AheadBy, LAggregated
 from langchain_reasc_lab.simulation.pools import Responses
 
-from langchain_reasc.calibration import (
-    Calibration,
-    Observation,
-    Safeguard,
-    calibrate_mixture,
-    calibrate_offline,
-    fit,
-)
+from langchain_reasc.calibration import Calibration, Observation, Safeguard, calibrate_mixture, calibrate_offline, fit
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method import ASC, CannotCatchUp, Cap, FiniteHorizon, Measure, StoppingRule, decide
 

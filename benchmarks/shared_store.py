@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.command import parser_of
-from langchain_reasc.calibration import ConsensusCalibrator, Finished, Learner, ObservationStore
+from langchain_reasc.calibration import AnsweredQuestion, ConsensusCalibrator, Learner, ObservationStore
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.threads import import_deferred
 
@@ -77,7 +77,7 @@ def _learn(path: Path, name: str, questions: range, acknowledge: Connection) -> 
         rng = random.Random(f"{name} {at}")
         answers = tuple(rng.choice((0, 0, 0, 1, 2)) for _ in range(_RESPONSES))
         readings = tuple(_Signals(rng.gauss(float(answer == 0), 1.0)) for answer in answers)
-        calibrator.observe(Finished(answers, readings, _RESPONSES, answers[0], f"{name} {at}"), learned=False)
+        calibrator.observe(AnsweredQuestion(answers, readings, _RESPONSES, answers[0], f"{name} {at}"), learned=False)
         while not calibrator.wait() or calibrator.unsaved:
             calibrator.save()
         acknowledge.send(at)
@@ -141,7 +141,7 @@ def trial(path: Path, *, processes: int, questions: int, kills: int, seed: int =
             worker.read()
     names = [name for worker in workers for name in worker.names]
     store = ObservationStore.open(path)
-    seconds, learner = time.monotonic() - begun, Learner.of_store(store)
+    seconds, learner = time.monotonic() - begun, Learner.from_store(store)
     known, made = learner.observations, learner.calibration
     ids = [one.id for one in known]
     lost = len(set(names) - set(ids)) if known.seen == len(ids) else None

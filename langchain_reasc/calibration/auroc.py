@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibration.record import AUROC
+from langchain_reasc.calibration.parts import AUROC
 
 __all__ = [
     "Booleans",
@@ -26,7 +26,7 @@ _Z: Final = 1.959963984540054  # the normal deviate of a 95 % interval
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Responses that are known to be right or wrong, by label or by consensus.
+    """Responses that are right or wrong, by label or by consensus.
 
     Attributes:
         question: shape (n,), the question of each.
@@ -40,7 +40,7 @@ class Judged:
 
     @property
     def both(self) -> bool:
-        """Whether there are right ones and wrong ones."""
+        """Whether there are right and wrong responses."""
         return bool(self.right.any() and not self.right.all())
 
 
@@ -56,22 +56,22 @@ def auroc_of(right: npt.NDArray[Any], wrong: npt.NDArray[Any]) -> Floats:
 def auroc_with_interval(
     scores: Floats, right: Booleans, question: npt.NDArray[np.intp] | None = None, **fields: Any
 ) -> AUROC | None:
-    """Return the AUROC of a score with a 95 % interval; None where one class is empty.
+    """Return the AUROC of a score with a 95 % interval; None if one class is empty.
 
-    Of independent responses, the interval is method 5 of Newcombe (2006, Statistics in Medicine 25, 559-573): the θ for
-    which |θ̂ - θ| = z √V(θ), V(θ) = θ(1 - θ)/(mn) · (1 + N((1 - θ)/(2 - θ) + θ/(1 + θ))), N = (m + n)/2 - 1. Unlike a
-    bootstrap, it stays honest where few responses are right or wrong and all of them in order.
+    For independent responses, the interval is method 5 of Newcombe (2006, Statistics in Medicine 25, 559-573): the θ
+    for which |θ̂ - θ| = z √V(θ), V(θ) = θ(1 - θ)/(mn) · (1 + N((1 - θ)/(2 - θ) + θ/(1 + θ))), N = (m + n)/2 - 1. Unlike
+    a bootstrap, it is valid if few responses are right or wrong and the scores separate them perfectly.
 
-    Responses to one question are alike. Given ``question``, the variance is that of Obuchowski (1997, Biometrics 53,
-    567-578) for clustered data: what each response adds to the AUROC is summed over its question. The interval is taken
-    on the logit's scale, so that it stays between 0 and 1. Where the AUROC is 0 or 1, it is Newcombe's, with as many
-    right and wrong ones as there are questions with such responses. One question alone gives [0, 1].
+    Responses to one question are correlated. Given ``question``, the variance is that of Obuchowski (1997, Biometrics
+    53, 567-578) for clustered data: the contributions of the responses are summed over each question. The interval is
+    computed on the logit scale, so that it stays between 0 and 1. If the AUROC is 0 or 1, it is Newcombe's, with as
+    many right and wrong responses as there are questions with such responses. A single question gives [0, 1].
 
     Args:
         scores: shape (n,), S(y) of each response.
         right: shape (n,), whether it is right.
-        question: shape (n,), the question of each; None where each belongs to a question of its own.
-        fields: other fields of the record.
+        question: shape (n,), the question of each; None if every response belongs to another question.
+        fields: other fields of :class:`AUROC`.
     """
     if right.all() or not right.any():
         return None
@@ -102,14 +102,14 @@ def _newcombe(value: float, m: int, n: int) -> tuple[float, float]:
             spread = 1 + ((m + n) / 2 - 1) * ((1 - theta) / (2 - theta) + theta / (1 + theta))
             return (value - theta) ** 2 - _Z**2 * theta * (1 - theta) / (m * n) * spread
 
-        # at 1 itself the variance vanishes
+        # the variance vanishes at 1
         return float(brentq(beyond, 0.0, min(value, 1.0 - 1e-12))) if value else 0.0
 
     return low(value), 1.0 - low(1.0 - value)
 
 
 def _share_below(scores: Floats, others: Floats) -> Floats:
-    """For each score, the share of the others below it; those that equal it count half."""
+    """Return for each score the share of the others below it; equal ones count half."""
     ordered = np.sort(others)
     left, through = np.searchsorted(ordered, scores, "left"), np.searchsorted(ordered, scores, "right")
     return np.asarray((left + through) / (2 * others.size))
@@ -118,8 +118,8 @@ def _share_below(scores: Floats, others: Floats) -> Floats:
 def auroc_per_question(judged: Judged) -> Floats:
     """Return the AUROC of each measure on each question with right and wrong responses; shape (measures, questions).
 
-    Only this shows what weights on votes can do: a score may separate easy questions from hard ones and be blind among
-    the responses to any one of them.
+    Only this shows what weights on votes can do: a score may separate easy questions from hard ones, but not the
+    responses to one question.
     """
     each = []
     for question in np.unique(judged.question):
@@ -133,10 +133,10 @@ def auroc_per_question(judged: Judged) -> Floats:
 def mean_auroc(each: npt.ArrayLike) -> AUROC | None:
     """Return the mean of the AUROCs of several questions, with the 95 % score interval of Wilson (1927).
 
-    The variance of what lies between 0 and 1 is at most θ(1 - θ), so that the interval holds for such means too.
+    The variance of values between 0 and 1 is at most θ(1 - θ), so the interval is valid for such means too.
 
     Args:
-        each: shape (questions,); None is returned where it is empty.
+        each: shape (questions,); if it is empty, the result is None.
     """
     values = np.asarray(each, dtype=np.float64)
     if not values.size:

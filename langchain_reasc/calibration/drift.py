@@ -1,8 +1,8 @@
-"""Drift tests: whether what was learned without labels still holds of the questions that come.
+"""Drift tests: whether a calibration without labels still holds for new questions.
 
-Two things are compared with what was expected of them: how often the next response to a question agrees with those
-before it, and how well the trusted measure tells the responses that agree from the others. What was expected of a
-question is kept in its row (:class:`Prediction`), so :class:`DriftWatch` needs only the rows, in order.
+Two predictions are compared with what comes: how often the next response to a question agrees with the earlier ones,
+and how well the trusted measure separates agreeing responses from others. The predictions about a question are part of
+its row (:class:`Prediction`), so :class:`DriftWatch` needs only the rows, in order.
 """
 
 import math
@@ -31,30 +31,30 @@ __all__ = [
 ALARM: Final = 5_000
 """The evidence R at which a monitor raises an alarm: observations between false alarms, on average and at least."""
 MONITORED: Final = ("going on", "audits", "separation")
-"""What is watched: the second vote where sampling goes on, audits, and what scores tell."""
+"""The monitors: second votes of questions on which sampling goes on, audits, and the separation by scores."""
 Drift = Literal["agreement", "confidence"]
-"""What is no longer as was learned: how responses agree, or what their scores tell."""
+"""What has changed: how responses agree, or what their scores mean."""
 _SHOWS: Final[dict[str, Drift]] = {"going on": "agreement", "audits": "agreement", "separation": "confidence"}
 _SHIFTS: Final = (0.06, 0.15, 0.35, 0.6)
-_ERRORS: Final = 1.5  # standard errors that a prediction may be off
+_ERRORS: Final = 1.5  # margin of a prediction, in standard errors
 _LEAST_MARGIN: Final = 0.02
 _LEAST_SEPARATION_MARGIN: Final = 0.05
 _FEWEST_SEPARATIONS: Final = 6
-_PRIOR_RESPONSES: Final = 4  # that the average of all counts for
+_PRIOR_RESPONSES: Final = 4  # weight of the overall average, in observations
 
 
 class DriftMonitor:
-    """Raises an alarm when what is observed has left what was predicted.
+    """Raises an alarm when outcomes differ from predictions.
 
     Every prediction p is compared with one outcome x from 0 to 1, such as whether a response agrees. Under the null
-    hypothesis E[x] lies within ``margin`` of p, whatever came before. Against "it is lower", with q = p - margin, the
-    likelihood ratio of Bernoulli(q (1 - s)) to Bernoulli(q), a straight line in x, is a bet whose expected factor is at
-    most 1 under the null hypothesis: a betting martingale (Waudby-Smith & Ramdas, "Estimating means of bounded random
-    variables by betting", JRSS-B 2024), which by Ville's inequality ever exceeds 1/α with a probability of α at most,
-    whenever one looks. "It is higher" is the mirror image. Since a change may come at any time, the bets begun at all
-    times are added up, R ← (R + 1) · factor (Shiryaev-Roberts), and averaged over the shifts s: an e-detector (Shin,
-    Ramdas & Rinaldo, arXiv 2203.03532). An alarm at R ≥ 5,000 comes, while nothing has changed, after 5,000
-    observations or more on average, and within the first t with a probability of t / 5,000 at most; also where every
+    hypothesis E[x] is within ``margin`` of p, given the past. For the alternative "lower", with q = p - margin, the
+    likelihood ratio of Bernoulli(q (1 - s)) to Bernoulli(q), which is linear in x, is a bet with an expected factor of
+    at most 1 under the null hypothesis: a betting martingale (Waudby-Smith & Ramdas, "Estimating means of bounded
+    random variables by betting", JRSS-B 2024). By Ville's inequality it ever exceeds 1/α with a probability of at most
+    α. The alternative "higher" is the mirror image. Because a change may come at any time, the bets started at all
+    times are summed, R ← (R + 1) · factor (Shiryaev-Roberts), and averaged over the shifts s: an e-detector (Shin,
+    Ramdas & Rinaldo, arXiv 2203.03532). Without a change, the alarm at R ≥ 5,000 comes after at least 5,000
+    observations on average, and within the first t observations with a probability of at most t / 5,000, even if every
     prediction is wrong by the whole margin.
     """
 
@@ -67,13 +67,13 @@ class DriftMonitor:
         return sum(self._detectors) / len(self._detectors)
 
     def observe(self, predicted: float, outcome: float, *, margin: float = 0.05, lower_only: bool = False) -> bool:
-        """Compare a prediction with its outcome. Return True for an alarm, after which the monitor begins anew.
+        """Compare a prediction with its outcome. Return True for an alarm, which also resets the monitor.
 
         Args:
-            predicted: the expected outcome; of whether the next response agrees with the leader, its probability.
-            outcome: from 0 to 1; whether it did agree.
-            margin: how far the prediction may be from the truth without that being drift.
-            lower_only: whether outcomes above the prediction are no drift.
+            predicted: the expected outcome, such as the probability that the next response agrees with the leader.
+            outcome: from 0 to 1, such as whether it did agree.
+            margin: how far the prediction may be from the truth without being drift.
+            lower_only: whether outcomes above the prediction are ignored.
         """
         lower, higher = self._detectors[: len(_SHIFTS)], self._detectors[len(_SHIFTS) :]
         lower = _after_bet(lower, predicted - margin, outcome)
@@ -87,10 +87,10 @@ class DriftMonitor:
 
 
 def _after_bet(detectors: list[float], expected: float, outcome: float) -> list[float]:
-    """Return R of each bet on outcomes below the expected one; as it was where none can be below."""
+    """Return R of each bet on outcomes below the expected one; unchanged if none can be below."""
     if expected <= 0:
         return detectors
-    expected = min(expected, 1 - 1e-9)  # or what should never happen would be worth infinity
+    expected = min(expected, 1 - 1e-9)  # else an impossible outcome would give infinity
     return [
         (one + 1) * (outcome * (1 - shift) + (1 - outcome) * (1 - expected * (1 - shift)) / (1 - expected))
         for one, shift in zip(detectors, _SHIFTS, strict=True)
@@ -98,13 +98,13 @@ def _after_bet(detectors: list[float], expected: float, outcome: float) -> list[
 
 
 class Prediction(NamedTuple):
-    """What was expected of a question before it was asked, and what came.
+    """A prediction about a question, made before it was asked, and what came.
 
     Attributes:
-        monitor: what it belongs to, one of :data:`MONITORED`.
-        expected: the mean of what was expected to come, from 0 to 1.
-        margin: how far that may be from the truth.
-        came: from 0 to 1; whether a response agreed, say.
+        monitor: the monitor, one of :data:`MONITORED`.
+        expected: the expected outcome, from 0 to 1.
+        margin: how far the expectation may be from the truth.
+        came: the outcome, from 0 to 1, such as whether a response agreed.
     """
 
     monitor: str
@@ -114,18 +114,18 @@ class Prediction(NamedTuple):
 
 
 class DriftWatch:
-    """All monitors, fed with the predictions of one row after another."""
+    """All monitors, which read the predictions of the rows in order."""
 
     def __init__(self) -> None:
         self._monitors = {what: DriftMonitor() for what in MONITORED}
 
     @property
     def evidence(self) -> dict[str, float]:
-        """How strongly each monitor speaks for drift, by its name."""
+        """The evidence for drift of each monitor, by its name."""
         return {what: monitor.evidence for what, monitor in self._monitors.items()}
 
     def observe(self, predictions: Iterable[Prediction]) -> Drift | None:
-        """Return what the predictions of a row, after those of the rows before it, show to have changed."""
+        """Read the predictions of the next row. Return what has changed if they raise an alarm."""
         alarms = [
             _SHOWS[one.monitor]
             for one in predictions
@@ -137,13 +137,13 @@ class DriftWatch:
 
 
 class NextResponse(NamedTuple):
-    """A response beside those before it.
+    """A response, compared with the earlier ones.
 
     Attributes:
-        decided: whether the decision had fallen before it.
-        leading: votes of the leader by then.
-        responses: responses by then.
-        agreed: whether it gave the leader's answer.
+        decided: whether the decision was made before this response.
+        leading: earlier votes for the leader.
+        responses: earlier responses.
+        agreed: whether the response gave the leader's answer.
     """
 
     decided: bool
@@ -153,15 +153,15 @@ class NextResponse(NamedTuple):
 
 
 def next_responses(answers: Sequence[int | None], decided: int, answer: int | None) -> Iterator[NextResponse]:
-    """Yield what a question tells of agreement: the second vote, if sampling went on to it, and one after the decision.
+    """Yield the responses of a question that show agreement: the second vote, and the first one after the decision.
 
-    Those between them are left out: how often sampling goes on depends on them, and those of one question are not
-    independent.
+    Votes between them are left out, because they decide how often sampling goes on, and because votes on one question
+    are not independent.
 
     Args:
-        answers: in launch order; None where there is no vote.
-        decided: responses after which the decision fell.
-        answer: the one that was decided on.
+        answers: in launch order; None for no vote.
+        decided: responses that the decision rests on.
+        answer: the winning answer.
     """
     first = next((at for at, one in enumerate(answers) if one is not None), len(answers))
     if first + 1 < min(decided, len(answers)):
@@ -171,13 +171,13 @@ def next_responses(answers: Sequence[int | None], decided: int, answer: int | No
 
 
 class AgreementRates:
-    """How often the next response agreed with the leader: after so many votes of so many responses, decided or not.
+    """How often the next response agreed with the leader, by the leader's votes, the responses, and whether decided.
 
-    The average of a case is drawn to that of all decided, or of all undecided ones, as by four more observations. Since
-    these are few, predictions have a margin: one and a half standard errors of the average of all.
+    The average of a case is shrunk towards the average of all decided (or all undecided) cases, as if by four more
+    observations. Predictions have a margin of one and a half standard errors of the overall average.
 
     Args:
-        observed: what was seen.
+        observed: the responses that were seen.
     """
 
     def __init__(self, observed: Iterable[NextResponse]) -> None:
@@ -189,7 +189,7 @@ class AgreementRates:
                 self._agreed[counted] += agreed
 
     def predict(self, coming: NextResponse) -> tuple[float, float] | None:
-        """Return the probability that a response agrees, and its margin; None where nothing like it was seen."""
+        """Return the probability that a response agrees, and its margin; None if no similar one was seen."""
         case, average = coming[:3], coming[:1]
         if not (seen := self._seen[average]):
             return None
@@ -200,14 +200,14 @@ class AgreementRates:
 
 
 def separation(answers: Sequence[int | None], scores: npt.NDArray[np.float64]) -> Iterator[float]:
-    """Yield the AUROC of the scores of responses that give the leading answer, by counts, against the others'.
+    """Yield the AUROC of scores: responses with the leading answer, by counts, against the others.
 
-    Votes are not weighed, or scores would choose the leader that they are then compared with. Nothing is yielded where
-    several answers lead, or none but the leading one has a score.
+    Votes are not weighed; else the scores would choose the leader that they are compared with. Nothing is yielded if
+    several answers lead, or if one of the groups has no score.
 
     Args:
-        answers: to one question, equal numbers for equal answers; None where there is no vote.
-        scores: one of each response, or more; NaN where there is none.
+        answers: answers to one question, equal numbers for equal answers; None for no vote.
+        scores: the score of each response, perhaps followed by others; NaN for no score.
     """
     given = Counter(answer for answer in answers if answer is not None).most_common(2)
     if len(given) == 2 and given[0][1] > given[1][1]:
@@ -223,9 +223,9 @@ class Expected(NamedTuple):
     """What is expected of the next questions under a calibration.
 
     Attributes:
-        row: the number of the trusted measure; None where there is none.
+        row: the row of scores of the trusted measure, if there is one.
         rates: how often the next response agrees.
-        separation: mean of :func:`separation`, and how far it may be from the truth; None where it is unknown.
+        separation: mean of :func:`separation` and its margin; None if unknown.
     """
 
     row: int | None
@@ -235,13 +235,13 @@ class Expected(NamedTuple):
     def predictions(
         self, answers: Sequence[int | None], scores: npt.NDArray[np.float64], decided: int, answer: int | None
     ) -> Iterator[Prediction]:
-        """Yield what was expected of a question, beside what came.
+        """Yield the predictions about a question, with what came.
 
         Args:
             answers: in launch order; equal numbers for equal answers, None for no vote.
             scores: shape (measures, responses).
             decided: responses that the decision rests on.
-            answer: the one that was decided on.
+            answer: the winning answer.
         """
         for response in next_responses(answers, decided, answer):
             if (predicted := self.rates.predict(response)) is not None:
@@ -252,7 +252,7 @@ class Expected(NamedTuple):
 
 
 def mean_separation(each: Sequence[float]) -> tuple[float, float] | None:
-    """Return the mean of :func:`separation` over questions and its margin; None where there are too few of them."""
+    """Return the mean of :func:`separation` over questions and its margin; None for too few questions."""
     if len(each) < _FEWEST_SEPARATIONS:
         return None
     error = float(np.std(each, ddof=1)) / math.sqrt(len(each))

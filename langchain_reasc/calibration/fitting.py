@@ -1,12 +1,12 @@
-"""``fit``: the one function that makes a calibration of what was asked.
+"""``fit``: the one function that makes a calibration from rows.
 
 How answers agree sets the prior of the agreement rule (:mod:`~langchain_reasc.method.agreement`). A measure of
-confidence is trusted where it separates the responses that agree with the majority of the *others* from those that do
-not, within a question too: then votes weigh by it. So far no label is needed; what is promised is agreement with the
-majority of the whole budget, and where wrong answers agree, that is wrong.
+confidence weighs votes if it separates the responses that agree with the majority of the *others* from those that do
+not, also within a question. This needs no label. It promises agreement with the majority of the whole budget, which is
+wrong if wrong answers agree.
 
-Labels only add: a gate that accepts a confident first response alone, Algorithm 1 for ``safeguard="paper"``, and how
-likely an answer is right.
+Labels only add: a gate that accepts a confident first response alone, Algorithm 1 for ``safeguard="paper"``, and the
+probability that an answer is right.
 """
 
 from collections import Counter
@@ -16,27 +16,30 @@ from typing import Any, Final
 
 import numpy as np
 
+from langchain_reasc.calibration.calibration import Calibration
 from langchain_reasc.calibration.observations import Observation
 from langchain_reasc.calibration.offline import calibrate_first_responses
+from langchain_reasc.calibration.parts import Gate
 from langchain_reasc.calibration.promises import promises_of
-from langchain_reasc.calibration.record import Calibration, Fingerprint, Gate, RuleBlock
 from langchain_reasc.calibration.selection import Selection, can_be_compared, default_measure, select_among
+from langchain_reasc.calibration.stored_rule import RuleBlock
 from langchain_reasc.calibration.trust import Trusted, alternatives, trusted_measure
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.agreement import Prior, default_components, likelihoods
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
+from langchain_reasc.models.fingerprint import Fingerprint
 
 __all__ = ["DEFAULT_AGREEMENT", "fit", "fit_prior"]
 
 DEFAULT_AGREEMENT: Final = 0.975  # θ: the lowest that costs 0.3 points at most on any kind of simulated pools
-_WORTH: Final = 10.0  # samples for a point of agreement: at 7, some simulated pools lose over a point
-_VOTE_THRESHOLD: Final = 0.993  # of weighted votes; at .99 scores that follow agreement cost over 0.3 points
-_PSEUDO_QUESTIONS: Final = 8.0  # what the uniform mixture counts, so that a few questions rule nothing out
-_PSEUDO_QUESTIONS_OF_ALL: Final = 16.0  # what the mixture of all kinds of request counts beside those of one
-_FEWEST_OF_KIND: Final = 64  # questions of one kind of request, from which on confidence is learned of it alone
+_WORTH: Final = 10.0  # samples for a point of agreement; at 7, some simulated pools lose over a point
+_VOTE_THRESHOLD: Final = 0.993  # of weighted votes; at .99, scores that follow agreement cost over 0.3 points
+_PSEUDO_QUESTIONS: Final = 8.0  # weight of the uniform mixture, so that a few questions rule nothing out
+_PSEUDO_QUESTIONS_OF_ALL: Final = 16.0  # weight of the mixture of all kinds of request in that of one kind
+_FEWEST_OF_KIND: Final = 64  # questions of one kind of request, from which on its confidence is learned separately
 _ROUNDS: Final = 100
-_LABELLED: Final = 0.5  # share of the questions that have labels, from which on these choose the measure and set a gate
+_LABELLED: Final = 0.5  # share of labelled questions, from which on labels choose the measure and set a gate
 
 
 def fit(
@@ -46,31 +49,31 @@ def fit(
     budget: int = DEFAULT_BUDGET,
     threshold: float = DEFAULT_AGREEMENT,
     p_target: float = 0.9,
-    made_of: Mapping[str, Mapping[str, int | None]] | None = None,
+    provenance: Mapping[str, Mapping[str, int | None]] | None = None,
     fingerprint: Fingerprint | None = None,
     seed: int = 0,
     explained: bool = True,
     whole: Calibration | None = None,
 ) -> Calibration:
-    """Make a calibration of what was asked.
+    """Make a calibration from rows.
 
-    Where half of the questions or more have labels, these choose the measure, and Algorithm 1 runs on the first
-    responses, if they determine it. With one response to each question nothing shows how responses agree; then
-    Algorithm 1 decides alone, as far as its data support it.
+    If half of the questions or more have labels, these choose the measure, and Algorithm 1 runs on the first responses,
+    if they determine it. With one response to each question, nothing shows how responses agree; then Algorithm 1
+    decides alone, as far as its data support it.
 
     Args:
-        observations: the questions, each sampled up to where counting votes stopped; 16 are enough to begin with.
-        measures: the candidates that ``scores`` are of; without any, only answers are learned from.
+        observations: the questions, each sampled until counting votes stopped; at least 16.
+        measures: the measure of each row of ``scores``; empty to learn only from answers.
         budget: responses to a question at most.
         threshold: θ, the probability that the whole budget would give the same answer at which sampling stops.
         p_target: accuracy asked of what the gate accepts.
-        made_of: signal -> ``top_k`` and ``vocabulary_size`` that it was made of; recorded.
-        fingerprint: what was measured.
+        provenance: signal -> its ``top_k`` and ``vocabulary_size``; stored.
+        fingerprint: the model, sampling and prompt; stored.
         seed: the seed of folds and of resampled bounds.
-        explained: whether to also compute the AUROC's interval, the promise, P(agree) and P(correct); no decision needs
-            them.
-        whole: what was learned of all kinds of request, where these questions are of one. How their answers agree is
-            then sought near to how all do, and fewer than 64 questions take all else from there.
+        explained: whether to compute the AUROC's interval, the promise, P(agree) and P(correct), which no decision
+            needs.
+        whole: the calibration of all kinds of request, if these questions are of one kind. The prior is then shrunk
+            towards its prior, and fewer than 64 questions take everything else from it.
 
     Raises:
         CalibrationDataError: fewer than 2 questions with an answer, or scores of another number of measures.
@@ -87,7 +90,7 @@ def fit(
         labelled = _labelled(rows)
     voted = [one for one in rows if any(answer is not None for answer in one.answers)]
     trusted = trusted_measure(voted, measures, seed, explained=explained)
-    recorded: dict[str, Any] = {"made_of": made_of or {}, "fingerprint": fingerprint or Fingerprint()}
+    recorded: dict[str, Any] = {"provenance": provenance or {}, "fingerprint": fingerprint or Fingerprint()}
     gated = _gated(labelled, measures, trusted, selection, p_target=p_target, **recorded)
     if isinstance(gated, Calibration) and sum(len(one.answers) > 1 for one in voted) < 2:
         return gated
@@ -121,7 +124,7 @@ def _with_distinct_scores(
 ) -> tuple[list[Measure], list[Observation]]:
     """Leave out measures without any score, and those whose scores equal those of another.
 
-    Windows longer than every response, say, are all the plain mean; the first stands for all.
+    For example, all windows longer than every response give the plain mean; the first one is kept.
     """
     every = enumerate(np.concatenate([one.scores for one in rows], axis=1))
     first = {scores.tobytes(): at for at, scores in reversed(list(every)) if np.isfinite(scores).any()}
@@ -137,23 +140,23 @@ def _with_measure(
 
 
 def _labelled(rows: Sequence[Observation]) -> list[Observation]:
-    """Return the questions whose first response has a label; none where these are too few of all.
+    """Return the questions whose first response has a label; none if these are too few.
 
-    Outcomes that somebody told are not labels: they are told of some questions rather than others.
+    Reported outcomes are not labels, because they are reported for a biased choice of questions.
     """
     labelled = [one for one in rows if one.right and one.right[0] is not None]
     return labelled if len(labelled) >= _LABELLED * len(rows) else []
 
 
 def _selected(labelled: Sequence[Observation], measures: Sequence[Measure], seed: int) -> Selection | None:
-    """Choose the measure that separates right from wrong first responses best; None where nothing can be compared."""
+    """Choose the measure that separates right from wrong first responses best; None if nothing can be compared."""
     scored = [one for one in labelled if np.isfinite(one.scores[:, 0]).any()]
     right = [bool(one.right[0]) for one in scored]
     if len(measures) < 2 or not can_be_compared(right):
         return None
     scores = np.array([one.scores[:, 0] for one in scored]).T
     known = np.isfinite(scores)
-    # A span is of an answer, and its score is judged on responses that have one.
+    # A score over the answer's tokens is judged on the responses that have an answer.
     unanswered = np.array([one.answers[0] is None for one in scored])
     candidates = [at for at, measure in enumerate(measures) if (known[at] | (measure.of_span & unanswered)).all()]
     if not candidates:
@@ -167,7 +170,7 @@ def _gated(
     trusted: Trusted,
     selection: Selection | None,
     *,
-    made_of: Mapping[str, Mapping[str, int | None]],
+    provenance: Mapping[str, Mapping[str, int | None]],
     **options: Any,
 ) -> Calibration | str:
     """Run Algorithm 1 on the first responses. Return why there is no gate if they do not determine it."""
@@ -182,7 +185,7 @@ def _gated(
             _with_measure(measure, measures, labelled)[1],
             measure,
             **(selection.evidence if selection else {}),
-            **made_of.get(measure.signal, {}),
+            **provenance.get(measure.signal, {}),
             **options,
         )
     except CalibrationDataError as error:
@@ -202,10 +205,10 @@ def _by_agreement(
     n: int,
     no_gate: str,
     *,
-    made_of: Mapping[str, Mapping[str, int | None]],
+    provenance: Mapping[str, Mapping[str, int | None]],
     fingerprint: Fingerprint,
 ) -> Calibration:
-    """Return a calibration to which labels add no gate."""
+    """Return a calibration without a gate."""
     return Calibration.now(
         trusted.measure,
         trusted.scores,
@@ -215,15 +218,12 @@ def _by_agreement(
         rule=rule,
         fingerprint=fingerprint,
         **trusted.fields,
-        **(made_of.get(trusted.measure.signal, {}) if trusted.measure else {}),
+        **(provenance.get(trusted.measure.signal, {}) if trusted.measure else {}),
     )
 
 
 def _with_own_prior(whole: Calibration, questions: Sequence[Observation]) -> Calibration:
-    """Return what was learned of all kinds of request, with how the answers to these questions agree.
-
-    What is promised of all, by another prior, is not promised of these.
-    """
+    """Return the calibration of all kinds of request with the prior of these questions, and without its guarantee."""
     if len(questions) < 2:
         raise CalibrationDataError(f"{len(questions)} questions have an answer; 16 are enough to begin")
     assert whole.rule_ is not None
@@ -240,13 +240,12 @@ def _fitted_prior(questions: Sequence[Observation], whole: Calibration | None) -
 def fit_prior(answers: Sequence[Iterable[int | str | None]], towards: Prior | None = None) -> Prior:
     """Return the weights of the default components that make these answers most probable, by expectation-maximisation.
 
-    Whether sampling went on may have depended on how answers agreed: that cancels, as it says nothing beyond them.
-    Where it depended on confidence too it does not: sampling went on where that was low, so less agreement is expected
-    than there is, and a few more samples are drawn.
+    If sampling stopped by how answers agreed, that cancels out. If it also stopped by confidence, it does not: sampling
+    went on when confidence was low, so the prior expects too little agreement, and a few more samples are drawn.
 
     Args:
-        answers: of each question, one number or text per response, equal for equal answers; None for no answer.
-        towards: what a few questions are taken to be like, and the more of them there are, the less; None: anything.
+        answers: for each question, one number or text per response, equal for equal answers; None for no answer.
+        towards: the prior that few questions are shrunk towards; None for a uniform one.
     """
     grid = default_components()
     given = ([answer for answer in one if answer is not None] for one in answers)

@@ -1,4 +1,4 @@
-"""The calibrations that are made of observations: of all of them, and of each kind of request."""
+"""Calibrations from observations: one for all of them, and one for each kind of request."""
 
 import math
 from collections import Counter
@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
 
+from langchain_reasc.calibration.calibration import Calibration
 from langchain_reasc.calibration.drift import (
     AgreementRates,
     Drift,
@@ -20,10 +21,10 @@ from langchain_reasc.calibration.fitting import fit
 from langchain_reasc.calibration.observation_file import ObservationStore
 from langchain_reasc.calibration.observations import KEPT, KEPT_OF_KIND, Observation, Observations
 from langchain_reasc.calibration.promises import agreement_curve
-from langchain_reasc.calibration.record import Calibration, Fingerprint
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule, decide
+from langchain_reasc.models.fingerprint import Fingerprint
 
 __all__ = ["MINIMUM", "Learner"]
 
@@ -34,20 +35,20 @@ NOTHING_EXPECTED: Final = Expected(None, AgreementRates(()), None)
 
 
 class _Counts(NamedTuple):
-    """How many questions were seen, and of how many rows it is known whether the answer was right."""
+    """How many questions were seen, and how many rows have an outcome."""
 
     seen: int
     outcomes: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Fitted:
-    """What was made of rows.
+class _KindFit:
+    """The calibration of one kind of request.
 
     Attributes:
-        calibration: their calibration; None: they determine none.
+        calibration: the calibration; None if the rows do not determine one.
         expected: what to expect of the next questions under it.
-        counts: how many there were.
+        counts: how many rows there were.
         last: the number of the last row.
     """
 
@@ -58,21 +59,21 @@ class _Fitted:
 
 
 class Learner:
-    """Makes calibrations of rows, anew each time their number has grown by a quarter.
+    """Makes calibrations from rows, again each time the rows have grown by a quarter.
 
-    Where there are several kinds of request, each also gets a calibration of its own, which borrows from that of all
-    while it is of a few rows.
+    If there are several kinds of request, each kind also gets a calibration of its own, which borrows from that of all
+    kinds while its rows are few.
 
     Args:
-        measures: candidates for the measure, a row of scores each.
+        measures: candidates for the measure, one for each row of scores.
         budget: responses to a question at most.
         minimum: questions before the first calibration, of all and of each kind.
-        fingerprint: what is measured.
-        seed: the seed of everything random in a calibration.
-        explained: whether calibrations also say what they promise; no decision needs it.
+        fingerprint: the model, sampling and prompt.
+        seed: the seed of a calibration.
+        explained: whether calibrations also say what they promise. No decision needs it.
 
     Attributes:
-        observations: the rows; assign others to go on with those.
+        observations: the rows; may be replaced.
     """
 
     def __init__(
@@ -88,12 +89,12 @@ class Learner:
         self.measures, self.minimum, self.fingerprint = tuple(measures), minimum, fingerprint or Fingerprint()
         self._budget, self._seed, self._explained = budget, seed, explained
         self.observations = Observations()
-        self._fits: dict[str | None, _Fitted] = {}  # by kind of request; None: all of them
-        self._restarts = 0  # before which the fits were made
+        self._fits: dict[str | None, _KindFit] = {}  # by kind of request; None for all kinds
+        self._restarts = 0  # restarts before the fits
 
     @classmethod
-    def of_store(cls, store: ObservationStore) -> Self:
-        """Return a learner that knows the rows of a store, and has calibrated on them if there are enough."""
+    def from_store(cls, store: ObservationStore) -> Self:
+        """Return a learner with the rows of a store, calibrated if there are enough."""
         learner = cls(store.measures(), fingerprint=store.fingerprint)
         learner.observations = store.observations()
         if learner.due:
@@ -101,7 +102,7 @@ class Learner:
         return learner
 
     def frozen(self) -> Self:
-        """Return a learner with the same calibrations, to whose rows none are added."""
+        """Return a copy with the same calibrations, whose rows do not change."""
         frozen = copy(self)
         frozen.observations = self.observations.copy()
         return frozen
@@ -112,24 +113,24 @@ class Learner:
         return self.calibration_of(None)
 
     def calibration_of(self, kind: str | None) -> Calibration | None:
-        """Return the calibration of one kind of request, None where it has none of its own; or, for None, of all."""
+        """Return the calibration of a kind of request, if it has its own; ``None`` stands for all kinds."""
         fitted = self._current.get(kind)
         return fitted.calibration if fitted else None
 
     @property
-    def _current(self) -> dict[str | None, _Fitted]:
-        """What was made of the rows, unless they have shown drift since."""
+    def _current(self) -> dict[str | None, _KindFit]:
+        """The calibrations, unless the rows have shown drift since."""
         return self._fits if self._restarts == len(self.observations.restarts) else {}
 
     def observe(self, row: Observation) -> Drift | None:
-        """Add a row, and calibrate if that is due. Return what the row shows to have changed."""
+        """Add a row, and calibrate if that is due. Return what has changed if the row shows drift."""
         drift = self.observations.append(self.with_predictions(row))
         if self.due:
             self.calibrate()
         return drift
 
     def with_predictions(self, row: Observation) -> Observation:
-        """Return a row with what was expected of it, if a calibration decided it."""
+        """Return the row with the predictions about it, if a calibration decided it."""
         own, every = self._current.get(row.kind), self._current.get(None)
         fitted = own if own and own.calibration else every
         if row.counted or fitted is None:
@@ -139,11 +140,11 @@ class Learner:
 
     @property
     def due(self) -> bool:
-        """Whether it is time to calibrate, for all kinds of request or for one of them."""
+        """Whether it is time to calibrate, for all kinds of request or for one."""
         return bool(self._due(self._counts()))
 
     def _counts(self) -> dict[str | None, _Counts]:
-        """Count the questions of all kinds of request (None), and of each if there are several."""
+        """Count the questions of all kinds (None), and of each kind if there are several."""
         known, current = self.observations, self._current
         counts: dict[str | None, _Counts] = {None: _Counts(known.seen, known.outcomes)}
         if len(kinds := known.kinds) < 2:
@@ -164,22 +165,22 @@ class Learner:
             return True
         more = math.ceil(GROWTH * fitted.counts.seen) - fitted.counts.seen
         if kind is not None:
-            more = min(more, KEPT_OF_KIND)  # of a kind that is rare, no more may ever be known at once
+            more = min(more, KEPT_OF_KIND)  # a rare kind may never have more rows than that
         told = max(FEWEST_OUTCOMES, GROWTH * fitted.counts.outcomes)
         return counts.seen >= fitted.counts.seen + more or counts.outcomes >= told
 
     def calibrate(self) -> None:
-        """Calibrate for all kinds of request and for each one that is due. It may take seconds."""
+        """Calibrate for all kinds of request and for each kind that is due. This may take seconds."""
         known, counts = self.observations, self._counts()
         due, fits = self._due(counts), dict(self._current)
         if None in due or None not in fits:
-            fits[None] = _Fitted(self._calibrated(known.newest), NOTHING_EXPECTED, counts[None], known.last)
+            fits[None] = _KindFit(self._calibrated(known.newest), NOTHING_EXPECTED, counts[None], known.last)
         whole = fits[None].calibration
         for kind in due if whole else ():
             if kind is not None:
                 rows = [row for row in known if row.kind == kind][-KEPT:]
                 calibration = self._calibrated(rows, whole)
-                fits[kind] = _Fitted(calibration, self._expect(rows, calibration), counts[kind], known.last)
+                fits[kind] = _KindFit(calibration, self._expect(rows, calibration), counts[kind], known.last)
         rest = [row for row in known.newest if row.kind not in fits or fits[row.kind].calibration is None]
         fits[None] = replace(fits[None], expected=self._expect(rest, whole))
         for fitted in fits.values():
@@ -187,16 +188,16 @@ class Learner:
                 self._rule(fitted.calibration).prepare()
         self._fits, self._restarts = fits, len(known.restarts)
 
-    def postpone(self) -> None:
-        """Calibrate no sooner than after a quarter more questions: it failed on these."""
+    def postpone_fits(self) -> None:
+        """After a failure, do not calibrate before there are a quarter more questions."""
         counts, fits = self._counts(), dict(self._current)
         for kind in self._due(counts):
-            known = fits.get(kind, _Fitted(None, NOTHING_EXPECTED, counts[kind], 0))
+            known = fits.get(kind, _KindFit(None, NOTHING_EXPECTED, counts[kind], 0))
             fits[kind] = replace(known, counts=counts[kind], last=self.observations.last)
         self._fits, self._restarts = fits, len(self.observations.restarts)
 
-    def adopt(self, other: Self) -> None:
-        """Use the calibrations of another learner, made of the rows that were known here."""
+    def adopt_fits(self, other: Self) -> None:
+        """Use the calibrations of a copy from :meth:`frozen`."""
         self._fits, self._restarts = other._fits, other._restarts
 
     def _calibrated(self, rows: Sequence[Observation], whole: Calibration | None = None) -> Calibration | None:
@@ -205,15 +206,15 @@ class Learner:
                 rows,
                 self.measures,
                 budget=self._budget,
-                made_of=self.observations.made_of,
+                provenance=self.observations.provenance,
                 fingerprint=self.fingerprint,
                 seed=self._seed,
                 explained=self._explained,
                 whole=whole,
             )
         except CalibrationDataError:
-            return None  # there is nothing to learn from these yet
-        if made.p_agree is None and self._explained:  # older rows, on which votes were counted, may tell
+            return None
+        if made.p_agree is None and self._explained:  # older rows with counted votes may determine it
             p_agree = agreement_curve(made, self.measures, [*self.observations], budget=self._budget)
             return made.model_copy(update={"p_agree": p_agree})
         return made
@@ -222,7 +223,7 @@ class Learner:
         return calibration.rule(on_missing_confidence="count", budget=self._budget)
 
     def _expect(self, rows: Iterable[Observation], calibration: Calibration | None) -> Expected:
-        """Return what these rows, decided by this calibration's rule, say of those to come."""
+        """Return what to expect of the next questions, given these rows and this calibration's rule."""
         if calibration is None:
             return NOTHING_EXPECTED
         rule, measure = self._rule(calibration), calibration.measure

@@ -1,4 +1,4 @@
-"""Algorithm 2: calibrate on unlabelled first responses, with a two-component Gaussian mixture."""
+"""Algorithm 2: calibrate on unlabelled first responses with a two-component Gaussian mixture."""
 
 import math
 import threading
@@ -11,20 +11,22 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.calibration.auroc import Floats
+from langchain_reasc.calibration.calibration import Calibration
 from langchain_reasc.calibration.offline import checked_scores
-from langchain_reasc.calibration.record import Calibration, Fingerprint, Gate, Mixture
+from langchain_reasc.calibration.parts import Gate, Mixture
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import check_weight
+from langchain_reasc.models.fingerprint import Fingerprint
 
 __all__ = ["FEWEST_FOR_MIXTURE", "MixtureCalibrator", "calibrate_mixture", "fit_mixture", "posterior_upper"]
 
 FEWEST_FOR_MIXTURE: Final = 16
-"""Floats: five parameters, and room to prefer one component."""
-_ROUGH: Final = 1e-4  # tolerance at which the starts are compared; at scikit-learn's own, 1e-3, the best of them misses
-_TO_THE_END: Final = 3  # starts that are fitted on
-_NARROWEST: Final = 0.05  # of the standard deviation of all scores, that of a component at least
-_LEAST: Final = 0.03  # weight of a component
+"""Scores that a mixture needs: it has five parameters."""
+_ROUGH: Final = 1e-4  # tolerance at which the starts are compared; at scikit-learn's default, 1e-3, the best is missed
+_TO_THE_END: Final = 3  # starts that are fitted to convergence
+_NARROWEST: Final = 0.05  # least standard deviation of a component, relative to that of all scores
+_LEAST: Final = 0.03  # least weight of a component
 
 
 def calibrate_mixture(
@@ -38,13 +40,12 @@ def calibrate_mixture(
     vocabulary_size: int | None = None,
     fingerprint: Fingerprint | None = None,
     components: Sequence[int] = (1, 2, 3, 4),
-    bic_veto: bool = False,
     seed: int = 0,
 ) -> Calibration:
     """Algorithm 2: τ_gate = max(upper component's mean, smallest score t with P(upper | t) ≥ p_target).
 
     Only scores above the lower component's mean are candidates. With unequal variances the mixture posterior is not
-    monotone (a wide upper component wins again far below both means), but it rises throughout that range up to where
+    monotone (a wide upper component wins again far below both means), but above the lower mean it rises until
     acceptance begins.
 
     Args:
@@ -53,17 +54,15 @@ def calibrate_mixture(
         p_target: posterior asked of what the gate accepts.
         scale: λ of the evidence weight.
         weight: a name in :data:`~langchain_reasc.method.evidence.WEIGHTS`.
-        top_k: how many alternatives per token the signal was made of; recorded.
-        vocabulary_size: the V that the signal was made of; recorded.
-        fingerprint: what was measured.
-        components: the numbers of components whose AIC and BIC are recorded; 1 and 2 decide, more are for the reader.
-        bic_veto: whether to close the gate where BIC prefers one component. The paper does not; its record says so in
-            any case.
+        top_k: alternatives per token behind the signal; stored.
+        vocabulary_size: V behind the signal; stored.
+        fingerprint: the model, sampling and prompt; stored.
+        components: the numbers of components whose AIC and BIC are stored. Only 1 and 2 are used.
         seed: the seed of the mixture's initialisation.
 
     Returns:
-        A calibration whose gate is closed, with the reason, where the mixture does not converge, BIC has a veto and
-        prefers one component, no score reaches ``p_target``, or none the upper component's mean.
+        A calibration. Its gate is closed, with the reason, if the mixture does not converge, or no score reaches
+        ``p_target`` or the upper component's mean.
 
     Raises:
         CalibrationDataError: fewer than 2 responses, a score that is not finite, or all scores equal.
@@ -82,7 +81,7 @@ def calibrate_mixture(
         lambda_=scale,
         weight=weight,
         p_target=p_target,
-        gate=_gate(values, mixture, p_target, bic_veto=bic_veto),
+        gate=_gate(values, mixture, p_target),
         mixture=mixture,
         fingerprint=fingerprint or Fingerprint(),
     )
@@ -100,7 +99,7 @@ def posterior_upper(scores: Floats, mixture: Mixture) -> Floats:
     return np.asarray(expit(high - low))
 
 
-def _gate(scores: Floats, mixture: Mixture | None, p_target: float, *, bic_veto: bool) -> Gate:
+def _gate(scores: Floats, mixture: Mixture | None, p_target: float) -> Gate:
     if mixture is None:
         few = f"{scores.size} responses are too few for a two-component mixture ({FEWEST_FOR_MIXTURE} at least)"
         return Gate(threshold=None, closed_because=few)
@@ -111,8 +110,6 @@ def _gate(scores: Floats, mixture: Mixture | None, p_target: float, *, bic_veto:
     why = None
     if not mixture.converged:
         why = "the two-component mixture did not converge"
-    elif bic_veto and mixture.one_group:
-        why = mixture.one_group
     elif not reached.size:
         why = f"no score reaches a mixture posterior of {p_target:g}"
     else:
@@ -124,13 +121,13 @@ def _gate(scores: Floats, mixture: Mixture | None, p_target: float, *, bic_veto:
 
 
 def fit_mixture(scores: Floats, components: Sequence[int] = (1, 2, 3, 4), seed: int = 0) -> Mixture:
-    """Fit mixtures on z-scores (so that the fit does not depend on the signal's unit) and scale back.
+    """Fit mixtures to z-scores, so that the fit does not depend on the unit of the signal, and scale back.
 
-    The gate stands on two components, which are fitted to the end; others are for the record's criteria alone.
+    The gate uses the mixture of two components, which is fitted to convergence. The others only give AIC and BIC.
 
     Args:
         scores: shape (n,), at least :data:`FEWEST_FOR_MIXTURE`, finite and not all equal.
-        components: the numbers of components whose criteria are wanted, 1 and 2 among them.
+        components: the numbers of components, including 1 and 2.
         seed: the seed of the initialisation.
     """
     mean, std = float(scores.mean()), float(scores.std())
@@ -138,7 +135,7 @@ def fit_mixture(scores: Floats, components: Sequence[int] = (1, 2, 3, 4), seed: 
     fits = {k: _two_components(z) if k == 2 else _mixture(z, k, random_state=seed) for k in components}
     two = fits[2]
     order = np.argsort(two.means_[:, 0])
-    jacobian = 2 * scores.size * math.log(std)  # of the density, so that AIC and BIC are those of the raw scores
+    jacobian = 2 * scores.size * math.log(std)  # makes AIC and BIC those of the raw scores
     return Mixture(
         weights=tuple(two.weights_[order].tolist()),
         means=tuple((mean + std * two.means_[order, 0]).tolist()),
@@ -150,15 +147,15 @@ def fit_mixture(scores: Floats, components: Sequence[int] = (1, 2, 3, 4), seed: 
 
 
 def _two_components(z: npt.NDArray[Any]) -> Any:
-    """Return the likeliest of the fits from several starts: cuts at deciles, and thirds that stand out of all scores.
+    """Return the most likely of the fits from several starts: cuts at deciles, and thirds against all scores.
 
-    A component of a few equal scores has any likelihood, so such a fit is taken only where there is no other.
+    A component of a few equal scores has an unbounded likelihood, so such a fit is only the last resort.
     """
     ordered = np.sort(z[:, 0])
     n, third = ordered.size, ordered.size // 3
     starts = [(ordered[:at], ordered[at:]) for at in (n * np.arange(1, 10)) // 10]
     starts += [(ordered[at : at + third], ordered) for at in (0, third, n - third)]
-    fits = [_mixture(z, 2, tol=_ROUGH, **_begun_from(*start)) for start in starts]
+    fits = [_mixture(z, 2, tol=_ROUGH, **_start_from(*start)) for start in starts]
 
     def rank(fit: Any) -> tuple[bool, float]:
         of_few = fit.covariances_.min() < _NARROWEST**2 or fit.weights_.min() < max(_LEAST, 3 / n)
@@ -168,7 +165,7 @@ def _two_components(z: npt.NDArray[Any]) -> Any:
     return max((_fitted(fit.set_params(tol=1e-6, warm_start=True), z) for fit in best), key=rank)
 
 
-def _begun_from(*parts: Floats) -> dict[str, Any]:
+def _start_from(*parts: Floats) -> dict[str, Any]:
     sizes = np.array([part.size for part in parts])
     return {
         "means_init": [[part.mean()] for part in parts],
@@ -187,7 +184,7 @@ def _mixture(z: npt.NDArray[Any], components: int, **options: Any) -> Any:
 def _fitted(mixture: Any, z: npt.NDArray[Any]) -> Any:
     from sklearn.exceptions import ConvergenceWarning
 
-    # A few hundred scores take one thread 50 ms; several threads spin, and on a busy machine take 50 times as long.
+    # A few hundred scores take one thread 50 ms. Several threads take 50 times as long on a busy machine.
     with warnings.catch_warnings(), _threads().limit(limits=1):
         warnings.simplefilter("ignore", ConvergenceWarning)  # read from .converged_ instead
         return mixture.fit(z)
@@ -195,17 +192,17 @@ def _fitted(mixture: Any, z: npt.NDArray[Any]) -> Any:
 
 @cache
 def _threads() -> Any:
-    """Return what limits the threads of numerical libraries; finding these takes a quarter as long as all the fits."""
+    """Return the controller of the numerical libraries' threads; creating it takes a quarter as long as all fits."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
 class MixtureCalibrator:
-    """Learns from the first responses of a running application, one at a time.
+    """Learns from the first responses of a running application, one at a time. Safe to call from several threads.
 
-    Until ``minimum`` first responses have been seen there is no calibration, and the caller counts votes (ASC). It is
-    then refitted each time the number seen has grown by a quarter. Safe to call from several threads.
+    The first calibration is made at ``minimum`` first responses; before, the caller counts votes (ASC). It is made
+    again each time their number has grown by a quarter.
     """
 
     def __init__(
@@ -220,18 +217,18 @@ class MixtureCalibrator:
         self.measure = measure
         self._minimum, self._p_target, self._fingerprint, self._seed = minimum, p_target, fingerprint, seed
         self._scores: list[float] = []
-        self._made_of: dict[str, int] = {}
+        self._provenance: dict[str, int] = {}
         self._calibration: Calibration | None = None
         self._lock = threading.Lock()
 
     @property
     def learns_of(self) -> tuple[Measure, Fingerprint | None]:
-        """The measure and the model that it learns of."""
+        """The measure and the model. Calibrators with the same can be exchanged."""
         return self.measure, self._fingerprint
 
     @property
     def calibration(self) -> Calibration | None:
-        """The latest calibration, or None while too little has been seen."""
+        """The latest calibration; None before the first."""
         return self._calibration
 
     def observe(self, score: float, *, top_k: int | None = None, vocabulary_size: int | None = None) -> None:
@@ -239,19 +236,18 @@ class MixtureCalibrator:
 
         Args:
             score: S(y), the response's score.
-            top_k: how many alternatives per token it was made of, where known.
-            vocabulary_size: the V that it was made of, where known. Floats made of another k or V than the first are
-                not mixed in.
+            top_k: alternatives per token behind it, if known.
+            vocabulary_size: V behind it, if known. A score with another k or V than the first is left out.
 
         Raises:
             CalibrationDataError: a score that is not finite, which would spoil every later fit.
         """
         if not math.isfinite(score):
             raise CalibrationDataError(f"the score of a first response is {score}")
-        made_of = {"top_k": top_k, "vocabulary_size": vocabulary_size}
-        known = {name: value for name, value in made_of.items() if value is not None}
+        provenance = {"top_k": top_k, "vocabulary_size": vocabulary_size}
+        known = {name: value for name, value in provenance.items() if value is not None}
         with self._lock:
-            if any(self._made_of.setdefault(name, value) != value for name, value in known.items()):
+            if any(self._provenance.setdefault(name, value) != value for name, value in known.items()):
                 return
             self._scores.append(score)
             due = self._minimum if self._calibration is None else math.ceil(1.25 * self._calibration.n)
@@ -264,8 +260,8 @@ class MixtureCalibrator:
                     p_target=self._p_target,
                     fingerprint=self._fingerprint,
                     seed=self._seed,
-                    top_k=self._made_of.get("top_k"),
-                    vocabulary_size=self._made_of.get("vocabulary_size"),
+                    top_k=self._provenance.get("top_k"),
+                    vocabulary_size=self._provenance.get("vocabulary_size"),
                 )
             except CalibrationDataError:
-                self._calibration = None  # nothing to learn from these scores yet
+                self._calibration = None  # such as equal scores

@@ -1,17 +1,17 @@
-"""The SQLite file of observations, to which any number of processes append.
+"""The SQLite file of observations. Any number of processes may append to it.
 
 Tables (``sqlite3 online.sqlite`` shows them)::
 
-    about         name, value         "fingerprint": what the rows were measured on; "made_of": signal -> the k and V
-                                      behind its scores; each as JSON
+    about         name, value         "fingerprint": the model, sampling and prompt of the rows; "made_of": signal ->
+                                      the k and V behind its scores; each as JSON
     measures      number, names       sets of measures, as JSON: signal, score, window of each row of scores
     observations  number, kind, ...   one row for each question that was asked, see
                                       :class:`~langchain_reasc.calibration.Observation`
-    restarts      number, drift       the row at which drift was seen; it and the rows before it are deleted
+    restarts      number, drift       a row that showed drift; it and the rows before it are deleted
 
-``scores`` are float32, little-endian, of shape (measures, responses). Answers are numbers, ids are drawn at random, and
-kinds of request are hashes: no text is kept. A row is written in one transaction, in a write-ahead log with
-``synchronous=NORMAL``: a kill loses nothing that was written, a power failure perhaps the last of it.
+``scores`` are float32, little-endian, of shape (measures, responses). Answers are numbers, ids are random, and kinds of
+request are hashes, so the file contains no text. A row is written in one transaction to a write-ahead log with
+``synchronous=NORMAL``. A killed process loses no written row; a power failure may lose the last ones.
 """
 
 import json
@@ -30,26 +30,25 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from langchain_reasc.calibration.drift import MONITORED, Drift, Prediction
-from langchain_reasc.calibration.fingerprint import check_fingerprint
-from langchain_reasc.calibration.observations import MadeOf, Observation, Observations
-from langchain_reasc.calibration.record import Fingerprint
+from langchain_reasc.calibration.observations import Observation, Observations, SignalProvenance
 from langchain_reasc.complaints import findings
 from langchain_reasc.database import Database
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 from langchain_reasc.files import parse_json
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.models.fingerprint import Fingerprint, check_fingerprint
 
 __all__ = ["ObservationFile", "ObservationStore", "without_other_scores"]
 
-_BEGUN_WITHIN: Final = 1.0  # seconds that another process has between making the file and its tables
+_CREATED_WITHIN: Final = 1.0  # seconds that another process may take between creating the file and its tables
 _PAUSE: Final = 0.01  # seconds
 _FIELDS: Final = ("kind", "decided", "answer", "counted", "id", "correct", "p_correct")
 _COLUMNS: Final = ", ".join(("number", *_FIELDS, "answers", "labels", "predictions", "measures", "scores"))
-_MADE_OF: Final = TypeAdapter(MadeOf)
+_PROVENANCE: Final = TypeAdapter(SignalProvenance)
 
 
 class ObservationStore(Database):
-    """The file, open."""
+    """The open file."""
 
     NAME = "calibration store"
     DONE = "learned", "online learning"
@@ -71,10 +70,10 @@ CREATE TABLE restarts (number INTEGER PRIMARY KEY, drift TEXT NOT NULL);
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Open an existing store, for writing too where that is allowed.
+        """Open an existing store, for writing if permissions allow it.
 
         Raises:
-            CalibrationFileError: it is not there, cannot be read, is something else, or is damaged.
+            CalibrationFileError: the file does not exist, cannot be read, is not a store, or is damaged.
         """
         source = Path(path)
         if not source.exists():
@@ -84,13 +83,13 @@ CREATE TABLE restarts (number INTEGER PRIMARY KEY, drift TEXT NOT NULL);
         except CalibrationFileError as error:
             if not isinstance(error.__cause__, sqlite3.OperationalError):
                 raise
-        # SQLite could not make the files beside it that it shares with writers: the disk is full, or may only be read.
+        # SQLite could not create its -wal and -shm files: the disk is full or read-only.
         return cls._opened(source, "ro&immutable=1")
 
     @classmethod
     def _opened(cls, source: Path, mode: str) -> Self:
         store = cls._connect(source, mode)
-        until = time.monotonic() + _BEGUN_WITHIN
+        until = time.monotonic() + _CREATED_WITHIN
         while store._is_empty():
             if time.monotonic() > until:
                 raise CalibrationFileError(f"{source} is empty; {cls.INSTEAD}")
@@ -117,33 +116,33 @@ CREATE TABLE restarts (number INTEGER PRIMARY KEY, drift TEXT NOT NULL);
                 try:
                     store._sql.execute("PRAGMA journal_mode = WAL")
                     return store
-                except sqlite3.OperationalError:  # SQLite does not wait for another process that does the same
+                except sqlite3.OperationalError:  # another process does the same, and SQLite does not wait for it
                     if time.monotonic() > until:
                         raise
                     time.sleep(_PAUSE)
 
     @property
     def fingerprint(self) -> Fingerprint | None:
-        """What the rows were measured on; None while there are none."""
+        """The model, sampling and prompt of the rows; None without rows."""
         found = self._about("fingerprint")
         with self._valid("its fingerprint"):
             return None if found is None else Fingerprint.model_validate_json(found)
 
     @property
-    def made_of(self) -> MadeOf:
-        """Signal -> the k and V that its scores are made of."""
+    def provenance(self) -> SignalProvenance:
+        """Signal -> the k and V behind its scores."""
         with self._valid("its made_of"):
-            return _MADE_OF.validate_json(self._about("made_of") or "{}")
+            return _PROVENANCE.validate_json(self._about("made_of") or "{}")
 
     def check_fits(self, fingerprint: Fingerprint | None, what: str) -> None:
-        """Refuse what the rows were not measured on.
+        """Refuse a model, sampling or prompt other than that of the rows.
 
         Args:
-            fingerprint: what is to be measured now.
-            what: how the error begins.
+            fingerprint: the model, sampling and prompt now.
+            what: the beginning of the error.
 
         Raises:
-            FingerprintMismatch: naming what differs.
+            FingerprintMismatch: with what differs.
         """
         if (own := self.fingerprint) is not None and fingerprint is not None:
             try:
@@ -151,9 +150,9 @@ CREATE TABLE restarts (number INTEGER PRIMARY KEY, drift TEXT NOT NULL);
             except FingerprintMismatch as error:
                 raise FingerprintMismatch(f"{what}: {error}") from None
 
-    def describe(self, fingerprint: Fingerprint, made_of: MadeOf) -> None:
-        """Keep what the rows were measured on, and what their scores are made of."""
-        for name, value in (("fingerprint", fingerprint.model_dump_json()), ("made_of", json.dumps(made_of))):
+    def describe(self, fingerprint: Fingerprint, provenance: SignalProvenance) -> None:
+        """Store the fingerprint and the provenance of the rows."""
+        for name, value in (("fingerprint", fingerprint.model_dump_json()), ("made_of", json.dumps(provenance))):
             if value != self._about(name):
                 self._sql.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (name, value))
 
@@ -162,14 +161,14 @@ CREATE TABLE restarts (number INTEGER PRIMARY KEY, drift TEXT NOT NULL);
         return str(rows[0][0]) if rows else None
 
     def observations(self, measures: Sequence[Measure] | None = None) -> Observations:
-        """Return the rows that count, with scores by these measures, or by all that some row has scores of."""
+        """Return the rows that count, with scores by these measures, or by all measures in the file."""
         with self.transaction("DEFERRED"):
-            known = Observations(self.restarts(), self.made_of)
+            known = Observations(self.restarts(), self.provenance)
             known.extend(self.rows(self.measures() if measures is None else measures, after=known.last))
         return known
 
     def restarts(self, after: int = -1) -> list[tuple[int, Drift]]:
-        """Return the numbers of rows behind this one at which drift was seen, and what had changed."""
+        """Return the later rows that showed drift, as (number, what had changed)."""
         rows = self._all("SELECT number, drift FROM restarts WHERE number > ? ORDER BY number", after)
         if not all(drift in get_args(Drift) for _, drift in rows):
             raise CalibrationFileError(
@@ -178,7 +177,7 @@ CREATE TABLE restarts (number INTEGER PRIMARY KEY, drift TEXT NOT NULL);
         return [(number, drift) for number, drift in rows]
 
     def rows(self, measures: Sequence[Measure], after: int = 0) -> list[tuple[int, Observation]]:
-        """Return the rows behind this number, each after its number, with scores of shape (measures, responses)."""
+        """Return later rows as (number, row), with scores of shape (measures, responses)."""
         number_of = {measure: row for row, measure in enumerate(measures)}
         places = {known: [number_of.get(one, -1) for one in held] for known, held in self._measures().items()}
         rows = []
@@ -190,7 +189,7 @@ CREATE TABLE restarts (number INTEGER PRIMARY KEY, drift TEXT NOT NULL);
         return rows
 
     def append(self, row: Observation, measures: Sequence[Measure]) -> tuple[int, Observation]:
-        """Append a row. Return its number, and the row as it is read from the file."""
+        """Append a row. Return its number and the row as the file stores it."""
         scored = np.flatnonzero(np.isfinite(row.scores).any(axis=1)).tolist()
         names = json.dumps([(one.signal, one.score, one.window) for one in (measures[at] for at in scored)])
         with self.transaction():
@@ -212,17 +211,17 @@ CREATE TABLE restarts (number INTEGER PRIMARY KEY, drift TEXT NOT NULL);
         return number, replace(row, scores=read)
 
     def set_outcomes(self, outcomes: Mapping[str, bool]) -> None:
-        """Keep of questions, by their ids, whether the answer was right."""
+        """Store outcomes: id of a question -> whether its answer was right."""
         told = [(correct, id) for id, correct in outcomes.items()]
         with self.transaction():
             self._sql.executemany("UPDATE observations SET correct = ? WHERE id = ?", told)
 
     def outcomes(self) -> list[tuple[int, bool]]:
-        """Return the numbers of rows whose outcome is known, each with whether the answer was right."""
+        """Return the known outcomes as (number of a row, whether its answer was right)."""
         return [(at, bool(one)) for at, one in self._all("SELECT number, correct FROM observations WHERE correct >= 0")]
 
     def restart(self, restarts: Mapping[int, Drift]) -> None:
-        """Delete the rows up to those at which drift was seen. Any number of processes may say so of the same row."""
+        """Delete the rows up to those that showed drift. Several processes may do this for the same row."""
         with self.transaction():
             self._sql.executemany("INSERT OR IGNORE INTO restarts VALUES (?, ?)", restarts.items())
             self._sql.execute("DELETE FROM observations WHERE number <= ?", (max(restarts),))
@@ -233,7 +232,7 @@ CREATE TABLE restarts (number INTEGER PRIMARY KEY, drift TEXT NOT NULL);
             self._sql.executemany("DELETE FROM observations WHERE number = ?", [(number,) for number in numbers])
 
     def measures(self) -> list[Measure]:
-        """Return the measures by which some row has scores."""
+        """Return the measures of which any row has scores."""
         return list(dict.fromkeys(one for measures in self._measures().values() for one in measures))
 
     def _measures(self) -> dict[int, list[Measure]]:
@@ -243,7 +242,7 @@ CREATE TABLE restarts (number INTEGER PRIMARY KEY, drift TEXT NOT NULL);
 
     @contextmanager
     def _valid(self, what: str) -> Iterator[None]:
-        """Raise our error where ``what`` is not what was written, without showing it."""
+        """Raise CalibrationFileError if ``what`` is damaged, without showing its content."""
         try:
             yield
         except ValidationError as error:
@@ -259,13 +258,13 @@ def _observation(columns: Sequence[Any], places: Mapping[int, Sequence[int]], me
     """Parse a row.
 
     Args:
-        columns: what it holds.
-        places: number of a set of measures -> which row of scores is each one's; -1: none.
+        columns: the columns after its number.
+        places: number of a set of measures -> the row of scores of each measure; -1 for none.
         measures: rows of scores.
 
     Raises:
-        ValueError: it was not written by :meth:`ObservationStore.append`.
-        LookupError: likewise.
+        ValueError: the row was not written by :meth:`ObservationStore.append`.
+        LookupError: its set of measures is unknown.
     """
     kind, decided, answer, counted, id, correct, p_correct, text, labels, predicted, known, blob = columns
     answers, right = tuple(parse_json(text)), tuple(parse_json(labels))
@@ -294,16 +293,18 @@ def _observation(columns: Sequence[Any], places: Mapping[int, Sequence[int]], me
     )
 
 
-def without_other_scores(row: Observation, measures: Sequence[Measure], own: MadeOf, made_of: MadeOf) -> Observation:
-    """Return a row without the scores whose signal was made of another k or V than ``made_of`` says."""
-    differs = np.array([own.get(one.signal) != made_of.get(one.signal) for one in measures], dtype=bool)
+def without_other_scores(
+    row: Observation, measures: Sequence[Measure], own: SignalProvenance, stored: SignalProvenance
+) -> Observation:
+    """Return a row without the scores whose signal has another k or V in the file (``stored``) than here (``own``)."""
+    differs = np.array([own.get(one.signal) != stored.get(one.signal) for one in measures], dtype=bool)
     return replace(row, scores=np.where(differs[:, None], np.nan, row.scores)) if differs.any() else row
 
 
 class ObservationFile:
-    """A store that several processes and threads use, open from its first use on.
+    """A store that several processes and threads use. It stays open after its first use.
 
-    It is opened anew where another file has taken its place, after an error, and in both processes after a fork.
+    It is opened again if another file has replaced it, after an error, and in both processes after a fork.
 
     Args:
         path: the file; it need not exist.
@@ -312,18 +313,18 @@ class ObservationFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._store: ObservationStore | None = None
-        self._is: tuple[int, int] | None = None  # the file that is open
+        self._is: tuple[int, int] | None = None  # device and inode of the open file
         _files.add(self)
 
     @contextmanager
     def transaction(self, *, create: bool) -> Iterator[ObservationStore | None]:
-        """Give the store, whose changes are kept together or not at all; None where there is none to read.
+        """Yield the store in one transaction; None if ``create`` is false and there is no file.
 
         Args:
-            create: whether to write, and so to create the file where it is not there.
+            create: whether to write, and to create a missing file.
 
         Raises:
-            CalibrationFileError: it cannot be opened, read or written, or its folder does not exist.
+            CalibrationFileError: the file cannot be opened, read or written, or its folder does not exist.
         """
         if not self.path.absolute().parent.is_dir():
             raise CalibrationFileError(f"there is no folder {self.path.parent}")
@@ -354,14 +355,14 @@ class ObservationFile:
         return stat.st_dev, stat.st_ino
 
     def close(self) -> None:
-        """Close it until its next use."""
+        """Close the file until its next use."""
         if self._store is not None:
             self._store.close()
         self._store = None
 
 
 _files: WeakSet[ObservationFile] = WeakSet()
-# SQLite's locks are the process's: a child that is forked with a connection takes its parent's locks for its own.
+# SQLite's locks belong to a process: a forked child would mistake its parent's locks for its own.
 _NOT_WHILE_FORKING: Final = threading.Lock()
 
 

@@ -1,4 +1,4 @@
-"""The rows that a process knows: its own and, with a file, those of all processes that append to it."""
+"""The rows that a process knows: its own and, with a file, those of all processes that share the file."""
 
 import logging
 import math
@@ -12,27 +12,27 @@ from typing import Final
 from langchain_reasc.calibration.drift import Drift
 from langchain_reasc.calibration.observation_file import ObservationFile, ObservationStore, without_other_scores
 from langchain_reasc.calibration.observations import KEPT, Observation, Observations
-from langchain_reasc.calibration.record import Fingerprint
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.models.fingerprint import Fingerprint
 
 __all__ = ["ObservationLog"]
 
 logger = logging.getLogger(__name__)
 
-_AGAIN: Final = 5.0  # seconds until a file that was out of reach is tried again
-_SILENT: Final = 3600.0  # seconds until that is logged again
+_RETRY_AFTER: Final = 5.0  # seconds until an unreachable file is tried again
+_WARN_AFTER: Final = 3600.0  # seconds until the next warning about it
 
 
 class ObservationLog:
-    """Rows in memory, beside the file that they are appended to. One thread at a time may use it.
+    """Rows in memory, and the file that they are appended to. Only one thread at a time may use it.
 
-    While the file is out of reach, rows are kept in memory and appended later.
+    While the file cannot be reached, rows are kept in memory and appended later.
 
     Args:
-        measures: what the rows' scores are of.
-        fingerprint: what is measured.
-        path: the file; None for none.
+        measures: the measures of the rows' scores.
+        fingerprint: the model, sampling and prompt.
+        path: the file, if any.
         any_model: whether to accept a file of another model, prompt or sampling.
 
     Attributes:
@@ -55,24 +55,24 @@ class ObservationLog:
         self.forget_unsaved()
 
     def forget_unsaved(self) -> None:
-        """Forget what the file does not have, as after a fork: that is the parent's."""
+        """Drop what is not in the file yet. After a fork, that belongs to the parent."""
         self._unsaved: deque[Observation] = deque(maxlen=KEPT)
-        self._untold: dict[str, bool] = {}  # outcomes
-        self._dropped: list[int] = []  # rows
-        self._restarts: dict[int, Drift] = {}
-        self._store: ObservationStore | None = None  # whose rows are known; None: they are to be read anew
+        self._untold: dict[str, bool] = {}  # outcomes to write
+        self._dropped: list[int] = []  # rows to delete
+        self._restarts: dict[int, Drift] = {}  # restarts to write
+        self._store: ObservationStore | None = None  # whose rows are known; None to read all again
 
     @property
     def unsaved(self) -> int:
-        """How many rows the file does not have yet."""
+        """How many rows are not in the file yet."""
         return len(self._unsaved)
 
     def restore(self) -> None:
         """Read the file, if there is one.
 
         Raises:
-            CalibrationFileError: it was not written by this class, or its folder does not exist.
-            FingerprintMismatch: its rows were measured on something else.
+            CalibrationFileError: the file is not a store, or its folder does not exist.
+            FingerprintMismatch: its rows were measured on another model, sampling or prompt.
         """
         if self._file is not None:
             with self._file.transaction(create=False) as store:
@@ -81,14 +81,14 @@ class ObservationLog:
                     self.known, self._store = store.observations(self._measures), store
 
     def append(self, row: Observation) -> None:
-        """Append a row, after those that other processes have appended."""
+        """Append a row, after the rows that other processes have appended."""
         if not self.sync(row):
             self.known.append(row)
             if self._file is not None:
                 self._unsaved.append(row)
 
     def record_outcome(self, id: str, correct: bool) -> bool:
-        """Keep whether the answer to a question was right. Return whether the question is known."""
+        """Store whether the answer to a question was right. Return False if the question is unknown."""
         self._untold[id] = correct
         self.sync()
         known = self.known.record_outcome(id, correct)
@@ -97,22 +97,22 @@ class ObservationLog:
         return known
 
     def save(self) -> None:
-        """Append to the file now what it does not have."""
+        """Write to the file now, even if it could not be reached a moment ago."""
         self._try_again = -math.inf
         self.sync()
 
     def close(self) -> None:
-        """Append to the file what it does not have, and close it until its next use."""
+        """Write what is not in the file yet, and close the file until its next use."""
         if self._unsaved or self._untold:
             self.save()
         if self._file is not None:
             self._file.close()
 
     def sync(self, *rows: Observation) -> bool:
-        """Write to the file these rows and what else it does not have, and read what is new in it.
+        """Write these rows and everything else that is not in the file, and read what is new in it.
 
         Returns:
-            False if the file is out of reach, or there is none. Then nothing has changed.
+            False if there is no file, or it cannot be reached. Then nothing has changed.
         """
         if self._file is None or time.monotonic() < self._try_again:
             return False
@@ -122,10 +122,10 @@ class ObservationLog:
                 known, read, outcomes = self._exchange(store, rows)
         except (CalibrationFileError, FingerprintMismatch) as error:
             now, self._store = time.monotonic(), None
-            if now >= self._warned + _SILENT:
+            if now >= self._warned + _WARN_AFTER:
                 self._warned = now
                 logger.warning("what was learned is not kept: %s", error)
-            self._try_again = now + _AGAIN
+            self._try_again = now + _RETRY_AFTER
             return False
         before = dict(known.restarts)
         self._dropped = known.extend(read)
@@ -139,10 +139,10 @@ class ObservationLog:
     def _exchange(
         self, store: ObservationStore, added: Sequence[Observation]
     ) -> tuple[Observations, list[tuple[int, Observation]], list[tuple[int, bool]]]:
-        """Write what the file does not have.
+        """Write what is not in the file yet.
 
         Returns:
-            The rows that were known of this file, those to add to them, and outcomes by the numbers of rows.
+            The rows that were known before, the new rows, and all outcomes as (number of a row, outcome).
         """
         self._check_model(store)
         if store is self._store:
@@ -154,15 +154,15 @@ class ObservationLog:
                 known.restart(at, drift)
         else:
             known = Observations(store.restarts())
-        own, known.made_of = self.known.made_of, {**self.known.made_of, **store.made_of}
+        own, known.provenance = self.known.provenance, {**self.known.provenance, **store.provenance}
         rows, unsaved = store.rows(self._measures, after=known.last), list(self._unsaved)
         if not known.last and not rows:  # a new file
             unsaved = list(self.known)
         for row in (*unsaved, *added):
-            fitting = without_other_scores(row, self._measures, own, known.made_of)
+            fitting = without_other_scores(row, self._measures, own, known.provenance)
             rows.append(store.append(fitting, self._measures))
         store.set_outcomes(self._untold)
-        store.describe(self._fingerprint, known.made_of)
+        store.describe(self._fingerprint, known.provenance)
         return known, rows, store.outcomes()
 
     def _check_model(self, store: ObservationStore) -> None:

@@ -1,7 +1,7 @@
 """Observations: one row for each question that was asked, and the rows that count.
 
-Everything that is learned is a function of these rows: calibrations (:mod:`~langchain_reasc.calibration.learner`), and
-whether what was learned still holds (:mod:`~langchain_reasc.calibration.drift`). Rows hold numbers, and never a text.
+Everything that is learned is a function of these rows: the calibrations (:mod:`~langchain_reasc.calibration.learner`)
+and drift (:mod:`~langchain_reasc.calibration.drift`). Rows contain numbers and no text.
 """
 
 from collections import Counter
@@ -22,9 +22,9 @@ __all__ = [
     "KEPT_OF_KIND",
     "MOST_KINDS",
     "Audits",
-    "MadeOf",
     "Observation",
     "Observations",
+    "SignalProvenance",
     "agrees_with_majority",
     "numbered",
 ]
@@ -34,11 +34,11 @@ KEPT: Final = 512
 KEPT_OF_KIND: Final = 128
 """How many of each kind of request count at least."""
 KEPT_COUNTED: Final = 64
-"""How many on which votes were counted are kept at least: only these show how likely further responses agree."""
+"""How many rows with counted votes are kept at least, because only these show how likely further responses agree."""
 MOST_KINDS: Final = 64
-"""How many kinds of request are told apart."""
-MadeOf = dict[str, dict[str, int | None]]
-"""Signal -> the ``top_k`` and ``vocabulary_size`` that its scores are made of."""
+"""How many kinds of request are distinguished."""
+SignalProvenance = dict[str, dict[str, int | None]]
+"""Signal -> the ``top_k`` and ``vocabulary_size`` behind its scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +47,16 @@ class Observation:
 
     Attributes:
         answers: in launch order; equal numbers for equal answers, None for a response without one.
-        scores: shape (measures, responses), S(y) by each candidate measure; NaN where there is none.
-        right: whether each response is right, where that is known; () without a label.
-        counted: whether votes were counted when it was sampled (ASC, or a budget), so that its answer shows what
-            counting says.
-        decided: responses that the decision rests on; those after it are audits.
-        answer: the answer that was decided on.
-        id: names the question; None where nobody can tell its outcome.
-        correct: its outcome, whether the answer that was decided on is right; None where that is not known.
-        p_correct: how likely it was said to be right when it was decided on; None where nothing was said.
-        kind: the kind of request that it was, see :attr:`~langchain_reasc.calibration.Fingerprint.kind`.
-        predictions: what a calibration led to expect of it, beside what came.
+        scores: shape (measures, responses), S(y) by each candidate measure; NaN if there is none.
+        right: whether each response is right, None if unknown; () without a label.
+        counted: whether votes were counted when it was sampled (ASC, or a budget).
+        decided: responses that the decision rests on; later ones are audits.
+        answer: the winning answer.
+        id: names the question; None if its outcome cannot be reported.
+        correct: the outcome: whether the winning answer is right; None if unknown.
+        p_correct: the probability of being right that was reported with the answer, if any.
+        kind: the kind of request, see :attr:`~langchain_reasc.models.fingerprint.Fingerprint.kind`.
+        predictions: what a calibration predicted about it, with what came.
     """
 
     answers: tuple[int | None, ...]
@@ -74,9 +73,9 @@ class Observation:
 
     @property
     def known(self) -> list[bool | None]:
-        """Whether each response that votes is right, by its label or the outcome; where one answer is, no other is.
+        """Whether each response that votes is right, by its label or the outcome; if one answer is right, no other is.
 
-        Outcomes are told of some questions rather than others, so they only say what is right; the rule is not learned
+        Outcomes are reported for a biased choice of questions. They show what is right, but the rule is not learned
         from them.
         """
         others = False if self.correct and self.answer is not None else None
@@ -85,7 +84,7 @@ class Observation:
         return [right if answer is not None else None for right, answer in given]
 
     def responses(self, measure: int | None) -> list[Response]:
-        """Return what a rule reads, scored by the measure of this number; None scores none."""
+        """Return the responses as a rule reads them, scored by this row of ``scores``; None for no scores."""
         scores = np.full(len(self.answers), np.nan) if measure is None else self.scores[measure]
         return [
             Response(None if answer is None else str(answer), float(score) if np.isfinite(score) else None)
@@ -94,7 +93,7 @@ class Observation:
 
 
 def numbered(answers: Iterable[str | None]) -> tuple[int | None, ...]:
-    """Return answers as numbers, equal ones for equal answers and None for none."""
+    """Return answers as numbers: equal numbers for equal answers, None for no answer."""
     numbers: dict[str, int] = {}
     return tuple(None if answer is None else numbers.setdefault(answer, len(numbers)) for answer in answers)
 
@@ -115,12 +114,12 @@ def agrees_with_majority(answers: Sequence[int | None]) -> list[bool | None]:
 
 
 class Audits(NamedTuple):
-    """Responses that were paid for after the decision, compared with the answer that a calibration had decided on.
+    """Responses that were drawn after the decision, compared with the winning answer.
 
     Attributes:
         seen: how many there were.
-        agreed: how many gave that answer.
-        expected: of how many that was expected before they came.
+        agreed: how many gave the winning answer.
+        expected: how many were expected to.
     """
 
     seen: int
@@ -131,19 +130,19 @@ class Audits(NamedTuple):
 class Observations:
     """The rows that count, in the order in which they were asked.
 
-    These are the last 512, the last 128 of each of the 64 most frequent kinds of request, and the last 64 on which
-    votes were counted. When a row shows drift, it and all rows before it are dropped: a restart.
+    These are the last 512, the last 128 of each of the 64 most frequent kinds of request, and the last 64 with counted
+    votes. When a row shows drift, it and all rows before it are dropped: a restart.
 
     Attributes:
         rows: number -> row.
-        restarts: number of the row at which drift was seen -> what had changed.
+        restarts: number of the row that showed drift -> what had changed.
         last: number of the last row.
-        made_of: signal -> the k and V that scores are made of.
+        provenance: signal -> the k and V behind its scores.
     """
 
-    def __init__(self, restarts: Iterable[tuple[int, Drift]] = (), made_of: MadeOf | None = None) -> None:
+    def __init__(self, restarts: Iterable[tuple[int, Drift]] = (), provenance: SignalProvenance | None = None) -> None:
         self.rows: dict[int, Observation] = {}
-        self.made_of = dict(made_of or {})
+        self.provenance = dict(provenance or {})
         self.restarts: dict[int, Drift] = dict(restarts)
         self.last = max(self.restarts, default=0)
         self._watch = DriftWatch()
@@ -161,13 +160,13 @@ class Observations:
         return copied
 
     def append(self, row: Observation) -> Drift | None:
-        """Add a row. Return what it shows to have changed, in which case it and all before it are dropped."""
+        """Add a row. If it shows drift, drop it and all rows before it, and return what has changed."""
         before = len(self.restarts)
         self.extend([(self.last + 1, row)])
         return self.drifted if len(self.restarts) > before else None
 
     def extend(self, rows: Iterable[tuple[int, Observation]]) -> list[int]:
-        """Add rows with their numbers, in order. Return the numbers of rows that are dropped because they are old."""
+        """Add rows with their numbers, in order. Return the numbers of old rows that were dropped."""
         for number, row in rows:
             self.rows[number], self.last = row, number
             if drift := self._watch.observe(row.predictions):
@@ -175,7 +174,7 @@ class Observations:
         return self._drop_old()
 
     def restart(self, number: int, drift: Drift) -> None:
-        """Drop the rows up to this number, at which drift was seen."""
+        """Drop the rows up to this number, which showed drift."""
         later = [(at, row) for at, row in self.rows.items() if at > number]
         self.rows, self._watch, self.restarts[number] = {}, DriftWatch(), drift
         self.last = max(self.last, number)
@@ -200,13 +199,13 @@ class Observations:
         return dropped
 
     def record_outcome(self, id: str, correct: bool) -> bool:
-        """Keep whether the answer to a question was right. Return False where the question is not known."""
+        """Store whether the answer to a question was right. Return False if the question is unknown."""
         found = [at for at, row in self.rows.items() if row.id == id]
         self.set_outcomes((at, correct) for at in found)
         return bool(found)
 
     def set_outcomes(self, outcomes: Iterable[tuple[int, bool]]) -> None:
-        """Keep number -> whether the answer was right."""
+        """Store outcomes, given as (number of a row, whether its answer was right)."""
         for at, correct in outcomes:
             if at in self.rows and self.rows[at].correct is not correct:
                 self.rows[at] = replace(self.rows[at], correct=correct)
@@ -218,17 +217,17 @@ class Observations:
 
     @property
     def seen(self) -> int:
-        """Questions since learning began, or began anew."""
+        """How many questions were asked since the last restart."""
         return self.last - max(self.restarts, default=0)
 
     @property
     def drifted(self) -> Drift | None:
-        """What had changed at the last restart; None where there was none."""
+        """What had changed at the last restart; None without a restart."""
         return self.restarts[max(self.restarts)] if self.restarts else None
 
     @property
     def outcomes(self) -> int:
-        """Of how many rows somebody told whether the answer was right."""
+        """How many rows have an outcome."""
         return sum(row.correct is not None for row in self)
 
     @property
@@ -238,11 +237,11 @@ class Observations:
 
     @property
     def audits(self) -> Audits:
-        """What audits said of the rows that a calibration decided."""
+        """The audits of the rows that a calibration decided."""
         every = [one for row in self for one in row.predictions if one.monitor == "audits"]
         return Audits(len(every), int(sum(one.came for one in every)), sum(one.expected for one in every))
 
     @property
     def evidence(self) -> dict[str, float]:
-        """How strongly each monitor speaks for drift, by its name."""
+        """The evidence for drift of each monitor, by its name."""
         return self._watch.evidence

@@ -1,4 +1,4 @@
-"""Algorithm 1: calibrate on labelled first responses, and a gate that the labels support beside the paper's."""
+"""Algorithm 1: calibrate on labelled first responses, with a safe gate beside the paper's."""
 
 import logging
 import math
@@ -16,19 +16,21 @@ from langchain_reasc.calibration.auroc import (
     auroc_with_interval,
     mean_auroc,
 )
+from langchain_reasc.calibration.calibration import Calibration
 from langchain_reasc.calibration.observations import Observation
-from langchain_reasc.calibration.record import AUROC, Calibration, Fingerprint, Gate, RejectedMeasure
+from langchain_reasc.calibration.parts import AUROC, Gate, RejectedMeasure
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import check_weight
+from langchain_reasc.models.fingerprint import Fingerprint
 
 __all__ = ["calibrate_first_responses", "calibrate_offline", "checked_scores"]
 
 logger = logging.getLogger(__name__)
 
-_WITHIN_NEEDED: Final = 0.6  # what the AUROC within questions must exceed at its lower end for votes to be weighed
-_SORTED: Final = 0.001  # the p-value from which on the order of questions is not by chance
-_LEVEL: Final = 0.95  # 1 - δ, how sure the safe gate is that what it accepts is right in ``p_target``
+_WITHIN_NEEDED: Final = 0.6  # votes are weighed if the lower end of the AUROC within questions exceeds this
+_SORTED: Final = 0.001  # p-value below which the order of the questions is not by chance
+_LEVEL: Final = 0.95  # 1 - δ of the safe gate
 
 
 def calibrate_offline(
@@ -49,8 +51,8 @@ def calibrate_offline(
 ) -> Calibration:
     """Algorithm 1: τ_gate = max(mean score of correct responses, smallest t with accuracy(S ≥ t) ≥ p_target).
 
-    Beside the paper's, the record holds what a live run goes by unless ``safeguard="paper"``: a gate that holds with
-    95 %, whether votes are weighed, and whether the score is used at all.
+    Beside the paper's gate, the calibration contains what a live run uses unless ``safeguard="paper"``: a gate that
+    holds at 95 %, whether votes are weighed, and whether the score is used at all.
 
     Args:
         scores: shape (n,), S(y) of one response per calibration question.
@@ -59,20 +61,19 @@ def calibrate_offline(
         p_target: accuracy asked of what the gate accepts.
         scale: λ of the evidence weight.
         weight: a name in :data:`~langchain_reasc.method.evidence.WEIGHTS`.
-        top_k: how many alternatives per token the signal was made of; recorded.
-        vocabulary_size: the V that the signal was made of; recorded.
-        fingerprint: what was measured.
-        rejected: the measures that a selection did not choose; recorded.
-        cross_validated: the held-out AUROC of that selection; by as much as it is lower, the choice flattered the
-            measure.
-        cross_fitted: responses as that selection scored them without having seen them, with whether they were right.
-            The safe gate is tested on these: on the responses that chose the measure it would accept too much.
+        top_k: alternatives per token behind the signal; stored.
+        vocabulary_size: V behind the signal; stored.
+        fingerprint: the model, sampling and prompt; stored.
+        rejected: the measures that a selection did not choose; stored.
+        cross_validated: the held-out AUROC of that selection. The difference is the bias of the choice.
+        cross_fitted: (score, right) of responses, each scored by the measure that the other responses choose. The safe
+            gate is tested on these, because it would accept too much on the responses that chose the measure.
         within: how well the score separates the responses to one question, see
-            :func:`~langchain_reasc.calibration.auroc.mean_auroc`; None where unknown, as with one response to each.
+            :func:`~langchain_reasc.calibration.auroc.mean_auroc`; None if unknown, as with one response to each.
 
     Returns:
-        A calibration whose gate is closed, with the reason, where no threshold reaches ``p_target`` or nothing is
-        correct, and which falls back to counting votes where the score does not separate right from wrong.
+        A calibration. Its gate is closed, with the reason, if no threshold reaches ``p_target`` or nothing is correct.
+        It falls back to counting votes if the score does not separate right from wrong.
 
     Raises:
         CalibrationDataError: fewer than 2 responses, a score that is not finite, or all scores equal.
@@ -105,11 +106,11 @@ def calibrate_offline(
 
 
 def calibrate_first_responses(questions: Sequence[Observation], measure: Measure, **options: Any) -> Calibration:
-    """Run Algorithm 1 on the first response to each question; further ones show whether votes may be weighed.
+    """Run Algorithm 1 on the first response to each question. Further responses show whether votes may be weighed.
 
     Args:
-        questions: labelled ones, with one row of scores. One whose first response has no score counts in the accuracy
-            alone.
+        questions: labelled questions with one row of scores. If the first response has no score, the question only
+            counts in the accuracy.
         measure: how the responses were scored.
         options: further arguments of :func:`calibrate_offline`.
 
@@ -126,7 +127,7 @@ def calibrate_first_responses(questions: Sequence[Observation], measure: Measure
 
 
 def _votes(questions: Sequence[Observation]) -> Judged:
-    """Return all responses that have an answer, a score and a label: without an answer, there is no vote to weigh."""
+    """Return all responses with an answer, a score and a label. Without an answer there is no vote to weigh."""
     votes = [
         (number, right, score)
         for number, one in enumerate(questions)
@@ -138,7 +139,7 @@ def _votes(questions: Sequence[Observation]) -> Judged:
 
 
 def _warn_of_order(right: Sequence[bool]) -> None:
-    """Warn where questions come easy or hard first: those that follow would be others, and the gate of little worth."""
+    """Warn if the questions are sorted by difficulty, because the gate would not hold for the following ones."""
     from scipy.stats import mannwhitneyu
 
     first, last = (np.flatnonzero(np.asarray(right) == one) for one in (True, False))
@@ -162,7 +163,7 @@ def checked_scores(scores: npt.ArrayLike, p_target: float) -> Floats:
 
     Raises:
         CalibrationDataError: fewer than 2 scores, one that is not finite, or all equal.
-        ConfigurationError: ``p_target`` is no accuracy.
+        ConfigurationError: ``p_target`` is not between 0 and 1.
     """
     check_target(p_target)
     values = np.asarray(scores, dtype=np.float64)
@@ -173,7 +174,7 @@ def checked_scores(scores: npt.ArrayLike, p_target: float) -> Floats:
     if not np.isfinite(values).all():
         at = int(np.flatnonzero(~np.isfinite(values))[0])
         raise CalibrationDataError(f"score {at} is {values[at]}; drop that response or fix what it was computed from")
-    # A spread below rounding is no spread, in whatever unit: z-scores of it would be noise blown up.
+    # Below rounding, z-scores would only be amplified noise.
     if values.std() <= 1e-9 * np.abs(values).max():
         raise CalibrationDataError(
             f"all {values.size} scores equal {values[0]:g}; a constant score says nothing about correctness. "
@@ -185,19 +186,18 @@ def checked_scores(scores: npt.ArrayLike, p_target: float) -> Floats:
 def _gate(scores: Floats, correct: Booleans, p_target: float, cross_fitted: Sequence[tuple[float, bool]]) -> Gate:
     """Return Algorithm 1's gate, with the safe one beside it.
 
-    The paper's is the first threshold at which the observed accuracy reaches ``p_target``: a maximum over many, and so
-    optimistic. The safe one is found by a fixed sequence of tests (Learn then Test, Angelopoulos et al. 2021): from the
-    highest threshold downwards, each must have a Clopper-Pearson lower bound of at least ``p_target`` at 95 %, and the
-    first that has not ends it. So the chance that any threshold passes whose accuracy is lower is at most 5 %, however
-    many are tried. A measure that was chosen on these responses would pass too often; there, each response is tested by
-    the measure that the others choose, and the threshold accepts the same share of all. The safe threshold is never
-    below the paper's and keeps its other part, the mean score of correct responses, above which accuracy is taken to be
-    no lower.
+    The paper's threshold is the first at which the observed accuracy reaches ``p_target``. As a maximum over many, it
+    is optimistic. The safe threshold is found by fixed-sequence testing (Learn then Test, Angelopoulos et al. 2021):
+    from the highest threshold downwards, each must have a Clopper-Pearson lower bound of at least ``p_target`` at 95 %.
+    The first failure ends the sequence. So a threshold with a lower accuracy passes with a probability of at most 5 %,
+    however many are tried. A measure that was chosen on these responses would pass too often; then each response is
+    scored by the measure that the others choose, and the threshold accepts the same share of all responses. The safe
+    threshold is never below the paper's, and so never below the mean score of correct responses.
     """
     if not correct.any():
         why = f"none of the {scores.size} calibration responses is correct"
         return Gate(threshold=None, closed_because=why, level=_LEVEL, safe_closed_because=why)
-    # A mean of equal scores may round to just above them, where no score would ever reach it.
+    # The mean of equal scores may round to just above them.
     mean_correct = min(float(scores[correct].mean()), float(scores[correct].max()))
     order = np.argsort(scores, kind="stable")
     thresholds, first = np.unique(scores[order], return_index=True)
@@ -222,22 +222,22 @@ def _gate(scores: Floats, correct: Booleans, p_target: float, cross_fitted: Sequ
 
 
 def _safe_count(scores: Floats, correct: Booleans, p_target: float) -> dict[str, Any]:
-    """Return how many of the responses the lowest threshold that passes accepts, as fields of a gate, or why none does.
+    """Return how many responses the lowest passing threshold accepts, as fields of a gate, or why none passes.
 
-    Of the k highest scores, those above the (k + 1)th are drawn independently from all scores above it, so how many of
-    them are right is binomial although the threshold is one of the scores.
+    Given the (k + 1)th highest score, the k above it are independent draws from all scores above it. So the number of
+    right ones is binomial, although the threshold is one of the scores.
     """
     from scipy.stats import binom, binomtest
 
-    # Of k responses, k = 1 … n, how many may be wrong for the lower bound to reach p_target; -1: none may. The bound
-    # reaches p exactly where P(so few wrong or fewer | p) is at most δ.
+    # For k = 1 … n responses, how many may be wrong for the lower bound to reach p_target; -1 if even none is too many.
+    # The bound reaches p exactly if P(so few wrong or fewer | p) is at most δ.
     allowed = np.asarray(binom.ppf(1 - _LEVEL, np.arange(1, scores.size + 1), 1 - p_target) - 1, dtype=np.int64)
     if allowed[-1] < 0:
         fewest = math.ceil(math.log(1 - _LEVEL) / math.log(p_target))
         why = f"{scores.size} responses are too few to vouch for an accuracy of {p_target:g} ({fewest} at least)"
         return {"safe_closed_because": why}
-    # Test where one more may be wrong, as the bound asks least there. At the first such count a single mistake would
-    # close the gate, so it is left out where the second leaves out half of the responses at least.
+    # Test at the counts that allow one more mistake, where the bound requires least. A single mistake at the first such
+    # count would close the gate, so that count is skipped if the second is at most half of the responses.
     counts = np.flatnonzero(np.diff(allowed, prepend=-1)) + 1
     if counts.size > 1 and counts[1] <= allowed.size / 2:
         counts = counts[1:]
@@ -259,9 +259,9 @@ def _safe_count(scores: Floats, correct: Booleans, p_target: float) -> dict[str,
 
 
 def _why_fallback(auroc: AUROC | None, correct: Booleans) -> str | None:
-    """Return why votes are counted whatever the gate: a signal near chance is worse than none.
+    """Return why the score is not used: a score near chance is worse than none.
 
-    A measure that was chosen among many looks better than it is by what held-out folds take from its AUROC.
+    The AUROC of a measure that was chosen among many is reduced by its bias, estimated on held-out folds.
     """
     if auroc is None:
         return None if correct.all() else "no calibration response is correct, so the score's worth is unknown"
@@ -276,7 +276,7 @@ def _why_fallback(auroc: AUROC | None, correct: Booleans) -> str | None:
 
 
 def _why_unweighed(within: AUROC | None, weight: str, correct: Booleans) -> str | None:
-    """Return why votes are not weighed: weights help only where the score separates the responses to one question."""
+    """Return why votes are not weighed. Weights only help if the score separates the responses to one question."""
     if weight == "count" or (within is not None and within.low > _WITHIN_NEEDED):
         return None
     if within is not None:

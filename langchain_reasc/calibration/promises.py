@@ -1,4 +1,4 @@
-"""What a calibration says of its answers: how likely further responses agree with one, and how likely it is right."""
+"""What a calibration promises: how likely further responses agree with an answer, and how likely it is right."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.calibration.auroc import Booleans, Floats
+from langchain_reasc.calibration.calibration import Calibration
 from langchain_reasc.calibration.observations import Observation
-from langchain_reasc.calibration.record import Calibration, SupportCurve, prior_parts
+from langchain_reasc.calibration.stored_rule import SupportCurve, prior_parts
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.agreement import Agreement, Prior
 from langchain_reasc.method.confidence import Measure
@@ -27,30 +28,30 @@ __all__ = [
 
 _Statistic = Callable[[Decision], float | None]
 
-_LONG_ENOUGH: Final = 4  # responses, so that each half of them has a vote to agree with
-_ENOUGH_DECISIONS: Final = 16  # from which on a curve is fitted to their support
-_FEWEST_KNOWN: Final = 10  # outcomes of right answers, and of wrong ones, where nobody chose what they are told of
-_POINTS: Final = 17  # of the curve that is recorded; straight lines between them differ from it by .05 at the steepest
+_LONG_ENOUGH: Final = 4  # responses, so that both halves have votes
+_ENOUGH_DECISIONS: Final = 16  # decisions that a curve needs
+_FEWEST_KNOWN: Final = 10  # outcomes of right answers, and of wrong ones, that a curve needs without labels
+_POINTS: Final = 17  # points of the stored curve; interpolation is off by .05 at the steepest
 _NEAREST: Final = 1e-4
-_PENALTY: Final = 0.1  # on the square of the slope: perfectly separated decisions would make it infinite
+_PENALTY: Final = 0.1  # on the square of the slope, which perfectly separated decisions would make infinite
 
 
 def promises_of(
     calibration: Calibration, prior: Prior, questions: Sequence[Observation], row: int | None, budget: int
 ) -> dict[str, Any]:
-    """Return what a calibration says of its rule, as fields of it.
+    """Return what a calibration promises about its rule, as fields of the calibration.
 
     Args:
-        calibration: what was learned.
+        calibration: the calibration.
         prior: how the answers agree.
-        questions: what it was learned from.
-        row: the row of scores that votes are weighed by; None: votes are counted.
+        questions: the questions that it was fitted on.
+        row: the row of scores that weighs votes; None if votes are counted.
         budget: responses to a question at most.
     """
     rule = calibration.rule(budget=budget, on_missing_confidence="count")
-    # Questions that a learned rule cut short are left out: they ended where responses agreed.
+    # Questions that a learned rule cut short are left out, because they ended when responses agreed.
     counted = [one.responses(row) for one in questions if one.counted]
-    expected = prior if row is None else None  # it knows of counts alone
+    expected = prior if row is None else None  # a prior is about counts
     return {
         "guarantee": _guarantee(rule, Agreement(prior, budget=budget), counted, len(questions)),
         "p_agree": _p_agree(rule, questions, row, expected),
@@ -64,19 +65,18 @@ def _guarantee(
     questions: Sequence[Sequence[Response]],
     n: int,
 ) -> str:
-    """Say how often the rule answers otherwise than counting votes did, on the questions it was learned from.
+    """Say how often the rule gave another answer than counting votes, on the questions it was fitted on.
 
-    Where the rule asks for more responses than counting did, its answer is not known. Such a question counts as much as
-    the leader is likely to change by the end of the budget, as far as was learned of answers. Else the promise would
-    hold only of a rule that stops no later.
+    If the rule wants more responses than counting did, its answer is unknown. Such a question counts with the
+    probability, under the prior, that the leader changes by the end of the budget.
 
-    Questions on which votes were sufficient are kept apart from those on which they were split to the end: there, an
-    answer of the majority is hardly better than another.
+    Questions with sufficient votes are separated from those on which votes were split to the end, where the answer of
+    the majority is hardly better than another.
     """
     from scipy.stats import beta
 
     differs: dict[bool, list[bool]] = {True: [], False: []}  # by whether counted votes were sufficient
-    going_on: list[float] = []  # P(the answer changes) where the rule goes on, though counted votes are sufficient
+    going_on: list[float] = []  # P(the answer changes) if the rule goes on although counted votes are sufficient
     for responses in questions:
         counted, decision = decide(ASC() | Cap(len(responses)), responses), decide(rule, responses)
         sufficient, otherwise = counted.reason == "evidence", decision.answer != counted.answer
@@ -102,9 +102,9 @@ def _guarantee(
 def agreement_by_support(
     rule: StoppingRule, questions: Iterable[Observation], row: int | None, statistic: _Statistic = support
 ) -> list[tuple[float, bool]]:
-    """Return the support of what one half of the responses to a question decide, and whether the other half agree.
+    """Return (support, agreed): the decision of one half of the responses, and whether the other half agrees.
 
-    Questions on which a learned rule decided, or that have too few responses, are left out.
+    Questions that a learned rule decided, and those with too few responses, are left out.
     """
     long = (one.responses(row) for one in questions if one.counted and len(one.answers) >= _LONG_ENOUGH)
     return [pair for responses in long if (pair := agreement_with_rest(rule, responses, statistic)) is not None]
@@ -113,7 +113,7 @@ def agreement_by_support(
 def _p_agree(
     rule: StoppingRule, questions: Sequence[Observation], row: int | None, prior: Prior | None
 ) -> SupportCurve | None:
-    """Return how likely further responses agree; None where too few questions have enough responses."""
+    """Return how likely further responses agree; None if too few questions have enough responses."""
     pairs = agreement_by_support(rule, questions, row, _statistic(prior))
     if len(pairs) < _ENOUGH_DECISIONS:
         return None
@@ -123,9 +123,9 @@ def _p_agree(
 def agreement_curve(
     calibration: Calibration, measures: Sequence[Measure], questions: Sequence[Observation], *, budget: int
 ) -> SupportCurve | None:
-    """Return how likely further responses agree with what a calibration decides, by the questions with counted votes.
+    """Return how likely further responses agree with a calibration's decision, from the questions with counted votes.
 
-    None where too few of them have enough responses.
+    None if too few of them have enough responses.
     """
     rule = calibration.rule(budget=budget, on_missing_confidence="count")
     block = calibration.rule_
@@ -137,7 +137,7 @@ def agreement_curve(
 def correctness_by_support(
     rule: StoppingRule, questions: Iterable[Observation], row: int | None, statistic: _Statistic = support
 ) -> list[tuple[float, bool]]:
-    """Return the support of each decision whose answer is known to be right or wrong, and whether it is right."""
+    """Return (support, right) of each decision whose answer is known to be right or wrong."""
     pairs = list[tuple[float, bool]]()
     for question in questions:
         if len(question.answers) > 1 and any(right is not None for right in question.known):
@@ -152,10 +152,10 @@ def correctness_by_support(
 def _p_correct(
     rule: StoppingRule, questions: Sequence[Observation], row: int | None, prior: Prior | None
 ) -> SupportCurve | None:
-    """Return how likely an answer is right; None where too few are known to be right or wrong.
+    """Return how likely an answer is right; None if too few are known to be right or wrong.
 
-    Labels come from whoever chose the questions, and 16 of them are enough. Outcomes are told of some answers rather
-    than others, of wrong ones alone, say: there, 10 of either kind are asked for.
+    16 labels are enough. Outcomes are reported for a biased choice of answers, such as wrong ones only, so at least 10
+    right and 10 wrong ones are required.
     """
     pairs = correctness_by_support(rule, questions, row, _statistic(prior))
     of_right, labels = sum(right for _, right in pairs), sum(bool(one.right) for one in questions)
@@ -171,14 +171,14 @@ def _statistic(prior: Prior | None) -> _Statistic:
 def agreement_with_rest(
     rule: StoppingRule, responses: Sequence[Response], statistic: Callable[[Decision], float | None] = support
 ) -> tuple[float, bool] | None:
-    """Return whether one half of the responses decides as the other half votes.
+    """Compare the decision on one half of the responses with the votes of the other half.
 
-    The first half, in launch order, is decided by the rule; it is "right" where its answer is the one that most of the
-    second half give. So no response is compared with itself. It is agreement, and no correctness: where wrong answers
-    agree it errs high.
+    The rule decides on the first half, in launch order. The decision agrees if its answer is the one that most of the
+    second half give, so no response is compared with itself. This is agreement and not correctness: if wrong answers
+    agree, it is too high.
 
     Returns:
-        The support of the decision and whether it agrees; None where a half has no answer.
+        The support of the decision and whether it agrees; None if a half has no answer.
     """
     half = (len(responses) + 1) // 2
     if half == len(responses):
@@ -194,15 +194,15 @@ def fit_support_curve(
 ) -> SupportCurve:
     """Fit Platt scaling of the support: ``P(right) = 1 / (1 + exp(-(a + b · logit(support))))`` with b ≥ 0.
 
-    A logistic curve on the logit is beta calibration with its two exponents equal (Kull et al. 2017). On a few dozen to
-    a few hundred decisions it forecasts better than isotonic regression, whose steps follow the noise. Outside of what
-    was seen it is constant, and it never comes nearer to 0 or 1 than the rule of succession on n decisions does.
+    A logistic curve on the logit is beta calibration with two equal exponents (Kull et al. 2017). On a few dozen to a
+    few hundred decisions it predicts better than isotonic regression, whose steps follow the noise. Outside of the
+    observed supports it is constant, and it stays as far from 0 and 1 as the rule of succession on n decisions.
 
     Args:
         statistics: shape (n,), :func:`~langchain_reasc.method.decision.support` of one decision per question.
         right: shape (n,), whether each answer was right; without labels, whether it agreed with the other responses.
-        rule: the name of the rule that decided, where the curve holds for that alone.
-        prior: what the support was expected from; None: from votes alone.
+        rule: the name of the rule that decided, if the curve holds only for that.
+        prior: the prior behind the support; None if the support comes from votes alone.
 
     Raises:
         CalibrationDataError: fewer than 2 decisions, unequal numbers of both, or a support that is not in [0, 1].
@@ -227,7 +227,7 @@ def fit_support_curve(
 
 
 def _logistic(shares: Floats, right: Booleans, at: Floats) -> Floats:
-    """The fitted curve; the constant rate (k + 1)/(n + 2) where no rising curve fits."""
+    """Return the fitted curve, or the constant rate (k + 1)/(n + 2) if no rising curve fits."""
     rate = np.full(at.shape, (right.sum() + 1) / (right.size + 2))
     if right.all() or not right.any() or at.size < 2:
         return rate
@@ -238,5 +238,5 @@ def _logistic(shares: Floats, right: Booleans, at: Floats) -> Floats:
 
 
 def _logit(shares: Floats) -> Floats:
-    kept = np.clip(shares, _NEAREST, 1 - _NEAREST)  # a response may weigh so much that no share is left for others
+    kept = np.clip(shares, _NEAREST, 1 - _NEAREST)  # a heavy response may leave no share for others
     return np.asarray(np.log(kept / (1 - kept)))[:, None]

@@ -1,4 +1,4 @@
-"""Whether answers hold up: how often audits and told outcomes bear them out, and how reliable ``p_correct`` is."""
+"""How reliable ``p_correct`` is: predicted probabilities against the outcomes that were reported later."""
 
 import math
 from collections.abc import Iterable
@@ -14,20 +14,20 @@ from langchain_reasc.calibration.observations import Observation
 __all__ = ["Reliability", "Share", "binned", "reliability_of"]
 
 _MOST_BINS: Final = 5
-_IN_A_BIN: Final = 10  # answers at least, as far as their probabilities differ
+_IN_A_BIN: Final = 10  # answers at least, unless their probabilities are equal
 _FEWEST: Final = 2 * _IN_A_BIN
 
 
 class Share(NamedTuple):
-    """A share of independent cases; as text with its exact 95 % interval (Clopper and Pearson 1934).
+    """A share of independent cases. Its text includes the exact 95 % interval (Clopper and Pearson 1934).
 
     Attributes:
-        hits: how many it holds of.
-        of: cases, 1 or more.
+        hits: the cases that count.
+        cases: all cases, 1 or more.
     """
 
     hits: int
-    of: int
+    cases: int
 
     def __str__(self) -> str:
         low, high = self.interval
@@ -36,29 +36,29 @@ class Share(NamedTuple):
     @property
     def value(self) -> float:
         """The share itself."""
-        return self.hits / self.of
+        return self.hits / self.cases
 
     @property
     def interval(self) -> tuple[float, float]:
         """Both ends of the interval."""
         from scipy.special import betaincinv
 
-        hits, others = self.hits, self.of - self.hits
+        hits, others = self.hits, self.cases - self.hits
         low = float(betaincinv(hits, others + 1, 0.025)) if hits else 0.0
         return low, float(betaincinv(hits + 1, others, 0.975)) if others else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """Probabilities that were said of answers before anybody told their outcome, beside the outcomes.
+    """Predicted probabilities compared with the outcomes that were reported later.
 
     Attributes:
-        bins: the mean probability and the share that were right, of answers with similar probabilities; rising.
+        bins: mean probability and share of right answers, for groups of similar probabilities; ascending.
         brier: the mean of (probability − outcome)² (Brier 1950).
-        brier_of_mean: the same, had the share of right answers been said of each.
+        brier_of_mean: the same if every prediction were the share of right answers.
         error: the expected calibration error Σ n_b/n · \\|right_b − said_b\\| over the bins (Nixon et al. 2019).
-        by_chance: what that would be on average, were every probability true: Σ_b √(2/π · Σ p (1 − p)) / n, as the sum
-            of outcomes in a bin is about normal.
+        by_chance: its expected value if every probability were true: Σ_b √(2/π · Σ p (1 − p)) / n, by a normal
+            approximation.
     """
 
     bins: tuple[tuple[float, Share], ...]
@@ -70,11 +70,11 @@ class Reliability:
     @property
     def n(self) -> int:
         """How many answers there are."""
-        return sum(share.of for _, share in self.bins)
+        return sum(share.cases for _, share in self.bins)
 
 
 def reliability_of(questions: Iterable[Observation]) -> Reliability | None:
-    """Compare ``p_correct`` as it was said with the outcomes told since; None for fewer than 20 answers."""
+    """Compare ``p_correct``, as it was reported, with the outcomes; None for fewer than 20 answers."""
     pairs = [(one.p_correct, one.correct) for one in questions if None not in (one.p_correct, one.correct)]
     if len(pairs) < _FEWEST:
         return None
@@ -91,18 +91,18 @@ def reliability_of(questions: Iterable[Observation]) -> Reliability | None:
 
 
 def binned(values: npt.ArrayLike, outcomes: npt.ArrayLike) -> list[tuple[float, Share]]:
-    """Return mean value and share of outcomes in up to 5 groups of similar values, of 10 or more as far as they differ.
+    """Return mean value and share of true outcomes in up to 5 groups of similar values, of 10 or more each.
 
     Args:
         values: shape (n,).
-        outcomes: shape (n,), whether it was so.
+        outcomes: shape (n,), true or false.
     """
-    of, hits = np.asarray(values, dtype=np.float64), np.asarray(outcomes, dtype=bool)
-    return [(float(of[at].mean()), Share(int(hits[at].sum()), int(at.sum()))) for at in _bins(of)]
+    levels, hits = np.asarray(values, dtype=np.float64), np.asarray(outcomes, dtype=bool)
+    return [(float(levels[at].mean()), Share(int(hits[at].sum()), int(at.sum()))) for at in _bins(levels)]
 
 
 def _bins(values: Floats) -> list[Booleans]:
-    """Return which values are in each group; equal ones are in the same."""
+    """Return the mask of each group; equal values are in one group."""
     count = max(1, min(_MOST_BINS, values.size // _IN_A_BIN))
     place = np.searchsorted(np.quantile(values, np.arange(1, count) / count), values, side="right")
     return [place == one for one in np.unique(place)]

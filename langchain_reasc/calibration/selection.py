@@ -1,6 +1,6 @@
-"""``signal="auto"``: choose signal, score and window on labelled responses, and record the rejected ones."""
+"""``measure="auto"``: choose signal, score and window by labels, and record what was rejected."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product, starmap
 from typing import Any
@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.calibration.auroc import Booleans, Floats, auroc_of
-from langchain_reasc.calibration.record import RejectedMeasure
+from langchain_reasc.calibration.parts import RejectedMeasure
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.method.confidence import SCORES, SPAN_SCORES, Measure, Spans
+from langchain_reasc.method.confidence import SCORES, Measure
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 
 __all__ = [
@@ -20,10 +20,7 @@ __all__ = [
     "candidate_measures",
     "default_measure",
     "rejected_measures",
-    "require_comparable",
     "select_among",
-    "select_measure",
-    "span_measures",
 ]
 
 WINDOWS = (8, 16, 32, 64, 128)
@@ -39,7 +36,7 @@ class Selection:
     Attributes:
         measure: the chosen signal, score and window.
         auroc: the mean AUROC of that measure over the folds.
-        cross_validated: AUROC on folds that had no part in choosing; the honest figure for the whole procedure.
+        cross_validated: AUROC on folds that had no part in choosing; not inflated by the choice.
         rejected: for each signal the best of its other measures, and the paper's default.
         cross_fitted: each response by the measure that is chosen without it, in standard deviations from that
             measure's mean, with whether it was right; those without a score are left out.
@@ -53,54 +50,15 @@ class Selection:
 
     @property
     def evidence(self) -> dict[str, Any]:
-        """What a calibration by the chosen measure is to know of the choice, as arguments of it."""
+        """The choice as arguments of :func:`~langchain_reasc.calibration.calibrate_offline`."""
         return {name: getattr(self, name) for name in ("rejected", "cross_validated", "cross_fitted")}
 
 
-def select_measure(
-    token_signals: Iterable[Mapping[str, npt.ArrayLike]],
-    correct: npt.ArrayLike,
-    *,
-    spans: Sequence[Spans | None] = (),
-    signals: Collection[str] | None = None,
-    longest: int | None = None,
-    seed: int = 0,
-) -> Selection:
+def select_among(candidates: Sequence[Measure], scores: Floats, correct: npt.ArrayLike, *, seed: int = 0) -> Selection:
     """Choose the measure with the highest cross-validated AUROC.
 
-    Each of 4 × 5 stratified folds scores every candidate; the candidate with the best mean wins, ties going to the
-    paper's default and then to the order of :data:`~langchain_reasc.method.token_signals.SIGNALS`.
-
-    Args:
-        token_signals: per response, signal name -> shape (T,), or (1,) for ``verbalized``.
-        correct: shape (n,), whether each response was right.
-        spans: per response, which tokens spell its answer, and which its last step; None where it casts no vote. A
-            score over such tokens is considered where all responses that vote have them, and judged on these alone.
-            Without spans there is none.
-        signals: names of the signals that all responses have; None to look for them. Where they are given, the
-            responses are read one after the other, and need not be in memory at once.
-        longest: tokens of the longest response, to go with ``signals``.
-        seed: the seed of the folds.
-
-    Raises:
-        CalibrationDataError: no common signal, or too few responses of a class to form the folds.
-    """
-    labels = np.asarray(correct, dtype=bool)
-    if signals is None:
-        token_signals, signals, longest = _common_signals(token_signals, labels)
-    default_measure(signals)  # raises where there is none
-    candidates = candidate_measures(signals, longest=longest)
-    candidates += span_measures(candidates, spans)
-    require_comparable(labels)
-    scores = [
-        [np.nan if one.of_span and span is None else one(held, span) for one in candidates]
-        for held, span in zip(token_signals, spans or [Spans()] * labels.size, strict=True)
-    ]
-    return select_among(candidates, np.array(scores).T, labels, seed=seed)
-
-
-def select_among(candidates: Sequence[Measure], scores: Floats, correct: npt.ArrayLike, *, seed: int = 0) -> Selection:
-    """Choose among measures by the scores that they give; as :func:`select_measure`, which computes them.
+    Each of 4 × 5 stratified folds scores every candidate; the candidate with the best mean wins. Of equal ones the
+    first wins.
 
     Args:
         candidates: the measures.
@@ -109,12 +67,16 @@ def select_among(candidates: Sequence[Measure], scores: Floats, correct: npt.Arr
         seed: the seed of the folds.
 
     Raises:
-        CalibrationDataError: too few responses of a class to form the folds.
+        CalibrationDataError: fewer than 5 right or 5 wrong responses.
     """
     from sklearn.model_selection import RepeatedStratifiedKFold
 
     labels = np.asarray(correct, dtype=bool)
-    require_comparable(labels)
+    if not can_be_compared(labels):
+        raise CalibrationDataError(
+            f"comparing signals takes at least {_FOLDS} correct and {_FOLDS} wrong responses, "
+            f"got {int(labels.sum())} correct and {int((~labels).sum())} wrong; name a signal, or label more questions"
+        )
     folds = RepeatedStratifiedKFold(n_splits=_FOLDS, n_repeats=_REPEATS, random_state=seed)
     parts = list(folds.split(labels, labels))
     aurocs = [_aurocs(scores[:, part[labels[part]]], scores[:, part[~labels[part]]]) for _, part in parts]
@@ -149,37 +111,14 @@ def _cross_fitted(
         yield from ((float(one), bool(right)) for one, right in zip(z, labels[part], strict=True) if np.isfinite(one))
 
 
-def _common_signals(
-    token_signals: Iterable[Mapping[str, npt.ArrayLike]], labels: Booleans
-) -> tuple[list[Mapping[str, npt.ArrayLike]], list[str], int]:
-    """Return the responses, the names of the signals that all of them have, and the tokens of the longest."""
-    responses = list(token_signals)
-    if labels.shape != (len(responses),):
-        raise CalibrationDataError(
-            f"{len(responses)} responses but {labels.size} labels; each response needs one of each"
-        )
-    names = [name for name in _NAMES if all(name in held for held in responses)]
-    return responses, names, max((np.size(held[names[0]]) for held in responses if names), default=0)
-
-
 def can_be_compared(correct: npt.ArrayLike) -> bool:
     """Whether there are enough right and wrong responses to choose a measure by how it separates them."""
     labels = np.asarray(correct, dtype=bool)
     return int(min(labels.sum(), (~labels).sum())) >= _FOLDS
 
 
-def require_comparable(correct: npt.ArrayLike) -> None:
-    """Require enough right and wrong responses to choose a measure by how it separates them."""
-    labels = np.asarray(correct, dtype=bool)
-    if not can_be_compared(labels):
-        raise CalibrationDataError(
-            f"comparing signals takes at least {_FOLDS} correct and {_FOLDS} wrong responses, "
-            f"got {int(labels.sum())} correct and {int((~labels).sum())} wrong; name a signal, or label more questions"
-        )
-
-
 def default_measure(signals: Collection[str]) -> Measure:
-    """Return the paper's score of the first of these signals, for where measures cannot be compared.
+    """Return the paper's score of the first of these signals. It is used if measures cannot be compared.
 
     Raises:
         CalibrationDataError: there is no signal.
@@ -206,16 +145,8 @@ def candidate_measures(signals: Collection[str], *, longest: int | None = None) 
     return list(dict.fromkeys([paper, *measures] if paper.signal in named else measures))
 
 
-def span_measures(candidates: Sequence[Measure], spans: Sequence[Spans | None]) -> list[Measure]:
-    """Return scores of the candidates' signals over the spans that all responses that vote have."""
-    voting = [span for span in spans if span is not None]
-    scores = [score for score in SPAN_SCORES if voting and all(getattr(span, score) is not None for span in voting)]
-    signals = {one.signal for one in candidates}
-    return [Measure(signal, score) for signal in SIGNALS if signal in signals for score in scores]
-
-
 def _aurocs(right: Floats, wrong: Floats) -> Floats:
-    """AUROC of each row over the scores that it has; ½ where it has none of a class."""
+    """Return the AUROC of each row over the scores that it has; ½ for a row without scores of one class."""
     found = auroc_of(right, wrong)
     for row in np.flatnonzero(np.isnan(right).any(axis=1) | np.isnan(wrong).any(axis=1)):
         pair = [scores[row][~np.isnan(scores[row])] for scores in (right, wrong)]

@@ -1,15 +1,17 @@
-"""Describe a calibration, or what was learned online, in lines of 80 columns."""
+"""Describe a calibration, or a store of online learning, in lines of 80 columns."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Final
 
+from langchain_reasc.calibration.calibration import Calibration
 from langchain_reasc.calibration.drift import ALARM
 from langchain_reasc.calibration.learner import MINIMUM
 from langchain_reasc.calibration.observations import Observation, Observations
-from langchain_reasc.calibration.record import AUROC, Calibration, Gate, SupportCurve
+from langchain_reasc.calibration.parts import AUROC, Gate
 from langchain_reasc.calibration.reliability import Share, reliability_of
+from langchain_reasc.calibration.stored_rule import SupportCurve
 from langchain_reasc.method.confidence import Measure
 
 __all__ = ["calibration_lines", "folded", "learning_knows"]
@@ -17,12 +19,12 @@ __all__ = ["calibration_lines", "folded", "learning_knows"]
 _INDENT: Final = 13  # columns of the names
 _BAR: Final = 40  # characters
 _SHOWN: Final = 5  # kinds of request
-_WATCHED: Final = {"going on": "second votes", "audits": "audits", "separation": "confidence"}
-"""What is watched for drift -> in words."""
+_MONITORS: Final = {"going on": "second votes", "audits": "audits", "separation": "confidence"}
+"""Monitors of drift -> in words."""
 
 
 def learning_knows(questions: Observations, calibration: Calibration | None) -> Iterator[str]:
-    """Yield what ``calibration="online"`` knows, in lines of 80 columns."""
+    """Yield lines about what ``calibration="online"`` has learned."""
     yield from folded("Seen", f"{questions.seen:,} questions; {len(questions)} kept")
     if alarms := len(questions.restarts):
         times = "once" if alarms == 1 else f"{alarms} times"
@@ -56,7 +58,7 @@ def learning_knows(questions: Observations, calibration: Calibration | None) -> 
             f"{found.error:.2f} on average ({found.by_chance:.2f} by chance alone); Brier score {found.brier:.3f} "
             f"({found.brier_of_mean:.3f} for the average alone)",
         )
-    watched = ", ".join(f"{evidence:,.0f} of {_WATCHED[what]}" for what, evidence in questions.evidence.items())
+    watched = ", ".join(f"{evidence:,.0f} of {_MONITORS[what]}" for what, evidence in questions.evidence.items())
     yield from folded("Drift", f"evidence {watched}; at {ALARM:,} all is forgotten")
     if calibration is None:
         yield from folded("In use", "votes are counted (ASC): too little was seen to calibrate")
@@ -65,7 +67,7 @@ def learning_knows(questions: Observations, calibration: Calibration | None) -> 
 
 
 def _kinds(questions: Observations) -> Iterator[str]:
-    """Yield lines on the kinds of request, where there are several."""
+    """Yield lines about the kinds of request, if there are several."""
     if len(kinds := questions.kinds) < 2:
         return
     own = sum(count >= MINIMUM for count in kinds.values())
@@ -78,7 +80,7 @@ def _kinds(questions: Observations) -> Iterator[str]:
 
 
 def _leading(questions: Sequence[Observation]) -> float:
-    """Return the share of the responses that give the leading answer, on average over questions."""
+    """Return the share of responses with the leading answer, averaged over questions."""
     return sum(map(_share, questions)) / len(questions)
 
 
@@ -88,7 +90,7 @@ def _share(question: Observation) -> float:
 
 
 def _picture(questions: Observations) -> Iterator[str]:
-    """Yield how many questions have their leading answer from how many of the responses."""
+    """Yield a histogram of the share of responses with the leading answer."""
     tenths = Counter(int(10 * _share(question)) for question in questions)
     yield from folded("Leader", "how many questions (bars) have their leading answer from how many of the responses")
     for tenth in sorted(tenths, reverse=True):
@@ -98,7 +100,7 @@ def _picture(questions: Observations) -> Iterator[str]:
 
 
 def calibration_lines(calibration: Calibration) -> Iterator[str]:
-    """Yield what a calibration knows, in lines of 80 columns."""
+    """Yield lines about a calibration."""
     yield from _questions(calibration)
     yield from _measure(calibration)
     if calibration.by_agreement():
@@ -146,7 +148,7 @@ def _measure(calibration: Calibration) -> Iterator[str]:
 
 
 def _agreement_lines(calibration: Calibration) -> Iterator[str]:
-    """Yield what the agreement rule promises, and when it stops."""
+    """Yield lines about the promise of the agreement rule, and when it stops."""
     if calibration.guarantee:
         yield from folded("Promise", calibration.guarantee)
     if curve := calibration.p_correct:
@@ -187,6 +189,6 @@ def _support_range(curve: SupportCurve) -> str:
 
 
 def folded(name: str, text: str) -> list[str]:
-    """Fold a text into a column beside its name."""
+    """Wrap a text into a column beside its name."""
     indent = " " * _INDENT
     return wrap(text, 79, initial_indent=f"{name:{_INDENT}}", subsequent_indent=indent, break_on_hyphens=False)

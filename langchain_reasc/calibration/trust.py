@@ -1,4 +1,4 @@
-"""Which measure of confidence deserves to weigh votes, by how far responses to the same question agree."""
+"""Choose the measure of confidence that weighs votes, by how far responses to the same question agree."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from langchain_reasc.calibration.auroc import (
     auroc_with_interval,
 )
 from langchain_reasc.calibration.observations import Observation, agrees_with_majority
-from langchain_reasc.calibration.record import AUROC
+from langchain_reasc.calibration.parts import AUROC
 from langchain_reasc.calibration.selection import rejected_measures
 from langchain_reasc.method.bayesian_vote import PointOdds
 from langchain_reasc.method.confidence import Measure
@@ -23,24 +23,24 @@ from langchain_reasc.method.confidence import Measure
 __all__ = ["Trusted", "alternatives", "trusted_measure"]
 
 _MOST_ALTERNATIVES: Final = 5.0
-_PAIRS: Final = 4.0  # of agreeing wrong responses, before any was seen
-_TRUSTED: Final = 0.70  # within questions, the lower bound of the AUROC from which on a measure weighs votes
-_LEVEL: Final = 0.10  # of that bound
+_PAIRS: Final = 4.0  # prior pairs of agreeing wrong responses
+_TRUSTED: Final = 0.70  # lower bound of the AUROC within questions that a measure needs to weigh votes
+_LEVEL: Final = 0.10  # level of that bound
 _RESAMPLES: Final = 2000
-_FEWEST: Final = 6  # questions with agreeing and other responses that an AUROC within questions needs
-_FEWEST_LABELLED: Final = 5  # questions with right and wrong responses by their labels, which then may refuse a measure
+_FEWEST: Final = 6  # questions with agreeing and other responses, needed for an AUROC within questions
+_FEWEST_LABELLED: Final = 5  # questions with right and wrong responses, from which on labels may refuse a measure
 _KNOTS: Final = 33
 
 
 class Trusted(NamedTuple):
-    """The measure that votes are weighed by; None where there is none.
+    """The measure that weighs votes, if one deserves it.
 
     Attributes:
-        fields: further fields of the record; without a measure they say why there is none.
+        fields: further fields of the calibration; without a measure, ``untrusted`` says why.
         measure: the measure.
-        row: its number.
-        scores: those of the judged responses.
-        odds: of a response being right, by its score.
+        row: its row of scores.
+        scores: the scores of the judged responses.
+        odds: the odds that a response is right, by its score.
     """
 
     fields: dict[str, Any]
@@ -53,10 +53,9 @@ class Trusted(NamedTuple):
 def trusted_measure(
     questions: Sequence[Observation], measures: Sequence[Measure], seed: int, *, explained: bool
 ) -> Trusted:
-    """Choose the measure that separates agreeing responses from others best, if it does within questions, too.
+    """Choose the measure that separates agreeing responses from others best, if it also does so within questions.
 
-    Where five labelled questions or more have right and wrong responses, no measure is trusted that does not separate
-    these.
+    If five or more labelled questions have right and wrong responses, the measure must separate these too.
     """
 
     def untrusted(why: str) -> Trusted:
@@ -91,7 +90,7 @@ def trusted_measure(
 
 
 def _resampled_mean(each: Floats, seed: int) -> AUROC:
-    """Return the mean of the AUROCs of several questions, with bounds of 90 % either way by resampling questions."""
+    """Return the mean AUROC of several questions, with one-sided 90 % bounds by resampling questions."""
     rng = np.random.default_rng(seed)
     low, high = (
         float(np.quantile(each[rng.integers(0, each.size, (_RESAMPLES, each.size))].mean(axis=1), level))
@@ -103,9 +102,9 @@ def _resampled_mean(each: Floats, seed: int) -> AUROC:
 def _judged(
     questions: Sequence[Observation], measures: int, labels: Sequence[Sequence[bool | None]]
 ) -> tuple[list[int], Judged]:
-    """Return the measures that score every response with a label, but not all alike, and these responses.
+    """Return the measures that score every labelled response, not all the same, and these responses.
 
-    Responses that no measure scores are left out: they came without token signals.
+    Responses without token signals, which no measure scores, are left out.
     """
     scored: list[Booleans] = [np.any(np.isfinite(one.scores), axis=0) for one in questions]
     rows = [
@@ -122,7 +121,7 @@ def _judged(
 
 
 def _not_refuted(questions: Sequence[Observation], measures: int, known: Sequence[int]) -> Booleans:
-    """Which of the known measures separate right from wrong within labelled questions, where there are enough."""
+    """Return which known measures separate right from wrong within labelled questions; all if these are too few."""
     having, labelled = _judged(questions, measures, [one.known for one in questions])
     each = auroc_per_question(labelled) if having else np.empty((0, 0))
     if each.shape[1] < _FEWEST_LABELLED:
@@ -138,7 +137,7 @@ def _odds(scores: Floats, right: Booleans) -> PointOdds:
 
     knots = np.unique(np.quantile(scores, np.linspace(0, 1, _KNOTS)))
     fit = LogisticRegression(C=10.0).fit(_normal(scores, scores)[:, None], right)
-    nearest = float(logit(1 / (right.size + 2)))  # the rule of succession: separated classes would make it infinite
+    nearest = float(logit(1 / (right.size + 2)))  # rule of succession; separated classes would give infinity
     values = np.clip(fit.decision_function(_normal(knots, scores)[:, None]), nearest, -nearest)
     points = tuple(zip(knots.tolist(), values.tolist(), strict=True))
     return PointOdds(points, average=float(logit(right.mean())))
@@ -154,10 +153,10 @@ def _normal(values: Floats, reference: Floats) -> Floats:
 
 
 def alternatives(questions: Sequence[Observation]) -> float:
-    """K, how many wrong answers a wrong response chooses from: one over how often two to a question agree, 5 at most.
+    """Return K, how many wrong answers a wrong response chooses from: 1 / P(two wrong responses agree), at most 5.
 
-    Wrong are those that do not give the leading answer. Where hardly any are seen, all are taken to agree: a larger K
-    lets fewer responses decide.
+    Responses without the leading answer count as wrong. If there are hardly any, they are assumed to agree, because a
+    larger K lets fewer responses decide.
     """
     pairs = same = 0
     for question in questions:

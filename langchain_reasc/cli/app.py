@@ -87,7 +87,7 @@ for command in (ask.ask, calibrate.calibrate, inspect.inspect, probe.probe):
     app.command(help=_reflowed(command.__doc__ or ""))(with_groups(command))
 
 
-_EXTRAS = {**dict.fromkeys(("demo", "record", "grade", "replay", "report", "pool"), "lab"), "serve": "serve"}
+_EXTRAS = {**dict.fromkeys(("demo", "record", "grade", "replay", "report", "pool", "plot"), "lab"), "serve": "serve"}
 """Commands of other packages -> the extra that they need."""
 
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from langchain_reasc.cli.console import print_json, print_lines, remark
-from langchain_reasc.cli.options import AsJson, picture
+from langchain_reasc.cli.console import print_json, print_lines
+from langchain_reasc.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from langchain_reasc.calibration import Calibration, Fingerprint, Learner, ObservationStore
+    from langchain_reasc.calibration import Learner, ObservationStore
+    from langchain_reasc.models.fingerprint import Fingerprint
 
 _MAGIC: Final = b"SQLite format 3"
 
@@ -18,9 +19,7 @@ _MAGIC: Final = b"SQLite format 3"
 def inspect(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="A calibration, or a store of calibration='online'.")],
     as_json: AsJson = False,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw it into this .svg or .png (needs the extra lab).", callback=picture)
-    ] = None,
+    plot: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Say what a calibration, or a store of online learning, knows.
 
@@ -28,35 +27,35 @@ def inspect(
 
     reasc inspect calibration.json
 
-    reasc inspect online.sqlite --plot online.svg
+    reasc inspect online.sqlite
     """
-    from langchain_reasc.calibration import Learner, Observations, ObservationStore, load_calibration
+    from langchain_reasc.calibration import Learner, ObservationStore, load_calibration
     from langchain_reasc.calibration.summary import calibration_lines
-    from langchain_reasc.files import open_file
 
-    begins = b""
-    if path.is_file():
-        with open_file(path) as file:
-            begins = file.read(len(_MAGIC))
-    if begins != _MAGIC:
-        loaded, questions = load_calibration(path), Observations()
-        calibration: Calibration | None = loaded
-        held, lines = loaded.model_dump(mode="json"), [*_model(loaded.fingerprint), *calibration_lines(loaded)]
-    else:
+    if plot is not None:
+        raise typer.BadParameter(f"--plot is a command of its own: reasc plot {path} {plot}")
+    if is_store(path):
         store = ObservationStore.open(path)
-        learner = Learner.of_store(store)
-        calibration, questions = learner.calibration, learner.observations
+        learner = Learner.from_store(store)
         held, lines = _held(store, learner), [*_store(store, learner)]
+    else:
+        calibration = load_calibration(path)
+        held = calibration.model_dump(mode="json")
+        lines = [*_model(calibration.fingerprint), *calibration_lines(calibration)]
     if as_json:
         print_json(held)
     else:
         print_lines(lines)
-    if plot is not None:
-        from langchain_reasc.calibration.pictures import draw_learned
 
-        plot.parent.mkdir(parents=True, exist_ok=True)
-        draw_learned(calibration, [*questions]).savefig(plot)
-        remark(f"wrote {plot}")
+
+def is_store(path: Path) -> bool:
+    """Whether a file is a store of rows, and not a calibration."""
+    from langchain_reasc.files import open_file
+
+    if not path.is_file():
+        return False
+    with open_file(path) as file:
+        return file.read(len(_MAGIC)) == _MAGIC
 
 
 def _held(store: "ObservationStore", learner: "Learner") -> dict[str, Any]:

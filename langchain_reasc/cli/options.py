@@ -74,22 +74,6 @@ def output_file(path: Path | None) -> Path | None:
     return path
 
 
-def picture(path: Path | None) -> Path | None:
-    """Check that a picture can be drawn.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    if path is None:
-        return None
-    from langchain_reasc.calibration.pictures import empty_figure
-
-    formats = sorted(empty_figure(1, 1).canvas.get_supported_filetypes())
-    if path.suffix.lower().removeprefix(".") not in formats:
-        raise typer.BadParameter(f"cannot draw {path}: the file must end in .{', .'.join(formats)}")
-    return output_file(path)
-
-
 def output_folder(path: Path) -> Path:
     """Check that files can be written into a folder, or that the folder can be made."""
     nearest = next(one for one in (path, *path.absolute().parents) if one.exists())

@@ -41,9 +41,10 @@ def read_questions(
 ) -> list[LabelledQuestion]:
     """Read questions with their answers.
 
-    The answer may be plain (``42``), end a worked solution after ``####`` (GSM8K), or be boxed in one (MATH). Several
-    are accepted where the field holds a list, or a field ``aliases`` or ``accepted`` others. A question without an
-    ``id`` is named after its text, so that it keeps its name, and with it its samples, in any file and place.
+    The answer may be plain (``42``), end a worked solution after ``####`` (GSM8K), or be boxed in one (MATH). With a
+    truth value, yes or no is right, too. Several answers are accepted if the field is a list, or if a field ``aliases``
+    or ``accepted`` has others. A question without an ``id`` is named after its text, so that it keeps its name, and
+    with it its samples, in any file and place.
 
     Args:
         source: a file (``.jsonl``, ``.json``, ``.csv``, ``.tsv``, ``.parquet``; ``.gz`` of the texts, see
@@ -82,8 +83,8 @@ def labelled_questions(rows: Iterator[tuple[str, Row]], reader: RowReader) -> li
 
 def read_unlabelled(
     source: Source, *, question_field: str | None = None, answer_field: str | None = None, limit: int | None = None
-) -> list[tuple[str, str | None]]:
-    """Read questions, with their right answers where there are some. A question that appears again is left out.
+) -> list[tuple[str, tuple[str, ...] | None]]:
+    """Read questions, with all accepted answers where there are some. A question that appears again is left out.
 
     Args:
         source: as for :func:`read_questions`; a file of any other kind is a text with a question a line.
@@ -99,10 +100,10 @@ def read_unlabelled(
     if is_text(source) and (field := question_field or answer_field):
         raise ConfigurationError(f"{source} is a text with a question a line, and has no field {field!r}")
     reader = fields_reader(question_field, answer_field)
-    questions: dict[str, str | None] = {}
+    questions: dict[str, tuple[str, ...] | None] = {}
     for where, row in some_rows(source, question_field, answer_field, may_be_text=True):
         known = answer_field is not None and id_of(row, answer_field) is not None
-        questions.setdefault(reader.question(row, where), reader.references(row, where)[0] if known else None)
+        questions.setdefault(reader.question(row, where), reader.references(row, where) if known else None)
         if len(questions) == limit:
             break
     return list(questions.items())

@@ -11,6 +11,7 @@ from langchain_reasc.data.sources import ANSWER_FIELDS, QUESTION_FIELDS, Row
 from langchain_reasc.exceptions import ConfigurationError
 
 _ACCEPTED: Final = ("aliases", "accepted")
+_YES_NO: Final = {"true": "yes", "false": "no"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,12 @@ def accepted_answers(answers: Sequence[str], where: str) -> tuple[str, ...]:
     return accepted
 
 
+def spellings(answer: str) -> list[str]:
+    """Return an answer, and after a truth value, as tables and JSON write it, also the yes or no that it stands for."""
+    yes_or_no = _YES_NO.get(answer.strip().casefold())
+    return [answer] if yes_or_no is None else [answer, yes_or_no]
+
+
 def question_in(row: Row, where: str, names: Sequence[str] = ("question",), what: str = "question") -> str:
     """Return the first of these fields that is not empty; ``what`` and ``where`` are for the error."""
     name = _first_field(row, names, what, where)
@@ -72,7 +79,9 @@ def references_in(row: Row, where: str, names: Sequence[str] = ("answer",)) -> t
         value = row.get(field)
         what = f"{where}: the answer (field {field!r})"
         each = value if isinstance(value, list | tuple) else [value]
-        answers += [_text(one, what, "a text, a number or a list of them") for one in each if not _is_empty(one)]
+        for one in each:
+            if not _is_empty(one):
+                answers += spellings(_text(one, what, "a text, a number or a list of them"))
     return accepted_answers(answers, where)
 
 

@@ -22,7 +22,6 @@ from langchain_reasc.answers import (
     why_unchecked,
     with_answer,
 )
-from langchain_reasc.calibration import check_made_of
 from langchain_reasc.complaints import warn_once
 from langchain_reasc.exceptions import (
     ConfidenceError,
@@ -34,6 +33,7 @@ from langchain_reasc.exceptions import (
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import Decision, Response
 from langchain_reasc.models.contract import LOGPROBS_REFUSED
+from langchain_reasc.models.fingerprint import check_signal
 from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
 from langchain_reasc.runnable.meanings import Meanings
 from langchain_reasc.runnable.plan import Plan
@@ -61,7 +61,7 @@ class Ballot:
     Attributes:
         readings: the token signals of each response, None where it has none; empty unless they are kept.
         missing: why votes have no confidence, and count as one each.
-        made_of: the ``top_k`` and ``vocabulary_size`` that the first score was made of.
+        provenance: the ``top_k`` and ``vocabulary_size`` that the first score was made of.
     """
 
     def __init__(self, request: Request, plan: Plan, *, learning: bool, spans: bool = False) -> None:
@@ -87,7 +87,7 @@ class Ballot:
         self._refused: str | None = None  # why the server gives no logprobs
         self._scored = False
         self.readings: list[SignalReading | None] = []
-        self.made_of = Provenance(top_k=None, vocabulary_size=None)
+        self.provenance = Provenance(top_k=None, vocabulary_size=None)
 
     def read_response(self, message: AIMessage) -> Response:
         """Read a response.
@@ -107,13 +107,11 @@ class Ballot:
 
     def read_audit(self, message: AIMessage) -> str | None:
         """Return the answer of a response that decides nothing; its token signals are kept to learn from."""
-        vote = self._vote(message)
-        answer, reading = self._class_of(vote), None
-        if answer is not None:
-            with suppress(LogprobsUnavailable, ConfidenceError):
-                reading = self._reading(message, vote)
+        vote, reading = self._vote(message), None
+        with suppress(LogprobsUnavailable, ConfidenceError):
+            reading = self._reading(message, vote)
         self.readings.append(reading)
-        return answer
+        return self._class_of(vote)
 
     def add_notice(self, notice: str) -> None:
         """Keep a notice of something that failed; the same one is given once."""
@@ -209,7 +207,7 @@ class Ballot:
             return None
         finally:
             if self._learning:
-                self.readings.append(None if vote.answer is None else reading)
+                self.readings.append(reading)
 
     def _reading(self, message: AIMessage, vote: Vote) -> SignalReading:
         places = places_of(message, self.extract, vote) if self._reads_spans else None
@@ -217,9 +215,9 @@ class Ballot:
 
     def _score_by(self, measure: Measure, reading: SignalReading) -> float:
         if self._calibration and (signal := self._calibration.signal):
-            carried, made_of = [*reading.signals, *reading.withheld], reading.provenance(signal)
+            carried = [*reading.signals, *reading.withheld]
             try:
-                check_made_of(self._calibration, carried=carried, **made_of)
+                check_signal(signal, self._calibration.provenance, reading.provenance(signal), carried)
             except FingerprintMismatch as error:
                 if not (self._scored or self._learning):
                     raise
@@ -227,7 +225,7 @@ class Ballot:
         score = reading.score(measure)
         self._odd.update(reading.notices)
         if not self._scored:
-            self._scored, self.made_of = True, reading.provenance(measure.signal)
+            self._scored, self.provenance = True, reading.provenance(measure.signal)
         return score
 
     def _is_near(self, one: str, other: str) -> bool:

@@ -1,4 +1,4 @@
-"""``calibrate(model, questions)``: ask questions, with right answers or without, and fit a calibration."""
+"""``calibrate(model, questions)``: ask questions, with or without right answers, and fit a calibration."""
 
 import hashlib
 import inspect
@@ -19,16 +19,13 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_reasc.answers import AnswerSpec, ToolVotes, Vote, vote_of
 from langchain_reasc.calibration import (
     DEFAULT_AGREEMENT,
+    AnsweredQuestion,
     Calibration,
-    Fingerprint,
-    Finished,
-    FixedPrompt,
-    MadeOf,
     Observation,
     ObservationFile,
+    SignalProvenance,
     candidate_measures,
     fit,
-    observed,
 )
 from langchain_reasc.calibration.offline import check_target
 from langchain_reasc.exceptions import (
@@ -40,6 +37,7 @@ from langchain_reasc.exceptions import (
 from langchain_reasc.method.confidence import SPAN_SCORES, Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, check_probability
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
+from langchain_reasc.models.fingerprint import Fingerprint, FixedPrompt
 from langchain_reasc.models.prepared import ModelOrName, to_messages
 from langchain_reasc.runnable.concurrency import Concurrency, EventLoop, Threads
 from langchain_reasc.runnable.labels import LabelledInput, Questions, graded, read_inputs
@@ -81,20 +79,21 @@ async def _calibrate(  # noqa: D417
     """Ask each question until the votes on it are clear (ASC), and calibrate on the answers.
 
     64 questions are a good number; they cost no more than counting votes on them. How far the responses agree decides
-    when sampling stops. Each question may have a right answer or not. Where half of them or more have one, these add a
-    gate, which accepts a confident first response alone, and Algorithm 1 as ``rule(safeguard="paper")``; 16 of them add
-    how likely an answer is right (``p_correct``). Without logprobs answers alone are learned from.
+    when sampling stops. Questions may have right answers. If half of them or more do, these add a gate, which accepts a
+    confident first response alone, and Algorithm 1 as ``rule(safeguard="paper")``; 16 right answers add the probability
+    that an answer is right (``p_correct``). Without logprobs, only answers are learned from.
 
-    A question that fails, because it is too long, say, is left out with a warning.
+    A question that fails, for example because it is too long, is left out with a warning.
 
     Args:
         model: the chat model that will be sampled, or its name, as :class:`~langchain_reasc.ReASCRunnable` takes it.
-        questions: inputs, asked as they will be in use, or pairs of an input and its right answer, or a list of those
-            that are accepted; None where nobody knows. Or a file: JSON, JSON Lines, CSV or Parquet with right answers,
-            see :func:`langchain_reasc.data.read_questions`, or a text with a question a line.
+        questions: inputs as they will be asked in use, or pairs of an input and its right answer (or a list of accepted
+            answers, or None if unknown). True and False stand for yes and no. Or a file: JSON, JSON Lines, CSV or
+            Parquet with right answers, see :func:`langchain_reasc.data.read_questions`, or a text with one question per
+            line.
         answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`. With
-            :func:`~langchain_reasc.answers.free_text` answers are compared by what they mean, with one another and with
-            the right answer.
+            :func:`~langchain_reasc.answers.free_text` answers are compared by meaning, with one another and with the
+            right answer.
         fixed_prompt: which part of a prompt is the same for every question, see
             :attr:`langchain_reasc.ReASCRunnable.fixed_prompt`.
         tool_votes: how calls of tools are compared.
@@ -103,22 +102,22 @@ async def _calibrate(  # noqa: D417
         measure: how a response is scored; ``"auto"`` chooses among all that the responses carry, or none.
         p_target: accuracy asked of what the gate accepts.
         threshold: the probability asked of an answer that all ``max_samples`` responses would give the same.
-        max_samples: responses to a question at most, in use as here. With one, nothing shows how responses agree, and
+        max_samples: responses to a question at most, here and in use. With one, nothing shows how responses agree, and
             Algorithm 1 decides as far as its data support it.
-        checkpoint: an SQLite file to which a row is appended for each question as it ends: numbers and never a text.
-            The same call goes on from there and asks what is missing. ``reasc inspect`` reads the file, and
-            ``ReASCRunnable(calibration="online", online_state=...)`` goes on learning from it.
+        checkpoint: an SQLite file to which each question is appended as a row of numbers, without text. The same call
+            continues from there. ``reasc inspect`` reads the file, and
+            ``ReASCRunnable(calibration="online", online_state=...)`` can learn from it.
         concurrency: questions in flight at once, each with up to 4 responses.
-        seed: the seed of everything random in the calibration.
+        seed: the seed of the calibration.
         config: callbacks, tags and metadata of the calls.
         progress: True for a bar, or a function called with (questions asked, questions).
 
     Raises:
         CalibrationDataError: no question, or responses that determine no calibration.
         CalibrationFileError: ``checkpoint`` is another kind of file, or cannot be written.
-        ConfigurationError: a file of questions that cannot be read, or options that do not go together.
-        FingerprintMismatch: the rows in ``checkpoint`` are of another model, prompt or sampling.
-        LogprobsUnavailable: a measure is named that the responses do not carry.
+        ConfigurationError: a file of questions cannot be read, or options contradict each other.
+        FingerprintMismatch: the rows in ``checkpoint`` were measured on another model, prompt or sampling.
+        LogprobsUnavailable: the responses do not carry the signal of ``measure``.
 
     Example:
         >>> calibration = calibrate(llm, "labelled.csv", checkpoint="rows.sqlite")
@@ -172,7 +171,7 @@ class _Asked:
             raise ConfigurationError(f"the measure {named} needs a model that is asked: ask_confidence=True")
         self._setup = Options(
             model=model,
-            calibration="online",  # which asks for logprobs, and while it learns counts votes
+            calibration="online",  # asks for logprobs, and counts votes while it learns
             measure=named,
             on_missing_confidence="count",
             concurrency=_AT_ONCE,
@@ -191,11 +190,11 @@ class _Asked:
         self._rows = _Rows(measures, self._fingerprint, checkpoint)
 
     async def ask_all(self, io: Concurrency, progress: Progress) -> list[Observation]:
-        """Ask the questions that have no row yet. Return the rows of all, in the order of the questions.
+        """Ask the questions without a row. Return the rows of all questions, in order.
 
         Raises:
             CalibrationDataError: no question gave a response.
-            LogprobsUnavailable: the responses do not carry the measure that was named.
+            LogprobsUnavailable: the responses do not carry the signal of the named measure.
         """
         cutoff, rows = Cutoff(), dict[int, Observation | Exception]()
         ids = [_id_of(prompt, one.references) for prompt, one in zip(self._prompts, self._questions, strict=True)]
@@ -220,11 +219,11 @@ class _Asked:
         return given
 
     async def _ask(self, io: Concurrency, cutoff: Cutoff, at: int, id: str) -> Observation | Exception:
-        """Ask a question and keep its row; return its error if it fails."""
-        finished: list[Finished] = []
+        """Ask a question and store its row. Return the error if it fails."""
+        finished: list[AnsweredQuestion] = []
         try:
             request = Request(self._setup, self._prompts[at], self._config, is_async=io.is_async, cutoff=cutoff)
-            # Without the calibration that a runnable around the same model may have learned: its rule would ask less.
+            # Not by a calibration that a runnable around the same model may have learned, which would ask less.
             plan = self._setup.plan(None)
             result = await answer_question(await ask(request, plan, on_finished=finished.append))
         except Exception as error:
@@ -235,15 +234,16 @@ class _Asked:
         row: Observation = await io.in_thread(partial(self._keep, at, id, finished[0], messages, cutoff))
         if self._named and not self._rows.scored and any(answer is not None for answer in row.answers):
             raise LogprobsUnavailable(
-                f"nothing to calibrate, so no further question was asked: no response can be scored by {self._named}; "
-                'measure="auto" takes what the responses carry, and ask_confidence=True lets the model state its own'
+                "nothing to calibrate, so no further question was asked: no response can be scored by "
+                f'{self._named}{_signals_in(finished[0])}; measure="auto" takes what the responses carry, and '
+                "ask_confidence=True lets the model state its own"
             )
         return row
 
     def _keep(
-        self, at: int, id: str, finished: Finished, messages: Sequence[AIMessage | None], cutoff: Cutoff
+        self, at: int, id: str, finished: AnsweredQuestion, messages: Sequence[AIMessage | None], cutoff: Cutoff
     ) -> Observation:
-        """Grade and score the responses to a question, and keep its row."""
+        """Grade and score the responses to a question, and store its row."""
         right: tuple[bool | None, ...] = ()
         named: str | None = id
         try:
@@ -253,18 +253,18 @@ class _Asked:
             logger.warning(
                 "a question has no label, as its answers could not be compared with the right one: %r", error
             )
-            named = None  # so that another call asks it again
+            named = None  # so that the next call asks it again
         return self._rows.append(finished, right, named)
 
     def _grade(
         self,
         at: int,
         references: Sequence[str],
-        finished: Finished,
+        finished: AnsweredQuestion,
         messages: Sequence[AIMessage | None],
         cutoff: Cutoff,
     ) -> tuple[bool, ...]:
-        """Return whether each response is right; one without an answer is wrong."""
+        """Return whether each response is right. A response without an answer is wrong."""
         setup = self._setup
         tools, schemas = setup.options.tool_votes, setup.model.schemas
         votes: dict[int, Vote] = {}
@@ -289,7 +289,7 @@ class _Asked:
             rows,
             self._rows.measures,
             budget=self._setup.options.max_samples,
-            made_of=self._rows.made_of,
+            provenance=self._rows.provenance,
             fingerprint=self._fingerprint,
             **options,
         )
@@ -302,22 +302,22 @@ def _all_measures(*, labelled: bool) -> list[Measure]:
 
 
 class _Rows:
-    """The rows of the questions, each in a file as soon as it is known, if there is one.
+    """The rows of the questions, and the file that they are appended to.
 
     Attributes:
-        made_of: signal -> the k and V that scores are made of.
+        provenance: signal -> the k and V behind its scores.
         scored: whether any response has a score.
 
     Raises:
-        CalibrationFileError: it is another kind of file, or cannot be written.
-        FingerprintMismatch: its rows are of another model, prompt or sampling.
+        CalibrationFileError: the file is of another kind, or cannot be written.
+        FingerprintMismatch: its rows were measured on another model, prompt or sampling.
     """
 
     def __init__(
         self, measures: Sequence[Measure], fingerprint: Fingerprint, path: str | os.PathLike[str] | None
     ) -> None:
         self.measures, self._fingerprint = measures, fingerprint
-        self.made_of: MadeOf = {}
+        self.provenance: SignalProvenance = {}
         self.scored = False
         self._file = None if path is None else ObservationFile(path)
         self._held = defaultdict[str | None, list[Observation]](list)  # by question
@@ -329,31 +329,37 @@ class _Rows:
                     store.check_fits(fingerprint, f"checkpoint={os.fspath(self._file.path)!r}")
                 except FingerprintMismatch as error:
                     raise FingerprintMismatch(f"{error}, or name another file") from None
-                self.made_of = store.made_of
+                self.provenance = store.provenance
                 for _, row in store.rows(measures):
                     self._held[row.id].append(row)
 
     def take_row(self, id: str) -> Observation | None:
-        """Return a row of this question that was not taken before."""
+        """Return a row of this question that was not returned before."""
         row = self._held[id].pop(0) if self._held[id] else None
         self.scored = self.scored or (row is not None and bool((row.scores == row.scores).any()))
         return row
 
-    def append(self, finished: Finished, right: tuple[bool | None, ...], id: str | None) -> Observation:
-        """Score the responses to a question, and keep them."""
+    def append(self, finished: AnsweredQuestion, right: tuple[bool | None, ...], id: str | None) -> Observation:
+        """Score the responses to a question, and store the row."""
         with self._lock:
-            row = replace(observed(finished, self.measures, self.made_of), right=right, id=id)
+            row = replace(finished.scored_by(self.measures, self.provenance), right=right, id=id)
             if self._file is not None:
                 with self._file.transaction(create=True) as store:
                     assert store is not None
                     _, row = store.append(row, self.measures)
-                    store.describe(self._fingerprint, self.made_of)
+                    store.describe(self._fingerprint, self.provenance)
             self.scored = self.scored or bool((row.scores == row.scores).any())
             return row
 
 
+def _signals_in(question: AnsweredQuestion) -> str:
+    """Say which signals the responses to a question have, for an error."""
+    names = sorted({name for reading in question.readings if reading for name in reading.signals})
+    return f" (they have the signals: {', '.join(names)})" if names else " (they have no signals)"
+
+
 def _id_of(prompt: Sequence[BaseMessage], references: Sequence[str] | None) -> str:
-    """Name a question by a hash, so that one whose right answer was corrected is asked again."""
+    """Return a hash of a question and its right answers. If these are corrected, the question is asked again."""
     parts = [[message.type, message.content] for message in prompt]
     return hashlib.sha256(json.dumps([parts, references], default=str).encode()).hexdigest()[:16]
 

@@ -1,4 +1,4 @@
-"""The questions of a calibration, with right answers or without, and whether answers to them are right."""
+"""The questions of a calibration, with or without right answers, and the grading of answers."""
 
 import os
 import reprlib
@@ -12,6 +12,7 @@ from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.answers import Extractor, Schemas, ToolVotes, Vote
 from langchain_reasc.data import is_text, read_questions, read_unlabelled
+from langchain_reasc.data.rows import spellings
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.runnable.meanings import Meanings
 from langchain_reasc.sampling import Cutoff, QuestionClock
@@ -24,17 +25,17 @@ Questions = (
 
 
 class LabelledInput(NamedTuple):
-    """An input, and the answers that are right; None if nobody knows."""
+    """An input and its accepted answers; None if they are unknown."""
 
     input: LanguageModelInput
     references: tuple[str, ...] | None = None
 
 
 def read_inputs(questions: Questions) -> list[LabelledInput]:
-    """Read questions with their right answers, as far as these are known.
+    """Read questions, with their right answers if known.
 
     Raises:
-        ConfigurationError: a file that cannot be read, or something that is not a question.
+        ConfigurationError: a file cannot be read, or an item is not a question.
     """
     if not isinstance(questions, str | os.PathLike):
         return [_labelled_input(one) for one in questions]
@@ -47,11 +48,12 @@ def _labelled_input(one: Any) -> LabelledInput:
     messages = isinstance(one, list) and one and all(isinstance(message, BaseMessage) for message in one)
     if isinstance(one, str | PromptValue) or messages:
         return LabelledInput(one)
-    if not isinstance(one, list | tuple) or len(one) != 2:  # a row of a file, say, whose keys would be asked
+    if not isinstance(one, list | tuple) or len(one) != 2:  # such as a row of a file, whose keys would be asked
         raise ConfigurationError(f"each question is a pair (input, right answer), or an input, got {reprlib.repr(one)}")
     value, right = one
     accepted = right if isinstance(right, list | tuple) else [right]
-    return LabelledInput(cast(LanguageModelInput, value), None if right is None else tuple(map(str, accepted)))
+    references = None if right is None else tuple(text for one in accepted for text in spellings(str(one)))
+    return LabelledInput(cast(LanguageModelInput, value), references)
 
 
 def graded(

@@ -15,11 +15,12 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
-from langchain_reasc.calibration import Calibration, ConsensusCalibrator, FixedPrompt, MixtureCalibrator, Safeguard
+from langchain_reasc.calibration import Calibration, ConsensusCalibrator, MixtureCalibrator, Safeguard
 from langchain_reasc.complaints import Checked
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
+from langchain_reasc.models.fingerprint import FixedPrompt
 from langchain_reasc.models.prepared import ModelOrName, model_of
 from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.setup import Setup

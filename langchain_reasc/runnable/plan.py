@@ -62,19 +62,26 @@ class Plan:
         curves = {"p_correct": known.p_correct, "p_agree": known.p_agree} if known else {}
         return {name: curve for name, curve in curves.items() if curve is not None and curve.holds_for(self.rule.name)}
 
-    def promises(self, decision: Decision) -> dict[str, Any]:
-        """Return how likely the answer is right, or agreed with, and what the calibration guarantees."""
+    def promises(self, decision: Decision, first_score: float | None) -> dict[str, Any]:
+        """Return how likely the answer is right, or agreed with, and what the calibration guarantees.
+
+        Args:
+            decision: the decision.
+            first_score: the score of the first response.
+        """
         promises = dict[str, Any]()
         for name, curve in self.probability_curves().items():
             if (share := curve.support(decision)) is not None:
                 source: Any = "labels" if name == "p_correct" else "consensus"
                 promises[name] = Likelihood(value=curve.probability(share), source=source)
         calibration, safeguard = self.calibration, self.options.safeguard
-        if calibration is None or self.options.rule is not None or calibration.counts(safeguard):
+        if calibration is None or calibration.counts(safeguard):
             return promises
+        rule_given = self.options.rule is not None
         if decision.reason == "gate":
-            promises["guarantee"] = calibration.gate_promise(safeguard)
-        elif calibration.guarantee and calibration.by_agreement(safeguard):
+            if not rule_given or calibration.gate_accepts(first_score, safeguard):
+                promises["guarantee"] = calibration.gate_promise(safeguard)
+        elif calibration.guarantee and calibration.by_agreement(safeguard) and not rule_given:
             promises["guarantee"] = calibration.guarantee
         return promises
 

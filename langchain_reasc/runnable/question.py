@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.calibration import Finished, FinishedListener
+from langchain_reasc.calibration import AnsweredQuestion, AnsweredQuestionListener
 from langchain_reasc.exceptions import (
     LogprobsUnavailable,
     ReASCError,
@@ -88,7 +88,7 @@ class Question:
         deserves_vote: DeservesVote | None = None,
         budget: CallBudget | None = None,
         live: PreparedModel | None = None,
-        on_finished: FinishedListener | None = None,
+        on_finished: AnsweredQuestionListener | None = None,
     ) -> None:
         setup, options = request.setup, request.setup.options
         self.request, self.setup, self.model, self.plan = request, setup, request.model, plan
@@ -224,7 +224,7 @@ class Question:
         result, options = self._result(), self.setup.options
         first = self._responses.get(0)
         if self.setup.mixture and first is not None and first.score is not None:
-            self.setup.mixture.observe(first.score, **self._ballot.made_of)
+            self.setup.mixture.observe(first.score, **self._ballot.provenance)
         if options.abstain_below is not None:
             result = replace(result, doubt=result.doubt_below(options.abstain_below))
         if result.doubt is None and (options.on_undecided == "answer" or not result.undecided):
@@ -241,7 +241,8 @@ class Question:
         decision = self.decision
         if decision is None:
             decision = replace(self._decided(), stop=True, reason=self._ended_by or "budget")
-        promises, notices = self.plan.promises(decision), self._all_notices(decision, samples)
+        promises = self.plan.promises(decision, self._given[0].score if self._given else None)
+        notices = self._all_notices(decision, samples)
         id = token_hex(8) if self.setup.online and decision.reason != "alone" else None
         if self._on_finished and decision.reason != "alone":
             self._on_finished(self._finished(decision, id, promises))
@@ -276,11 +277,13 @@ class Question:
         of_samples = [*ballot.confidence_notices(len(given)), *failure_notices(samples)]
         return [*self._notices, *never, *of_votes, *of_samples]
 
-    def _finished(self, decision: Decision, id: str | None, promises: Mapping[str, Any]) -> Finished:
+    def _finished(self, decision: Decision, id: str | None, promises: Mapping[str, Any]) -> AnsweredQuestion:
         """Return what can be learned from the question."""
         answers = [*(one.answer for one in self._given), *self._audit_answers]
         p_correct = promises.get("p_correct", {}).get("value")
-        return Finished.of(answers, self._ballot.readings, decision, id, p_correct, self.request.kind)
+        return AnsweredQuestion.from_decision(
+            answers, self._ballot.readings, decision, id, p_correct, self.request.kind
+        )
 
     def _decide(self, sample: Sample, message: AIMessage) -> None:
         """Read a response, and decide on all so far."""

@@ -12,22 +12,19 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 
 from langchain_reasc.answers import Extractor, Schemas, extractor
-from langchain_reasc.calibration import (
-    Calibration,
-    ConsensusCalibrator,
-    Fingerprint,
-    FixedPrompt,
-    MixtureCalibrator,
-    check_fingerprint,
-    confidence_part,
-    fingerprint_of,
-    load_calibration,
-)
+from langchain_reasc.calibration import Calibration, ConsensusCalibrator, MixtureCalibrator, load_calibration
 from langchain_reasc.complaints import warn_once
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import StoppingRule
 from langchain_reasc.method.token_signals import VERBALIZED
+from langchain_reasc.models.fingerprint import (
+    Fingerprint,
+    FixedPrompt,
+    check_fingerprint,
+    confidence_part,
+    fingerprint_of,
+)
 from langchain_reasc.models.prepared import PreparedModel, prepare_model
 from langchain_reasc.models.stated import instruction
 from langchain_reasc.runnable.plan import Plan, make_plan

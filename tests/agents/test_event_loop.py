@@ -19,13 +19,9 @@ from runnable.fakes import saying
 from agents.acting import ASKED, Telling, acting, agent_of
 from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
 from langchain_reasc.answers import free_text
-from langchain_reasc.calibration import (
-    Fingerprint,
-    Observation,
-    ObservationStore,
-    candidate_measures,
-)
+from langchain_reasc.calibration import Observation, ObservationStore, candidate_measures
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.models.fingerprint import Fingerprint
 
 PATH = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])  # where the tests' modules are
 SCRIPT = """

@@ -34,8 +34,8 @@ from agents.acting import (
     weather,
 )
 from langchain_reasc import Calibration, ReASCMiddleware
-from langchain_reasc.calibration import fingerprint_of
 from langchain_reasc.exceptions import FingerprintMismatch
+from langchain_reasc.models.fingerprint import fingerprint_of
 
 
 def ordered(reasc_first: bool, *others: Any, **options: Any) -> list[Any]:

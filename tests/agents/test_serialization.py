@@ -11,7 +11,7 @@ from runnable.fakes import TOP_K, calibration
 
 from langchain_reasc import ChatReASC
 from langchain_reasc.answers import ToolVotes
-from langchain_reasc.calibration import Fingerprint
+from langchain_reasc.models.fingerprint import Fingerprint
 
 pytestmark = pytest.mark.filterwarnings("ignore:The function `load` is in beta")
 KEY = "sk-never-written"

@@ -23,8 +23,8 @@ from langchain_reasc.answers import (
     spelling,
     vote_of,
 )
-from langchain_reasc.calibration import answer_name
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.models.fingerprint import answer_name
 
 
 def near(first: str, second: str) -> bool:

@@ -4,15 +4,9 @@ import numpy as np
 import pytest
 from runnable.conftest import fits
 
-from langchain_reasc.calibration import (
-    AUROC,
-    Calibration,
-    Fingerprint,
-    RejectedMeasure,
-    calibrate_mixture,
-    calibrate_offline,
-)
+from langchain_reasc.calibration import AUROC, Calibration, RejectedMeasure, calibrate_mixture, calibrate_offline
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.models.fingerprint import Fingerprint
 
 __all__ = ["fits", "offline", "online"]
 

@@ -11,7 +11,9 @@ from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, Field
 
 from langchain_reasc.answers import boxed, extractor
-from langchain_reasc.calibration import (
+from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
+from langchain_reasc.models import prepare_model
+from langchain_reasc.models.fingerprint import (
     Fingerprint,
     HashedPart,
     answer_name,
@@ -19,8 +21,6 @@ from langchain_reasc.calibration import (
     fingerprint_of,
     fixed_prompt,
 )
-from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
-from langchain_reasc.models import prepare_model
 from langchain_reasc.runnable.setup import running_fingerprint
 
 THEN = Fingerprint(

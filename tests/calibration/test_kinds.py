@@ -18,10 +18,10 @@ from langchain_reasc.calibration import (
     Observation,
     Observations,
     ObservationStore,
-    fingerprint_of,
     fit,
 )
 from langchain_reasc.method.stopping import ASC, Cap, decide
+from langchain_reasc.models.fingerprint import fingerprint_of
 
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
 OTHER: dict[str, Any] = {"type": "function", "function": {"name": "write", "parameters": {"type": "object"}}}

@@ -83,7 +83,7 @@ def test_it_calibrates_no_sooner_after_a_failure(fits: Any) -> None:
     for at in range(32):
         one.observations.append(question(at))
     assert one.due
-    one.postpone()
+    one.postpone_fits()
     assert not one.due and one.calibration is None
 
 

@@ -101,11 +101,10 @@ def test_a_mixture_without_a_gate_says_why(
 
 def test_one_group_of_scores_opens_the_papers_gate_and_it_says_so() -> None:
     scores = np.random.default_rng(5).normal(3, 1, 100)
-    plain, vetoed = run(scores), run(scores, bic_veto=True)
-    assert plain.gate.threshold is not None and plain.mixture == vetoed.mixture
+    plain = run(scores)
+    assert plain.gate.threshold is not None
     assert "BIC prefers one component" in plain.summary()
     assert any("BIC prefers one component" in notice for notice in plain.notices())
-    assert vetoed.gate.threshold is None and vetoed.gate.closed_because == vetoed.mixture.one_group  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])

@@ -21,11 +21,12 @@ from langchain_reasc.calibration import (
     calibrate_offline,
     fit,
     mean_auroc,
-    select_measure,
 )
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, Cap, ReASC, Response, decide
+
+from .choosing import select_measure
 
 TEN = list(range(1, 11))
 SEPARATES = AUROC(value=0.8, low=0.7, high=0.9)

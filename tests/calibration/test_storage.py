@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from langchain_reasc.calibration import Calibration, Gate, RuleBlock, load_calibration, save_calibration
 from langchain_reasc.exceptions import CalibrationFileError, ConfigurationError
+from langchain_reasc.method.agreement import Prior
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import Standardizer
-from langchain_reasc.method.horizon import FiniteHorizon
 from langchain_reasc.method.stopping import ASC, ReASC
 
 SCHEMA = Calibration.model_json_schema(by_alias=True, mode="serialization")
@@ -99,17 +99,21 @@ def test_the_rule_it_stands_for(offline: Calibration) -> None:
             offline.rule(safeguard=given)  # type: ignore[arg-type]
 
 
-def test_a_rule_block_decides(offline: Calibration, saved: Path) -> None:
-    record = json.loads(saved.read_text())
-    assert (record["schema_version"], record["rule"]) == (2, None)
-    record["rule"] = {"name": "finite_horizon", "parameters": {"phi": 0.95}}
-    Draft202012Validator(SCHEMA).validate(record)
-    saved.write_text(json.dumps(record))
+def test_a_rule_block_is_the_agreement_rule(offline: Calibration, saved: Path) -> None:
+    """With its parameters; whoever wants another rule gives that to the runnable."""
+    stored = json.loads(saved.read_text())
+    assert (stored["schema_version"], stored["rule"]) == (2, None)
+    block = RuleBlock.agreement(Prior.uniform(), threshold=0.97)
+    stored["rule"] = json.loads(block.model_dump_json())
+    Draft202012Validator(SCHEMA).validate(stored)
+    saved.write_text(json.dumps(stored))
     loaded = load_calibration(saved)
-    assert loaded.rule_ == RuleBlock(name="finite_horizon", parameters={"phi": 0.95})
-    assert (loaded.rule(), loaded.measure) == (FiniteHorizon(0.95), offline.measure)
-    again = json.loads(save_calibration(loaded, saved).read_text())
-    assert again["rule"] == {**record["rule"], "prior": [], "odds": []}
+    assert (loaded.rule_, loaded.measure) == (block, offline.measure)
+    assert json.loads(save_calibration(loaded, saved).read_text())["rule"] == stored["rule"]
+    for wrong in ({"name": "finite_horizon"}, {"parameters": {}}, {"parameters": {"threshold": 2}}):
+        saved.write_text(json.dumps({**stored, "rule": {**stored["rule"], **wrong}}))
+        with pytest.raises(CalibrationFileError, match="rule"):
+            load_calibration(saved)
 
 
 @pytest.mark.parametrize(
@@ -215,10 +219,10 @@ GONE, NAN = object(), float("nan")
     [
         ("schema_version", 1, "schema_version: Input should be 2, got 1.*calibrate again"),
         ("schema_version", GONE, "schema_version is missing"),
-        ("rule", {"name": "oracle"}, "can be made of this"),
-        ("rule", {"name": "agreement", "parameters": {"threshold": 0.9}}, "can be made of this"),
+        ("rule", {"name": "oracle"}, r"rule\.name: Input should be 'agreement', got 'oracle'"),
+        ("rule", {"name": "agreement", "parameters": {"threshold": 0.9}}, r"rule\.prior is missing"),
         ("rule", {"name": "agreement", "parameters": {"theta": [1]}}, r"rule\.parameters\.theta"),
-        ("rule", {"name": "agreement", "parameters": {f"p{n}": n for n in range(33)}}, r"rule\.parameters: "),
+        ("rule", {"name": "agreement", "parameters": {"p": 1}, "prior": []}, r"rule\.parameters\.p: Input should be"),
         ("fingerprint.tools", {"shown": "add", "sha256": None, "names": []}, r"tools\.names is unknown"),
         ("std", GONE, "std is missing"),
         ("mean", None, "mean and std are null together, and only by consensus"),

@@ -11,7 +11,6 @@ import pytest
 
 from cli.test_commands import reasc
 from langchain_reasc.calibration import (
-    Fingerprint,
     Learner,
     Observation,
     Observations,
@@ -21,6 +20,7 @@ from langchain_reasc.calibration import (
     save_calibration,
 )
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.models.fingerprint import Fingerprint
 
 MEASURE = Measure("top_k", "mean")
 MODEL = Fingerprint(model="some-model", sampling={"temperature": 0.7}, answer="boxed")
@@ -68,7 +68,7 @@ def test_a_store_in_words(tmp_path: Path) -> None:
     assert sum(bars) == 512 and len(bars) > 3
     held = json.loads(reasc("inspect", path, "--json").stdout)
     assert held["state"]["seen"] == 512 and held["fingerprint"]["model"] == "some-model"
-    saved = Learner.of_store(ObservationStore.open(path)).calibration
+    saved = Learner.from_store(ObservationStore.open(path)).calibration
     assert saved is not None
     calibration = save_calibration(saved, tmp_path / "c.json")
     model, *learned = reasc("inspect", calibration).stdout.splitlines()
@@ -87,6 +87,12 @@ def test_what_is_no_store_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     Path("text").write_text("no calibration")
     for name in ("missing", "text", "."):
         assert reasc("inspect", name, code=1).stderr.startswith("error: ")
+
+
+def test_plotting_is_a_command_of_its_own(tmp_path: Path) -> None:
+    path = store(tmp_path / "a.sqlite", range(3))
+    refused = " ".join(reasc("inspect", path, "--plot", "a.svg", code=2).stderr.replace("│", " ").split())
+    assert "--plot is a command of its own: reasc plot" in refused
 
 
 def test_kinds_of_request_in_words(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ from runnable.fakes import calibration
 
 from cli.test_commands import reasc
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.calibration import Fingerprint, confidence_part, load_calibration, save_calibration
+from langchain_reasc.calibration import load_calibration, save_calibration
 from langchain_reasc.cli import main
 from langchain_reasc.models import instruction
+from langchain_reasc.models.fingerprint import Fingerprint, confidence_part
 
 ROOT = Path(__file__).parents[2]
 TEST = embedded_model_path().with_name("test.jsonl")

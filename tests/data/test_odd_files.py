@@ -58,7 +58,7 @@ def test_the_same_questions_from_every_kind_of_file(tmp_path: Path, name: str) -
     assert read_questions(path, limit=1) == READ[:1]
     if path.suffix:  # else it is a text with a question a line
         assert read_unlabelled(path) == [(one.input, None) for one in READ]
-        assert read_unlabelled(path, answer_field="answer") == [(one.input, one.reference) for one in READ]
+        assert read_unlabelled(path, answer_field="answer") == [(one.input, one.references) for one in READ]
 
 
 @pytest.mark.parametrize("text", ['{"data": %s, "version": 1}', "\ufeff %s\n"])

@@ -57,10 +57,10 @@ def test_questions_of_which_some_have_answers(tmp_path: Path) -> None:
     lines = [{"question": "3 + 4?", "answer": "so #### 7"}, {"input": "why?"}, {"prompt": "5 + 5?", "answer": ""}]
     path = write_lines(tmp_path / "q.jsonl", *lines)
     assert read_unlabelled(path) == [("3 + 4?", None), ("why?", None), ("5 + 5?", None)]
-    assert read_unlabelled(path, answer_field="answer") == [("3 + 4?", "7"), ("why?", None), ("5 + 5?", None)]
+    assert read_unlabelled(path, answer_field="answer") == [("3 + 4?", ("7",)), ("why?", None), ("5 + 5?", None)]
     table = tmp_path / "q.csv"
     table.write_text("frage,antwort\neins,1\nzwei,\n", encoding="utf-8")
-    assert read_unlabelled(table, question_field="frage", answer_field="antwort") == [("eins", "1"), ("zwei", None)]
+    assert read_unlabelled(table, question_field="frage", answer_field="antwort") == [("eins", ("1",)), ("zwei", None)]
 
 
 def test_several_answers_are_accepted(tmp_path: Path) -> None:

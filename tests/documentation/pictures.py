@@ -94,7 +94,7 @@ BOXES: Final = {
     OPENAI: (3, 4, "servers"),
     "models": (0, 5, "chat models, logprobs"),
     "data": (1, 5, "questions in files"),
-    "calibration": (0, 6, "gate and weights, files"),
+    "calibration": (1, 4, "gate and weights, files"),
     "answers": (1, 6, "what a response votes for"),
     BACKEND: (3, 6, "what both backends share"),
     "method": (1, 7, "when to stop: pure functions"),

@@ -23,9 +23,10 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
 from langchain_reasc import ASC
-from langchain_reasc.calibration import Calibration, Fingerprint, Gate
+from langchain_reasc.calibration import Calibration, Gate
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.decision import Decision, Response
+from langchain_reasc.models.fingerprint import Fingerprint
 
 TOP_K = Measure("top_k", "mean")
 PROMPT_TOKENS = 7

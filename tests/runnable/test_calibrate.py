@@ -1,12 +1,14 @@
 """Calibrating a chat model in two lines: with labels, without, or mixed; from files; over a checkpoint of rows."""
 
 import csv
+import json
 import logging
 import os
 import random
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +152,53 @@ def test_a_measure_that_the_responses_do_not_carry_is_refused_at_once(runner: An
 
 
 @pytest.mark.sync_only
+@pytest.mark.parametrize(
+    ("model", "named", "signals"),
+    [
+        (Scripted(script=silent), TOP_K, "they have no signals"),
+        (
+            Scripted(script=script),
+            Measure("self_certainty"),
+            "they have the signals: token_logprob, top_k",
+        ),
+    ],
+)
+def test_a_refused_measure_names_the_signals_that_there_are(runner: Any, model: Any, named: Any, signals: str) -> None:
+    with pytest.raises((LogprobsUnavailable, ExceptionGroup)) as refused:
+        runner.calibrate(model, LABELLED, measure=named, concurrency=1)
+    group = refused.value
+    error = group.exceptions[0] if isinstance(group, ExceptionGroup) else group
+    assert signals in str(error)
+
+
+@pytest.mark.parametrize("written", ["true", '"True"'], ids=["JSON", "a table's text"])
+def test_a_truth_value_is_right_as_yes_and_as_true(runner: Any, tmp_path: Path, written: str) -> None:
+    """In a file and in a pair; and a no is wrong."""
+    path = tmp_path / "strategy.json"
+    path.write_text(json.dumps([{"question": text, "answer": json.loads(written)} for text in TEXTS]))
+    said = {0: "Yes", 1: "true", 2: "no", 3: "False"}
+    model = Scripted(script=lambda question, _: Reply(f"The answer is \\boxed{{{said[int(question[1:]) % 4]}}}"))
+    pairs = [(text, json.loads(written)) for text in TEXTS]
+    for questions in (path, pairs):
+        made = runner.calibrate(model, questions, measure=TOP_K)
+        assert made.p_correct is not None and made.p_correct.right == 0.5
+
+
+def test_a_first_response_without_an_answer_counts_as_wrong(runner: Any) -> None:
+    """As on recorded responses: it is evidence against trusting a confident first response alone."""
+
+    def unanswered(question: str, index: int) -> Reply:
+        reply = script(question, index)
+        return replace(reply, text="so who knows") if int(question[1:]) % 4 == 1 and index == 0 else reply
+
+    made = runner.calibrate(Scripted(script=unanswered), LABELLED, measure=TOP_K, max_samples=4)
+    first = [unanswered(text, 0) for text in TEXTS]
+    right = [one.text.endswith("1") for one in first]
+    expected = calibrate_offline([-float(one.logprob or 0) for one in first], right, measure=TOP_K, top_k=2)
+    assert (made.n, made.accuracy, made.gate) == (40, expected.accuracy, expected.gate)
+
+
+@pytest.mark.sync_only
 def test_a_file_is_asked_as_its_questions_are(runner: Any, tmp_path: Any) -> None:
     rows = [(f"What is {at} +\n1, or so?", str(at + 1)) for at in range(12)]
     with (path := tmp_path / "questions.csv").open("w", newline="") as file:
@@ -189,7 +238,7 @@ def test_each_question_is_asked_until_the_votes_are_clear(runner: Any, fits: Any
     np.testing.assert_allclose(fits[0].questions[0].scores, [[1, 2, 3, 4, 5, 6]], rtol=1e-6)
     given = fits[0].options
     assert (fits[0].measures, given["budget"], given["threshold"]) == ([TOP_K], 6, 0.975)
-    assert given["made_of"] == {"top_k": {"top_k": 1, "vocabulary_size": None}}
+    assert given["provenance"] == {"top_k": {"top_k": 1, "vocabulary_size": None}}
     assert given["fingerprint"].model == "scripted" and given["fingerprint"].answer == "auto"
     assert all(question.right == () for question in fits[0].questions)
 

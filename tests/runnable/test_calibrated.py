@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langchain_reasc import ReASCRunnable, calibrate, save_calibration
-from langchain_reasc.calibration import Fingerprint, Gate, prompt_hash
+from langchain_reasc import ASC, ReASCRunnable, calibrate, save_calibration
+from langchain_reasc.calibration import Gate
 from langchain_reasc.exceptions import (
     FingerprintMismatch,
     LogprobsUnavailable,
 )
+from langchain_reasc.method.stopping import FirstAccepted
+from langchain_reasc.models.fingerprint import Fingerprint, prompt_hash
 
 from .fakes import TOP_K, Reply, Scripted, calibration, saying
 
@@ -128,6 +130,19 @@ def test_the_safeguard_takes_the_safe_gate_and_the_paper_its_own(runner: Any) ->
         surer = runner.solve(ReASCRunnable(model=saying(Reply("it is 7", -4.0)), **options), "q")
         assert surer.decision.reason == "gate"
         assert known[safeguard] in surer.message.response_metadata["reasc"]["guarantee"], "of the gate that accepted it"
+
+
+@pytest.mark.parametrize("safeguard", ["default", "paper"])
+def test_a_rule_that_a_calibration_made_says_the_same_of_its_gate(runner: Any, safeguard: Any) -> None:
+    """By whatever confidence the votes then decide; a gate below the calibration's is not vouched for."""
+    made, sure = guarded(mean=3.0), saying(Reply("it is 7", -4.0))
+    options: Any = {"model": sure, "calibration": made, "safeguard": safeguard}
+    expected = runner.account(ReASCRunnable(**options), "q")["guarantee"]
+    for confidence in (0.9, 0.95):
+        rule = made.rule(safeguard=safeguard, confidence=confidence)
+        assert runner.account(ReASCRunnable(**options, rule=rule), "q")["guarantee"] == expected
+    lower = {**options, "model": saying(Reply("it is 7", -1.5))}
+    assert "guarantee" not in runner.account(ReASCRunnable(**lower, rule=ASC() | FirstAccepted(1.0)), "q")
 
 
 def test_votes_are_counted_where_weights_are_not_vouched_for(runner: Any) -> None:

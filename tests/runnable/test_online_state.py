@@ -178,7 +178,7 @@ def test_a_forked_process_adds_its_own(path: Path) -> None:
 
 def test_what_could_not_be_written_is_written_later(path: Path, monkeypatch: Any, caplog: Any) -> None:
     monkeypatch.setattr(ObservationStore, "WAIT", 0.05)
-    monkeypatch.setattr(observation_log, "_AGAIN", 0.0)
+    monkeypatch.setattr(observation_log, "_RETRY_AFTER", 0.0)
     reasc = online(path)
     saved(reasc)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -193,7 +193,7 @@ def test_what_could_not_be_written_is_written_later(path: Path, monkeypatch: Any
 
 
 def test_a_full_disk_costs_no_answer(path: Path, monkeypatch: Any, caplog: Any) -> None:
-    monkeypatch.setattr(observation_log, "_AGAIN", 0.0)
+    monkeypatch.setattr(observation_log, "_RETRY_AFTER", 0.0)
     ask(online(path), 3).close()
     reasc = online(path)
     with files_no_larger_than(34_000):  # what SQLite's processes share takes 32 KiB
@@ -264,7 +264,7 @@ def test_a_change_that_one_process_has_seen_is_forgotten_by_all(path: Path) -> N
 
 def test_a_change_that_was_seen_alone_is_forgotten_by_all(path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(ObservationStore, "WAIT", 0.05)
-    monkeypatch.setattr(observation_log, "_AGAIN", 0.0)
+    monkeypatch.setattr(observation_log, "_RETRY_AFTER", 0.0)
     one, other = online(path), online(path)
     saved(one, 2 * MINIMUM)
     saved(other)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models import read_signals
+from langchain_reasc.models.fingerprint import Fingerprint
 
 from .chat_server import ChatServer, chat_server, scripted
 from .fakes import PROMPT_TOKENS, TOP_K, Reply, calibration

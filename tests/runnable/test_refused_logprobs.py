@@ -10,8 +10,8 @@ from servers.exchange import Exchange
 from servers.fake_server import Served, serving
 
 from langchain_reasc import ASC, ChatReASC, ReASCMiddleware, ReASCRunnable
-from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
+from langchain_reasc.models.fingerprint import Fingerprint
 
 from .conftest import AsyncRunner, Runner
 from .fakes import calibration

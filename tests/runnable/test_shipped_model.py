@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from langchain_reasc import Measure, ReASCRunnable, calibrate_mixture
-from langchain_reasc.calibration import fingerprint_of
 from langchain_reasc.exceptions import ContextOverflowError, FingerprintMismatch
+from langchain_reasc.models.fingerprint import fingerprint_of
 from langchain_reasc.sampling import draw_samples
 
 from .fakes import Unforeseen

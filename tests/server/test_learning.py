@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from langchain_reasc.calibration import Fingerprint, Observation, ObservationStore, fit, save_calibration
+from langchain_reasc.calibration import Observation, ObservationStore, fit, save_calibration
+from langchain_reasc.models.fingerprint import Fingerprint
 
 from .serving import HELLO, SHAPE, Front, Said, eventually, front
 

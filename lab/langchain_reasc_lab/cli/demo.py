@@ -11,10 +11,10 @@ import typer
 
 from langchain_reasc.cli.console import print_lines, progress, remark, stdout
 from langchain_reasc.cli.models import ModelOptions, embedded
-from langchain_reasc.cli.options import PTarget, output_folder, picture
+from langchain_reasc.cli.options import PTarget, output_folder
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
-from langchain_reasc_lab.cli.options import AllSignals, ComparisonOptions
+from langchain_reasc_lab.cli.options import AllSignals, ComparisonOptions, picture
 from langchain_reasc_lab.cli.record import record_with_progress
 from langchain_reasc_lab.cli.replay import run_replay
 

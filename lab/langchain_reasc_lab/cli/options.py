@@ -37,6 +37,22 @@ def text_output(path: Path | None) -> Path | None:
     return path if path == Path("-") else output_file(path)
 
 
+def picture(path: Path | None) -> Path | None:
+    """Check that a picture can be drawn into this file.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    if path is None:
+        return None
+    from langchain_reasc_lab.replay.plots import empty_figure
+
+    formats = sorted(empty_figure(1, 1).canvas.get_supported_filetypes())
+    if path.suffix.lower().removeprefix(".") not in formats:
+        raise typer.BadParameter(f"cannot draw {path}: the file must end in .{', .'.join(formats)}")
+    return output_file(path)
+
+
 def _all(value: str | None) -> str | None:
     if value not in (None, "all"):
         raise typer.BadParameter(f"takes 'all', got {value!r}")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langchain_reasc.cli.console import print_json, progress, remark, stdout
-from langchain_reasc.cli.options import AsJson, one_of, picture
-from langchain_reasc_lab.cli.options import AllSignals, ComparisonOptions, PoolPath
+from langchain_reasc.cli.options import AsJson, one_of
+from langchain_reasc_lab.cli.options import AllSignals, ComparisonOptions, PoolPath, picture
 
 if TYPE_CHECKING:
     from langchain_reasc_lab.pools import MeasureSpec, Pool

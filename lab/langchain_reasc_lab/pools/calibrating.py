@@ -11,20 +11,16 @@ from pydantic import ValidationError
 from langchain_reasc.answers import kind_of
 from langchain_reasc.calibration import (
     Calibration,
-    Fingerprint,
     Floats,
     Observation,
     Selection,
-    answer_name,
     calibrate_mixture,
     can_be_compared,
     candidate_measures,
     default_measure,
     fit,
     numbered,
-    require_comparable,
     select_among,
-    span_measures,
 )
 from langchain_reasc.exceptions import (
     CalibrationDataError,
@@ -33,8 +29,10 @@ from langchain_reasc.exceptions import (
     LogprobsUnavailable,
     PoolError,
 )
-from langchain_reasc.method.confidence import SCORES, Measure
+from langchain_reasc.method.confidence import SCORES, SPAN_SCORES, Measure, Spans
 from langchain_reasc.method.stopping import Response
+from langchain_reasc.method.token_signals import SIGNALS
+from langchain_reasc.models.fingerprint import Fingerprint, answer_name
 from langchain_reasc_lab.pools.pool import Pool
 
 __all__ = [
@@ -130,10 +128,14 @@ class PoolScores:
         carrying = [one for one in given if one.signal_tokens]
         if not carrying:
             raise CalibrationDataError("no calibration response carries token signals")
-        require_comparable([bool(one.correct) for one in carrying])
-        spans = [one.spans for one in carrying if one.answer is not None]
+        right = sum(bool(one.correct) for one in carrying)
+        if not can_be_compared([bool(one.correct) for one in carrying]):
+            raise CalibrationDataError(
+                f"comparing signals takes at least 5 correct and 5 wrong responses, got {right} correct and "
+                f"{len(carrying) - right} wrong; name a signal, or label more questions"
+            )
         measures = candidate_measures(self.signals, longest=max(one.signal_tokens for one in carrying))
-        return measures + span_measures(measures, spans)
+        return measures + _span_measures(measures, [one.spans for one in carrying if one.answer is not None])
 
     def select(self, firsts: Pairs, *, seed: int) -> Selection:
         """Choose a measure on these (question, response) pairs alone; errors as of :meth:`candidates_of`."""
@@ -192,6 +194,13 @@ class PoolScores:
             )
         tokens = (one for values, lengths in parts for one in np.split(values, lengths.cumsum()[:-1]))
         return np.array([_score(measure, of, one.spans) for of, one in zip(tokens, self._responses, strict=True)])
+
+
+def _span_measures(candidates: Sequence[Measure], spans: Sequence[Spans]) -> list[Measure]:
+    """Return scores of the candidates' signals over the spans that all responses that vote have."""
+    scores = [score for score in SPAN_SCORES if spans and all(getattr(span, score) is not None for span in spans)]
+    signals = {one.signal for one in candidates}
+    return [Measure(signal, score) for signal in SIGNALS if signal in signals for score in scores]
 
 
 def _scores_of_all(measure: Measure, values: npt.NDArray[np.float32], lengths: npt.NDArray[np.int64]) -> Floats:
@@ -256,7 +265,7 @@ def calibrate_offline_on(
         [_observation(pool, question, some, arrays) for question, some in numbers.items()],
         measures,
         p_target=p_target,
-        made_of={signal: {name: one[name] for name in ("top_k", "vocabulary_size")} for signal, one in info.items()},
+        provenance={signal: {name: one[name] for name in ("top_k", "vocabulary_size")} for signal, one in info.items()},
         fingerprint=_provenance(pool, measures[0])["fingerprint"],
         seed=seed,
         explained=explained,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from langchain_reasc.calibration.pictures import empty_figure
-from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE, Decision
 from langchain_reasc_lab.replay.bootstrap import Estimate
 from langchain_reasc_lab.replay.metrics import Row
@@ -25,6 +24,7 @@ __all__ = [
     "draw_posteriors",
     "draw_risk",
     "draw_tradeoff",
+    "empty_figure",
     "legend_below",
     "plot_posteriors",
     "plot_risk",
@@ -43,6 +43,22 @@ _WIDTH: Final = 5.2  # inches, so that it can be read on a telephone, legend and
 _PANELS: Final = 6  # posteriors in a row, at most
 _LEGEND_ROW: Final = 0.17  # inches
 _LEGEND_ROWS: Final = 5  # that a figure of the usual height has room for
+
+
+def empty_figure(width: float, height: float) -> "Figure":
+    """Return a figure of this size in inches that needs no display and touches no global state.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        raise missing_extra("lab", "matplotlib") from None
+    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)  # draws without a display, and touches no global state
+    return figure
 
 
 def plot_tradeoff(rows: Sequence[Row], path: Path) -> Path:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from langchain_reasc.calibration.pictures import empty_figure
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc_lab.replay.bootstrap import Estimate
 from langchain_reasc_lab.replay.methods import MIXTURE, OFFLINE
@@ -14,6 +13,7 @@ from langchain_reasc_lab.replay.plots import (
     draw_posteriors,
     draw_risk,
     draw_tradeoff,
+    empty_figure,
     legend_below,
     ranked,
     reach,

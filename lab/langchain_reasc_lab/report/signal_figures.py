@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.calibration import Calibration, Floats
-from langchain_reasc.calibration.pictures import empty_figure
 from langchain_reasc.exceptions import CalibrationDataError, PoolError, ReASCError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc_lab.pools import PoolQuestion, calibrate_mixture_on
-from langchain_reasc_lab.replay.plots import COLOURS, legend_below
+from langchain_reasc_lab.replay.plots import COLOURS, empty_figure, legend_below
 from langchain_reasc_lab.report.signals import chosen
 from langchain_reasc_lab.report.study import Study
 from langchain_reasc_lab.report.svg import for_each_pool, svg

@@ -25,9 +25,10 @@ from langchain_reasc_llama_cpp.native.bindings import load_library
 
 from backends.llama_cpp.faces import Face, output_tokens
 from backends.llama_cpp.tiny_gguf import write_tiny_model
-from langchain_reasc.calibration import check_fingerprint, load_calibration
+from langchain_reasc.calibration import load_calibration
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch, MissingExtraError, ModelFileError
 from langchain_reasc.models import prepare_model
+from langchain_reasc.models.fingerprint import check_fingerprint
 from langchain_reasc.runnable.setup import running_fingerprint
 
 

@@ -11,8 +11,8 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.sampling import DEFAULTS, SamplingFields, SamplingParameters
 
 from backends.llama_cpp.tiny_gguf import write_tiny_model
-from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.models.fingerprint import Fingerprint
 
 FOUR = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
 

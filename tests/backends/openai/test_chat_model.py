@@ -21,9 +21,9 @@ from pydantic import BaseModel, SecretStr
 from backends.openai.conftest import model_of
 from backends.openai.fake_server import Fake, llama_server, lm_studio, ollama, serving, vllm
 from backends.openai.loopback import Face, eventually
-from langchain_reasc.calibration import fingerprint_of
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError
 from langchain_reasc.models import ParallelSampler, prepare_model
+from langchain_reasc.models.fingerprint import fingerprint_of
 from langchain_reasc.runnable.setup import running_fingerprint
 
 KEY = "hush-hush"

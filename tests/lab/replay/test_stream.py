@@ -19,7 +19,7 @@ from langchain_reasc_lab.replay import (
 )
 
 from lab.pools.synthetic import question, response, write_lines, write_pool
-from langchain_reasc.calibration import ConsensusCalibrator, Finished
+from langchain_reasc.calibration import AnsweredQuestion, ConsensusCalibrator
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.method import ASC, Cap, Measure, decide
 
@@ -69,7 +69,9 @@ def test_it_learns_and_decides_as_a_live_run(arrangement: Arrangement, measures:
             Recorded(dict(zip(measures, (score[row, at] for score in stream.scores), strict=True)))
             for at in range(len(drawn))
         ]
-        live.observe(Finished.of([one.answer for one in drawn], readings, decision), learned=known is not None)
+        live.observe(
+            AnsweredQuestion.from_decision([one.answer for one in drawn], readings, decision), learned=known is not None
+        )
         assert live.wait(20)
     assert streamed.alarms == {} and live.calibration is not None is not streamed.calibration
 

@@ -14,9 +14,9 @@ from runnable.fakes import calibration, saying
 from servers.fake_server import Served, serving
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.models import prepare_model
+from langchain_reasc.models.fingerprint import Fingerprint
 from langchain_reasc.runnable.setup import running_fingerprint
 
 from .openai_wires import OpenAI

@@ -1,17 +1,17 @@
-"""The fingerprint of a calibration: model, sampling and prompt; anything else is refused."""
+"""The fingerprint of a model and its prompt. A calibration stores one and refuses to be used with another."""
 
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from langchain_reasc.calibration.record import Calibration, Fingerprint, HashedPart
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.langchain_internals import langsmith_params
 
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from langchain_core.prompts import BasePromptTemplate
 
 __all__ = [
+    "Fingerprint",
     "FixedPrompt",
+    "HashedPart",
     "answer_name",
     "check_fingerprint",
-    "check_made_of",
+    "check_signal",
     "confidence_part",
     "fingerprint_of",
     "fixed_prompt",
@@ -32,7 +34,6 @@ __all__ = [
 FixedPrompt = int | Sequence[Any] | Runnable[dict[str, Any], PromptValue]
 """Which part of a prompt is the same for every question, see :func:`fixed_prompt`."""
 
-_NONE: Final = HashedPart(shown="none")
 _SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "max_tokens")
 _SETTINGS: Final = ("tools", "tool_choice", "response_format", "grammar", "stop")
 _FIELDS: Final = {"stop": ("stop", "stop_sequences")}
@@ -45,6 +46,71 @@ _LABELS: Final = {
 }
 
 
+class HashedPart(BaseModel):
+    """A part of a request, compared by its hash.
+
+    Attributes:
+        shown: a description for people, such as the names of the tools or the roles of the messages.
+        sha256: SHA-256 of its canonical form; null if the request has no such part.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    shown: str
+    sha256: str | None = None
+
+    def __str__(self) -> str:
+        return self.shown if self.sha256 is None else f"{self.shown} ({self.sha256[:12]})"
+
+
+class Fingerprint(BaseModel):
+    """The model, sampling and prompt that a calibration holds for. Unknown fields are null and are not compared.
+
+    Attributes:
+        model: model name, or the file name of a local model.
+        model_sha256: SHA-256 of a local model file.
+        quantization: quantisation of the weights, such as Q4_K_M.
+        sampling: sampling parameters: temperature, top_p, top_k, ...
+        prompt_sha256: SHA-256 of the system messages before each question.
+        prompt: fixed part of the prompt: system message, few-shot turns, words around a question.
+        tools: the tools the model may call, and whether it must call one.
+        response_format: the schema of structured output.
+        grammar: the grammar that responses follow.
+        stop: strings that end a response, sorted; empty if there are none.
+        ask_confidence: how the model is asked to state its confidence; null if it is not asked.
+        answer: name of the answer format, such as boxed, or of a function.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str | None = None
+    model_sha256: str | None = None
+    quantization: str | None = None
+    sampling: dict[str, FiniteFloat | int | str | bool | None] = Field(default_factory=dict)
+    prompt_sha256: str | None = None
+    prompt: HashedPart | None = None
+    tools: HashedPart | None = None
+    response_format: HashedPart | None = None
+    grammar: HashedPart | None = None
+    stop: tuple[str, ...] | None = None
+    ask_confidence: HashedPart | None = None
+    answer: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind of request: a hash of the model and of everything it is asked besides the question."""
+        parts = (self.prompt, self.tools, self.response_format, self.grammar)
+        asked = (self.model, self.prompt_sha256, *(part and part.sha256 for part in parts), self.answer)
+        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
+
+    def unbound(self) -> Self:
+        """Return a copy in which tools, response format, grammar and stop strings are unknown."""
+        return self.model_copy(update=dict.fromkeys(("tools", "response_format", "grammar", "stop")))
+
+
+_NONE: Final = HashedPart(shown="none")
+
+
 def fingerprint_of(
     model: BaseChatModel,
     *,
@@ -53,18 +119,18 @@ def fingerprint_of(
     prompt: FixedPrompt | None = None,
     answer: Any = None,
 ) -> Fingerprint:
-    """Return the fingerprint of a chat model, its bound arguments, and what it is asked besides a question.
+    """Return the fingerprint of a chat model, its bound arguments and its prompt.
 
-    A model that knows more of itself than its name offers ``calibration_fingerprint(**kwargs)``, as our llama.cpp model
-    does (file hash, quantisation).
+    A model that knows more about itself than its name has a method ``calibration_fingerprint(**kwargs)``. Our llama.cpp
+    model returns the hash of its file and the quantisation.
 
     Args:
         model: the chat model.
-        kwargs: arguments of its calls. Tools, response format, grammar and stop strings count wherever they stand.
-        messages: the messages of a call, of which the system messages are compared; a conversation's other messages
-            are never part of it.
+        kwargs: arguments of its calls. Tools, response format, grammar and stop strings may also be in ``model_kwargs``
+            or ``extra_body``, or on the model.
+        messages: the messages of a call. Only the system messages are part of the fingerprint.
         prompt: which part of a prompt is fixed, see :func:`fixed_prompt`.
-        answer: where the answer is in a response. It counts by name; the library's version says by which rules.
+        answer: where the answer is in a response. It is compared by name.
 
     Raises:
         ConfigurationError: ``prompt`` cannot be read.
@@ -99,7 +165,7 @@ def prompt_hash(messages: Sequence[BaseMessage]) -> str:
 
 
 def confidence_part(instruction: str | None) -> HashedPart:
-    """Describe the instruction by which a model is asked to state its confidence; None where it is not asked."""
+    """Describe the instruction that asks a model to state its confidence; None if it is not asked."""
     return HashedPart(shown="not asked for") if instruction is None else _hashed("asked for", instruction)
 
 
@@ -110,7 +176,7 @@ def answer_name(spec: Any) -> str:
 
 
 def _setting(model: BaseChatModel, bound: Mapping[str, Any], name: str) -> Any:
-    """Return what is set by ``name`` in the arguments, on the model, or in the dictionaries that models pass on."""
+    """Return the setting ``name`` from the arguments, the model, or the dictionaries that models pass on."""
     own = [getattr(model, field, None) for field in _FIELDS.get(name, (name,)) if field in type(model).model_fields]
     passed_on = (bound.get(holder, getattr(model, holder, None)) for holder in ("model_kwargs", "extra_body"))
     values = [bound.get(name), *own, *(held.get(name) for held in passed_on if isinstance(held, Mapping))]
@@ -127,7 +193,7 @@ def _name_and_sampling(model: BaseChatModel, bound: Mapping[str, Any]) -> dict[s
 
 
 def _tools_part(tools: Sequence[Any] | None, choice: Any) -> HashedPart:
-    """Describe the tools as JSON schemas, whatever their order, and whether the model must call one."""
+    """Describe the tools as JSON schemas, in a fixed order, and whether the model must call one."""
     if not tools:
         return _NONE
     schemas = sorted((_converted(convert_to_openai_tool, tool) for tool in tools), key=_canonical)
@@ -140,7 +206,7 @@ def _tools_part(tools: Sequence[Any] | None, choice: Any) -> HashedPart:
 
 
 def _response_format_part(given: Any) -> HashedPart:
-    """Describe the schema of structured output: a schema, a class that stands for one, or OpenAI's dictionary."""
+    """Describe the schema of structured output, given as a schema, a class or OpenAI's dictionary."""
     if not given:
         return _NONE
     schema = _converted(convert_to_json_schema, given) if isinstance(given, type) else given
@@ -158,7 +224,7 @@ def _grammar_part(grammar: Any) -> HashedPart:
 
 
 def _converted(convert: Callable[[Any], Any], value: Any) -> Any:
-    """Return the converted value; the value itself where it has a provider's own form."""
+    """Return the converted value, or the value itself if it is in a provider's own format."""
     try:
         return convert(value)
     except (TypeError, ValueError, NotImplementedError):
@@ -171,7 +237,7 @@ def _name(*candidates: Any, keys: Sequence[str] = ("name", "type")) -> str | Non
 
 
 class _Blank(str):
-    """Stands in a template for what changes from question to question."""
+    """A placeholder for the variables of a template."""
 
     def __format__(self, spec: str) -> str:
         return str(self)
@@ -184,17 +250,17 @@ def fixed_prompt(fixed: FixedPrompt | None, messages: Sequence[BaseMessage] | No
     """Return the part of a prompt that is the same for every question.
 
     Args:
-        fixed: a prompt template: all of it but the values of its variables, by whatever names, and without the messages
-            of a ``MessagesPlaceholder``, such as a conversation's history. Or messages, as a list of messages or of
-            ``(role, text)``, in which ``{question}`` stands for the question. Or how many of the messages at the
-            beginning are fixed. A last message that is nothing but the question is left out, so that all three agree.
-        messages: the messages of a call, of which a number takes the first; without them it says nothing yet.
+        fixed: a prompt template, without the values of its variables and the messages of a ``MessagesPlaceholder``,
+            such as a conversation's history. Or messages, as a list of messages or of ``(role, text)``, in which
+            ``{question}`` stands for the question. Or the number of fixed messages at the beginning. A last message
+            that contains only the question is left out, so that all three give the same hash.
+        messages: the messages of a call; needed if ``fixed`` is a number.
 
     Returns:
-        Its hash; None where ``fixed`` is None, or a number without messages.
+        The hash; None if ``fixed`` is None, or a number without messages.
 
     Raises:
-        ConfigurationError: it is none of these, or there are fewer messages than are fixed.
+        ConfigurationError: ``fixed`` is none of these, or there are fewer messages than are fixed.
     """
     if fixed is None or (isinstance(fixed, int) and messages is None):
         return None
@@ -205,7 +271,7 @@ def fixed_prompt(fixed: FixedPrompt | None, messages: Sequence[BaseMessage] | No
 
 
 def _fixed_messages(fixed: FixedPrompt, messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
-    from langchain_core.prompts import BasePromptTemplate  # slow to import, and whoever gives one has done so
+    from langchain_core.prompts import BasePromptTemplate  # slow to import; callers with a template have imported it
 
     if isinstance(fixed, int) and not isinstance(fixed, bool):
         if not 0 <= fixed <= len(messages):
@@ -240,7 +306,7 @@ def _blanks(template: "BasePromptTemplate[Any]") -> dict[str, Any]:
 
 
 def _turn(message: BaseMessage) -> list[Any]:
-    """Return role, the text between what changes, and the tool calls where there are any."""
+    """Return the role, the text around the variables, and the tool calls if there are any."""
     content = message.content if isinstance(message.content, str) else _canonical(message.content)
     calls = message.tool_calls if isinstance(message, AIMessage) else []
     called = [[{"name": call["name"], "args": call["args"]} for call in calls]] if calls else []
@@ -256,7 +322,7 @@ def _canonical(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a JSON-like form of any other value, the same in every process."""
+    """Return a JSON-like form of any other value. It is the same in every process."""
     dumped: Callable[[], Any] | None = getattr(value, "model_dump", None)
     if dumped is not None and not isinstance(value, type):
         return dumped()
@@ -266,9 +332,9 @@ def _plain(value: Any) -> Any:
 
 
 def check_fingerprint(measured: Fingerprint, running: Fingerprint) -> None:
-    """Refuse a calibration that was measured on something else than what runs.
+    """Refuse a calibration that was measured on another model, prompt or sampling than what runs.
 
-    Fields unknown on either side are not compared.
+    Fields that are unknown on either side are not compared.
 
     Raises:
         FingerprintMismatch: naming each differing field with both its values, and the override.
@@ -278,42 +344,37 @@ def check_fingerprint(measured: Fingerprint, running: Fingerprint) -> None:
     names = [
         "model_sha256" if hashed else "model",  # a renamed file is the same model
         "quantization",
-        "prompt" if then.prompt and now.prompt else "prompt_sha256",  # which says less
+        "prompt" if then.prompt and now.prompt else "prompt_sha256",  # the hash of system messages alone
         *("tools", "response_format", "grammar", "answer", "stop"),
     ]
     differing = [_difference(name, getattr(then, name), getattr(now, name)) for name in names]
     not_asked = confidence_part(None)
     differing.append(_difference("ask_confidence", then.ask_confidence or not_asked, now.ask_confidence or not_asked))
-    # Whoever hashes the file gives all parameters that matter; those it leaves out have no effect.
+    # A model that knows its file's hash reports every parameter that has an effect.
     unset = "no effect" if hashed else None
     for name in dict.fromkeys([*then.sampling, *now.sampling]):
         differing.append(_difference(name, then.sampling.get(name, unset), now.sampling.get(name, unset)))
     _refuse(differing)
 
 
-def check_made_of(
-    calibration: Calibration, *, carried: Collection[str], top_k: int | None, vocabulary_size: int | None
+def check_signal(
+    signal: str, measured: Mapping[str, object], running: Mapping[str, object], carried: Collection[str]
 ) -> None:
-    """Refuse a calibration whose scores were made of something else than what a response carries.
+    """Refuse a response whose token signal differs from the one that a calibration was measured on.
 
     Args:
-        calibration: the calibration, made of one signal over k alternatives or a vocabulary of V.
+        signal: the calibration's signal.
+        measured: its ``top_k`` and ``vocabulary_size``; unknown values are not compared.
+        running: those of the response.
         carried: names of the signals that such responses can carry.
-        top_k: the response's k behind the calibration's signal; what is unknown on either side is not compared.
-        vocabulary_size: the response's V.
 
     Raises:
         FingerprintMismatch: another signal, k or V, with both sides and the override.
     """
-    signal = calibration.signal
     if signal not in carried:
         _refuse([_difference("token signal", signal, ", ".join(carried))])
-    _refuse(
-        [
-            _difference(f"alternatives per token behind {signal!r} (k)", calibration.top_k, top_k),
-            _difference("vocabulary size (V)", calibration.vocabulary_size, vocabulary_size),
-        ]
-    )
+    names = {"top_k": f"alternatives per token behind {signal!r} (k)", "vocabulary_size": "vocabulary size (V)"}
+    _refuse([_difference(shown, measured[name], running[name]) for name, shown in names.items()])
 
 
 def _difference(name: str, then: Any, now: Any) -> str | None:

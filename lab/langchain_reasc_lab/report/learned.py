@@ -1,4 +1,4 @@
-"""Pictures of what a calibration, or a store of online learning, knows. They need matplotlib."""
+"""The picture that `reasc plot` draws of a calibration, or of a store of online learning."""
 
 import math
 from collections import Counter
@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from langchain_reasc.calibration.calibration import Calibration
 from langchain_reasc.calibration.observations import Observation
 from langchain_reasc.calibration.promises import agreement_by_support, correctness_by_support
-from langchain_reasc.calibration.record import Calibration
 from langchain_reasc.calibration.reliability import Reliability, Share, binned, reliability_of
-from langchain_reasc.exceptions import CalibrationDataError, missing_extra
+from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.agreement import Prior
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer
+from langchain_reasc_lab.replay.plots import empty_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_learned", "empty_figure"]
+__all__ = ["draw_learned"]
 
 Panel = Callable[["Axes"], None]
 _BLUE: Final = "#3b7dd8"
@@ -31,29 +32,13 @@ _MOST_VOTES: Final = 8
 _REACH: Final = 2.0  # standard deviations of scores to both sides of their mean
 
 
-def empty_figure(width: float, height: float) -> "Figure":
-    """Return a figure of this size in inches that needs no display and touches no global state.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        raise missing_extra("lab", "matplotlib") from None
-    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)  # draws without a display, and touches no global state
-    return figure
-
-
 def draw_learned(calibration: Calibration | None, questions: Sequence[Observation] = ()) -> "Figure":
-    """Draw what a calibration says, beside what was seen in the questions, with exact intervals of 95 %.
+    """Draw what a calibration says, beside what the questions show, with exact 95 % intervals.
 
     Args:
-        calibration: what was learned, if anything was.
-        questions: those of a store, with scores of shape (1, responses) by the calibration's measure, or (0, responses)
-            without one.
+        calibration: the calibration; None if nothing was learned yet.
+        questions: the questions of a store, with scores of shape (1, responses) by the calibration's measure, or
+            (0, responses) if it has none.
 
     Raises:
         CalibrationDataError: there is nothing to draw.
@@ -99,7 +84,7 @@ def _panels_of(calibration: Calibration, questions: Sequence[Observation]) -> It
 
 
 def _draw_agreement(prior: Prior, questions: Sequence[Observation], axes: "Axes") -> None:
-    """Draw how likely one more response agrees, while all votes so far do."""
+    """Plot the probability that one more response agrees, given that all votes so far agree."""
     seen, agreed = Counter[int](), Counter[int]()
     for question in questions:
         votes = [answer for answer in question.answers if answer is not None]
@@ -117,16 +102,18 @@ def _draw_agreement(prior: Prior, questions: Sequence[Observation], axes: "Axes"
 
 
 def _draw_responses(questions: Sequence[Observation], axes: "Axes") -> None:
-    """Draw how many questions took how many responses."""
+    """Plot a histogram of the responses to a question."""
     counts = Counter(len(one.answers) for one in questions)
     axes.bar([*counts], [*counts.values()], color=_BLUE)
     mean = sum(count * n for count, n in counts.items()) / len(questions)
-    axes.set(title=f"{mean:.1f} responses a question", xlabel="responses", ylabel="questions")
+    axes.set(
+        title=f"{mean:.1f} responses a question", xlabel="responses", ylabel="questions", xlim=(0, max(counts) + 1)
+    )
     axes.locator_params(axis="x", integer=True)
 
 
 def _draw_support(calibration: Calibration, questions: Sequence[Observation], axes: "Axes") -> None:
-    """Draw how likely an answer is right, or agreed with, by its support."""
+    """Plot how likely an answer is right, or agrees with further responses, by its support."""
     budget = max((len(one.answers) for one in questions), default=1)
     rule, row = calibration.rule(on_missing_confidence="count", budget=budget), None if calibration.mean is None else 0
     for curve, seen, colour, name in (
@@ -142,20 +129,20 @@ def _draw_support(calibration: Calibration, questions: Sequence[Observation], ax
 
 
 def _draw_reliability(found: Reliability, axes: "Axes") -> None:
-    """Draw how often answers were right of which so much was said."""
+    """Plot predicted against observed accuracy."""
     axes.plot([0, 1], [0, 1], color="0.5", linewidth=0.8)
     _draw_shares(axes, found.bins, _BLUE, None)
     axes.set(
         title=f"p_correct is off by {found.error:.2f} ({found.by_chance:.2f} by chance)",
-        xlabel="said before the outcome was told",
-        ylabel="were right",
+        xlabel="reported p_correct",
+        ylabel="share of right answers",
         xlim=(0, 1.03),
         ylim=(0, 1.03),
     )
 
 
 def _draw_odds(calibration: Calibration, axes: "Axes") -> None:
-    """Draw how likely a response agrees with the others, by its score."""
+    """Plot the probability that a response agrees with the others, by its score."""
     odds = calibration.rule_.odds if calibration.rule_ else ()
     axes.plot([one.score for one in odds], [one.p for one in odds], ".-", color=_BLUE)
     axes.set(title="a response agrees with the others", xlabel=f"score: {calibration.measure}")
@@ -163,7 +150,7 @@ def _draw_odds(calibration: Calibration, axes: "Axes") -> None:
 
 
 def _draw_weights(calibration: Calibration, axes: "Axes") -> None:
-    """Draw what a vote weighs by its score, and where the gate is."""
+    """Plot the weight of a vote by its score, and the gate."""
     assert calibration.mean is not None and calibration.std is not None  # only a calibration by consensus has none
     mean, std = calibration.mean, calibration.std
     scores = np.linspace(mean - _REACH * std, mean + _REACH * std, 121)

@@ -1,4 +1,4 @@
-"""Pictures of what was learned: they show the numbers that are said in words."""
+"""``reasc plot``: its panels show the numbers that ``reasc inspect`` says in words."""
 
 import sys
 from dataclasses import replace
@@ -8,19 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 from cli.test_commands import reasc
-from cli.test_inspect import question, store
+from cli.test_inspect import MEASURE, question, store
+from langchain_reasc_lab.report.learned import draw_learned
 
 from langchain_reasc.calibration import (
+    AUROC,
     Calibration,
     Gate,
     Learner,
     Observation,
     ObservationStore,
     Share,
+    calibrate_offline,
     reliability_of,
     save_calibration,
 )
-from langchain_reasc.calibration.pictures import draw_learned
 from langchain_reasc.exceptions import CalibrationDataError, MissingExtraError
 
 pytest.importorskip("matplotlib")
@@ -46,10 +48,10 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_store(learned: Path, tmp_path: Path) -> None:
-    shown = reasc("inspect", learned, "--plot", tmp_path / "new" / "a.svg")
-    assert (tmp_path / "new" / "a.svg").read_text().startswith("<?xml") and "wrote" in shown.stderr
-    words = " ".join(shown.stdout.split())
-    known = Learner.of_store(ObservationStore.open(learned))
+    assert "wrote" in reasc("plot", learned, tmp_path / "new" / "a.svg").stderr
+    assert (tmp_path / "new" / "a.svg").read_text().startswith("<?xml")
+    words = " ".join(reasc("inspect", learned).stdout.split())
+    known = Learner.from_store(ObservationStore.open(learned))
     calibration, questions = known.calibration, [*known.observations]
     assert calibration is not None
     drawn = panels(calibration, questions)
@@ -71,7 +73,7 @@ def test_a_store(learned: Path, tmp_path: Path) -> None:
 
 def test_agreement_is_that_of_questions_on_which_votes_were_counted(learned: Path) -> None:
     """A learned rule that weighs votes goes on where confidence is low, so that what it saw agrees less."""
-    calibration = Learner.of_store(ObservationStore.open(learned)).calibration
+    calibration = Learner.from_store(ObservationStore.open(learned)).calibration
     assert calibration is not None
     given = [(0, 0, 0), (0, None, 0, 1), (0, 1, 1), (2, None), (0,)]
     seen = [replace(question(0), answers=one, scores=np.zeros((1, len(one)))) for one in given]
@@ -83,6 +85,15 @@ def test_agreement_is_that_of_questions_on_which_votes_were_counted(learned: Pat
     unweighed = calibration.model_copy(update=dict.fromkeys(("signal", "score", "window", "mean", "std")))
     alone = [replace(one, scores=np.empty((0, len(one.answers)))) for one in (*seen, unlike)]
     assert shares(panels(unweighed, alone)["one more response agrees"])[0][1] == pytest.approx(2 / 4)
+
+
+@pytest.fixture(scope="module")
+def offline() -> Calibration:
+    """Algorithm 1 on a score that separates well, between questions and within."""
+    rng = np.random.default_rng(0)
+    right = rng.random(60) < 0.6
+    within = AUROC(value=0.8, low=0.7, high=0.9)
+    return calibrate_offline(rng.normal(2.0 * right, 0.8), right, measure=MEASURE, within=within)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +109,7 @@ def test_a_calibration_on_labels(
 ) -> None:
     calibration = offline.model_copy(update={"gate": gate, "unweighed": unweighed})
     path = save_calibration(calibration, tmp_path / "c.json")
-    assert "Gate" in reasc("inspect", path, "--plot", tmp_path / "c.png").stdout
+    reasc("plot", path, tmp_path / "c.png")
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
     drawn = panels(calibration)["what a vote weighs, and the gate"]
     weights, *gates = (line.get_xydata()[-1].tolist() for line in drawn.lines)
@@ -110,8 +121,8 @@ def test_nothing_to_draw(offline: Calibration, tmp_path: Path, monkeypatch: pyte
     with pytest.raises(CalibrationDataError, match="nothing to draw"):
         draw_learned(None)
     path = save_calibration(offline, tmp_path / "c.json")
-    assert ".svg" in reasc("inspect", path, "--plot", "c.foo", code=2).stderr
+    assert ".svg" in reasc("plot", path, "c.foo", code=2).stderr
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     with pytest.raises(MissingExtraError, match=r"langchain-reasc\[lab\]"):
         draw_learned(offline)
-    assert "[lab]" in reasc("inspect", path, "--plot", tmp_path / "c.svg", code=1).stderr
+    assert "[lab]" in reasc("plot", path, tmp_path / "c.svg", code=1).stderr

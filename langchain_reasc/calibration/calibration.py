@@ -1,0 +1,275 @@
+"""The calibration of a model: what was measured, and the stopping rule that follows from it.
+
+The fields read top-down like the JSON file. ``Calibration.model_json_schema()`` gives the JSON Schema.
+"""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import AwareDatetime, ConfigDict, Field, FiniteFloat, model_validator
+
+from langchain_reasc._version import __version__
+from langchain_reasc.calibration.parts import (
+    AUROC,
+    Gate,
+    Mixture,
+    Positive,
+    Probability,
+    Record,
+    RejectedMeasure,
+    Safeguard,
+)
+from langchain_reasc.calibration.stored_rule import RuleBlock, SupportCurve
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method.confidence import SCORES, SPAN_SCORES, Measure
+from langchain_reasc.method.evidence import WEIGHTS, Standardizer, check_weight
+from langchain_reasc.method.stopping import (
+    ASC,
+    DEFAULT_BUDGET,
+    DEFAULT_CONFIDENCE,
+    FirstAccepted,
+    ReASC,
+    StoppingRule,
+)
+from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
+from langchain_reasc.models.fingerprint import Fingerprint
+
+__all__ = ["Calibration", "Fingerprint"]
+
+
+class Calibration(Record):
+    """What was measured on one model, prompt and sampling. Immutable.
+
+    Attributes:
+        schema_version: 2.
+        method: ``offline``: Algorithm 1 on labels; ``mixture``: Algorithm 2 on first responses without labels;
+            ``consensus``: how far the responses to each question agree.
+        signal: the token signal, or ``verbalized`` (the confidence that the model states); null if only answers count.
+        score: how token signals become one response score; null without a signal.
+        window: W, tokens per group; null without a signal.
+        top_k: k, alternatives per token behind ``top_k`` or ``neg_entropy`` (V if all of them).
+        vocabulary_size: V of the model, if known.
+        n: calibration responses; with ``consensus`` questions.
+        mean: μ of the response scores; null without a signal.
+        std: σ of the response scores (population); null without a signal.
+        lambda_: λ in the weight max(1, exp(λ z)); ``lambda`` in the file.
+        weight: a name in :data:`~langchain_reasc.method.evidence.WEIGHTS`.
+        p_target: accuracy required of the responses that the gate accepts.
+        gate: the score at which a first response is accepted alone.
+        fallback: why a live run counts votes (ASC) and ignores the scores; null if it does not.
+        unweighed: why a live run does not weigh votes by confidence; null if it does.
+        auroc: of right against wrong first responses; with ``consensus`` of agreeing against other responses; null if
+            one class is empty.
+        within: the same within a question, averaged over questions; null if unknown.
+        accuracy: share of correct calibration responses; with labels.
+        mixture: the mixture of Algorithm 2.
+        rejected: the measures that ``measure="auto"`` did not choose.
+        rule_: the agreement rule, if it decides; ``rule`` in the file.
+        untrusted: why the agreement rule uses no measure of confidence; null if it uses one.
+        guarantee: what the agreement rule promises, in words.
+        p_correct: how likely an answer is right; null without labels, or with one response to each question.
+        p_agree: how likely further responses agree with an answer, which is not correctness; null if there are too few
+            questions.
+        fingerprint: the model, sampling and prompt that it was measured on.
+        library_version: the version that made it.
+        created_at: when it was made.
+    """
+
+    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
+
+    schema_version: Literal[2]
+    method: Literal["offline", "mixture", "consensus"]
+    signal: Literal[(*SIGNALS, VERBALIZED)] | None  # type: ignore[valid-type]
+    score: Literal[(*SCORES, *SPAN_SCORES)] | None  # type: ignore[valid-type]
+    window: int | None = Field(ge=1)
+    top_k: int | None = Field(default=None, ge=1)
+    vocabulary_size: int | None = Field(default=None, ge=1)
+    n: int = Field(ge=2)
+    mean: FiniteFloat | None
+    std: Positive | None
+    lambda_: Positive = Field(default=0.7, alias="lambda")
+    weight: Literal[tuple(WEIGHTS)] = "reasc"  # type: ignore[valid-type]
+    p_target: Annotated[FiniteFloat, Field(gt=0, lt=1)] = 0.9
+    gate: Gate
+    fallback: str | None = None
+    unweighed: str | None = None
+    auroc: AUROC | None = None
+    within: AUROC | None = None
+    accuracy: Probability | None = None
+    mixture: Mixture | None = None
+    rejected: tuple[RejectedMeasure, ...] = ()
+    rule_: RuleBlock | None = Field(default=None, alias="rule")
+    untrusted: str | None = None
+    guarantee: str | None = None
+    p_correct: SupportCurve | None = None
+    p_agree: SupportCurve | None = None
+    fingerprint: Fingerprint = Field(default_factory=Fingerprint)
+    library_version: str
+    created_at: AwareDatetime
+
+    @classmethod
+    def now(cls, measure: Measure | None, scores: npt.NDArray[np.float64] | None = None, **fields: Any) -> Self:
+        """Return a calibration with the current time and version of the library.
+
+        Args:
+            measure: how responses are scored; None if only answers count.
+            scores: shape (n,), from which μ and σ are computed; None without a measure.
+            fields: all other fields.
+        """
+        return cls(
+            schema_version=2,
+            library_version=__version__,
+            created_at=datetime.now(UTC).replace(microsecond=0),
+            signal=measure and measure.signal,
+            score=measure and measure.score,
+            window=measure and measure.window,
+            mean=None if scores is None else float(scores.mean()),
+            std=None if scores is None else float(scores.std()),
+            **fields,
+        )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_cutting(cls, given: Any) -> Any:
+        """Drop what earlier versions stored about cutting weak samples off."""
+        if isinstance(given, dict):
+            return {name: value for name, value in given.items() if name not in ("cutting", "uncut")}
+        return given
+
+    @model_validator(mode="after")
+    def _measured_or_counted(self) -> Self:
+        given = {value is None for value in (self.signal, self.score, self.window, self.mean, self.std)}
+        if len(given) > 1 or (self.signal is None and self.method != "consensus"):
+            raise ValueError("signal, score, window, mean and std are null together, and only by consensus")
+        if self.mean is not None:
+            check_weight(self.weight, self.mean)
+        return self
+
+    @property
+    def measure(self) -> Measure | None:
+        """How a response is scored under this calibration; None if only answers count."""
+        if self.signal is None or self.score is None or self.window is None:
+            return None
+        return Measure(self.signal, self.score, self.window)
+
+    @property
+    def provenance(self) -> dict[str, int | None]:
+        """The ``top_k`` and ``vocabulary_size`` that the scores were computed from."""
+        return {"top_k": self.top_k, "vocabulary_size": self.vocabulary_size}
+
+    def rule(
+        self,
+        *,
+        confidence: float = DEFAULT_CONFIDENCE,
+        on_missing_confidence: Literal["error", "count"] = "error",
+        safeguard: Safeguard = "default",
+        budget: int = DEFAULT_BUDGET,
+        worth: float | None = None,
+    ) -> StoppingRule:
+        """Return the stopping rule of this calibration.
+
+        Args:
+            confidence: the posterior at which the votes are sufficient (the paper's C_threshold).
+            on_missing_confidence: see :class:`~langchain_reasc.method.stopping.ReASC`.
+            safeguard: ``"default"`` uses gate, weights and measure only if the calibration data support them: it takes
+                the safe gate, counts votes if ``unweighed`` is set, and is ASC if ``fallback`` is set or nothing else
+                is left. ``"paper"`` always gives the paper's rule.
+            budget: responses to a question at most. The agreement rule looks ahead to them.
+            worth: with the agreement rule, samples that a question may cost for one more point of agreement
+                (:class:`~langchain_reasc.method.value.ValueStop`); 0 for any number, None for the calibration's own.
+                It has no effect if the budget is above 24.
+
+        Raises:
+            ConfigurationError: ``safeguard`` or ``confidence`` is invalid.
+        """
+        if safeguard not in ("default", "paper"):
+            raise ConfigurationError(f"safeguard is 'default' or 'paper', got {safeguard!r}")
+        if self.counts(safeguard):
+            return ASC(confidence)
+        if self.rule_ is not None and self.by_agreement(safeguard):
+            rule = self.rule_.rule(budget=budget, on_missing_confidence=on_missing_confidence, worth=worth)
+            gate, _ = self.gate.under(safeguard)
+            return rule if gate is None or self.fallback is not None else rule | FirstAccepted(gate)
+        assert self.mean is not None and self.std is not None  # only a calibration by consensus lacks them
+        return ReASC(
+            Standardizer(self.mean, self.std, self.lambda_),
+            gate=self.gate.under(safeguard)[0],
+            weight="count" if safeguard == "default" and self.unweighed is not None else self.weight,
+            confidence=confidence,
+            on_missing_confidence=on_missing_confidence,
+        )
+
+    def counts(self, safeguard: Safeguard = "default") -> bool:
+        """Whether the rule counts votes (ASC) and ignores the scores."""
+        if safeguard == "paper" or self.by_agreement(safeguard):
+            return False
+        return self.fallback is not None or (self.unweighed is not None and self.gate.under(safeguard)[0] is None)
+
+    def by_agreement(self, safeguard: Safeguard = "default") -> bool:
+        """Whether the agreement rule decides, rather than Algorithm 1 or 2."""
+        return self.rule_ is not None and (safeguard == "default" or self.method == "consensus")
+
+    def notices(self, safeguard: Safeguard = "default") -> tuple[str, ...]:
+        """Return remarks about the rule, for people."""
+        if self.by_agreement(safeguard):
+            return (f"votes are counted, not weighed: {self.untrusted}",) if self.untrusted else ()
+        guarded = safeguard == "default"
+        if guarded and self.fallback is not None:
+            return (f"counting votes (ASC): {self.fallback}",)
+        notices = []
+        if self.method != "consensus":
+            threshold, closed_because = self.gate.under(safeguard)
+            if threshold is None:
+                notices.append(f"the gate is closed: {closed_because}")
+            elif one_group := self.mixture and self.mixture.one_group:
+                notices.append(f"the gate stands by the paper's rule, but {one_group}")
+        if guarded and self.unweighed:
+            notices.append(f"votes are counted, not weighed: {self.unweighed}")
+        return tuple(notices)
+
+    def gate_accepts(self, score: float | None, safeguard: Safeguard = "default") -> bool:
+        """Whether a first response with this score is one of those that :meth:`gate_promise` describes."""
+        threshold, _ = self.gate.under(safeguard)
+        open_at = threshold if self.fallback is None or safeguard == "paper" else None
+        return score is not None and open_at is not None and score >= open_at
+
+    def gate_promise(self, safeguard: Safeguard = "default") -> str:
+        """Say how many of the first responses that the gate accepts are right."""
+        gate = self.gate
+        if safeguard == "default" and gate.level is not None and gate.lower_bound is not None:
+            return (
+                f"of such responses {gate.lower_bound:.0%} or more are right, {gate.level:.0%} sure by the "
+                f"{gate.accepted} that calibration accepted"
+            )
+        if self.method == "mixture":
+            return f"{self.p_target:.0%} of such responses are right, by two groups of scores and no labels"
+        return f"in calibration {self.p_target:.0%} or more of such responses were right, an optimistic figure"
+
+    def __repr__(self) -> str:
+        model = f" of {self.fingerprint.model}" if self.fingerprint.model else ""
+        return f"<Calibration{model}: {self.summary()}>"
+
+    __str__ = __repr__
+
+    def summary(self) -> str:
+        """Return one line for a person."""
+        if self.method != "consensus":
+            head, of = f"{self.method} on {self.n} responses", _shown(self.auroc, "AUROC")
+            parts = [f"{self.measure}, μ {self.mean:.4g}, σ {self.std:.4g}, {self.gate}{of}"]
+            parts.append((self.mixture and self.mixture.one_group) or "")
+        else:
+            head, of = f"consensus on {self.n} questions", _shown(self.within, "AUROC within a question")
+            parts = [f"votes weigh by {self.measure}{of}" if self.measure else ""]
+        if self.by_agreement():
+            parts.append(f"votes are counted, not weighed: {self.untrusted}" if self.untrusted else "")
+        elif self.fallback:
+            parts.append(f"votes are counted (ASC): {self.fallback}")
+        elif why := self.unweighed:
+            parts.append(f"votes are counted, not weighed: {why}")
+        return f"{head}: {'; '.join(filter(None, parts)) or 'votes are counted'}"
+
+
+def _shown(auroc: AUROC | None, name: str) -> str:
+    return f", {name} {auroc.value:.2f} [{auroc.low:.2f}, {auroc.high:.2f}]" if auroc else ""

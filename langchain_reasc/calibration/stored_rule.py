@@ -1,0 +1,186 @@
+"""The parts of a calibration file from which stopping rules and probabilities are made: priors, odds, curves."""
+
+import math
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import pairwise
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from pydantic import Field, FiniteFloat, model_validator
+
+from langchain_reasc.calibration.parts import Probability, Record
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method.agreement import LARGEST_HORIZON, Agreement, Component, Prior
+from langchain_reasc.method.bayesian_vote import BayesianVote, PointOdds
+from langchain_reasc.method.decision import Decision, support
+from langchain_reasc.method.stopping import StoppingRule
+from langchain_reasc.method.value import ValueStop, check_worth
+
+__all__ = ["RuleBlock", "SupportCurve", "prior_parts"]
+
+Parameter = Literal["threshold", "worth", "vote_threshold", "alternatives", "average"]
+
+
+class PriorPart(Record):
+    """A component of the prior on how answers agree: a Pitman–Yor process, or a Dirichlet if discount is negative."""
+
+    discount: Annotated[FiniteFloat, Field(lt=1)]
+    concentration: FiniteFloat
+    weight: Probability
+
+
+class KnownOdds(Record):
+    """The probability that a response with this score is right, or agrees with the majority."""
+
+    score: FiniteFloat
+    p: Annotated[FiniteFloat, Field(gt=0, lt=1)]
+
+
+class RuleBlock(Record):
+    """The agreement rule.
+
+    Attributes:
+        name: the rule's name.
+        parameters: ``threshold``; ``worth``, 0 if missing; with odds also ``vote_threshold`` and ``alternatives`` of
+            the Bayesian vote, and ``average``, the probability of a response without a score.
+        prior: how answers agree.
+        odds: P(right) at some scores, ascending. Between them the log-odds are interpolated linearly.
+    """
+
+    name: Literal["agreement"] = "agreement"
+    parameters: dict[Parameter, FiniteFloat]
+    prior: tuple[PriorPart, ...]
+    odds: tuple[KnownOdds, ...] = ()
+
+    @classmethod
+    def agreement(cls, prior: Prior, odds: PointOdds | None = None, **parameters: float) -> Self:
+        """Return the block for a prior. With ``odds``, votes are also weighed as in a Bayesian vote.
+
+        Args:
+            prior: how answers agree.
+            odds: log-odds by score.
+            parameters: all but ``average``.
+        """
+        if odds is not None:
+            parameters["average"] = _probability(odds.average)
+        return cls(
+            parameters=parameters,
+            prior=prior_parts(prior),
+            odds=tuple(KnownOdds(score=s, p=_probability(logit)) for s, logit in (odds.points if odds else ())),
+        )
+
+    def with_prior(self, prior: Prior) -> Self:
+        """Return a copy with another prior."""
+        return self.model_copy(update={"prior": prior_parts(prior)})
+
+    @property
+    def agreement_prior(self) -> Prior:
+        """How answers agree."""
+        return _prior_from(self.prior)
+
+    @model_validator(mode="after")
+    def _makes_a_rule(self) -> Self:
+        try:
+            self.rule(budget=1)
+        except (ConfigurationError, KeyError) as error:
+            raise ValueError(f"these are not parameters of the agreement rule: {error}") from None
+        return self
+
+    def rule(
+        self,
+        *,
+        budget: int,
+        on_missing_confidence: Literal["error", "count"] = "error",
+        worth: float | None = None,
+    ) -> StoppingRule:
+        """Return the stopping rule; see :meth:`Calibration.rule`.
+
+        Raises:
+            ConfigurationError: a parameter is out of its range.
+        """
+        vote = None
+        if self.odds:
+            points = tuple((known.score, _log_odds(known.p)) for known in self.odds)
+            vote = BayesianVote(
+                PointOdds(points, _log_odds(self.parameters["average"])),
+                self.parameters["vote_threshold"],
+                alternatives=self.parameters["alternatives"],
+                on_missing_confidence=on_missing_confidence,
+            )
+        prior = self.agreement_prior
+        agreement = Agreement(prior, self.parameters["threshold"], budget, vote)
+        worth = self.parameters.get("worth", 0) if worth is None else worth
+        check_worth(worth)
+        if not worth or budget > LARGEST_HORIZON:
+            return agreement
+        return agreement | ValueStop(prior, worth, budget, agreement.vote)
+
+
+def prior_parts(prior: Prior) -> tuple[PriorPart, ...]:
+    """Return a prior as the parts that a calibration file stores."""
+    return tuple(
+        PriorPart(discount=d, concentration=a, weight=weight)
+        for (d, a), weight in zip(prior.components, prior.weights, strict=True)
+    )
+
+
+def _prior_from(parts: Iterable[PriorPart]) -> Prior:
+    return _prior(tuple((part.discount, part.concentration, part.weight) for part in parts))
+
+
+@lru_cache(maxsize=128)  # a rule is made for every question, and a prior caches its computations
+def _prior(parts: tuple[tuple[float, float, float], ...]) -> Prior:
+    return Prior(tuple(Component(d, a) for d, a, _ in parts), tuple(weight for *_, weight in parts))
+
+
+def _probability(log_odds: float) -> float:
+    return 1 / (1 + math.exp(-log_odds))
+
+
+def _log_odds(p: float) -> float:
+    return math.log(p / (1 - p))
+
+
+class SupportCurve(Record):
+    """The probability that an answer is right, or agrees with further responses, by the support of its decision.
+
+    Attributes:
+        statistic: what the curve reads of a decision: the winner's expected share, see :meth:`support`.
+        prior: how answers agree, from which the share is computed; if empty, the share is (v + 1)/(Σv + 2).
+        points: (support, probability), both rising. Between them the curve is linear, outside of them constant.
+        n: decisions that it was fitted on.
+        right: share of them that were right, or that agreed.
+        rule: the rule that decided; null if the curve holds for any rule.
+    """
+
+    statistic: Literal["support"] = "support"
+    prior: tuple[PriorPart, ...] = ()
+    points: Annotated[tuple[tuple[FiniteFloat, Probability], ...], Field(min_length=1)]
+    n: int = Field(ge=2)
+    right: Probability
+    rule: str | None = None
+
+    @model_validator(mode="after")
+    def _rising(self) -> Self:
+        for before, after in pairwise(self.points):
+            if not (before[0] < after[0] and before[1] <= after[1]):
+                raise ValueError(f"the probability rises with the support, but {after} comes after {before}")
+        return self
+
+    def support(self, decision: Decision) -> float | None:
+        """Return the support of a decision as the curve reads it; None without any vote.
+
+        The prior shrinks a share of few votes towards that of other questions. So the curve also holds for decisions on
+        more votes than it was fitted on: 8 of 16 mean more than 2 of 4.
+        """
+        return support(decision, _prior_from(self.prior).share) if self.prior else support(decision)
+
+    def probability(self, support: float) -> float:
+        """Return the probability at this support."""
+        known, probabilities = zip(*self.points, strict=True)
+        return float(np.interp(support, known, probabilities))
+
+    def holds_for(self, rule: str) -> bool:
+        """Whether it was fitted on decisions of the rule of this name."""
+        return self.rule in (None, rule)
