@@ -62,6 +62,7 @@ class _Signals:
 
     def __init__(self, score: float) -> None:
         self._score = score
+        self.signals: dict[str, Any] = {}
 
     def score(self, measure: Measure) -> float:
         return self._score
