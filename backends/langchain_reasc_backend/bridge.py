@@ -17,8 +17,6 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from langchain_reasc.threads import taken_from
 
-__all__ = ["AsyncStream", "Closing", "End", "Sender", "Start", "Stream"]
-
 S = TypeVar("S")
 T = TypeVar("T")
 

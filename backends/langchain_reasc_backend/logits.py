@@ -16,17 +16,6 @@ import numpy.typing as npt
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.token_signals import SIGNALS, check_finite, check_signals
 
-__all__ = [
-    "CHUNK",
-    "RowStatistics",
-    "WhichStatistics",
-    "row_statistics",
-    "signals_from_logits",
-    "signals_from_statistics",
-    "statistics_for",
-    "top_candidates",
-]
-
 Floats = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.integer[Any]]
 

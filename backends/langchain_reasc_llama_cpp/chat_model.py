@@ -32,8 +32,6 @@ from langchain_reasc_llama_cpp.prompts.conversation import newest_turns, templat
 from langchain_reasc_llama_cpp.tools.response_shape import ResponseShape, ToolChoice, openai_tools, schema_of
 from langchain_reasc_llama_cpp.tools.structured_output import Method, check_method, json_parser, tool_parser, with_raw
 
-__all__ = ["ChatLlamaCpp"]
-
 
 class _Call(NamedTuple):
     """The parameters of one call, besides its messages.

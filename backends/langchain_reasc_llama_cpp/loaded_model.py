@@ -21,8 +21,6 @@ from langchain_reasc_llama_cpp.prompts.chat_template import ChatTemplate
 from langchain_reasc_llama_cpp.sampling.parameters import SEEDS
 from langchain_reasc_llama_cpp.sampling.sampler import check_tokens
 
-__all__ = ["LoadedModel", "random_seed"]
-
 
 class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing):
     """A GGUF that is loaded when the object is made, and freed by :meth:`close`, ``with``, or the garbage collector."""

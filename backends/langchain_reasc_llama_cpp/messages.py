@@ -12,8 +12,6 @@ from langchain_reasc.models.contract import FINISH_REASON, GENERATED_TEXT, TOKEN
 from langchain_reasc_llama_cpp.engine.request import Completion, Event, TextDelta
 from langchain_reasc_llama_cpp.tools.tool_calls import ToolCallReader
 
-__all__ = ["ChunkMaker", "MessageMaker"]
-
 
 class MessageMaker:
     """Turns completions of one request into messages.

@@ -11,8 +11,6 @@ from langchain_reasc.method.token_signals import SIGNALS
 from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue
 from langchain_reasc_llama_cpp.sampling.parameters import SamplingFields
 
-__all__ = ["TRACED", "CallOptions", "GenerationFields", "checked_stop"]
-
 TRACED: Final = "ls_structured_output_format"
 """An argument that ``with_structured_output`` passes for LangSmith; ``invoke`` and similar methods remove it."""
 _MAX_SAMPLES: Final = 1024

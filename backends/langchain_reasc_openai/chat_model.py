@@ -27,8 +27,6 @@ from langchain_reasc_openai.replicas import ReplicaStatus, logprobs_of
 from langchain_reasc_openai.requests import SamplerFields, check_names, request_of, token_limit_in
 from langchain_reasc_openai.routing import RetryPolicy
 
-__all__ = ["ChatOpenAICompatible"]
-
 _TRACED: Final = "ls_structured_output_format"
 """An argument of ``with_structured_output`` for LangSmith. ``invoke`` removes it, ``sample`` has to do the same."""
 _NOT_SENT: Final = ("model", "stream", "reasoning", "truncation", "include", "context_management")

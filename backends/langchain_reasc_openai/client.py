@@ -17,8 +17,6 @@ from langchain_reasc_openai.errors import causes
 from langchain_reasc_openai.events import Json
 from langchain_reasc_openai.langchain_openai_internals import AdaptedChatOpenAI, langchain_errors, unquoted
 
-__all__ = ["EVENTS", "RAW", "WHOLE", "RawRequest", "ServerClient"]
-
 WHOLE: Final = "whole"
 """Argument of a call: request the response in one piece, although the caller wants a stream."""
 RAW: Final = "raw"

@@ -19,8 +19,6 @@ from langchain_reasc_openai.routing import Replica, RetryPolicy
 from langchain_reasc_openai.server import Server, base_urls, check_header, require_same_model
 from langchain_reasc_openai.transport import bounded_http_client
 
-__all__ = ["Connection", "ServerFields", "connection_fields", "known_preset"]
-
 _NO_KEY: Final = "no-key"  # langchain-openai makes no client without a key; servers without keys ignore it
 _PATIENCE: Final = 120.0  # seconds: a server may have to load the model first
 _PATIENCE_WITH_ALL: Final = 10.0  # seconds for all servers to name their models; a late one is not compared

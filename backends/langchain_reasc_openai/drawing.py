@@ -38,8 +38,6 @@ from langchain_reasc_openai.events import Json, MergedResponse
 from langchain_reasc_openai.replicas import ReplicaPool, read_responses
 from langchain_reasc_openai.routing import Attempt, Replica
 
-__all__ = ["AsyncSampleStream", "Attempted", "Draw", "SampleStream"]
-
 SampleStream = Stream[tuple[int, AIMessage | FailedSample]]
 """Samples as ``(index, message)`` in the order they end."""
 AsyncSampleStream = AsyncStream[tuple[int, AIMessage | FailedSample]]

@@ -18,8 +18,6 @@ from langchain_core import exceptions as core
 
 from langchain_reasc.exceptions import ReASCError, SamplingError, ServerBusy
 
-__all__ = ["HTTP_ERRORS", "HTTP_TIMEOUTS", "Fault", "causes", "classified", "fault_of", "retry_after"]
-
 
 class Fault(Enum):
     """Who is at fault for an error, and whether to try again."""

@@ -13,8 +13,6 @@ from langchain_reasc_backend.bridge import End, Sender, Start
 
 from langchain_reasc.exceptions import ModelClosedError
 
-__all__ = ["LoopThread", "Produce"]
-
 T = TypeVar("T")
 Produce = Callable[[Callable[[T], None]], Coroutine[Any, Any, None]]
 """A coroutine function that fills a stream. It is called in the loop, with a function that sends an item."""

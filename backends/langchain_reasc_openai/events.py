@@ -12,21 +12,6 @@ from langchain_reasc.files import parse_json
 from langchain_reasc.models.logprobs import listed_tokens
 from langchain_reasc.models.usage import is_count, tokens_of_text
 
-__all__ = [
-    "EventDecoder",
-    "Json",
-    "MergedResponse",
-    "Normalizer",
-    "check_delta",
-    "events_in",
-    "is_another",
-    "merged",
-    "parsed",
-    "text_in",
-    "tokens_in",
-    "usable",
-]
-
 Json = dict[str, Any]
 _STATED: Final = ("role", "type", "id")
 """Strings in a delta that are whole, not pieces: some servers repeat them in each event."""

@@ -23,8 +23,6 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_openai.errors import HTTP_ERRORS, HTTP_TIMEOUTS
 from langchain_reasc_openai.events import EventDecoder, Json, parsed, usable
 
-__all__ = ["CLIENT_FIELDS", "AdaptedChatOpenAI", "default_parameters", "langchain_errors", "messages_of", "unquoted"]
-
 T = TypeVar("T")
 _DRAINED_WITHIN: Final = 0.1  # seconds
 _DONE: Final = b"[DONE]"

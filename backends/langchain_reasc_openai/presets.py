@@ -8,8 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["PRESETS", "Capabilities", "Preset", "preset_named", "preset_of_host"]
-
 
 class Capabilities(BaseModel):
     """What one server supports for one model. None means unknown: it is then tried, and what comes back is read."""

@@ -14,8 +14,6 @@ from langchain_reasc.models.payloads import Token, read_tokens
 from langchain_reasc_openai.presets import Capabilities
 from langchain_reasc_openai.server import Answer, Server, base_url, identify
 
-__all__ = ["known", "probe"]
-
 _MESSAGES: Final = [{"role": "user", "content": "Name some random words."}]
 _SEEDED_TOKENS: Final = 12
 _STREAMED_TOKENS: Final = 8  # enough to see whether a response begins with reasoning

@@ -21,9 +21,6 @@ from langchain_reasc_openai.event_loop import LoopThread
 from langchain_reasc_openai.events import Json, Normalizer, check_delta, text_in, tokens_in
 from langchain_reasc_openai.routing import Attempt, Attempts, Replica, RetryPolicy, Router, prompt_key, scope_of
 
-__all__ = ["ReplicaPool", "ReplicaStatus", "logprobs_of", "read_responses"]
-
-
 _SLACK: Final = 1.05
 """The limit of silence is this many times the allowed seconds, so that it need not be moved with each event."""
 

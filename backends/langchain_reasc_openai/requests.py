@@ -12,8 +12,6 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_openai.client import RAW
 from langchain_reasc_openai.presets import PRESETS, Capabilities
 
-__all__ = ["SamplerFields", "check_names", "request_of", "token_limit_in"]
-
 
 class SamplerFields(BaseModel):
     """Sampling parameters beyond OpenAI's, sent under the server's names."""

@@ -20,8 +20,6 @@ from langchain_reasc.exceptions import ConfigurationError, SamplingError, Server
 from langchain_reasc_openai.client import RAW, ServerClient
 from langchain_reasc_openai.errors import Fault, classified, fault_of, retry_after
 
-__all__ = ["Attempt", "Attempts", "Replica", "RetryPolicy", "Router", "prompt_key", "scope_of"]
-
 T = TypeVar("T")
 
 _LOAD_BOUND: Final = 1.25

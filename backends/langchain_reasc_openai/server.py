@@ -23,8 +23,6 @@ from langchain_reasc.exceptions import (
 from langchain_reasc.files import parse_json
 from langchain_reasc_openai.presets import PRESETS, Preset, preset_of_host
 
-__all__ = ["Answer", "Identity", "Server", "base_url", "base_urls", "check_header", "identify", "require_same_model"]
-
 _SHOWN = 300  # characters of a server's own message
 _LARGEST: Final = 10_000_000  # bytes of an answer, unpacked
 _BUSY = (408, 429, 502, 503, 504)

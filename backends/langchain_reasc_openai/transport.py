@@ -14,8 +14,6 @@ from openai import DefaultAsyncHttpxClient
 
 from langchain_reasc.exceptions import SamplingError
 
-__all__ = ["bounded_http_client", "proxy_to"]
-
 # openai's client changed from httpx to httpx2
 _HTTPX: Final = DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")[0]
 _httpx: Final[Any] = importlib.import_module(_HTTPX)

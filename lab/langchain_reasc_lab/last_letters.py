@@ -10,8 +10,6 @@ from typing import Final
 
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["generated_rows", "last_letters"]
-
 _NAMED = re.compile(r"last-letters:(?P<n>\d{1,7})(?P<options>(?:,(?:words|seed)=\d{1,9})*)")
 _ALL_NAMES: Final = """
 Abel Ada Agnes Alba Alfred Alice Amir Ana Andre Anita Anton Arif Arthur Astrid Aysel Basil Beate Bela Ben Berta Bianca

@@ -18,19 +18,6 @@ from langchain_reasc.langchain_internals import langsmith_params
 if TYPE_CHECKING:
     from langchain_core.prompts import BasePromptTemplate
 
-__all__ = [
-    "Fingerprint",
-    "FixedPrompt",
-    "HashedPart",
-    "answer_name",
-    "check_fingerprint",
-    "check_signal",
-    "confidence_part",
-    "fingerprint_of",
-    "fixed_prompt",
-    "prompt_hash",
-]
-
 FixedPrompt = int | Sequence[Any] | Runnable[dict[str, Any], PromptValue]
 """Which part of a prompt is the same for every question, see :func:`fixed_prompt`."""
 

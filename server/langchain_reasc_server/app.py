@@ -31,8 +31,6 @@ from langchain_reasc_server.solver import Solver, Upstream
 from langchain_reasc_server.status import POLICY, REMEMBERED, Decided, status_page
 from langchain_reasc_server.wire import DONE, PING, encoded
 
-__all__ = ["Gateway"]
-
 _HELD: Final = 0.5
 """Seconds to delay the head of a stream, so that an upstream's refusal keeps its status."""
 _HELD_IF_REFUSED: Final = 6.0

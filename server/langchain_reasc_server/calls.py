@@ -12,8 +12,6 @@ from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_server.wire import Json, replayed
 
-__all__ = ["COUNTED", "HEADER", "Call", "Hear", "VotePolicy", "Wishes", "messages_of"]
-
 Hear = Callable[[list[bytes]], None]
 """Called with the JSON of the events of a response so far, each time another event arrives."""
 HEADER: Final = "x-reasc-"

@@ -26,8 +26,6 @@ from langchain_reasc_server.wire import (
     with_message,
 )
 
-__all__ = ["FirstResponse", "Won", "role_event"]
-
 
 @dataclass(frozen=True, eq=False)
 class Won:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from langchain_reasc_server.app import Gateway
     from langchain_reasc_server.calls import VotePolicy
 
-__all__ = ["serve"]
-
 _MEGABYTE: Final = 1_000_000
 
 

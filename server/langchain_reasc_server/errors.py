@@ -21,8 +21,6 @@ from langchain_reasc.exceptions import (
 )
 from langchain_reasc_server.wire import Json, encoded
 
-__all__ = ["Refused", "refusal_of"]
-
 _log = logging.getLogger(__name__)
 _TYPES: Final = {
     401: "authentication_error",

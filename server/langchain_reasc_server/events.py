@@ -5,8 +5,6 @@ from typing import Any
 
 from langchain_reasc_server.wire import Json, sse
 
-__all__ = ["EventStream", "Send", "start_response"]
-
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 

@@ -16,8 +16,6 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.files import read_text
 from langchain_reasc_server.errors import Refused
 
-__all__ = ["Admission", "Client", "read_keys"]
-
 _MINUTE: Final = 60.0
 
 

@@ -18,8 +18,6 @@ from langchain_reasc_server.errors import Refused, refusal_of
 from langchain_reasc_server.events import EventStream, Send
 from langchain_reasc_server.wire import DONE, Json, chunk_event, encoded, event_of, new_id, reply_of, usage_of
 
-__all__ = ["LangChainModel"]
-
 _RENAMED: Final = {"max_completion_tokens": "max_tokens"}
 _SAMPLING: Final = (
     *("temperature", "top_p", "top_k", "min_p", "typical_p", "max_tokens", "min_tokens", "seed"),

@@ -8,8 +8,6 @@ from langchain_reasc.models.usage import estimated_tokens
 from langchain_reasc_server.calls import Hear
 from langchain_reasc_server.events import Send
 
-__all__ = ["Drawn", "Meter"]
-
 _TAIL: Final = 16_384
 """The last bytes of a reply that are kept, because the usage is near the end."""
 _SUMMANDS: Final = ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")

@@ -14,8 +14,6 @@ from langchain_reasc.calibration.drift import ALARM
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.wire import Json
 
-__all__ = ["METRICS", "Metrics", "forget_dead_workers"]
-
 METRICS: Final = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable with the folder in which workers share their counts."""
 _SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)

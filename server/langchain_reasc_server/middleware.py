@@ -12,8 +12,6 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.events import Send
 
-__all__ = ["Tidied", "browser_access"]
-
 _MODEL_SUFFIX: Final = re.compile(r"^(/v1/models/.+?)(?::|%3a)reasc(?:-\d+)?$", re.IGNORECASE)
 _ORIGIN: Final = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/\s]+")
 _REQUEST_ID: Final = b"x-request-id"

@@ -24,8 +24,6 @@ from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.events import Send, start_response
 from langchain_reasc_server.wire import sse
 
-__all__ = ["Servers"]
-
 _HOP_BY_HOP: Final = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection"}
     | {"te", "trailer", "transfer-encoding", "upgrade"}

@@ -12,8 +12,6 @@ from langchain_reasc.files import parse_json
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.wire import Json
 
-__all__ = ["LARGEST_HEAD", "Bodies", "check_head", "read_object"]
-
 LARGEST_HEAD: Final = 32_768  # bytes
 _TOGETHER: Final = 50  # of the largest bodies, in memory at once
 _MOST_VALUES: Final = 100_000

@@ -13,8 +13,6 @@ from langchain_reasc_server.events import Send
 from langchain_reasc_server.responses_request import flat_name, tools_in_namespaces
 from langchain_reasc_server.wire import Json, encoded, sse
 
-__all__ = ["ResponseWriter", "Translated"]
-
 _ECHOED: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("instructions", "max_output_tokens", "max_tool_calls", "previous_response_id", "prompt")),
     **dict.fromkeys(("user", "safety_identifier", "prompt_cache_key")),

@@ -10,8 +10,6 @@ from typing import Any, Final, NoReturn
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.wire import Json
 
-__all__ = ["Untranslatable", "chat_request", "flat_name", "tools_in_namespaces"]
-
 
 class Untranslatable(Exception):
     """A request cannot be translated into a chat completion.

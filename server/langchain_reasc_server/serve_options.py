@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from langchain_reasc_server.keys import Admission
     from langchain_reasc_server.solver import Upstream
 
-__all__ = ["LimitOptions", "ServeVoteOptions", "UpstreamOptions", "read_config"]
-
 _KEYS: Final = "REASC_KEYS"
 _LONGEST_RETRY_AFTER: Final = 5.0
 """Seconds to wait for a busy upstream. If it asks for more, the client gets the error, and can decide."""

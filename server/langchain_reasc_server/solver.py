@@ -22,8 +22,6 @@ from langchain_reasc_server.calls import COUNTED, Call, Hear, VotePolicy
 from langchain_reasc_server.chat import Won
 from langchain_reasc_server.events import Send
 
-__all__ = ["Solver", "Upstream"]
-
 _MOST_WISHES: Final = 64
 """The most combinations of requests' wishes whose solvers are kept."""
 _MOST_MODELS: Final = 8

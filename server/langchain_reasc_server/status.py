@@ -13,8 +13,6 @@ from langchain_reasc_server.keys import Client
 from langchain_reasc_server.metrics import Metrics
 from langchain_reasc_server.wire import Json
 
-__all__ = ["POLICY", "REMEMBERED", "Decided", "status_page"]
-
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 REMEMBERED: Final = 512
 """The number of last votes that are kept."""

@@ -24,8 +24,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["exported_traces", "traced_requests"]
-
 _FLUSHED_WITHIN: Final = 3.0
 """Seconds to wait for the last spans on shutdown."""
 _NOT_OF_API: Final = r"^[a-z]+://[^/]+/(?!v1/)"

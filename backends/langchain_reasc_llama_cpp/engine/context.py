@@ -14,8 +14,6 @@ from langchain_reasc_llama_cpp.native.bindings import library, log
 from langchain_reasc_llama_cpp.native.model import NativeModel, attach_adapters
 from langchain_reasc_llama_cpp.native.parameters import LoadFields, fill_context_params
 
-__all__ = ["CacheFull", "Chunk", "DecodeContext", "Logits", "State", "Tokens"]
-
 _NO_ROOM: Final = 1  # llama_decode: no KV cells for the batch; the memory is as it was
 _BY_FOUR: Final = ("Q4_0", "Q4_K", "Q2_K", "IQ4_NL", "MXFP4")
 """Formats that llama.cpp repacks for x86. Their kernels multiply four rows in the time of two, and what is left over

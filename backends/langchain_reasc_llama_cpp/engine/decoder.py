@@ -18,8 +18,6 @@ from langchain_reasc_llama_cpp.engine.sequences import Sequence, SequenceGroup, 
 from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
 
-__all__ = ["Decoder"]
-
 
 class Decoder:
     """Continuous batching. Only the engine's thread uses it.

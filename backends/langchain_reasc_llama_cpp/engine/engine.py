@@ -14,8 +14,6 @@ from langchain_reasc_llama_cpp.engine.threads import Threads, default_threads, u
 from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.native.parameters import LoadFields, check_context
 
-__all__ = ["Engine"]
-
 _DEFAULT_CONTEXT: Final = 4096
 _DEFAULT_CELLS: Final = 8192
 

@@ -8,8 +8,6 @@ import numpy.typing as npt
 
 from langchain_reasc_llama_cpp.engine.context import DecodeContext, State, Tokens
 
-__all__ = ["CachedPrompt", "KvCells", "PromptCache", "Slot", "common_prefix"]
-
 _WORTH_SHARING = 16
 """The shortest prefix that is reused. Nearly all prompts share the first few tokens of the template."""
 

@@ -24,8 +24,6 @@ from langchain_reasc_llama_cpp.engine.request import Measures
 from langchain_reasc_llama_cpp.engine.sequences import Sequence
 from langchain_reasc_llama_cpp.native.model import NativeModel
 
-__all__ = ["Recorder"]
-
 Floats = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.integer[Any]]
 Rows = npt.NDArray[np.float32]

@@ -12,8 +12,6 @@ from langchain_reasc_backend.bridge import End
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
 from langchain_reasc_llama_cpp.sampling.parameters import SamplingParameters
 
-__all__ = ["Completion", "Event", "GenerationRequest", "Measures", "TextDelta", "measures"]
-
 
 @dataclass(frozen=True, slots=True)
 class Measures:

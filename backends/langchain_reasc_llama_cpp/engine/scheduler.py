@@ -12,8 +12,6 @@ from langchain_reasc_llama_cpp.engine.context import Logits, Tokens
 from langchain_reasc_llama_cpp.engine.kv_cache import KvCells, PromptCache, common_prefix
 from langchain_reasc_llama_cpp.engine.sequences import Prefill, Sequence, SequenceGroup, Status
 
-__all__ = ["Plan", "Scheduler"]
-
 _WORTH_WAITING = 32
 """A prompt waits for one that is being prefilled if it can then share at least this many more tokens."""
 _BY_ORDER: Final = attrgetter("order")

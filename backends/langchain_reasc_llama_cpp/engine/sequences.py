@@ -16,8 +16,6 @@ from langchain_reasc_llama_cpp.engine.kv_cache import CachedPrompt, PromptCache,
 from langchain_reasc_llama_cpp.engine.request import GenerationRequest, Measures
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
 
-__all__ = ["Prefill", "Sequence", "SequenceGroup", "Status", "TextAssembler"]
-
 
 class TextAssembler:
     """Collects the bytes of one response, and returns the text that may be shown.

@@ -15,8 +15,6 @@ from langchain_reasc_backend.bridge import AsyncStream, End, Stream
 from langchain_reasc_llama_cpp.engine.engine import Engine
 from langchain_reasc_llama_cpp.engine.request import Event, GenerationRequest
 
-__all__ = ["AsyncSampleStream", "SampleStream", "Submit", "submit_at_once", "submit_paced", "submit_paced_async"]
-
 SampleStream = Stream[tuple[int, AIMessage]]
 """Samples of one prompt, as ``(index, message)`` in the order they end."""
 AsyncSampleStream = AsyncStream[tuple[int, AIMessage]]

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["Threads", "Usage", "default_threads", "threads_for", "usage"]
-
 _WINDOW: Final = 0.1  # seconds between two choices; the kernel counts in hundredths
 _TINY: Final = 1 << 24  # bytes of weights; with fewer, threads wait for each other longer than they work
 

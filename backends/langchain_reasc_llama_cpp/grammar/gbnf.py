@@ -10,8 +10,6 @@ from typing import Final, NoReturn
 
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["lark_of"]
-
 _DEEPEST: Final = 100  # groups; the reader recurses
 _MOST_RULES_DEEP: Final = 300  # llguidance recurses from each to the next
 _SPACE: Final = re.compile(r"(?:[ \t]|#[^\r\n]*)*")

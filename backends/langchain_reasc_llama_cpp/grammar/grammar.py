@@ -15,8 +15,6 @@ from langchain_reasc.exceptions import ConfigurationError, ModelError, missing_e
 from langchain_reasc_llama_cpp.grammar.gbnf import lark_of
 from langchain_reasc_llama_cpp.native.model import NativeModel
 
-__all__ = ["NO_FORCING", "Grammar", "GrammarSampler", "guidance", "on_deep_stack", "prepare_grammar"]
-
 NO_FORCING: Final = '%llguidance {"no_forcing": true}\n'
 """The first line of a grammar. Without it, llguidance allows only one tokenization of fixed text."""
 

@@ -11,8 +11,6 @@ from urllib.parse import unquote
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_llama_cpp.grammar.grammar import NO_FORCING, guidance, on_deep_stack
 
-__all__ = ["SHORT_NUMBERS", "WHITE_SPACE", "check_schema", "json_rule", "within"]
-
 WHITE_SPACE: Final = r"[ ]|\n{1,2}[ \t]{0,20}"
 _OPTIONS: Final = {"whitespace_pattern": WHITE_SPACE, "lenient": True, "json_allow_general_unicode_escapes": True}
 _MOST_PARTS: Final = 5000  # llguidance recurses from one part to the next: some 10 KB of `on_deep_stack`'s 128 MB

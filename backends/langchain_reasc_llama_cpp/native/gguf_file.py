@@ -11,8 +11,6 @@ from typing import Final
 from langchain_reasc.exceptions import ModelFileError
 from langchain_reasc.files import open_file
 
-__all__ = ["GGUFHeader", "MetadataValue", "read_header"]
-
 MetadataValue = str | int | float | bool
 
 _SCALARS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}

@@ -13,8 +13,6 @@ from langchain_reasc_llama_cpp.native.gguf_file import GGUFHeader, MetadataValue
 from langchain_reasc_llama_cpp.native.parameters import LoadFields, fill_model_params, fitted_overrides
 from langchain_reasc_llama_cpp.native.safe_kernels import check_loading, may_repack
 
-__all__ = ["NativeModel", "attach_adapters"]
-
 _TEXT: Final = 8  # GGUF value types
 _FLOAT32: Final = 6
 

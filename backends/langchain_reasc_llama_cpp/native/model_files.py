@@ -7,8 +7,6 @@ from pathlib import Path
 
 from langchain_reasc.exceptions import ModelFileError, missing_extra
 
-__all__ = ["download", "embedded_model_path", "file_sha256"]
-
 
 def embedded_model_path() -> Path:
     """Return the path of the shipped model: a small one that only solves arithmetic word problems."""

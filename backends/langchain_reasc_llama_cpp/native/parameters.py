@@ -11,15 +11,6 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue
 from langchain_reasc_llama_cpp.native.trial import overridden
 
-__all__ = [
-    "LoadFields",
-    "altered_fields",
-    "check_context",
-    "fill_context_params",
-    "fill_model_params",
-    "fitted_overrides",
-]
-
 KVType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
 Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Number = Annotated[float, Field(allow_inf_nan=False)]

@@ -30,17 +30,6 @@ from langchain_reasc.files import write_atomically
 from langchain_reasc_llama_cpp.native.gguf_file import GGUFHeader, MetadataValue
 from langchain_reasc_llama_cpp.native.model_files import embedded_model_path, file_sha256
 
-__all__ = [
-    "AMX",
-    "Processor",
-    "check_loading",
-    "check_processor",
-    "lacking",
-    "libraries",
-    "may_repack",
-    "this_processor",
-]
-
 AMX: Final = "AMX_INT8"
 
 _FLAGS: Final = {

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import jinja2.nodes
     import jinja2.parser
 
-__all__ = ["ChatTemplate"]
-
 _COMMON_ROLES: Final = ("system", "user", "assistant")
 
 

@@ -16,8 +16,6 @@ from langchain_core.messages import (
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_llama_cpp.tools.tool_calls import ToolFormat
 
-__all__ = ["TemplateMessage", "as_plain_turns", "newest_turns", "template_messages", "uses_tools"]
-
 TemplateMessage = dict[str, Any]
 """``role`` and ``content``, and if present ``tool_calls``, ``tool_call_id`` and ``name``."""
 

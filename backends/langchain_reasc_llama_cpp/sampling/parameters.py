@@ -12,8 +12,6 @@ from langchain_reasc.complaints import explained
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue
 
-__all__ = ["DEFAULTS", "REPLACED_BY_MIROSTAT", "SEEDS", "SamplingFields", "SamplingParameters"]
-
 SEEDS: Final = 2**32 - 1
 """Seeds are taken modulo this number, because llama.cpp reads the last 32-bit value as "draw one at random"."""
 REPLACED_BY_MIROSTAT: Final = (

@@ -16,8 +16,6 @@ from langchain_reasc_llama_cpp.native.bindings import Logits, library
 from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.sampling.parameters import SEEDS, SamplingParameters
 
-__all__ = ["SamplerChain", "check_tokens"]
-
 _SELECTS: Final = 12_000
 """The smallest vocabulary for which numpy selects the top k faster than llama.cpp sorts the whole vocabulary."""
 _SHARE: Final = 64  # a larger part of the vocabulary than 1 / this is not worth selecting

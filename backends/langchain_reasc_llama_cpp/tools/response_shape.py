@@ -17,8 +17,6 @@ from langchain_reasc_llama_cpp.grammar.grammar import NO_FORCING, Grammar
 from langchain_reasc_llama_cpp.grammar.json_schema import SHORT_NUMBERS, check_schema, json_rule, within
 from langchain_reasc_llama_cpp.tools.tool_calls import GAP, ToolCallReader, ToolFormat
 
-__all__ = ["ResponseShape", "ToolChoice", "openai_tools", "schema_of"]
-
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _ANY: Final = ("any", "required", True)
 _AUTO: Final = (None, "auto", False)

@@ -19,8 +19,6 @@ from langchain_core.utils.pydantic import is_basemodel_subclass
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.files import parse_json
 
-__all__ = ["Method", "check_method", "json_parser", "tool_parser", "with_raw"]
-
 Method = Literal["json_schema", "function_calling", "json_mode"]
 """How to get a structured response: a grammar, a forced tool call, or a grammar of any JSON object."""
 

@@ -12,8 +12,6 @@ from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call, tool_
 
 from langchain_reasc.files import parse_json
 
-__all__ = ["HERMES", "HERMES_BY_INSTRUCTION", "LLAMA_JSON", "CallText", "ToolCallReader", "ToolFormat", "format_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFormat:

@@ -23,8 +23,6 @@ from langchain_reasc_lab.pools import (
 )
 from langchain_reasc_lab.pools.costs import Bill, Estimate, Price, bill_lines, estimate, money, read_prices
 
-__all__ = ["Budget"]
-
 _FIRST: Final = 3  # questions after which the length of the responses is known well enough
 Drawing = Generator[tuple[PendingQuestion, Any], None, None]
 

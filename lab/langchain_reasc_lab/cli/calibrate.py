@@ -14,8 +14,6 @@ from langchain_reasc_lab.cli.options import PoolPath, pool_measure
 if TYPE_CHECKING:
     from langchain_reasc_lab.pools import Pool, PoolQuestion
 
-__all__ = ["calibrate"]
-
 _SHOWN: Final = 3  # examples
 
 

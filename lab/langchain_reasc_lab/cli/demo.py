@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from langchain_reasc_lab.pools import Pool
     from langchain_reasc_lab.replay.worked import Worked
 
-__all__ = ["demo"]
-
 _PARALLEL = 16  # sequences decoded together: a whole question
 _CALIBRATION_SAMPLES = 4  # responses to each problem that calibrates, as `calibrate` draws
 _LIVE = 5  # questions of the live chain

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from langchain_reasc_lab.pools.graders import Grader
     from langchain_reasc_lab.pools.grading import Labels
 
-__all__ = ["grade"]
-
 
 @dataclass
 class JudgeOptions:

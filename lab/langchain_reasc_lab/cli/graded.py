@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-__all__ = ["Change", "Compared", "compare"]
-
 _SHOWN = 5  # examples of changed verdicts
 _LONGEST = 30  # characters of an answer in them
 

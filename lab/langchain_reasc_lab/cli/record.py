@@ -16,8 +16,6 @@ from langchain_reasc_lab.cli.options import FormatOptions, PresetOptions, Prices
 if TYPE_CHECKING:
     from langchain_reasc_lab.pools import Pool
 
-__all__ = ["record", "record_with_progress"]
-
 
 def record(
     data: Annotated[

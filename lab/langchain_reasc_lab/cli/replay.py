@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from langchain_reasc_lab.replay.metrics import Row
     from langchain_reasc_lab.replay.replay import Replay
 
-__all__ = ["replay", "run_replay"]
-
 
 def replay(
     pool: PoolPath,

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from langchain_reasc_lab.pools import Pool
     from langchain_reasc_lab.report import Report
 
-__all__ = ["report"]
-
 
 def report(
     pools: Annotated[

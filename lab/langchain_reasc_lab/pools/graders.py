@@ -21,8 +21,6 @@ from langchain_reasc.answers import (
 )
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["GRADERS", "Alias", "Choice", "Exact", "Grader", "Mathematical", "Numeric"]
-
 TOLERANCE: Final = 1e-4
 """How far, relatively, numbers may differ: that of ToRA's grader and of those made after it, such as Qwen2.5-Math's."""
 

@@ -19,8 +19,6 @@ from langchain_reasc_lab.pools.graders import Grader
 from langchain_reasc_lab.pools.pool import Pool
 from langchain_reasc_lab.pools.store import PoolQuestion, PoolStore
 
-__all__ = ["Grading", "Labels", "check_writable", "grade_pool", "in_flight", "labels_from", "write_verdicts"]
-
 T = TypeVar("T")
 
 Labels = Mapping[str, tuple[str, ...]]

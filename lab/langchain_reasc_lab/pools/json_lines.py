@@ -41,8 +41,6 @@ from langchain_reasc.models.usage import tokens_of_text
 from langchain_reasc_lab.pools.merging import WholeQuestion, new_path, whole_questions
 from langchain_reasc_lab.pools.store import Message, PoolQuestion, PoolResponse, PoolStore, storable
 
-__all__ = ["read_json_lines", "signals_in", "signals_path", "write_json_lines"]
-
 _LONGEST: Final = 256 << 20  # bytes of the signals of a question; they take a few thousand a response
 _MESSAGE: Final = {"text": "text", "message": "beside", "usage": "usage", "token_lengths": "token_lengths"}
 """The keys of a response that are kept in its message -> their names there."""

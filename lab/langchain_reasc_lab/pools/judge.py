@@ -26,8 +26,6 @@ from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.files import open_file, parse_json
 from langchain_reasc.models.usage import estimated_tokens, estimated_usage, is_estimated, reported_usage
 
-__all__ = ["GRADING_PROMPT", "Judge", "VerdictFile", "correctness_of"]
-
 GRADING_PROMPT: Final = """\
 You grade an answer to a question. Below are the question, one or more accepted answers, and the answer that was given.
 

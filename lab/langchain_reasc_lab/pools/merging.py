@@ -15,8 +15,6 @@ from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc_lab.pools.recording import settings_of
 from langchain_reasc_lab.pools.store import Message, PoolQuestion, PoolStore, TokenSignals
 
-__all__ = ["Merged", "WholeQuestion", "merge_pools", "new_path", "new_pool", "whole_questions"]
-
 WholeQuestion = tuple[PoolQuestion, list[Message], list[TokenSignals]]
 """A question with the message and the token signals of each response, as :meth:`PoolStore.add` takes them."""
 

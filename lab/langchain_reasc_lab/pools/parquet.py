@@ -18,8 +18,6 @@ from langchain_reasc.files import parse_json
 from langchain_reasc_lab.pools.merging import WholeQuestion, new_path, whole_questions
 from langchain_reasc_lab.pools.store import Message, PoolQuestion, PoolResponse, PoolStore
 
-__all__ = ["read_parquet", "write_folder", "write_parquet"]
-
 _ABOUT: Final = b"langchain_reasc"
 _SIGNAL: Final = "signal."
 _AT_ONCE: Final = 64  # questions in memory

@@ -26,8 +26,6 @@ from langchain_reasc.data import Template
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError, missing_extra, portable
 from langchain_reasc_lab.pools.drawing import DrawnQuestion, PendingQuestion, QuestionSampler
 
-__all__ = ["LOCAL", "RayWorkers", "import_ray", "ray_cluster"]
-
 LOCAL: Final = "local"
 Outcome = DrawnQuestion | ContextOverflowError
 _Model = Runnable[LanguageModelInput, Any]

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_learned"]
-
 Panel = Callable[["Axes"], None]
 _BLUE: Final = "#3b7dd8"
 _ORANGE: Final = "#d9772b"

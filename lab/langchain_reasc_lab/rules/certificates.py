@@ -17,8 +17,6 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import Decision, Odds, Response, StoppingRule
 from langchain_reasc.method.stopping import OnMissing, check_on_missing, missing_score
 
-__all__ = ["CITE", "MajorityCertificate"]
-
 Floats = npt.NDArray[np.float64]
 _STAKES: Final = np.array([2.0**-k for k in range(1, 8)] + [1 - 2.0**-k for k in range(2, 9)])
 """λ, the shares of what was won so far that are wagered on the next response; each begins with as much."""

@@ -15,8 +15,6 @@ from langchain_reasc.method import Decision, LogisticOdds, LogOddsVote, Response
 from langchain_reasc.method.evidence import Standardizer, two_largest
 from langchain_reasc.method.stopping import check_probability
 
-__all__ = ["CGES", "SPRT", "AheadBy", "LAggregated", "fit_odds"]
-
 Floats = npt.NDArray[np.float64]
 Priors = tuple[tuple[float, ...], ...]
 

@@ -14,8 +14,6 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import Decision, Response, StoppingRule, evidence_by_answer, leader
 from langchain_reasc.method.stopping import OnMissing, check_on_missing, missing_score
 
-__all__ = ["CISC", "DeepConfFilter", "DistriVoting", "WeighedTogether"]
-
 Votes = Sequence[tuple[str, float]]
 """(answer, confidence) pairs, in launch order."""
 

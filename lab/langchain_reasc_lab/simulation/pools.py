@@ -15,8 +15,6 @@ from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc_lab.simulation.answers import ANSWERS, Floats, Integers, Questions, draw_answers
 from langchain_reasc_lab.simulation.signals import SIGNAL_KINDS, Drawn, draw_scores
 
-__all__ = ["WARM_UPS", "PoolKind", "Responses", "SimulatedPool", "kind_of", "simulated_pool"]
-
 WARM_UPS: Final = (16, 32, 64, 128, 256, 512)
 """Numbers of warm-up questions."""
 MEASURES: Final = 8

@@ -11,8 +11,6 @@ from langchain_reasc.calibration import auroc_of
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_lab.simulation.answers import Floats, Integers
 
-__all__ = ["SIGNAL_KINDS", "Drawn", "draw_scores"]
-
 _WEAKEST, _STRONGEST = -2.0, 8.0
 _LOOKED_AT: Final = 1_000  # questions on which a signal's strength is found
 _TAIL: Final = 0.9
