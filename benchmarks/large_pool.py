@@ -56,7 +56,7 @@ STEPS: Final = {
     "replay, auto": _COMMAND.format(arguments="'replay', sys.argv[1], *HALF"),
     "replay, 3 shuffles": _COMMAND.format(arguments="'replay', sys.argv[1], '--shuffles', '3', *HALF"),
     "calibrate": _COMMAND.format(
-        arguments="'calibrate', '--pool', sys.argv[1], '--limit', sys.argv[2], '--out', sys.argv[1] + '.json'"
+        arguments="'pool', 'calibrate', sys.argv[1], '--limit', sys.argv[2], '--out', sys.argv[1] + '.json'"
     ),
 }
 """What is measured -> a program that does it, given pool, questions and tokens."""
