@@ -129,7 +129,7 @@ def _prior_from(parts: Iterable[PriorPart]) -> Prior:
     return _prior(tuple((part.discount, part.concentration, part.weight) for part in parts))
 
 
-@lru_cache(maxsize=128)  # a rule is made for every question, and a prior caches its computations
+@lru_cache(maxsize=128)  # because rules with equal priors share the tables that each prior caches
 def _prior(parts: tuple[tuple[float, float, float], ...]) -> Prior:
     return Prior(tuple(Component(d, a) for d, a, _ in parts), tuple(weight for *_, weight in parts))
 
