@@ -56,10 +56,18 @@ class DriftMonitor:
     Ramdas & Rinaldo, arXiv 2203.03532). Without a change, the alarm at R ≥ 5,000 comes after at least 5,000
     observations on average, and within the first t observations with a probability of at most t / 5,000, even if every
     prediction is wrong by the whole margin.
+
+    Args:
+        detectors: those of a monitor to go on from.
     """
 
-    def __init__(self) -> None:
-        self._detectors = [0.0] * 2 * len(_SHIFTS)  # R of each bet: lower by each shift, then higher
+    def __init__(self, detectors: Sequence[float] = ()) -> None:
+        self._detectors = list(detectors) or [0.0] * 2 * len(_SHIFTS)  # R of each bet: lower by each shift, then higher
+
+    @property
+    def detectors(self) -> tuple[float, ...]:
+        """R of each bet, with which a monitor goes on."""
+        return tuple(self._detectors)
 
     @property
     def evidence(self) -> float:

@@ -18,8 +18,8 @@ __all__ = [
     "support",
 ]
 
-_Sufficient = Literal["gate", "evidence", "agreement", "window", "alone"]
-_Insufficient = Literal["budget", "timeout", "hopeless", "plurality", "worth", "unanswered"]
+_Sufficient = Literal["gate", "evidence", "agreement", "window", "unanimous", "escalated", "alone"]
+_Insufficient = Literal["budget", "timeout", "hopeless", "plurality", "worth", "unanswered", "contested"]
 Reason = _Sufficient | _Insufficient
 
 UNDECIDED: Final[tuple[Reason, ...]] = get_args(_Insufficient)
@@ -74,8 +74,9 @@ class Decision:
         stop: whether to stop sampling.
         answer: the leading answer so far; None if no response has an answer.
         reason: why sampling stopped: ``gate`` (Stage 1), ``evidence`` (the posterior of the answer), ``agreement`` (the
-            whole budget would most likely give the same answer), ``window`` (ESC), ``worth`` (more samples would hardly
-            raise the share of the answer), ``budget``, ``timeout``, ``alone`` (the first response is not voted on),
+            whole budget would most likely give the same answer), ``window`` (ESC), ``unanimous`` (all votes of a race are
+            equal), ``contested`` (they are not), ``escalated`` (the large model answered), ``worth`` (more samples would
+            hardly raise the share of the answer), ``budget``, ``timeout``, ``alone`` (the first response is not voted on),
             ``hopeless`` (some arguments will never agree), ``plurality`` (too few responses give the answer),
             ``unanswered`` (no response has an answer, and more would hardly have one). None if sampling continues. If
             parts of a decision have different reasons, the first one in :data:`UNDECIDED`.

@@ -1,0 +1,383 @@
+"""Which answers of a small model may stand without asking a large one: learned from questions that both were asked.
+
+A question that both models are asked is *shadowed*. A rule *contradicts* the large model on it if the rule accepts the
+small model's answer, the large model gives another, and the large model, asked once more, repeats its own. The rule's
+answer then differs from what the large model stands by. For any rule,
+
+    P(rule ≠ large) - P(large ≠ large asked again) ≤ P(contradiction),
+
+so that a bound on the rate of contradictions bounds how much more often the answer differs from the large model's than
+the large model's own. Only the questions on which an accepted answer differs, 2 to 5 % of them, need a second answer.
+
+The rate of each rule is tested by betting (Waudby-Smith & Ramdas, "Estimating means of bounded random variables by
+betting", JRSS-B 2024): the evidence against "the rate is above ``within``" is a martingale that ever reaches 1/α with a
+probability of at most α, so it may be read after every question. Rules are tested in a fixed order, from cautious to
+bold (fixed-sequence testing): a rule is admitted only after those before it, and all tests share one α.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from langchain_reasc.calibration.drift import DriftMonitor
+from langchain_reasc.method.decision import Decision, Response
+from langchain_reasc.method.race import FirstConfident, Race
+from langchain_reasc.method.stopping import StoppingRule, decide
+
+__all__ = ["DEFAULT_RACE", "WITHIN", "Course", "Escalation", "Shadowed", "TestedRule", "rate_bound"]
+
+WITHIN: Final = 0.05
+"""The default bound on the rate of contradictions."""
+ALPHA: Final = 0.05
+DEFAULT_RACE: Final = Race(3)
+"""The rule that decides where nothing was learned. It promises nothing."""
+_VOTES: Final = (3, 2, 1)
+_SHARES: Final = (0.25, 0.5, 0.75, 0.9)
+"""The shares of first responses that the rules by confidence accept, in the order in which they are tested."""
+_FIRST_SCORES: Final = 32
+"""How many first responses set the thresholds of the rules by confidence. They are not tested on these."""
+_BETS: Final = (0.02, 0.15, 0.3, 0.45, 0.6)
+"""The rates, as shares of the bound, that the evidence bets on."""
+_PATIENCE: Final = 160
+"""The most shadowed questions that a first rule may be expected to need until it is admitted."""
+_PATIENCE_ONCE_ADMITTED: Final = 0.5
+"""How many more a bolder rule may be expected to need, as a share of those so far."""
+_OPTIMISM: Final = 1.5
+"""By how many standard errors a rule may be better than it looks, to be given more questions."""
+_FEWEST_COSTS: Final = 8
+"""Shadowed questions before the cost of a rule is judged."""
+_TESTED_AT_ONCE: Final = 2
+"""The rules not yet admitted for whose sake the large model is asked a second time."""
+_PLAYED_OUT: Final = 4
+"""One in so many shadowed questions is played out to know the costs, although its first answer decides the test."""
+_TRICKLE: Final = 0.03
+"""The share of questions that is shadowed where no rule is likely to be admitted soon."""
+_PAYS: Final = 0.9
+"""The cost of a rule, in answers of the large model, up to which the rule is worth a test."""
+_SAVING: Final = 0.03
+"""What the next rule must save, in answers of the large model, to be worth more questions in the shadow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shadowed:
+    """A question that both models were asked.
+
+    Attributes:
+        small: answers of the small model in launch order, as numbers: equal numbers for equal answers, None for none.
+        large: answers of the large model, numbered in the same way. There is a second one if the longest race accepts
+            an answer other than the first.
+        score: S(y) of the small model's first response; None if it is not read.
+        right: whether the first answers of the small and of the large model are right; None if that is not known.
+        costs: the cost of one response of the small model, and of one answer of the large model, in one unit.
+    """
+
+    small: tuple[int | None, ...]
+    large: tuple[int | None, ...]
+    score: float | None = None
+    right: tuple[bool, bool] | None = None
+    costs: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the small model's first answer is the large model's. No rule then contradicts."""
+        return self.small[0] is not None and self.small[0] == self.large[0]
+
+    def decision(self, rule: StoppingRule) -> Decision:
+        """Return what a rule decides on the small model's answers."""
+        answers = (None if answer is None else str(answer) for answer in self.small)
+        return decide(rule, [Response(answer, self.score if at == 0 else None) for at, answer in enumerate(answers)])
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether the small model's answer, if a rule accepts it, contradicts the large model.
+
+        With labels: whether it is wrong where the large model is right.
+        """
+        if self.right is not None:
+            return self.right == (False, True)
+        return not self.agrees and (len(self.large) < 2 or self.large[0] == self.large[1])
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+_Pair = tuple[int, int]
+"""Of shadowed questions on which the small model's first answer is the large model's, and of all others."""
+
+
+class TestedRule(_Record):
+    """What is known of a rule.
+
+    Attributes:
+        rows: questions that it was tested on.
+        played: those on which all its responses were drawn.
+        samples: responses that it drew on these.
+        accepted: questions on which it accepts an answer, of these.
+        contradicted: questions on which it contradicts the large model.
+        admitted: the number of the shadowed question after which it was admitted; None if it is not.
+        drift: the evidence, since it was admitted, that it contradicts more often.
+    """
+
+    rows: _Pair = (0, 0)
+    played: _Pair = (0, 0)
+    samples: _Pair = (0, 0)
+    accepted: _Pair = (0, 0)
+    contradicted: int = Field(default=0, ge=0)
+    admitted: int | None = None
+    drift: tuple[float, ...] = ()
+
+    def after(self, row: Shadowed, rule: StoppingRule) -> "TestedRule":
+        """Return what is known after one more question."""
+        decision, at = row.decision(rule), int(not row.agrees)
+        accepts = decision.stop and decision.reason != "contested"
+        played = decision.stop or not row.agrees
+        return self.model_copy(
+            update={
+                "rows": _plus(self.rows, at, 1),
+                "played": _plus(self.played, at, played),
+                "samples": _plus(self.samples, at, decision.samples * played),
+                "accepted": _plus(self.accepted, at, accepts),
+                "contradicted": self.contradicted + (accepts and row.contradicts),
+            }
+        )
+
+    @property
+    def share_accepted(self) -> float:
+        """The share of questions on which it accepts an answer."""
+        return self._mean(self.accepted)
+
+    def cost(self, small: float) -> float:
+        """Return what a question costs by the rule, in answers of the large model.
+
+        Args:
+            small: the cost of a response of the small model, in answers of the large model.
+        """
+        return self._mean(self.samples) * small + 1 - self.share_accepted
+
+    def _mean(self, sums: _Pair) -> float:
+        seen = sum(self.rows)
+        strata = zip(self.rows, sums, self.played, strict=True)
+        return sum(rows / seen * total / played for rows, total, played in strata if played)
+
+
+class Course(_Record):
+    """How one question is answered.
+
+    Attributes:
+        rule: the rule that accepts the small model's answer; None if the large model answers alone.
+        shadowed: whether both models are asked, to learn. The large model's answer is then the result.
+    """
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+
+    rule: StoppingRule | None = None
+    shadowed: bool = False
+
+
+class Escalation(_Record):
+    """What is known of one small and one large model, for one kind of request. Each question makes a new one.
+
+    Attributes:
+        within: the bound on the rate of contradictions.
+        scored: whether first responses have scores, so that rules by confidence are tested, too.
+        rows: shadowed questions.
+        tested: name of a rule -> what is known of it.
+        first_scores: the scores that set the thresholds of the rules by confidence.
+        costs: the sum of the costs of one response of the small model, and of one answer of the large one.
+        restarts: how often drift made learning begin again.
+    """
+
+    within: float = Field(default=WITHIN, gt=0, lt=1)
+    scored: bool = False
+    rows: int = 0
+    tested: Mapping[str, TestedRule] = {}
+    first_scores: tuple[float, ...] = ()
+    costs: tuple[float, float] = (0.0, 0.0)
+    restarts: int = 0
+
+    def after(self, row: Shadowed) -> "Escalation":
+        """Return what is known after one more shadowed question. Drift forgets all that was known before."""
+        tested = {name: self._record(name).after(row, rule) for name, rule in self._rules.items()}
+        for name, known in tested.items():
+            if known.admitted is not None:
+                watch = DriftMonitor(known.drift)
+                contradicted = known.contradicted > self._record(name).contradicted
+                if watch.observe(1 - self.within, 1.0 - contradicted, margin=0.0, lower_only=True):
+                    return Escalation(within=self.within, scored=self.scored, restarts=self.restarts + 1)
+                tested[name] = known.model_copy(update={"drift": watch.detectors})
+        scores = self.first_scores
+        if self.scored and len(scores) < _FIRST_SCORES and row.score is not None:
+            scores = (*scores, row.score)
+        small, large = self.costs
+        known = self.model_copy(
+            update={
+                "rows": self.rows + 1,
+                "tested": tested,
+                "first_scores": scores,
+                "costs": (small + row.costs[0], large + row.costs[1]),
+            }
+        )
+        return known._admitting()
+
+    def _admitting(self) -> "Escalation":
+        """Admit the rules that the evidence allows, in order."""
+        tested = dict(self.tested)
+        for chain in self._chains:
+            for name in chain:
+                known = tested.get(name, TestedRule())
+                if known.admitted is None:
+                    if self._evidence(known) < -math.log(self._alpha):
+                        break
+                    tested[name] = known.model_copy(update={"admitted": self.rows})
+        return self.model_copy(update={"tested": tested})
+
+    @property
+    def rule(self) -> str | None:
+        """The name of the rule that decides: of the admitted ones, the one that costs least. None if none pays."""
+        costs = {name: self.cost(name) for name, known in self.tested.items() if known.admitted is not None}
+        best = min(costs, key=costs.__getitem__, default=None)
+        return best if best is not None and costs[best] < 1 else None
+
+    def rule_named(self, name: str) -> StoppingRule:
+        """Return the rule with this name."""
+        return self._rules[name]
+
+    def course(self, drawn: float, audit: float) -> Course:
+        """Return how the next question is answered.
+
+        Args:
+            drawn: a number from [0, 1) that was drawn for the question.
+            audit: the share of questions that is shadowed once a rule decides.
+        """
+        name = self.rule
+        if self._promising(name):
+            return Course(rule=None, shadowed=True)
+        shadowed = drawn < (_TRICKLE if name is None else audit)
+        return Course(rule=None if name is None else self._rules[name], shadowed=shadowed)
+
+    def shadow_rule(self, large: str | None) -> StoppingRule:
+        """Return the rule by which the small model is sampled on the next shadowed question: the longest race.
+
+        Args:
+            large: the large model's answer. If the small model's first answer is the same, that decides all tests, and
+                most questions are not played out.
+        """
+        played_out = self.rows < 2 * _FEWEST_COSTS or self.rows % _PLAYED_OUT == 0
+        return Race(_VOTES[0], known=None if played_out else large)
+
+    def asks_again(self, row: Shadowed) -> bool:
+        """Return whether a second answer of the large model is worth its price, to test the rules that are next.
+
+        Without it, a rule that accepts another answer than the first counts as contradicting.
+        """
+        if row.agrees or row.right is not None:
+            return False
+        rules = self._rules
+        for chain in self._chains:
+            waiting = [name for name in chain if self._record(name).admitted is None]
+            for name in chain[: len(chain) - len(waiting) + _TESTED_AT_ONCE]:
+                if row.decision(rules[name]).reason in ("unanimous", "gate"):
+                    return True
+        return False
+
+    def cost(self, name: str) -> float:
+        """Return what a question costs by a rule, in answers of the large model; learning is not counted."""
+        small, large = self.costs
+        return self._record(name).cost(small / large if large else 0.0)
+
+    def _promising(self, name: str | None) -> bool:
+        """Return whether some rule that would pay is likely to be admitted soon."""
+        patience = _PATIENCE if name is None else self.rows * _PATIENCE_ONCE_ADMITTED
+        worth = _PAYS if name is None else self.cost(name) - _SAVING
+        for chain in self._chains:
+            following = next((one for one in chain if self._record(one).admitted is None), None)
+            if following and self._expected(following) <= patience and self._least_cost(following) <= worth:
+                return True
+        return False
+
+    def _least_cost(self, name: str) -> float:
+        """Return the cost of a rule as low as two standard errors allow."""
+        known = self._record(name)
+        if (rows := sum(known.rows)) < _FEWEST_COSTS:
+            return 0.0
+        accepted = known.share_accepted
+        return self.cost(name) - _OPTIMISM * math.sqrt(accepted * (1 - accepted) / rows)
+
+    def _expected(self, name: str) -> float:
+        """Return how many more questions the admission of a rule takes at a rate two standard errors below the seen."""
+        known = self._record(name)
+        rows = sum(known.rows)
+        seen = (known.contradicted + 0.5) / (rows + 1)
+        rate = max(0.0, known.contradicted / rows - _OPTIMISM * math.sqrt(seen * (1 - seen) / rows)) if rows else 0.0
+        gain = max(_gain(rate, bet * self.within, self.within) for bet in _BETS)
+        missing = -math.log(self._alpha) - self._evidence(known)
+        return missing / gain if gain > 0 else math.inf
+
+    def _evidence(self, known: TestedRule) -> float:
+        return evidence_within(self.within, sum(known.rows), known.contradicted)
+
+    @property
+    def _alpha(self) -> float:
+        return ALPHA / 2 if self.scored else ALPHA
+
+    def _record(self, name: str) -> TestedRule:
+        return self.tested.get(name, TestedRule())
+
+    @property
+    def _rules(self) -> dict[str, StoppingRule]:
+        """The rules that are tested, by name. Those by confidence need their thresholds first."""
+        rules: dict[str, StoppingRule] = {f"{n} equal vote{'s' * (n > 1)}": Race(n) for n in _VOTES}
+        if len(self.first_scores) == _FIRST_SCORES:
+            for share in _SHARES:
+                threshold = float(np.quantile(self.first_scores, 1 - share))
+                rules[f"the {share:.0%} most confident first responses"] = FirstConfident(threshold)
+        return rules
+
+    @property
+    def _chains(self) -> list[list[str]]:
+        names = list(self._rules)
+        return [names[: len(_VOTES)], names[len(_VOTES) :]]
+
+    def promise(self, name: str) -> str:
+        """Say what a rule promises, and what that rests on."""
+        known = self._record(name)
+        rows = sum(known.rows)
+        bound = rate_bound(rows, known.contradicted, self._alpha)
+        return (
+            f"{name}, else the large model: contradicts an answer that the large model stands by on "
+            f"{known.contradicted} of {rows} questions, so on at most {bound:.1%} ({1 - ALPHA:.0%} confidence)"
+        )
+
+
+def evidence_within(within: float, rows: int, contradicted: int) -> float:
+    """Return the log of the evidence that a rate is below ``within``: the mean of bets on lower rates."""
+    bets = [
+        contradicted * math.log(bet) + (rows - contradicted) * math.log((1 - bet * within) / (1 - within))
+        for bet in _BETS
+    ]
+    most = max(bets)
+    return most + math.log(sum(math.exp(one - most) for one in bets) / len(bets))
+
+
+def rate_bound(rows: int, contradicted: int, alpha: float = ALPHA) -> float:
+    """Return the upper bound of a rate that holds after every question at once, with confidence 1 - ``alpha``."""
+    low, high = 0.0, 1.0
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        excluded = evidence_within(middle, rows, contradicted) >= -math.log(alpha)
+        low, high = (low, middle) if excluded else (middle, high)
+    return high
+
+
+def _gain(rate: float, bet: float, within: float) -> float:
+    """Return by how much the log of the evidence grows with a question, on average, at this rate."""
+    return rate * math.log(bet / within) + (1 - rate) * math.log((1 - bet) / (1 - within))
+
+
+def _plus(pair: _Pair, at: int, more: int) -> _Pair:
+    return (pair[0] + more, pair[1]) if at == 0 else (pair[0], pair[1] + more)

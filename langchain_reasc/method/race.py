@@ -1,0 +1,68 @@
+"""Race: accept a small model's answer after equal votes; the first dissent sends the question to a larger model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method.decision import Decision, Response
+from langchain_reasc.method.stopping import StoppingRule
+
+__all__ = ["FirstConfident", "Race"]
+
+
+@dataclass(frozen=True)
+class Race(StoppingRule):
+    """Accept an answer once the first ``votes`` responses give it; stop as ``contested`` at the first that does not.
+
+    A response without an answer, and one that was cut off, count as dissent.
+
+    Attributes:
+        votes: equal votes that accept an answer.
+        known: an answer that is known to be the larger model's. If the first response gives it, no further one is
+            drawn, because no rule of this kind could then contradict that model.
+    """
+
+    name: ClassVar[str] = "race"
+    votes: int = 3
+    known: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.votes < 1:
+            raise ConfigurationError(f"a race needs at least 1 vote, got {self.votes}")
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        tally = self.tally(responses)
+        first, newest = responses[0], responses[-1]
+        if newest.answer is None or newest.cut_off or newest.answer != first.answer:
+            return replace(tally, stop=True, reason="contested")
+        if len(responses) >= self.votes:
+            return replace(tally, stop=True, reason="unanimous")
+        known = len(responses) == 1 and self.known is not None and first.answer == self.known
+        return replace(tally, stop=True, reason="unanimous") if known else tally
+
+
+@dataclass(frozen=True)
+class FirstConfident(StoppingRule):
+    """Accept the first response if its score is at least ``threshold``; else stop as ``contested``.
+
+    Attributes:
+        threshold: the least score S(y) that is accepted.
+    """
+
+    name: ClassVar[str] = "first_confident"
+    threshold: float
+
+    @property
+    def may_accept_first(self) -> bool:
+        return True
+
+    @property
+    def reads_scores(self) -> bool:
+        return True
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        first = responses[0]
+        confident = first.answer is not None and not first.cut_off and first.score is not None
+        accepted = confident and first.score >= self.threshold  # type: ignore[operator]
+        return replace(self.tally(responses), stop=True, reason="gate" if accepted else "contested")
