@@ -203,13 +203,13 @@ class Escalation(_Record):
     def after(self, row: Shadowed) -> "Escalation":
         """Return what is known after one more shadowed question. Drift forgets all that was known before."""
         tested = {name: self._record(name).after(row, rule) for name, rule in self._rules.items()}
-        for name, known in tested.items():
-            if known.admitted is not None:
-                watch = DriftMonitor(known.drift)
-                contradicted = known.contradicted > self._record(name).contradicted
+        for name, record in tested.items():
+            if record.admitted is not None:
+                watch = DriftMonitor(record.drift)
+                contradicted = record.contradicted > self._record(name).contradicted
                 if watch.observe(1 - self.within, 1.0 - contradicted, margin=0.0, lower_only=True):
                     return Escalation(within=self.within, scored=self.scored, restarts=self.restarts + 1)
-                tested[name] = known.model_copy(update={"drift": watch.detectors})
+                tested[name] = record.model_copy(update={"drift": watch.detectors})
         scores = self.first_scores
         if self.scored and len(scores) < _FIRST_SCORES and row.score is not None:
             scores = (*scores, row.score)

@@ -2,7 +2,8 @@
 
 ``token_signals`` → ``confidence`` (one score per response) → ``evidence`` (the weight of a response) → ``stopping``
 (continue or stop). ``horizon``, ``bayesian_vote``, ``agreement``, ``value`` and ``race`` are further rules, and
-``registry`` finds rules by name. ``fields`` and ``never_agrees`` decide on answers in parts. Import all public names from here.
+``registry`` finds rules by name. ``fields`` and ``never_agrees`` decide on answers in parts. Import all public names
+from here.
 """
 
 from langchain_reasc.method.agreement import *  # noqa: F403
