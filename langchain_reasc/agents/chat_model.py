@@ -26,6 +26,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 from langchain_reasc.agents.inner_model import (
     ChatModelAround,
     asks_for_structure,
+    first_binding,
     may_call_tools,
     replace_inner,
     requires_tool_call,
@@ -47,6 +48,7 @@ from langchain_reasc.agents.streaming import (
 from langchain_reasc.answers import AnswerSpec, schemas_of
 from langchain_reasc.exceptions import SamplingError, Undecided
 from langchain_reasc.models.contract import USAGE_ESTIMATED
+from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.loop import answer, answering, ask
 from langchain_reasc.runnable.question import CallBudget, DeservesVote, Question
@@ -81,13 +83,20 @@ class ChatReASC(ChatModelAround):
     ``answer="message"`` for no other."""
     _call_budget: CallBudget | None = PrivateAttr(default=None)
     """The part of an agent's budget that a call may spend."""
+    _bound_to_small: frozenset[str] = PrivateAttr(default=frozenset())
+    """The names of arguments that ``escalate_to`` has in its own form."""
 
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools in the inner model's form."""
         given = kwargs if tool_choice is None else {**kwargs, "tool_choice": tool_choice}
-        return replace_inner(cast(Any, unbound(self.sampled)).bind_tools(tools, **given), partial(self._around, tools))
+
+        def bound(model: Any) -> Any:
+            return model.bind_tools(tools, **given)
+
+        chain = bound(unbound(self.sampled))
+        return replace_inner(chain, partial(self._with_large(bound, chain)._around, tools))
 
     def with_structured_output(
         self, schema: Any, *, include_raw: bool = False, **kwargs: Any
@@ -96,8 +105,14 @@ class ChatReASC(ChatModelAround):
         inner = unbound(self.sampled)
         if not isinstance(inner, BaseChatModel):  # several, which may have several ways
             return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
+        if self.larger is not None and type(inner) is not type(unbound(self.larger)):
+            kwargs = {"method": "function_calling"} | kwargs  # which parsers of one provider read of another
+
+        def bound(model: Any) -> Any:
+            return model.with_structured_output(schema, **kwargs)
+
         chain = inner.with_structured_output(schema, include_raw=include_raw, **kwargs)
-        return replace_inner(chain, partial(self._around, [schema]))
+        return replace_inner(chain, partial(self._with_large(bound, bound(inner))._around, [schema]))
 
     def invoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:
         """Return the winning response. Its ``usage_metadata`` is the cost of all samples.
@@ -215,14 +230,18 @@ class ChatReASC(ChatModelAround):
         if stop is not None:
             arguments["stop"] = stop
         deserves_vote = self._deserves_vote(arguments)
-        request = Request(self._setup, messages, config, arguments, is_async=is_async)
-        live = None
-        if streamed and isinstance(deserves_vote, ActingCalls) and not deserves_vote.texts:
+        not_for_large = {"temperature", "max_tokens", *self._bound_to_small}
+        of_large = {name: value for name, value in arguments.items() if name not in not_for_large}
+        request = Request(self._setup, messages, config, arguments, is_async=is_async, large_kwargs=of_large)
+
+        def live(request: Request) -> PreparedModel | None:
+            if not (streamed and isinstance(deserves_vote, ActingCalls) and not deserves_vote.texts):
+                return None
             calls = _may_call(request)
             model = request.model.live_model(read=calls)
             # With tools, a model in a wrapper is taken whole: a retry would not repeat a stream.
-            if model and model.streams and (not calls or isinstance(model.model, BaseChatModel)):
-                live = model
+            return model if model and model.streams and (not calls or isinstance(model.model, BaseChatModel)) else None
+
         return await ask(request, deserves_vote=deserves_vote, budget=self._call_budget, live=live)
 
     def _deserves_vote(self, arguments: dict[str, Any]) -> DeservesVote | None:
@@ -232,11 +251,24 @@ class ChatReASC(ChatModelAround):
             return None
         return ActingCalls()
 
+    def _with_large(self, bound: Callable[[Any], Any], chain: Runnable[Any, Any]) -> "ChatReASC":
+        """Return this model with tools or a schema bound to the larger model, too, in that model's form.
+
+        Args:
+            bound: binds them to a chat model.
+            chain: what that made of the model sampled, whose arguments do not go to the larger one.
+        """
+        if (larger := self.larger) is None:
+            return self
+        made = self.model_copy(update={"escalate_to": with_inner(larger, first_binding(bound(unbound(larger))))})
+        made._call_budget, made._bound_to_small = self._call_budget, frozenset(first_binding(chain).kwargs)
+        return made
+
     def _around(self, tools: Sequence[Any], inner: Runnable[Any, Any]) -> "ChatReASC":
         """Return this model around ``inner``, which is the inner model with tools or a schema bound."""
         is_own = any(inner is leaf.model for leaf in leaves(self.sampled, {}))
         made = self if is_own else self.model_copy(update={"model": with_inner(self.sampled, inner)})
-        made._call_budget = self._call_budget
+        made._call_budget, made._bound_to_small = self._call_budget, self._bound_to_small
         if classes := {name: one for name, one in schemas_of(tools).items() if isinstance(one, type)}:
             made = BaseModel.__copy__(made)
             made._setup = replace(made._setup, model=replace(made._setup.model, classes=classes))

@@ -182,6 +182,13 @@ def with_inner(model: AnyRunnable, inner: AnyRunnable) -> AnyRunnable:
     return model.model_copy(update={"bound": with_inner(model.bound, inner)})
 
 
+def first_binding(chain: AnyRunnable) -> Any:
+    """Return the model with its arguments bound, in what ``bind_tools`` or ``with_structured_output`` made."""
+    while isinstance(chain, RunnableSequence):
+        chain = chain.first
+    return chain
+
+
 def replace_inner(chain: AnyRunnable, around: Callable[[AnyRunnable], AnyRunnable]) -> AnyRunnable:
     """Return what a chat model's ``bind_tools`` or ``with_structured_output`` made, around another model.
 

@@ -17,10 +17,10 @@ from langsmith.utils import tracing_is_enabled
 
 from langchain_reasc.agents.chat_model import ActingCalls, ChatReASC
 from langchain_reasc.answers import extractor, schemas_of
-from langchain_reasc.calibration import Calibration, ConsensusCalibrator, MixtureCalibrator
+from langchain_reasc.calibration import Calibration, ConsensusCalibrator
 from langchain_reasc.complaints import suggestion, warn_once
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
-from langchain_reasc.runnable.options import VoteOptions, question_id
+from langchain_reasc.runnable.options import Calibrator, VoteOptions, question_id
 from langchain_reasc.runnable.question import CallBudget, SpendingListener
 from langchain_reasc.runnable.setup import LEARNING
 from langchain_reasc.threads import in_thread
@@ -245,7 +245,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         self._texts_vote = extractor(trial.answer).texts_vote
         self._learns = self._options.get("calibration") in LEARNING
         given = options.get("calibrator")
-        self._calibrators: list[MixtureCalibrator | ConsensusCalibrator] = [given] if given else []
+        self._calibrators: list[Calibrator] = [given] if given else []
         self._ledger, self._lock = Ledger(), threading.Lock()
 
     @property

@@ -10,8 +10,8 @@ likely an answer is right. ``mixture`` is Algorithm 2, on first responses.
 
 ``calibration`` is the result, with its ``parts`` and its ``stored_rule``; ``file`` reads and writes it, ``summary``
 describes it in words. ``learner`` fits again as rows arrive, ``drift`` notices that the rows have changed, and
-``online`` does this in a thread. ``reliability`` compares probabilities with outcomes. ``escalation`` learns which
-answers of a small model may stand without asking a large one.
+``online`` does this in a thread. ``reliability`` compares probabilities with outcomes. ``escalation`` tells
+which answers of a small model may stand without asking a large one, and ``escalation_learner`` learns it.
 """
 
 from langchain_reasc.calibration.answered_question import *  # noqa: F403
@@ -19,6 +19,7 @@ from langchain_reasc.calibration.auroc import *  # noqa: F403
 from langchain_reasc.calibration.calibration import *  # noqa: F403
 from langchain_reasc.calibration.drift import *  # noqa: F403
 from langchain_reasc.calibration.escalation import *  # noqa: F403
+from langchain_reasc.calibration.escalation_learner import *  # noqa: F403
 from langchain_reasc.calibration.file import *  # noqa: F403
 from langchain_reasc.calibration.fitting import *  # noqa: F403
 from langchain_reasc.calibration.learner import *  # noqa: F403

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pydantic import AwareDatetime, ConfigDict, Field, FiniteFloat, model_validator
 
 from langchain_reasc._version import __version__
+from langchain_reasc.calibration.escalation import Escalation
 from langchain_reasc.calibration.parts import (
     AUROC,
     Gate,
@@ -72,7 +73,9 @@ class Calibration(Record):
         p_correct: how likely an answer is right; null without labels, or with one response to each question.
         p_agree: how likely further responses agree with an answer, which is not correctness; null if there are too few
             questions.
+        escalation: which answers of the model may stand without asking a larger one; null if none was asked.
         fingerprint: the model, sampling and prompt that it was measured on.
+        large: the larger model, its sampling and its prompt; null without ``escalation``.
         library_version: the version that made it.
         created_at: when it was made.
     """
@@ -105,7 +108,9 @@ class Calibration(Record):
     guarantee: str | None = None
     p_correct: SupportCurve | None = None
     p_agree: SupportCurve | None = None
+    escalation: Escalation | None = None
     fingerprint: Fingerprint = Field(default_factory=Fingerprint)
+    large: Fingerprint | None = None
     library_version: str
     created_at: AwareDatetime
 
@@ -129,6 +134,15 @@ class Calibration(Record):
             std=None if scores is None else float(scores.std()),
             **fields,
         )
+
+    @classmethod
+    def of_escalation(cls, known: Escalation, fingerprint: Fingerprint, large: Fingerprint) -> Self:
+        """Return a calibration that says only when a larger model is asked."""
+        only = "it only says when a larger model is asked"
+        gate = Gate(threshold=None, closed_because=only)
+        n = max(2, known.rows)
+        told: dict[str, Any] = {"escalation": known, "fingerprint": fingerprint, "large": large, "fallback": only}
+        return cls.now(None, method="consensus", n=n, gate=gate, **told)
 
     @model_validator(mode="before")
     @classmethod
@@ -255,6 +269,8 @@ class Calibration(Record):
 
     def summary(self) -> str:
         """Return one line for a person."""
+        if self.escalation is not None:
+            return self.escalation.status
         if self.method != "consensus":
             head, of = f"{self.method} on {self.n} responses", _shown(self.auroc, "AUROC")
             parts = [f"{self.measure}, μ {self.mean:.4g}, σ {self.std:.4g}, {self.gate}{of}"]

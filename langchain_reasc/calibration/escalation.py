@@ -165,18 +165,19 @@ class TestedRule(_Record):
         return sum(rows / seen * total / played for rows, total, played in strata if played)
 
 
-class Course(_Record):
+@dataclass(frozen=True, slots=True)
+class Course:
     """How one question is answered.
 
     Attributes:
         rule: the rule that accepts the small model's answer; None if the large model answers alone.
         shadowed: whether both models are asked, to learn. The large model's answer is then the result.
+        known: what was known of the two models before; None if nothing is learned.
     """
-
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
     rule: StoppingRule | None = None
     shadowed: bool = False
+    known: "Escalation | None" = None
 
 
 class Escalation(_Record):
@@ -255,10 +256,8 @@ class Escalation(_Record):
             audit: the share of questions that is shadowed once a rule decides.
         """
         name = self.rule
-        if self._promising(name):
-            return Course(rule=None, shadowed=True)
-        shadowed = drawn < (_TRICKLE if name is None else audit)
-        return Course(rule=None if name is None else self._rules[name], shadowed=shadowed)
+        shadowed = self._promising(name) or drawn < (_TRICKLE if name is None else audit)
+        return Course(None if name is None else self._rules[name], shadowed, self)
 
     def shadow_rule(self, large: str | None) -> StoppingRule:
         """Return the rule by which the small model is sampled on the next shadowed question: the longest race.
@@ -343,11 +342,32 @@ class Escalation(_Record):
         names = list(self._rules)
         return [names[: len(_VOTES)], names[len(_VOTES) :]]
 
+    @property
+    def status(self) -> str:
+        """What decides now, and why, in one line."""
+        if (name := self.rule) is not None:
+            return self.promise(name)
+        asked = f"{self.rows} question{'s' * (self.rows != 1)} that both models were asked"
+        if self._promising(None):
+            return f"learning from {asked}: the large model answers"
+        worst = min((chain[0] for chain in self._chains if chain), key=self._expected)
+        known = self._record(worst)
+        why = (
+            f"{worst} would cost {self.cost(worst):.0%} of its price"
+            if self._least_cost(worst) > _PAYS
+            else f"{worst} contradict it on {known.contradicted} of {sum(known.rows)} questions"
+        )
+        return f"the large model answers alone, by {asked}: {why}"
+
+    def status_changed(self, before: "Escalation") -> bool:
+        """Return whether another rule decides than before, or it was given up, or taken up again, to find one."""
+        return (self.rule, self._promising(self.rule)) != (before.rule, before._promising(before.rule))
+
     def promise(self, name: str) -> str:
         """Say what a rule promises, and what that rests on."""
         known = self._record(name)
         rows = sum(known.rows)
-        bound = rate_bound(rows, known.contradicted, self._alpha)
+        bound = min(self.within, rate_bound(rows, known.contradicted, self._alpha))  # either holds at any time
         return (
             f"{name}, else the large model: contradicts an answer that the large model stands by on "
             f"{known.contradicted} of {rows} questions, so on at most {bound:.1%} ({1 - ALPHA:.0%} confidence)"

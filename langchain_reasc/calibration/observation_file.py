@@ -8,6 +8,8 @@ Tables (``sqlite3 online.sqlite`` shows them)::
     observations  number, kind, ...   one row for each question that was asked, see
                                       :class:`~langchain_reasc.calibration.Observation`
     restarts      number, drift       a row that showed drift; it and the rows before it are deleted
+    escalations   kind, known         what is known of a small and a large model, as JSON, see
+                                      :class:`~langchain_reasc.calibration.Escalation`
 
 ``scores`` are float32, little-endian, of shape (measures, responses). Answers are numbers, ids are random, and kinds of
 request are hashes, so the file contains no text. A row is written in one transaction to a write-ahead log with
@@ -30,6 +32,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from langchain_reasc.calibration.drift import MONITORED, Drift, Prediction
+from langchain_reasc.calibration.escalation import Escalation
 from langchain_reasc.calibration.observations import Observation, Observations, SignalProvenance
 from langchain_reasc.complaints import findings
 from langchain_reasc.database import Database
@@ -65,6 +68,7 @@ CREATE TABLE observations (
   measures INTEGER NOT NULL REFERENCES measures, scores BLOB NOT NULL
 );
 CREATE TABLE restarts (number INTEGER PRIMARY KEY, drift TEXT NOT NULL);
+CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
 """
     WAIT = 5.0
 
@@ -230,6 +234,27 @@ CREATE TABLE restarts (number INTEGER PRIMARY KEY, drift TEXT NOT NULL);
         """Delete rows."""
         with self.transaction():
             self._sql.executemany("DELETE FROM observations WHERE number = ?", [(number,) for number in numbers])
+
+    def escalation(self, kind: str) -> Escalation | None:
+        """Return what is known of a small and a large model for a kind of request."""
+        if not self._all("SELECT 1 FROM sqlite_master WHERE name = 'escalations'"):  # an older file
+            return None
+        rows = self._all("SELECT known FROM escalations WHERE kind = ?", kind)
+        with self._valid(f"what is known of {kind}"):
+            return Escalation.model_validate_json(rows[0][0]) if rows else None
+
+    def escalations(self) -> list[Escalation]:
+        """Return what is known of all kinds of request."""
+        if not self._all("SELECT 1 FROM sqlite_master WHERE name = 'escalations'"):
+            return []
+        with self._valid("its escalations"):
+            return [Escalation.model_validate_json(known) for (known,) in self._all("SELECT known FROM escalations")]
+
+    def set_escalation(self, kind: str, known: Escalation) -> None:
+        """Store what is known of a small and a large model for a kind of request."""
+        with self.transaction():
+            self._sql.execute("CREATE TABLE IF NOT EXISTS escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL)")
+            self._sql.execute("INSERT OR REPLACE INTO escalations VALUES (?, ?)", (kind, known.model_dump_json()))
 
     def measures(self) -> list[Measure]:
         """Return the measures of which any row has scores."""

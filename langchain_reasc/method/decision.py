@@ -179,9 +179,11 @@ def combine(
 ) -> Decision:
     """Combine the decisions on parts: stop when all parts stop, with the certainty of the least certain part.
 
+    A contested part stops the whole, because no further response could make the votes equal.
+
     ``votes`` is the decision on whole answers, whose evidence is kept; for ``whole`` see :class:`Decision`.
     """
-    stop = all(part.stop for part in parts.values())
+    stop = all(part.stop for part in parts.values()) or any(part.reason == "contested" for part in parts.values())
     reasons = [part.reason for part in parts.values() if part.reason]
     undecided = (why for why in UNDECIDED if why in reasons)
     return replace(

@@ -24,12 +24,17 @@ class Race(StoppingRule):
     """
 
     name: ClassVar[str] = "race"
+    wave: ClassVar[int] = 2  # the second response may already be the dissent
     votes: int = 3
     known: str | None = None
 
     def __post_init__(self) -> None:
         if self.votes < 1:
             raise ConfigurationError(f"a race needs at least 1 vote, got {self.votes}")
+
+    @property
+    def may_accept_first(self) -> bool:
+        return self.votes == 1 or self.known is not None
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         tally = self.tally(responses)

@@ -53,9 +53,11 @@ class StoppingRule(ABC):
         earliest: the fewest responses after which it may stop.
         may_accept_first: whether it may stop after one response. The first response is then launched alone.
         reads_scores: whether it reads scores, and not only answers.
+        wave: the most responses to launch at once; None for any number.
     """
 
     name: ClassVar[str]
+    wave: ClassVar[int | None] = None
 
     @property
     def earliest(self) -> int:

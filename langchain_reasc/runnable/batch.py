@@ -77,6 +77,11 @@ class Batch:
         self._inputs = [_Input(index) for index in range(len(inputs))]
         self._budget: TotalBudget | None = None
         if total_tokens is not None or total_samples is not None:
+            if setup.large is not None:
+                raise ConfigurationError(
+                    "total_tokens and total_samples divide the samples of one model between the inputs; with "
+                    "escalate_to, bound each input with max_samples"
+                )
             if setup.learner is not None:
                 raise ConfigurationError(
                     "total_tokens and total_samples go with a calibration that is there before the batch, or with "

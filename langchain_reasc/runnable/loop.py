@@ -8,22 +8,33 @@ It is written once, as coroutines, which a synchronous call runs in its own thre
 
 import asyncio
 import inspect
+import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from langchain_core.messages import AIMessageChunk
+from langchain_core.messages import AIMessage, AIMessageChunk
 
 from langchain_reasc.answers import says_nothing
-from langchain_reasc.exceptions import ConfigurationError, SamplingError
+from langchain_reasc.calibration import DEFAULT_RACE, Escalation, Shadowed
+from langchain_reasc.exceptions import (
+    CalibrationError,
+    ConfigurationError,
+    LogprobsUnavailable,
+    SamplingError,
+    is_control_flow,
+)
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.runnable.plan import Plan
-from langchain_reasc.runnable.question import DeservesVote, Question
+from langchain_reasc.runnable.escalation import Asked, Escalating, Large, combined, shadowed_row
+from langchain_reasc.runnable.plan import Plan, plan_by_course
+from langchain_reasc.runnable.question import CallBudget, DeservesVote, Question, concluded
 from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.sampling import Cutoff, Sample, Wave, samples, take_slots
 from langchain_reasc.threads import in_thread
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -35,10 +46,9 @@ async def answer(question: Question) -> ReASCResult:
         ReASCError: as :meth:`~langchain_reasc.ReASCRunnable.invoke`.
     """
     try:
-        while count := question.samples_to_launch:
-            async with aclosing(draw(question, count)) as chunks:
-                async for _ in chunks:
-                    pass
+        if question.escalating:
+            return concluded(await _escalated(question, question.escalating), question.escalating.request.setup.options)
+        await _sample(question)
         return await finish(question)
     finally:
         question.report_spending()
@@ -67,6 +77,7 @@ async def ask(
     *,
     first: Sample | None = None,
     deserves_vote: DeservesVote | None = None,
+    live: Callable[[Request], PreparedModel | None] = lambda _: None,
     **options: Any,
 ) -> Question:
     """Begin a question, by the plan for its kind of request, or by another ``plan``.
@@ -76,6 +87,7 @@ async def ask(
         plan: another plan.
         first: a sample that was drawn before.
         deserves_vote: see :class:`~langchain_reasc.runnable.question.Question`, as for the other options.
+        live: returns the model of a first response whose text is passed on as it comes.
         **options: the other options of the question.
     """
     if deserves_vote and not request.is_async:
@@ -83,10 +95,148 @@ async def ask(
     if plan is None:
         if online := request.setup.online:
             await _in_thread(request, online.restore) if request.is_async else online.restore()
+        if large := request.setup.large:
+            return await _ask_two(request, large, deserves_vote=deserves_vote, live=live, **options)
         plan = request.plan()
     request.clock.resume()
-    make = partial(Question, request, plan, first=first, deserves_vote=deserves_vote, **options)
+    make = partial(Question, request, plan, first=first, deserves_vote=deserves_vote, live=live(request), **options)
     return await _in_thread(request, make) if first and request.reads_in_thread else make()
+
+
+async def _ask_two(request: Request, large: Large, **options: Any) -> Question:
+    """Begin a question with the small model, or with the large one: alone, or to learn from both."""
+    choose = partial(large.course, request.kind, request.setup.options.audit)
+    course = await _in_thread(request, choose) if request.is_async and large.learner else choose()
+    first: Asked = "small" if course is None or (course.rule and not course.shadowed) else "large"
+    escalating = Escalating(large=large, request=request, first=first, course=course, options=options)
+    if first == "large":
+        question = await ask(request.to_large(), **options)
+    else:
+        by_course = course and course.rule and plan_by_course(request.setup.options, course.rule)
+        question = await ask(request, by_course or request.plan(), **options)
+    question.escalating = escalating
+    return question
+
+
+async def _escalated(question: Question, escalating: Escalating) -> ReASCResult:
+    """Answer with one of two models: the small one, unless it is contested, or the large one, unless it fails.
+
+    Raises:
+        Exception: the error of the large model, if the small one has no answer, or with ``on_undecided="raise"``.
+    """
+    large, request, raises = escalating.large, escalating.request, escalating.request.setup.options.on_undecided
+    result, asked = await _tried(question), dict[Asked, list[ReASCResult]]()
+    notices = escalating.notices
+    if escalating.first == "small":
+        if isinstance(result, Exception):
+            notices = (f"the small model failed, so the large one answers: {result!r}", *notices)
+        else:
+            asked["small"] = [result]
+        budget = question.rest_of_budget
+        if not escalating.goes_on(result) or budget is None:
+            if isinstance(result, Exception):
+                raise result
+            return combined(large, asked, "small", notices, escalating.promise)
+        result = await _tried(await _ask_beside(question, request.to_large(), budget, **escalating.options))
+    elif isinstance(result, Exception) and raises != "raise" and (budget := question.rest_of_budget):
+        plan = plan_by_course(request.setup.options, DEFAULT_RACE)
+        small = await _tried(await _ask_beside(question, request, budget, plan=plan, **escalating.options))
+        if not isinstance(small, Exception):
+            asked["small"] = [small]
+    if isinstance(result, Exception):
+        if "small" not in asked or raises == "raise":
+            raise result
+        failed = f"the large model failed, so the small one answers: {result!r}"
+        return combined(large, asked, "small", (failed, *notices), None)
+    asked["large"] = [result]
+    course = escalating.course
+    if course and course.known and course.shadowed and result.decision.reason != "alone":
+        try:
+            row, asked = await shadow(question, request, large, course.known, result)
+            if row and large.learner:
+                learn = partial(large.learner.observe, request.kind, row)
+                await _in_thread(request, learn) if request.is_async else learn()
+        except Exception as error:  # of what the answer does not rest on
+            if is_control_flow(error) or request.cutoff.given_up:
+                raise
+            logger.warning("a question could not be learned from", exc_info=error)
+    return combined(large, asked, "large", notices, escalating.promise, shadowed="small" in asked and bool(course))
+
+
+async def shadow(
+    question: Question,
+    request: Request,
+    large: Large,
+    known: Escalation,
+    of_large: ReASCResult,
+    *,
+    grade: Callable[[AIMessage], bool] | None = None,
+) -> tuple[Shadowed | None, dict[Asked, list[ReASCResult]]]:
+    """Ask the small model what the large one has answered, to learn from both.
+
+    Args:
+        question: the question as the large model was asked.
+        request: what is asked of the small model.
+        large: the large model.
+        known: what is known of the two.
+        of_large: the large model's result.
+        grade: returns whether a response is right, if that is known.
+
+    Returns:
+        The row, if time and budget suffice to play it to its end, and the results of each model.
+    """
+    results: dict[Asked, list[ReASCResult]] = {"large": [of_large]}
+    if (budget := question.rest_of_budget) is None:
+        return None, results
+    options = request.setup.options
+    small = await _ask_beside(question, request, budget, plan=plan_by_course(options, DEFAULT_RACE))
+    read = partial(small.answer_of, of_large.message)
+    of_both = (
+        None if of_large.answer is None else await _in_thread(request, read) if request.reads_in_thread else read()
+    )
+    small.decide_by(plan_by_course(options, known.shadow_rule(of_both)))
+    result = await _tried(small)
+    of_small = None if isinstance(result, Exception) else result
+    if of_small is not None:
+        results["small"] = [of_small]
+        if of_small.decision.reason not in ("unanimous", "contested"):
+            return None, results
+    row = shadowed_row(large, small, of_small, results["large"], grade)
+    if known.asks_again(row) and (budget := question.rest_of_budget) is not None:
+        again = await _tried(await _ask_beside(question, request.to_large(), budget))
+        if not isinstance(again, Exception):
+            results["large"].append(again)
+            row = shadowed_row(large, small, of_small, results["large"], grade)
+    return row, results
+
+
+async def _ask_beside(question: Question, request: Request, budget: CallBudget, **options: Any) -> Question:
+    """Begin the same question with another model, in what is left of its budget."""
+    asked = await ask(request, **options | {"budget": budget, "live": lambda _: None})
+    question.beside.append(asked)
+    return asked
+
+
+async def _tried(question: Question) -> ReASCResult | Exception:
+    """Return the outcome of a question, or what every sample failed with."""
+    try:
+        await _sample(question)
+        outcome = await _outcome(question)
+    except Exception as error:
+        if is_control_flow(error) or isinstance(error, ConfigurationError | CalibrationError | LogprobsUnavailable):
+            raise
+        if question.request.cutoff.given_up or question.passed_on:
+            raise
+        return error
+    return outcome
+
+
+async def _sample(question: Question) -> None:
+    """Sample until the decision falls."""
+    while count := question.samples_to_launch:
+        async with aclosing(draw(question, count)) as chunks:
+            async for _ in chunks:
+                pass
 
 
 async def draw(question: Question, count: int, *, live: PreparedModel | None = None) -> AsyncGenerator[AIMessageChunk]:
@@ -126,9 +276,13 @@ async def draw_first(request: Request) -> Sample | None:
 
 async def finish(question: Question) -> ReASCResult:
     """Return the result."""
+    return concluded(await _outcome(question), question.setup.options)
+
+
+async def _outcome(question: Question) -> ReASCResult:
     if question.request.is_async and question.setup.mixture:  # which may be fitted anew
-        return await _in_thread(question.request, question.result)
-    return question.result()
+        return await _in_thread(question.request, question.outcome)
+    return question.outcome()
 
 
 @asynccontextmanager

@@ -15,7 +15,14 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
-from langchain_reasc.calibration import Calibration, ConsensusCalibrator, MixtureCalibrator, Safeguard
+from langchain_reasc.calibration import (
+    WITHIN,
+    Calibration,
+    ConsensusCalibrator,
+    EscalationLearner,
+    MixtureCalibrator,
+    Safeguard,
+)
 from langchain_reasc.complaints import Checked
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
@@ -23,8 +30,12 @@ from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
 from langchain_reasc.models.fingerprint import FixedPrompt
 from langchain_reasc.models.prepared import ModelOrName, model_of
 from langchain_reasc.models.wrappers import leaves
+from langchain_reasc.runnable.escalation import Prices
 from langchain_reasc.runnable.setup import Setup
 from langchain_reasc.threads import in_thread
+
+Calibrator = MixtureCalibrator | ConsensusCalibrator | EscalationLearner
+"""What learns with ``calibration="online"`` or ``"mixture"``."""
 
 
 @cache
@@ -133,9 +144,23 @@ class Options(Checked):
     """``"default"`` decides by the agreement rule that the calibration learned. A calibration on one response to each
     question has none; then Algorithm 1 decides as far as its data support it: with a gate that holds with 95 %, and
     votes counted where the score does not separate right from wrong. ``"paper"`` takes Algorithm 1 as it stands."""
-    calibrator: MixtureCalibrator | ConsensusCalibrator | None = Field(default=None, repr=False, exclude=True)
+    calibrator: Calibrator | None = Field(default=None, repr=False, exclude=True)
     """What ``calibration="online"`` or ``"mixture"`` learns with; made if None. Runnables that share one learn
     together."""
+
+    escalate_to: ModelOrName | None = Field(default=None, repr=False)
+    """A larger model, or its name, that answers where ``model`` is contested; a ReASC model votes. By default, three
+    equal votes of ``model`` are an answer, and the first dissent asks the larger model. That promises nothing.
+    ``calibration="online"`` starts with the answers of the larger model, learns from questions that both are asked
+    when an answer of ``model`` may stand, and keeps the promise of ``within``. A ``rule`` or another calibration
+    decides on votes of ``model``, and what is undecided is escalated."""
+    within: float = Field(default=WITHIN, gt=0, lt=1)
+    """What learning with ``escalate_to`` promises, with 95 % confidence: on at most this share of questions, an answer
+    of ``model`` contradicts an answer that the larger model repeats. Where ``model`` cannot keep that, or does not pay,
+    the larger model answers alone. A promise below 0.05 takes more questions than most have."""
+    price_ratio: float | Prices = Field(default=10.0)
+    """How many times as much a token of ``escalate_to`` costs as one of ``model``; or dollars for a million prompt and
+    generated tokens of each: ``((0.15, 0.6), (2.5, 10))``. It decides whether a rule pays."""
 
     _learns_of: ClassVar[frozenset[str]] = frozenset({"calibration", "measure", "online_state"})
     """The options that what was learned depends on, besides the model."""
@@ -146,6 +171,8 @@ class Options(Checked):
     _setup: Setup = PrivateAttr()
     _made: Runnable[LanguageModelInput, Any] | None = PrivateAttr(default=None)
     """The model that was made from a name."""
+    _made_larger: Runnable[LanguageModelInput, Any] | None = PrivateAttr(default=None)
+    """The larger model that was made from a name."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -185,8 +212,8 @@ class Options(Checked):
                 f"model= is already a ReASC model ({model.get_name()}). Pass the chat model it wraps; nesting would "
                 f"multiply the samples by {self.max_samples}"
             )
-        self._setup = Setup.from_options(BaseModel.__copy__(self), model, quiet=self._quiet)
-        self.__dict__["calibrator"] = self._setup.learner
+        self._setup = Setup.from_options(BaseModel.__copy__(self), model, self.larger, quiet=self._quiet)
+        self.__dict__["calibrator"] = self._setup.large.learner if self._setup.large else self._setup.learner
         return self
 
     @property
@@ -197,6 +224,14 @@ class Options(Checked):
             return given
         self._made = self._made or model_of(given)
         return self._made
+
+    @property
+    def larger(self) -> Runnable[LanguageModelInput, Any] | None:
+        """The model of ``escalate_to``, even if only its name was given."""
+        if not isinstance(self.escalate_to, str):
+            return self.escalate_to
+        self._made_larger = self._made_larger or model_of(self.escalate_to)
+        return self._made_larger
 
     @property
     def learned(self) -> Calibration | None:
@@ -214,7 +249,10 @@ class Options(Checked):
             ConfigurationError: nothing is learned here, or the message is not one of ReASC's.
         """
         if not (online := self._setup.online):
-            raise ConfigurationError(f"outcomes are learned with calibration='online', not {self.calibration!r}")
+            beside = " without escalate_to" if self.escalate_to is not None else ""
+            raise ConfigurationError(
+                f"outcomes are learned with calibration='online'{beside}, not {self.calibration!r}"
+            )
         id = question_id(answered)
         return id is not None and online.record_outcome(id, bool(correct))
 
@@ -282,7 +320,10 @@ class VoteOptions(TypedDict, total=False):
     online_state: str | Path | None
     audit: float
     safeguard: Safeguard
-    calibrator: MixtureCalibrator | ConsensusCalibrator | None
+    calibrator: Calibrator | None
+    escalate_to: ModelOrName | None
+    within: float
+    price_ratio: float | Prices
 
 
 def question_id(answered: AIMessage | str) -> str | None:

@@ -6,7 +6,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_reasc.answers import Extractor, ObjectVotes, arguments_of
-from langchain_reasc.calibration import Calibration, ConsensusCalibrator, SupportCurve
+from langchain_reasc.calibration import DEFAULT_RACE, Calibration, ConsensusCalibrator, SupportCurve
 from langchain_reasc.method.agreement import LARGEST_HORIZON
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.fields import ByField
@@ -48,7 +48,7 @@ class Plan:
             budget: samples at most.
         """
         options = self.options
-        protected = options.on_undecided != "answer" or options.abstain_below is not None
+        protected = options.on_undecided != "answer" or options.abstain_below is not None or options.escalate_to
         return rule_in_use(
             self.rule,
             budget,
@@ -98,8 +98,17 @@ def make_plan(setup: "Setup", calibration: Calibration | None) -> Plan:
     if setup.mixture:
         notice = "the calibration by mixture has seen too few responses yet: counting votes (ASC)"
         return Plan(options=options, rule=ASC(), notices=(notice,), measure=setup.mixture.measure, counted=False)
+    if setup.large:
+        notice = f"nothing was learned: {DEFAULT_RACE.votes} equal votes of the small model are an answer, by default"
+        return Plan(options=options, rule=DEFAULT_RACE, notices=(notice,))
     horizon = FiniteHorizon(budget=options.max_samples)
     return Plan(options=options, rule=horizon, notices=("no calibration: counting votes (finite horizon)",))
+
+
+def plan_by_course(options: "Options", rule: StoppingRule, notices: tuple[str, ...] = ()) -> Plan:
+    """Make the plan by which a small model is asked, by a rule that was learned or is tested."""
+    scored = rule.reads_scores or (options.calibration == "online" and options.measure is not None)
+    return Plan(options=options, rule=rule, notices=notices, measure=options.measure if scored else None)
 
 
 def _plan_by_rule(rule: StoppingRule, options: "Options", calibration: Calibration | None) -> Plan:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from secrets import token_hex
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
@@ -29,11 +29,15 @@ from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.models.usage import output_tokens
 from langchain_reasc.runnable.account import add_account, failure_notices
 from langchain_reasc.runnable.ballot import Ballot
+from langchain_reasc.runnable.escalation import Escalating
 from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import ReASCResult, SampledResponse, Usage, shortened
 from langchain_reasc.runnable.total_budget import Sampled
 from langchain_reasc.sampling import Sample
+
+if TYPE_CHECKING:
+    from langchain_reasc.runnable.options import Options
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +46,7 @@ DeservesVote = Callable[[AIMessage], bool | Awaitable[bool]]
 ResponseListener = Callable[[SampledResponse, Decision], None]
 SpendingListener = Callable[[int, int], None]
 """Called with the tokens, prompt and generated, and the samples that a question has cost."""
-_NOT_AUDITED: Final = ("budget", "timeout", "alone", "hopeless", "plurality", "unanswered")
+_NOT_AUDITED: Final = ("budget", "timeout", "alone", "hopeless", "plurality", "unanswered", "contested")
 """Reasons of decisions that no rule has made."""
 
 
@@ -91,7 +95,7 @@ class Question:
         on_finished: AnsweredQuestionListener | None = None,
     ) -> None:
         setup, options = request.setup, request.setup.options
-        self.request, self.setup, self.model, self.plan = request, setup, request.model, plan
+        self.request, self.setup, self.model = request, setup, request.model
         self.deserves_vote, self.live, self.passed_on = deserves_vote, live, False
         self._budget = budget or CallBudget()
         self._max_samples = min(options.max_samples, self._budget.samples or options.max_samples)
@@ -99,7 +103,7 @@ class Question:
         if setup.online and on_finished is None:
             self._on_finished = partial(setup.online.observe, learned=plan.calibration is not None)
         self._ballot = Ballot(request, plan, learning=self._on_finished is not None, spans=on_finished is not None)
-        self._rule_in_use = plan.rule_in_use(self._ballot.extract, self._max_samples)
+        self.decide_by(plan)
         unknown = setup.unknown_names(self.model.schemas) if self.model.schemas else []
         self._notices = tuple(dict.fromkeys([*self.model.notices, *unknown, *plan.notices]))
         self._samples: dict[int, Sample] = {}
@@ -116,10 +120,18 @@ class Question:
         self._reported = False
         self.decision: Decision | None = None
         self.not_voted = False
+        self.escalating: Escalating | None = None
+        self.beside: list[Question] = []
+        """The questions that were put to another model for this one."""
         if first and first.status == "complete":
             self.add_sample(first)
         elif first:  # it is paid for, and drawn again
             self._lost.append(first)
+
+    def decide_by(self, plan: Plan) -> None:
+        """Decide by a plan, before any response has come."""
+        self.plan = plan
+        self._rule_in_use = plan.rule_in_use(self._ballot.extract, self._max_samples)
 
     @property
     def samples_to_launch(self) -> int:
@@ -138,7 +150,8 @@ class Question:
         first_alone = launched == 0 and self.plan.rule.may_accept_first
         if first_alone or self.asks:
             return 1
-        return self._useful(min(self.setup.options.concurrency, self._max_samples - launched))
+        most = min(self.setup.options.concurrency, self._max_samples - launched)
+        return self._useful(min(most, self.plan.rule.wave or most))
 
     def launch(self, count: int) -> range:
         """Return the indices of the next ``count`` samples."""
@@ -184,7 +197,8 @@ class Question:
     def report_spending(self) -> None:
         """Report the cost to the listener once, even if the question failed."""
         if self._budget.on_spent and not self._reported:
-            self._budget.on_spent(self.tokens, self.launched)
+            asked = [self, *self.beside]
+            self._budget.on_spent(sum(one.tokens for one in asked), sum(one.launched for one in asked))
         self._reported = True
 
     @property
@@ -192,6 +206,21 @@ class Question:
         """What is asked whether the next response is put to the vote; None once a response has said anything."""
         said = any(one.instead != "" for one in self._responses.values())
         return None if said else self.deserves_vote
+
+    @property
+    def rest_of_budget(self) -> CallBudget | None:
+        """What another model may spend on the question; None if its budget or its time is over."""
+        budget, asked = self._budget, [self, *self.beside]
+        tokens = budget.tokens and budget.tokens - sum(one.tokens for one in asked)
+        samples = budget.samples and budget.samples - sum(one.launched for one in asked)
+        over = self._ended_by or self.request.cutoff.given_up
+        if over or (tokens is not None and tokens <= 0) or (samples is not None and samples <= 0):
+            return None
+        return CallBudget(tokens, samples, budget.seconds)
+
+    def answer_of(self, message: AIMessage) -> str | None:
+        """Return the answer of another model's response, equal to the answers here that say the same."""
+        return self._ballot.read_audit(message)
 
     @property
     def has_response(self) -> bool:
@@ -221,20 +250,17 @@ class Question:
             SamplingError: no response was obtained.
             Undecided: the evidence is not sufficient, or the answer too unlikely, and that is to be raised.
         """
-        result, options = self._result(), self.setup.options
+        return concluded(self.outcome(), self.setup.options)
+
+    def outcome(self) -> ReASCResult:
+        """Return the outcome, and learn from it, whether or not it is decided.
+
+        Raises:
+            SamplingError: no response was obtained.
+        """
         first = self._responses.get(0)
         if self.setup.mixture and first is not None and first.score is not None:
             self.setup.mixture.observe(first.score, **self._ballot.provenance)
-        if options.abstain_below is not None:
-            result = replace(result, doubt=result.doubt_below(options.abstain_below))
-        if result.doubt is None and (options.on_undecided == "answer" or not result.undecided):
-            return result
-        if options.on_undecided != "raise":
-            return result.abstained()
-        given = "" if result.answer is None else f"'{shortened(result.answer)}' is "
-        raise Undecided(f"{given}{result.summary()}; the error's result has every response", result)
-
-    def _result(self) -> ReASCResult:
         samples = [sample for _, sample in sorted(self._samples.items())]
         if not self._responses:
             raise error_without_response(samples)
@@ -395,6 +421,22 @@ class Question:
         judged = self._ballot.meanings.judged if self._ballot.meanings else None
         samples, tokens = list(self._samples.values()), lambda: self.request.estimated_prompt_tokens
         return Usage.add_up(samples, used=self._responses, lost=self._lost, judged=judged, prompt_tokens=tokens)
+
+
+def concluded(result: ReASCResult, options: "Options") -> ReASCResult:
+    """Return a result, or an empty message in its place if it is undecided and the options say so.
+
+    Raises:
+        Undecided: it is undecided, and that is to be raised.
+    """
+    if options.abstain_below is not None:
+        result = replace(result, doubt=result.doubt_below(options.abstain_below))
+    if result.doubt is None and (options.on_undecided == "answer" or not result.undecided):
+        return result
+    if options.on_undecided != "raise":
+        return result.abstained()
+    given = "" if result.answer is None else f"'{shortened(result.answer)}' is "
+    raise Undecided(f"{given}{result.summary()}; the error's result has every response", result)
 
 
 def error_without_response(samples: Sequence[Sample]) -> Exception:

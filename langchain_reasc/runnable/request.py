@@ -9,6 +9,7 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.models.prepared import to_messages
+from langchain_reasc.runnable.escalation import messages_for
 from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.setup import Setup, running_fingerprint
 from langchain_reasc.sampling import Cutoff, QuestionClock
@@ -24,6 +25,7 @@ class Request:
         kwargs: passed to every call of the model.
         is_async: whether it is answered in an event loop.
         cutoff: tells when the whole call is given up.
+        large_kwargs: passed to every call of the large model instead; None for the same.
 
     Raises:
         ConfigurationError: a chat model does not accept this input.
@@ -39,13 +41,16 @@ class Request:
         *,
         is_async: bool = False,
         cutoff: Cutoff | None = None,
+        large_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         self.setup, self.config, self.is_async = setup, config, is_async
+        self._large_kwargs = kwargs if large_kwargs is None else large_kwargs
         self.clock = QuestionClock(question=setup.options.timeout, sample=setup.options.sample_timeout)
         self.model = setup.model.resolved(config, kwargs)
         if self.model.no_logprobs:
             setup.require_confidence(self.model)
-        self.messages = to_messages(value)
+        self._given = to_messages(value)
+        self.messages = messages_for("small", self._given) if setup.large else self._given
         self.cutoff = cutoff or Cutoff()
         self.prompt_tokens: int | None = None
 
@@ -53,7 +58,7 @@ class Request:
     def kind(self) -> str:
         """The kind of request, where something is learned online about each kind."""
         options = self.setup.options
-        if not self.setup.online:
+        if not (self.setup.online or self.setup.large):
             return ""
         return running_fingerprint(self.model, self.messages, prompt=options.fixed_prompt, answer=options.answer).kind
 
@@ -71,6 +76,16 @@ class Request:
         calibration = online.calibration_for(self.kind)
         plan = setup.plan(calibration)
         return replace(plan, notices=(online.notice(calibration, self.kind), *plan.notices))
+
+    def to_large(self) -> "Request":
+        """Return the request as it is put to the large model, in what is left of the time."""
+        large = self.setup.large
+        assert large is not None
+        kwargs = {**large.arguments, **(self._large_kwargs or {})}
+        messages = messages_for("large", self._given)
+        asked = Request(large.setup, messages, self.config, kwargs, is_async=self.is_async, cutoff=self.cutoff)
+        asked.clock = self.clock
+        return asked
 
     @property
     def reads_in_thread(self) -> bool:

@@ -27,6 +27,8 @@ _ENDINGS: Final = {
     "evidence": "{decided}: {gave}, enough for it to stay ahead of the other answers",
     "agreement": "{decided}: {gave}, and further ones would hardly change that",
     "window": "{decided}: {gave}, and so did all of the last window",
+    "unanimous": "{decided}: {gave}, and no response another",
+    "contested": "undecided: the responses differ, and {gave}",
     "plurality": "{decided}: {gave}, and too few samples are left to change that",
     "worth": "undecided: more samples would hardly help, and {gave}",
     "timeout": "undecided: the time is over, and {gave}",
@@ -290,10 +292,23 @@ def _ending(result: ReASCResult) -> str:
     if decision.reason == "gate":
         promise = result.message.response_metadata["reasc"].get("guarantee")
         return "accepted by the gate: the first response was confident enough" + (f"; {promise}" if promise else "")
+    if decision.reason == "escalated":
+        return "answered by the larger model" + _why_escalated(result)
     if decision.reason == "hopeless":
         return "undecided: " + next(one for one in result.notices if one.startswith(NEVER_AGREES))
     decided = "most common" if result.unsupported else "decided"
     return _ENDINGS[decision.reason or "budget"].format(decided=decided, gave=_agreement(result))
+
+
+def _why_escalated(result: ReASCResult) -> str:
+    """Say what the small model answered, where it was asked first."""
+    small = result.message.response_metadata["reasc"]["models"].get("small")
+    if small is None:
+        return ""
+    if result.message.response_metadata["reasc"].get("shadowed"):
+        return "; the smaller one was asked, too, to learn from both"
+    gave = ", ".join(f"{shortened(answer)}: {votes:g}" for answer, votes in small["evidence"].items())
+    return f", as the smaller one is undecided ({gave or 'no answer'})"
 
 
 def _agreement(result: ReASCResult) -> str:

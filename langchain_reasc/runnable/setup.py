@@ -27,6 +27,7 @@ from langchain_reasc.models.fingerprint import (
 )
 from langchain_reasc.models.prepared import PreparedModel, prepare_model
 from langchain_reasc.models.stated import instruction
+from langchain_reasc.runnable.escalation import Large
 from langchain_reasc.runnable.plan import Plan, make_plan
 from langchain_reasc.threads import import_deferred, in_event_loop
 
@@ -54,7 +55,9 @@ class Setup:
         extract: finds the answer in a response.
         on_missing_confidence: what is done with a response without confidence; learning online needs none.
         calibration: what scores mean; None where there is none, or it is learned.
-        learner: learns a calibration from what is answered; None if nothing is learned.
+        learner: learns a calibration from what is answered; None if nothing is learned, or the large model has the
+            learner.
+        large: the large model that contested questions go to; None without one.
         prepared: whether :meth:`prepare` has been called.
     """
 
@@ -64,16 +67,25 @@ class Setup:
     on_missing_confidence: OnMissing
     calibration: Calibration | None = None
     learner: MixtureCalibrator | ConsensusCalibrator | None = None
+    large: Large | None = None
     prepared: threading.Event = field(default_factory=threading.Event)
     _plans: dict[int, Plan] = field(default_factory=dict, init=False)
 
     @classmethod
-    def from_options(cls, options: "Options", model: Runnable[LanguageModelInput, Any], *, quiet: bool) -> "Setup":
+    def from_options(
+        cls,
+        options: "Options",
+        model: Runnable[LanguageModelInput, Any],
+        larger: Runnable[LanguageModelInput, Any] | None = None,
+        *,
+        quiet: bool,
+    ) -> "Setup":
         """Check the options against each other and against the model, before anything is paid for.
 
         Args:
             options: the options.
             model: the model they name.
+            larger: the larger model they name, if any.
             quiet: whether samples are parts of one model call, see :mod:`langchain_reasc.sampling.tracing`.
 
         Raises:
@@ -95,7 +107,10 @@ class Setup:
         )
         if learning or options.fixed_prompt is not None:
             running = setup.fingerprint  # which fails where the prompt is none
-            setup = replace(setup, learner=_learner(options, measure, running, quiet=quiet))
+            if larger is None:
+                setup = replace(setup, learner=_learner(options, measure, running, quiet=quiet))
+        if larger is not None:
+            setup = replace(setup, large=Large.from_options(options, setup, larger, quiet=quiet))
         if known:  # a chat model is bound to tools once it is made
             setup.require_fit(known, prepared, bound=not quiet)
         if prepared.no_logprobs:
@@ -113,7 +128,7 @@ class Setup:
         with _PREPARING:  # of all setups, which need much the same
             if not self.prepared.is_set():
                 import_deferred()
-                self.plan(self.learned).rule.prepare()
+                self.plan(None if self.large else self.learned).rule.prepare()
                 self.prepared.set()
 
     @property
@@ -134,6 +149,8 @@ class Setup:
     @property
     def learned(self) -> Calibration | None:
         """The calibration in use."""
+        if self.large and self.large.learner:
+            return self.large.learner.calibration
         return self.learner.calibration if self.learner else self.calibration
 
     def plan(self, calibration: Calibration | None) -> Plan:

@@ -1,0 +1,151 @@
+"""``calibration="online"`` with ``escalate_to``: learn from the questions that both models were asked."""
+
+import hashlib
+import logging
+import os
+import threading
+from collections import deque
+from itertools import count
+from pathlib import Path
+from weakref import WeakSet
+
+from langchain_reasc.calibration.calibration import Calibration
+from langchain_reasc.calibration.escalation import WITHIN, Course, Escalation, Shadowed
+from langchain_reasc.calibration.observation_file import ObservationFile, ObservationStore
+from langchain_reasc.calibration.observations import KEPT
+from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
+from langchain_reasc.models.fingerprint import Fingerprint
+
+__all__ = ["EscalationLearner"]
+
+logger = logging.getLogger(__name__)
+
+
+class EscalationLearner:
+    """Learns when a small model's answer may stand, for each kind of request. Safe to call from several threads.
+
+    Args:
+        within: the bound on the rate of contradictions, see :mod:`~langchain_reasc.calibration.escalation`.
+        scored: whether rules by the confidence of the first response are tested, too.
+        fingerprint: the small model, its prompt and its sampling.
+        large: the large model, its prompt and its sampling.
+        path: the SQLite file in which each shadowed question counts at once, for all processes that share it. While
+            the file cannot be written, questions are kept in memory, and the last 512 of them are written later.
+        any_model: whether to accept a file of another small model.
+        seed: the seed of the choice of shadowed questions.
+    """
+
+    def __init__(
+        self,
+        *,
+        within: float = WITHIN,
+        scored: bool = False,
+        fingerprint: Fingerprint | None = None,
+        large: Fingerprint | None = None,
+        path: str | Path | None = None,
+        any_model: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self._fingerprint, self.large, self._any_model = fingerprint or Fingerprint(), large or Fingerprint(), any_model
+        self._none, self._seed = Escalation(within=within, scored=scored), seed
+        self.path = None if path is None else Path(path)
+        self._file = None if path is None else ObservationFile(path)
+        self._known: dict[str, Escalation] = {}
+        self._unsaved: deque[tuple[str, Shadowed]] = deque(maxlen=KEPT)
+        self._numbers, self._warned, self._lock = count(), False, threading.Lock()
+        _learners.add(self)
+
+    @property
+    def learns_of(self) -> tuple[Escalation, Fingerprint, Fingerprint, Path | None]:
+        """The promise, the models and the file. Learners with the same can be exchanged."""
+        return self._none, self._fingerprint, self.large, self.path
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What was learned of the kind of request with most shadowed questions, to be saved; None before any."""
+        known = max(self._known.values(), key=lambda one: one.rows, default=None)
+        return None if known is None else Calibration.of_escalation(known, self._fingerprint, self.large)
+
+    def known(self, kind: str) -> Escalation:
+        """Return what is known of a kind of request. The first call reads the file.
+
+        Raises:
+            CalibrationFileError: the file is not a store of online learning, or its folder does not exist.
+            FingerprintMismatch: its rows were measured on another model, prompt or sampling.
+        """
+        with self._lock:
+            if kind not in self._known:
+                held = None
+                if self._file is not None:
+                    with self._file.transaction(create=False) as store:
+                        if store is not None:
+                            self._check_model(store)
+                            held = store.escalation(self._key(kind))
+                self._known[kind] = held or self._none
+            return self._known[kind]
+
+    def course(self, kind: str, audit: float) -> Course:
+        """Return how the next question of a kind is answered; ``audit`` is the share that is shadowed in the end."""
+        drawn = hashlib.blake2b(f"{self._seed} {next(self._numbers)}".encode(), digest_size=4).digest()
+        return self.known(kind).course(int.from_bytes(drawn) / 2**32, audit)
+
+    def observe(self, kind: str, row: Shadowed) -> None:
+        """Learn from a shadowed question. A file that cannot be written is logged, and costs no answer."""
+        before = self.known(kind)
+        with self._lock:
+            after = self._known[kind].after(row)
+            if self._file is not None:
+                self._unsaved.append((kind, row))
+                after = self._written(kind) or after
+            self._known[kind] = after
+        _log_change(before, after)
+
+    def _written(self, kind: str) -> Escalation | None:
+        """Write what is not in the file yet. Return what is known of the kind then; None if that failed."""
+        assert self._file is not None
+        try:
+            with self._file.transaction(create=True) as store:
+                assert store is not None
+                self._check_model(store)
+                store.describe(self._fingerprint, store.provenance)
+                for unsaved, row in self._unsaved:
+                    known = store.escalation(self._key(unsaved)) or self._none
+                    store.set_escalation(self._key(unsaved), known.after(row))
+                written = store.escalation(self._key(kind))
+        except (CalibrationFileError, FingerprintMismatch) as error:
+            if not self._warned:
+                logger.warning("what was learned is not kept: %s", error)
+            self._warned = True
+            return None
+        self._unsaved.clear()
+        self._warned = False
+        return written
+
+    def _check_model(self, store: ObservationStore) -> None:
+        if not self._any_model:
+            store.check_fits(self._fingerprint, f"online_state={str(self.path)!r}")
+
+    def _key(self, kind: str) -> str:
+        """Name a kind of request, the large model and the promise: with others, learning begins anew."""
+        large = self.large.model_dump_json()
+        told = f"{kind} {large} {self._none.within} {self._none.scored}"
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def _log_change(before: Escalation, after: Escalation) -> None:
+    if after.restarts > before.restarts:
+        logger.warning("the small model contradicts the large one more often than it did: learning begins again")
+    elif after.status_changed(before):
+        logger.info("%s", after.status)
+
+
+_learners: WeakSet[EscalationLearner] = WeakSet()
+
+
+def _unlock_in_child() -> None:
+    for one in tuple(_learners):
+        one._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_in_child)

@@ -1,0 +1,319 @@
+"""A small model before a large one: what is asked of the large one, and one result of both models' responses.
+
+The order of asking is in :mod:`~langchain_reasc.runnable.loop`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import UsageMetadata, add_usage
+from langchain_core.runnables import Runnable, RunnableBinding
+from pydantic import BaseModel
+
+from langchain_reasc.calibration import Course, Escalation, EscalationLearner, Shadowed, numbered
+from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
+from langchain_reasc.method.stopping import Cap
+from langchain_reasc.models.fingerprint import check_fingerprint
+from langchain_reasc.runnable.result import ReASCResult, Usage
+
+if TYPE_CHECKING:
+    from langchain_reasc.runnable.options import Options
+    from langchain_reasc.runnable.question import Question
+    from langchain_reasc.runnable.request import Request
+    from langchain_reasc.runnable.setup import Setup
+
+Asked = Literal["small", "large"]
+Prices = tuple[tuple[float, float], tuple[float, float]]
+"""Dollars for a million prompt tokens and a million generated tokens, of the small model and of the large one."""
+_ALONE: Final[dict[str, Any]] = {
+    "escalate_to": None,
+    "rule": Cap(1),
+    "max_samples": 1,
+    "calibration": None,
+    "calibrator": None,
+    "measure": None,
+    "online_state": None,
+    "fixed_prompt": None,
+    "ask_confidence": False,
+    "abstain_below": None,
+    "on_undecided": "answer",
+    "min_share": 0.0,
+}
+"""The options of a large model that is asked once, where they differ from those of the small one."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Large:
+    """The large model behind a small one, and what is known of the two.
+
+    Attributes:
+        setup: how the large model is asked: once, or as the ReASC model that was given.
+        is_asked_once: which of these.
+        arguments: the arguments of its calls that were bound to it.
+        prices: of a million prompt tokens and a million generated tokens, of the small and of the large model.
+        learner: what learns from questions that both models are asked; None if nothing is learned.
+        known: what a calibration says of the two; None without one.
+    """
+
+    setup: "Setup"
+    is_asked_once: bool
+    arguments: Mapping[str, Any]
+    prices: Prices
+    learner: EscalationLearner | None = None
+    known: Escalation | None = None
+
+    @classmethod
+    def from_options(
+        cls, options: "Options", small: "Setup", model: Runnable[LanguageModelInput, Any], *, quiet: bool
+    ) -> "Large":
+        """Prepare the large model.
+
+        Args:
+            options: the options of the small model.
+            small: how the small model is asked.
+            model: the large model.
+            quiet: whether samples are parts of one model call.
+
+        Raises:
+            ConfigurationError: an option contradicts ``escalate_to``.
+            FingerprintMismatch: the calibration was made with another large model.
+        """
+        if options.calibration == "mixture":
+            raise ConfigurationError(
+                "calibration='mixture' decides by the first responses to a whole batch, and escalate_to question by "
+                "question; use calibration='online', or leave out one of the two"
+            )
+        own: Any = model
+        arguments = dict[str, Any]()
+        while isinstance(own, RunnableBinding) and not own.config_factories:
+            own, arguments = own.bound, {**own.kwargs, **arguments}
+        given: Any = getattr(own, "_setup", None)
+        asked_once = given is None
+        if given is None:
+            alone, arguments = BaseModel.__copy__(options), {}
+            alone.__dict__.update(_ALONE | {"model": model})
+            given = type(small).from_options(alone, model, quiet=quiet)
+        elif quiet:
+            given = replace(given, model=replace(given.model, quiet=True))
+        prices = prices_of(options.price_ratio)
+        made = cls(setup=given, is_asked_once=asked_once, arguments=arguments, prices=prices)
+        calibration = small.calibration
+        if calibration and calibration.escalation:
+            if calibration.large and not options.allow_fingerprint_mismatch:
+                try:
+                    check_fingerprint(calibration.large, given.fingerprint.unbound())
+                except FingerprintMismatch as error:
+                    raise FingerprintMismatch(f"the large model (escalate_to): {error}") from None
+            return replace(made, known=calibration.escalation)
+        if options.calibration != "online":
+            return made
+        fresh = EscalationLearner(
+            within=options.within,
+            scored=options.measure is not None,
+            fingerprint=small.fingerprint.unbound(),
+            large=given.fingerprint.unbound(),
+            path=options.online_state,
+            any_model=options.allow_fingerprint_mismatch,
+        )
+        known = options.calibrator
+        if known is not None and not isinstance(known, EscalationLearner):
+            raise ConfigurationError(f"escalate_to learns with an EscalationLearner, not a {type(known).__name__}")
+        return replace(made, learner=known if known is not None and known.learns_of == fresh.learns_of else fresh)
+
+    def course(self, kind: str, audit: float) -> Course | None:
+        """Return how the next question of a kind is answered; None if no rule was learned, and the plan decides."""
+        if self.learner is not None:
+            return self.learner.course(kind, audit)
+        if self.known is not None:
+            rule = self.known.rule
+            return Course(None if rule is None else self.known.rule_named(rule), known=self.known)
+        return None
+
+    def cost(self, usage: UsageMetadata, asked: Asked) -> float:
+        """Return what tokens cost: in dollars, or in tokens of the small model if only the ratio of prices is known."""
+        prompt, generated = self.prices[asked == "large"]
+        return (usage["input_tokens"] * prompt + usage["output_tokens"] * generated) / 1e6
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Escalating:
+    """One question that a small and a large model may be asked.
+
+    Attributes:
+        large: the large model.
+        request: what is asked of the small model.
+        first: the model that is asked first.
+        course: what was learned of how to answer it; None if nothing is learned.
+        options: the options of both questions, such as who listens.
+    """
+
+    large: Large
+    request: "Request"
+    first: Asked
+    course: Course | None
+    options: Mapping[str, Any]
+
+    def goes_on(self, result: ReASCResult | Exception) -> bool:
+        """Return whether the small model's result sends the question to the large one."""
+        if isinstance(result, Exception):
+            return True
+        below = self.request.setup.options.abstain_below
+        doubted = below is not None and result.doubt_below(below) is not None
+        return result.decision.reason != "alone" and (result.undecided or doubted)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Why the large model answers alone, or how far learning is; nothing where a rule promises something."""
+        known = self.course.known if self.course else None
+        return (known.status,) if known and known.rule is None else ()
+
+    @property
+    def promise(self) -> str | None:
+        """What the rule that decides promises; None without one."""
+        known = self.course.known if self.course else None
+        return known.promise(known.rule) if known and known.rule is not None else None
+
+
+def prices_of(ratio: float | Prices) -> Prices:
+    """Return prices of prompt and generated tokens, of the small and the large model.
+
+    Raises:
+        ConfigurationError: a price is negative, or all prices of a model are 0.
+    """
+    million = 1e6
+    prices = ratio if isinstance(ratio, tuple) else ((million, million), (million * ratio, million * ratio))
+    if min(min(one) for one in prices) < 0 or not max(prices[1]) > 0:
+        raise ConfigurationError(f"prices must not be negative, and the large model's not all 0; got {ratio!r}")
+    return prices
+
+
+def messages_for(asked: Asked, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return a history as one of the two models may read it.
+
+    What the other model wrote keeps its text and its calls. Its signed reasoning and its ids mean nothing to this one,
+    and many providers refuse them.
+    """
+    return [_plain(one) if _writer(one) not in (None, asked) else one for one in messages]
+
+
+def _writer(message: BaseMessage) -> Asked | None:
+    account = message.response_metadata.get("reasc")
+    writer: Asked | None = account.get("answered_by") if isinstance(account, dict) else None
+    return writer
+
+
+def _plain(message: BaseMessage) -> BaseMessage:
+    assert isinstance(message, AIMessage)
+    return AIMessage(str(message.text), tool_calls=message.tool_calls, name=message.name)
+
+
+def shadowed_row(
+    large: Large,
+    small: "Question",
+    of_small: ReASCResult | None,
+    of_large: Sequence[ReASCResult],
+    grade: Callable[[AIMessage], bool] | None = None,
+) -> Shadowed:
+    """Return the row of a question that both models were asked.
+
+    Args:
+        large: the large model.
+        small: the question as the small model was asked.
+        of_small: the small model's result; None if all its samples failed.
+        of_large: the large model's results.
+        grade: returns whether a response is right, if that is known.
+    """
+    right = None
+    if grade is not None:
+        first = next((one.message for one in of_small.responses if one.used), None) if of_small else None
+        right = first is not None and grade(first), grade(of_large[0].message)
+    read = [small.answer_of(one.message) if one.answer is not None else None for one in of_large]
+    used = [one for one in of_small.responses if one.used] if of_small else []
+    numbers = numbered([*read, *([one.answer for one in used] or [None])])
+    responses = len(of_small.responses) if of_small else 1
+    spent = large.cost(of_small.usage.bill, "small") / responses if of_small else 0.0
+    return Shadowed(
+        small=numbers[len(read) :],
+        large=numbers[: len(read)],
+        score=used[0].score if used else None,
+        right=right,
+        costs=(spent, large.cost(of_large[0].usage.bill, "large")),
+    )
+
+
+def combined(
+    large: Large,
+    asked: Mapping[Asked, Sequence[ReASCResult]],
+    answered_by: Asked,
+    notices: Sequence[str],
+    promise: str | None,
+    *,
+    shadowed: bool = False,
+) -> ReASCResult:
+    """Return one result of both models' results, with both bills.
+
+    Args:
+        large: the large model.
+        asked: the results of each model that was asked; the first one of ``answered_by`` is the answer.
+        answered_by: the model whose answer counts.
+        notices: what else the caller should know.
+        promise: what the rule that decided promises.
+        shadowed: whether both were asked to learn.
+    """
+    result = asked[answered_by][0]
+    every = [one for results in asked.values() for one in results]
+    decision = result.decision
+    if answered_by == "large" and (large.is_asked_once or not decision.undecided) and decision.reason != "alone":
+        decision = replace(decision, reason="escalated")
+    told = (*notices, *result.notices)
+    bill = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
+    for one in every:
+        bill = add_usage(bill, one.usage.bill)
+    usage = Usage(
+        bill,
+        result.usage.unused_output_tokens + sum(one.usage.output_tokens for one in every if one is not result),
+        estimated=any(one.usage.estimated for one in every),
+        judge=next((one.usage.judge for one in every if one.usage.judge is not None), None),
+    )
+    account = result.message.response_metadata["reasc"]
+    accounts = [one.message.response_metadata["reasc"] for one in every]
+    account = {
+        **account,
+        "reason": decision.reason,
+        "stage": decision.stage,
+        "launched": sum(one["launched"] for one in accounts),
+        "failed": sum(one["failed"] for one in accounts),
+        **({} if promise is None else {"guarantee": promise}),
+        "tokens": {**usage.account, "winner": account["tokens"]["winner"]},
+        "answered_by": answered_by,
+        **({"shadowed": True} if shadowed else {}),
+        "models": {name: _account(large, name, results) for name, results in asked.items()},
+        "notices": [*notices, *account["notices"]],
+    }
+    metadata = {**result.message.response_metadata, "reasc": account}
+    message = result.message.model_copy(update={"response_metadata": metadata, "usage_metadata": bill})
+    drawn = [
+        response if one is result else replace(response, used=False, weight=0.0)
+        for one in every
+        for response in one.responses
+    ]
+    responses = tuple(replace(one, index=at) for at, one in enumerate(drawn))
+    return replace(result, message=message, decision=decision, responses=responses, usage=usage, notices=told)
+
+
+def _account(large: Large, name: Asked, results: Sequence[ReASCResult]) -> dict[str, Any]:
+    """Return what one model answered, and what it cost."""
+    first = results[0]
+    account = first.message.response_metadata["reasc"]
+    return {
+        "answer": account["answer"],
+        "evidence": account["evidence"],
+        "reason": "answered" if name == "large" and large.is_asked_once else account["reason"],
+        "samples": sum(len(one.responses) for one in results),
+        "input": sum(one.usage.input_tokens for one in results),
+        "output": sum(one.usage.output_tokens for one in results),
+        "cost": sum(large.cost(one.usage.bill, name) for one in results),
+    }
