@@ -149,7 +149,7 @@ class TestedRule(_Record):
     @property
     def share_accepted(self) -> float:
         """The share of questions on which it accepts an answer."""
-        return self._mean(self.accepted)
+        return min(1.0, self._mean(self.accepted))  # rounding may lift a mean of two shares above 1
 
     def cost(self, small: float) -> float:
         """Return what a question costs by the rule, in answers of the large model.
