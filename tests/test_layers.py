@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 CORE = "method answers data models calibration sampling runnable agents cli"
-LAB = "data rules pools replay simulation report cli"
+LAB = "data rules pools replay escalation simulation report cli"
 LLAMA_CPP = "native grammar sampling engine tools prompts"
 ORDERS = {
     "langchain_reasc": CORE.split(),

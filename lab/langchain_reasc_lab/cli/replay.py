@@ -7,6 +7,7 @@ import typer
 
 from langchain_reasc.cli.console import print_json, progress, remark, stdout
 from langchain_reasc.cli.options import AsJson, one_of
+from langchain_reasc_lab.cli.escalation import EscalationOptions
 from langchain_reasc_lab.cli.options import AllSignals, ComparisonOptions, PoolPath, picture
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def replay(
             callback=picture,
         ),
     ] = None,
+    escalation: EscalationOptions,
 ) -> None:
     """Compare ReASC and other methods on recorded responses, without the model.
 
@@ -61,6 +63,8 @@ def replay(
     on the rest; or on all, where another pool calibrates, as beside the demo's test pool. With --shuffles, questions
     and responses are rearranged and results averaged. A pool without scores or token signals compares the methods that
     count votes, on all its questions.
+
+    With --escalate-to, POOL is a small model's, and the ways are compared to ask a large one only where it must be.
 
     [bold]Examples[/]
 
@@ -71,6 +75,8 @@ def replay(
     reasc replay pool.sqlite --rules all
 
     reasc replay pool.sqlite --signal token_logprob --score mean --json > result.json
+
+    reasc replay small.sqlite --escalate-to large.sqlite --price-ratio 30 --shuffles 24
     """
     from langchain_reasc_lab.replay.metrics import as_data
     from langchain_reasc_lab.replay.table import print_comparison
@@ -78,6 +84,19 @@ def replay(
     if signals and options.signal:
         raise typer.BadParameter("--signals all has a row for every signal; leave out --signal")
     options.check()
+    escalation.check(
+        signals=signals,
+        controls=controls,
+        rules=rules != "usual",
+        parameters=parameters is not None,
+        plot_risk=risk is not None,
+        calibration_size=options.calibration_size is not None,
+        calibration_pool=options.calibration_pool is not None,
+        worth=options.worth is not None,
+    )
+    if escalation.escalate_to is not None:
+        escalation.run(pool, options, shuffles=shuffles, as_json=as_json, plot=plot)
+        return
     recorded = options.read(pool)
     run, rows = run_replay(
         recorded,

@@ -8,7 +8,8 @@ Optionally ``{"metadata": {...}}``, then one question a line::
 
 Of a response only ``answer`` (null: none found) and ``completion_tokens`` (null: not reported, and estimated from the
 text; 1 without a text) are required; unknown keys are ignored.
-``reference`` may be a list of accepted answers, or null where it is not known. Metadata that names an
+``reference`` may be a list of accepted answers, or null where it is not known. ``question_key`` names a question in
+all recordings of it; it becomes the id. Metadata that names an
 ``extraction_version`` says that answers are normalized, and by which rules they were found.
 
 Token signals lie beside it, ``pool.signals.gz`` beside ``pool.jsonl``: gzip members of one JSON line each,
@@ -81,6 +82,11 @@ class _Question(_Record):
     responses: Annotated[tuple[_Response, ...], Field(min_length=1)]
     reference: str | list[str] | None
     input: Any = None
+    question_key: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.question_key or self.id
 
 
 def read_json_lines(source: Path, made: PoolStore) -> list[str]:
@@ -223,8 +229,8 @@ def _checked(record: Any, where: str) -> _Question:
         finding = findings(error)[0]
         hint = next((f"; {hint}" for end, hint in _HINTS.items() if finding.endswith(end)), "")
         raise PoolError(f"{where}: {finding}{hint}") from None
-    if storable(line.id) != line.id:
-        raise PoolError(f"{where}: id {line.id!r} has half a character in it; correct it")
+    if storable(line.name) != line.name:
+        raise PoolError(f"{where}: id {line.name!r} has half a character in it; correct it")
     return line
 
 
@@ -232,7 +238,7 @@ def _parsed(line: _Question, *, normalized: bool) -> tuple[PoolQuestion, list[Me
     references = [line.reference] if isinstance(line.reference, str) else line.reference or ()
     responses = tuple(_pool_response(one, normalized=normalized) for one in line.responses)
     messages = [Message(**{name: getattr(one, key) for key, name in _MESSAGE.items()}) for one in line.responses]
-    return PoolQuestion(line.id, tuple(references), responses, line.input), messages
+    return PoolQuestion(line.name, tuple(references), responses, line.input), messages
 
 
 def _pool_response(given: _Response, *, normalized: bool) -> PoolResponse:

@@ -1,0 +1,11 @@
+"""A small model before a large one, replayed on two recordings of the same questions.
+
+``joining`` finds the questions that both were asked, ``loop`` answers them one after another as a live run does, and
+learns. ``routers`` choose a model before any answer is seen. ``rows`` compares all of them over shuffles, ``table``
+shows it.
+"""
+
+from langchain_reasc_lab.escalation.joining import *  # noqa: F403
+from langchain_reasc_lab.escalation.loop import *  # noqa: F403
+from langchain_reasc_lab.escalation.rows import *  # noqa: F403
+from langchain_reasc_lab.escalation.table import *  # noqa: F403
