@@ -11,13 +11,13 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.bayesian_vote import BayesianVote, LogisticOdds
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.horizon import CannotCatchUp, FiniteHorizon
-from langchain_reasc.method.race import FirstConfident, Race
+from langchain_reasc.method.race import Race
 from langchain_reasc.method.stopping import ASC, ESC, Cap, ReASC, StoppingRule
 
 __all__ = ["rule_from_text", "rule_named", "rules"]
 
 _OWN: Final[dict[str, type[StoppingRule]]] = {
-    rule.name: rule for rule in (Cap, ASC, ESC, ReASC, FiniteHorizon, CannotCatchUp, BayesianVote, Race, FirstConfident)
+    rule.name: rule for rule in (Cap, ASC, ESC, ReASC, FiniteHorizon, CannotCatchUp, BayesianVote, Race)
 }
 _NESTED: Final[dict[str, type[Any]]] = {"statistics": Standardizer, "odds": LogisticOdds}
 """Parameters that are replaced by their own parameters."""
