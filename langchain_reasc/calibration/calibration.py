@@ -136,13 +136,25 @@ class Calibration(Record):
         )
 
     @classmethod
-    def of_escalation(cls, known: Escalation, fingerprint: Fingerprint, large: Fingerprint) -> Self:
-        """Return a calibration that says only when a larger model is asked."""
+    def of_escalation(
+        cls, known: Escalation, measure: Measure | None, fingerprint: Fingerprint, large: Fingerprint
+    ) -> Self:
+        """Return a calibration that says only when a larger model is asked.
+
+        Args:
+            known: what is known of the two models.
+            measure: how the first response of the small model is scored; None if it is not.
+            fingerprint: the small model.
+            large: the large model.
+        """
         only = "it only says when a larger model is asked"
         gate = Gate(threshold=None, closed_because=only)
         n = max(2, known.rows)
         told: dict[str, Any] = {"escalation": known, "fingerprint": fingerprint, "large": large, "fallback": only}
-        return cls.now(None, method="consensus", n=n, gate=gate, **told)
+        scores = np.array(known.first_scores)
+        if not scores.size or not scores.std() > 0:  # no rule by confidence is tested on such
+            measure = None
+        return cls.now(measure, scores if measure else None, method="consensus", n=n, gate=gate, **told)
 
     @model_validator(mode="before")
     @classmethod

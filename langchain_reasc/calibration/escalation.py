@@ -291,6 +291,8 @@ class Escalation(_Record):
 
     def _promising(self, name: str | None) -> bool:
         """Return whether some rule that would pay is likely to be admitted soon."""
+        if self.scored and len(self.first_scores) < _FIRST_SCORES and self.rows < 2 * _FIRST_SCORES:
+            return True  # the thresholds come first
         patience = _PATIENCE if name is None else self.rows * _PATIENCE_ONCE_ADMITTED
         worth = _PAYS if name is None else self.cost(name) - _SAVING
         for chain in self._chains:

@@ -14,6 +14,7 @@ from langchain_reasc.calibration.escalation import WITHIN, Course, Escalation, S
 from langchain_reasc.calibration.observation_file import ObservationFile, ObservationStore
 from langchain_reasc.calibration.observations import KEPT
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
+from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.fingerprint import Fingerprint
 
 __all__ = ["EscalationLearner"]
@@ -26,7 +27,7 @@ class EscalationLearner:
 
     Args:
         within: the bound on the rate of contradictions, see :mod:`~langchain_reasc.calibration.escalation`.
-        scored: whether rules by the confidence of the first response are tested, too.
+        measure: how the first response is scored, to test rules by its confidence, too; None tests votes alone.
         fingerprint: the small model, its prompt and its sampling.
         large: the large model, its prompt and its sampling.
         path: the SQLite file in which each shadowed question counts at once, for all processes that share it. While
@@ -39,7 +40,7 @@ class EscalationLearner:
         self,
         *,
         within: float = WITHIN,
-        scored: bool = False,
+        measure: Measure | None = None,
         fingerprint: Fingerprint | None = None,
         large: Fingerprint | None = None,
         path: str | Path | None = None,
@@ -47,7 +48,7 @@ class EscalationLearner:
         seed: int = 0,
     ) -> None:
         self._fingerprint, self.large, self._any_model = fingerprint or Fingerprint(), large or Fingerprint(), any_model
-        self._none, self._seed = Escalation(within=within, scored=scored), seed
+        self._none, self._seed, self.measure = Escalation(within=within, scored=measure is not None), seed, measure
         self.path = None if path is None else Path(path)
         self._file = None if path is None else ObservationFile(path)
         self._known: dict[str, Escalation] = {}
@@ -56,15 +57,15 @@ class EscalationLearner:
         _learners.add(self)
 
     @property
-    def learns_of(self) -> tuple[Escalation, Fingerprint, Fingerprint, Path | None]:
-        """The promise, the models and the file. Learners with the same can be exchanged."""
-        return self._none, self._fingerprint, self.large, self.path
+    def learns_of(self) -> tuple[Escalation, Measure | None, Fingerprint, Fingerprint, Path | None]:
+        """The promise, the measure, the models and the file. Learners with the same can be exchanged."""
+        return self._none, self.measure, self._fingerprint, self.large, self.path
 
     @property
     def calibration(self) -> Calibration | None:
         """What was learned of the kind of request with most shadowed questions, to be saved; None before any."""
         known = max(self._known.values(), key=lambda one: one.rows, default=None)
-        return None if known is None else Calibration.of_escalation(known, self._fingerprint, self.large)
+        return None if known is None else Calibration.of_escalation(known, self.measure, self._fingerprint, self.large)
 
     def known(self, kind: str) -> Escalation:
         """Return what is known of a kind of request. The first call reads the file.
@@ -128,7 +129,7 @@ class EscalationLearner:
     def _key(self, kind: str) -> str:
         """Name a kind of request, the large model and the promise: with others, learning begins anew."""
         large = self.large.model_dump_json()
-        told = f"{kind} {large} {self._none.within} {self._none.scored}"
+        told = f"{kind} {large} {self._none.within} {self.measure}"
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 

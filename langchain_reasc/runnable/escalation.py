@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from langchain_reasc.calibration import Course, Escalation, EscalationLearner, Shadowed, numbered
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
+from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import Cap
 from langchain_reasc.models.fingerprint import check_fingerprint
 from langchain_reasc.runnable.result import ReASCResult, Usage
@@ -56,6 +57,7 @@ class Large:
         prices: of a million prompt tokens and a million generated tokens, of the small and of the large model.
         learner: what learns from questions that both models are asked; None if nothing is learned.
         known: what a calibration says of the two; None without one.
+        scored_by: the measure of that calibration.
     """
 
     setup: "Setup"
@@ -64,6 +66,7 @@ class Large:
     prices: Prices
     learner: EscalationLearner | None = None
     known: Escalation | None = None
+    scored_by: Measure | None = None
 
     @classmethod
     def from_options(
@@ -107,12 +110,12 @@ class Large:
                     check_fingerprint(calibration.large, given.fingerprint.unbound())
                 except FingerprintMismatch as error:
                     raise FingerprintMismatch(f"the large model (escalate_to): {error}") from None
-            return replace(made, known=calibration.escalation)
+            return replace(made, known=calibration.escalation, scored_by=calibration.measure)
         if options.calibration != "online":
             return made
         fresh = EscalationLearner(
             within=options.within,
-            scored=options.measure is not None,
+            measure=options.measure,
             fingerprint=small.fingerprint.unbound(),
             large=given.fingerprint.unbound(),
             path=options.online_state,
@@ -122,6 +125,13 @@ class Large:
         if known is not None and not isinstance(known, EscalationLearner):
             raise ConfigurationError(f"escalate_to learns with an EscalationLearner, not a {type(known).__name__}")
         return replace(made, learner=known if known is not None and known.learns_of == fresh.learns_of else fresh)
+
+    @property
+    def measure(self) -> Measure | None:
+        """How the first response of the small model is scored; None if no rule reads that."""
+        if self.known is not None:
+            return self.scored_by if self.known.scored else None
+        return self.learner.measure if self.learner else None
 
     def course(self, kind: str, audit: float) -> Course | None:
         """Return how the next question of a kind is answered; None if no rule was learned, and the plan decides."""

@@ -112,7 +112,7 @@ async def _ask_two(request: Request, large: Large, **options: Any) -> Question:
     if first == "large":
         question = await ask(request.to_large(), **options)
     else:
-        by_course = course and course.rule and plan_by_course(request.setup.options, course.rule)
+        by_course = course and course.rule and plan_by_course(request.setup.options, course.rule, large.measure)
         question = await ask(request, by_course or request.plan(), **options)
     question.escalating = escalating
     return question
@@ -139,7 +139,7 @@ async def _escalated(question: Question, escalating: Escalating) -> ReASCResult:
             return combined(large, asked, "small", notices, escalating.promise)
         result = await _tried(await _ask_beside(question, request.to_large(), budget, **escalating.options))
     elif isinstance(result, Exception) and raises != "raise" and (budget := question.rest_of_budget):
-        plan = plan_by_course(request.setup.options, DEFAULT_RACE)
+        plan = plan_by_course(request.setup.options, DEFAULT_RACE, None)
         small = await _tried(await _ask_beside(question, request, budget, plan=plan, **escalating.options))
         if not isinstance(small, Exception):
             asked["small"] = [small]
@@ -189,12 +189,12 @@ async def shadow(
     if (budget := question.rest_of_budget) is None:
         return None, results
     options = request.setup.options
-    small = await _ask_beside(question, request, budget, plan=plan_by_course(options, DEFAULT_RACE))
+    small = await _ask_beside(question, request, budget, plan=plan_by_course(options, DEFAULT_RACE, large.measure))
     read = partial(small.answer_of, of_large.message)
     of_both = (
         None if of_large.answer is None else await _in_thread(request, read) if request.reads_in_thread else read()
     )
-    small.decide_by(plan_by_course(options, known.shadow_rule(of_both)))
+    small.decide_by(plan_by_course(options, known.shadow_rule(of_both), large.measure))
     result = await _tried(small)
     of_small = None if isinstance(result, Exception) else result
     if of_small is not None:

@@ -105,10 +105,9 @@ def make_plan(setup: "Setup", calibration: Calibration | None) -> Plan:
     return Plan(options=options, rule=horizon, notices=("no calibration: counting votes (finite horizon)",))
 
 
-def plan_by_course(options: "Options", rule: StoppingRule, notices: tuple[str, ...] = ()) -> Plan:
+def plan_by_course(options: "Options", rule: StoppingRule, measure: Measure | None) -> Plan:
     """Make the plan by which a small model is asked, by a rule that was learned or is tested."""
-    scored = rule.reads_scores or (options.calibration == "online" and options.measure is not None)
-    return Plan(options=options, rule=rule, notices=notices, measure=options.measure if scored else None)
+    return Plan(options=options, rule=rule, measure=measure, counted=measure is None)
 
 
 def _plan_by_rule(rule: StoppingRule, options: "Options", calibration: Calibration | None) -> Plan:

@@ -280,7 +280,10 @@ def _prepared(
     """Return the model, asked for logprobs where they are read; and the measure, for a mixture one that it gives."""
     mixture, counted = options.calibration == "mixture", on_missing == "count"
     rule = options.rule or (known.rule(safeguard=options.safeguard, budget=options.max_samples) if known else None)
-    reads = options.calibration in LEARNING if rule is None else rule.reads_scores
+    if known and known.escalation and known.escalation.rule and options.escalate_to is not None:
+        rule = known.escalation.rule_named(known.escalation.rule)
+    learns = options.calibration in LEARNING and (options.escalate_to is None or measure is not None)
+    reads = learns if rule is None else rule.reads_scores
     asking: dict[str, Any] = {
         "required": not counted and reads,
         "quiet": quiet,
