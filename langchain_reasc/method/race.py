@@ -37,14 +37,11 @@ class Race(StoppingRule):
         return self.votes == 1 or self.known is not None
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
-        tally = self.tally(responses)
-        first, newest = responses[0], responses[-1]
-        if newest.answer is None or newest.cut_off or newest.answer != first.answer:
+        tally, racing = self.tally(responses), responses[: self.votes]
+        if any(one.answer is None or one.cut_off or one.answer != racing[0].answer for one in racing):
             return replace(tally, stop=True, reason="contested")
-        if len(responses) >= self.votes:
-            return replace(tally, stop=True, reason="unanimous")
-        known = len(responses) == 1 and self.known is not None and first.answer == self.known
-        return replace(tally, stop=True, reason="unanimous") if known else tally
+        known = len(responses) == 1 and self.known is not None and racing[0].answer == self.known
+        return replace(tally, stop=True, reason="unanimous") if known or len(racing) == self.votes else tally
 
 
 @dataclass(frozen=True)
@@ -67,6 +64,8 @@ class FirstConfident(StoppingRule):
         return True
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
+        if not responses:
+            return self.tally(responses)
         first = responses[0]
         confident = first.answer is not None and not first.cut_off and first.score is not None
         accepted = confident and first.score >= self.threshold  # type: ignore[operator]

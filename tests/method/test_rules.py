@@ -19,6 +19,7 @@ from langchain_reasc.method import (
     FiniteHorizon,
     LogisticOdds,
     Prior,
+    Race,
     ReASC,
     Response,
     Standardizer,
@@ -38,9 +39,14 @@ NEEDED: dict[str, dict[str, object]] = {
     "cges": LOGISTIC,
     "l_aggregated": {"priors": ((0.8, 0.2), (0.5, 0.3, 0.2))},
 }
-BY_EQ_5 = {"fixed_budget", "asc", "esc", "reasc", "finite_horizon", "cannot_catch_up", "sprt", "ahead_by"}
+BY_EQ_5 = {"fixed_budget", "asc", "esc", "reasc", "finite_horizon", "cannot_catch_up", "sprt", "ahead_by", "race"}
 ALL = [rule_named(name, NEEDED.get(name)) for name in rules()]
-COMPOSED = [ReASC(Standardizer(0.5, 0.3), gate=1.5) | ESC(2), ASC(0.8) & ESC(3), (ASC(0.9) | ESC(2)) & Cap(4)]
+COMPOSED = [
+    Race(2) & Cap(3),
+    ReASC(Standardizer(0.5, 0.3), gate=1.5) | ESC(2),
+    ASC(0.8) & ESC(3),
+    (ASC(0.9) | ESC(2)) & Cap(4),
+]
 AGREEMENT = [Agreement(Prior.uniform(), 0.9, 8, vote) for vote in (None, rule_named("bayesian_vote", LOGISTIC))]
 
 tenths = st.integers(0, 20).map(lambda tenths: tenths / 10)  # few different ones, so that mixtures are fitted seldom
@@ -66,7 +72,7 @@ def rule_and_scores() -> tuple[st.SearchStrategy[StoppingRule], st.SearchStrateg
 
 
 def test_names_are_those_of_accounts() -> None:
-    own = ["fixed_budget", "asc", "esc", "reasc", "finite_horizon", "cannot_catch_up", "bayesian_vote"]
+    own = ["fixed_budget", "asc", "esc", "reasc", "finite_horizon", "cannot_catch_up", "bayesian_vote", "race"]
     stopping = {"cges", "l_aggregated", "majority_certificate", "cite", "sprt", "ahead_by"}
     registered = {*stopping, "cisc", "deepconf_filter", "distrivoting"}
     assert list(rules())[: len(own)] == own
@@ -113,12 +119,14 @@ def test_what_is_wrong_is_named(name: str, parameters: dict[str, object], messag
 @every_rule
 def test_without_answers_nothing_is_decided(rule: StoppingRule) -> None:
     silences = [[], [Response(None)], [Response(None, cut_off=True)] * 20]
-    for silent in silences[:1] if isinstance(rule, Cap) else silences:
+    for silent in silences[:1] if isinstance(rule, Cap | Race) else silences:
         decision = decide(rule, silent)
         assert outcome(decision) == (False, None, None, len(silent))
         assert decision.posterior == pytest.approx(0.5 if rule.name in BY_EQ_5 else 0.0, abs=1e-12)
         assert rule.weights(silent) == [0.0 if rule.reads_scores else 1.0] * len(silent)
-    assert decide(rule | Cap(2), [Response(None)] * 2).reason == "budget"
+    ended = decide(rule | Cap(2), [Response(None)] * 2)
+    assert ended.undecided and ended.answer is None
+    assert ended.reason == ("contested" if isinstance(rule, Race) else "budget")
 
 
 @any_rule
