@@ -18,6 +18,7 @@ bold (fixed-sequence testing): a rule is admitted only after those before it, an
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -330,14 +331,9 @@ class Escalation(_Record):
         return self.tested.get(name, TestedRule())
 
     @property
-    def _rules(self) -> dict[str, StoppingRule]:
+    def _rules(self) -> Mapping[str, StoppingRule]:
         """The rules that are tested, by name. Those by confidence need their thresholds first."""
-        rules: dict[str, StoppingRule] = {f"{n} equal vote{'s' * (n > 1)}": Race(n) for n in _VOTES}
-        if len(self.first_scores) == _FIRST_SCORES:
-            for share in _SHARES:
-                threshold = float(np.quantile(self.first_scores, 1 - share))
-                rules[f"the {share:.0%} most confident first responses"] = FirstConfident(threshold)
-        return rules
+        return _rules_by(self.first_scores if len(self.first_scores) == _FIRST_SCORES else ())
 
     @property
     def _chains(self) -> list[list[str]]:
@@ -374,6 +370,15 @@ class Escalation(_Record):
             f"{name}, else the large model: contradicts an answer that the large model stands by on "
             f"{known.contradicted} of {rows} questions, so on at most {bound:.1%} ({1 - ALPHA:.0%} confidence)"
         )
+
+
+@lru_cache(maxsize=64)  # they are looked up several times a question
+def _rules_by(first_scores: tuple[float, ...]) -> Mapping[str, StoppingRule]:
+    rules: dict[str, StoppingRule] = {f"{n} equal vote{'s' * (n > 1)}": Race(n) for n in _VOTES}
+    if first_scores:
+        for share, threshold in zip(_SHARES, np.quantile(first_scores, 1 - np.array(_SHARES)).tolist(), strict=True):
+            rules[f"the {share:.0%} most confident first responses"] = FirstConfident(threshold)
+    return rules
 
 
 def evidence_within(within: float, rows: int, contradicted: int) -> float:
