@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from langchain_reasc.calibration import Escalation, Shadowed
 from langchain_reasc.method import Decision, Response, StoppingRule, decide
@@ -9,7 +10,7 @@ from langchain_reasc_lab.escalation.joining import Answered, JoinedQuestion
 
 __all__ = ["AUDITED", "Played", "learn", "play", "play_by"]
 
-AUDITED = 0.05
+AUDITED: Final = 0.05
 """The share of questions that is shadowed once a rule decides."""
 
 
