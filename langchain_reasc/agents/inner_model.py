@@ -74,14 +74,14 @@ class ChatModelAround(Options, BaseChatModel):
     @property
     def _identifying_params(self) -> dict[str, Any]:
         names = {*Options.model_fields, *ChatModelAround.__annotations__, "when"}
-        names -= {"model", "streaming"}
+        names -= {"model", "escalate_to", "streaming"}
         options = {name: value for name in sorted(names) if (value := getattr(self, name, None)) is not None}
         shown = {name: getattr(value, "__qualname__", None) or str(value) for name, value in options.items()}
         shown["tool_votes"] = str(_plain_votes(self.tool_votes))
         if isinstance(self.calibration, Calibration):
             shown["calibration"] = f"{self.calibration.summary()} ({self.calibration.created_at.isoformat()})"
-        inner = self._inner
-        return {"model": {} if inner is None else {**inner._identifying_params, "_type": inner._llm_type}, **shown}
+        larger = {} if self.larger is None else {"escalate_to": _identified(self.larger)}
+        return {"model": _identified(self.sampled), **larger, **shown}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         inner, arguments = self._inner, {**self._arguments, **kwargs}
@@ -126,6 +126,12 @@ class ChatModelAround(Options, BaseChatModel):
     def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
         """Return the number of tokens of messages, as the model inside counts them."""
         return int(self._counter.get_num_tokens_from_messages(messages, tools))
+
+
+def _identified(model: AnyRunnable) -> dict[str, Any]:
+    """Return what identifies the chat model that answers first in a wrapper; nothing if a config chooses it."""
+    inner = next((leaf.model for leaf in leaves(model, {})), None)
+    return {} if inner is None else {**inner._identifying_params, "_type": inner._llm_type}
 
 
 def _plain_votes(votes: ToolVotes) -> dict[str, Any]:

@@ -269,8 +269,10 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         Raises:
             ConfigurationError: nothing is learned here, or the message is not one of ReASC's.
         """
-        if (calibration := self._options.get("calibration")) != "online":
-            raise ConfigurationError(f"outcomes are learned with calibration='online', not {calibration!r}")
+        calibration, larger = self._options.get("calibration"), self._options.get("escalate_to")
+        if calibration != "online" or larger is not None:
+            beside = "" if larger is None else " without escalate_to"
+            raise ConfigurationError(f"outcomes are learned with calibration='online'{beside}, not {calibration!r}")
         id, learning = question_id(answered), [one for one in self._calibrators if isinstance(one, ConsensusCalibrator)]
         return id is not None and any(one.record_outcome(id, bool(correct)) for one in learning)
 
@@ -388,6 +390,8 @@ def _checked(given: VoteOptions) -> tuple[dict[str, Any], ChatReASC]:
     trial = ChatReASC(model=FakeListChatModel(responses=[]), **options | {"allow_fingerprint_mismatch": True})
     if options.get("calibration") not in (None, *LEARNING):
         options["calibration"] = trial.learned
+    if trial.larger is not None:  # made once, if it is a name
+        options["escalate_to"] = trial.larger
     return options, trial
 
 

@@ -41,13 +41,14 @@ from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.fingerprint import Fingerprint, FixedPrompt
 from langchain_reasc.models.prepared import ModelOrName, to_messages
 from langchain_reasc.runnable.concurrency import Concurrency, EventLoop, Threads
-from langchain_reasc.runnable.escalation import Prices
+from langchain_reasc.runnable.escalation import Asked, Prices
 from langchain_reasc.runnable.labels import LabelledInput, Questions, graded, read_inputs
 from langchain_reasc.runnable.loop import answer as answer_question
 from langchain_reasc.runnable.loop import ask, shadow
 from langchain_reasc.runnable.options import Options
 from langchain_reasc.runnable.progress import Progress, show_progress
 from langchain_reasc.runnable.request import Request
+from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.setup import running_fingerprint
 from langchain_reasc.sampling import Cutoff
 from langchain_reasc.threads import blocking
@@ -361,7 +362,8 @@ async def _calibrate_two(
             question = await ask(request.to_large())
             of_large = await answer_question(question)
             known = learner.known(request.kind)
-            row, _ = await shadow(question, request, large, known, of_large, grade=grade if labelled else None)
+            asked: dict[Asked, list[ReASCResult]] = {"large": [of_large]}
+            row = await shadow(question, request, large, known, asked, grade=grade if labelled else None)
         except Exception as error:
             if not cutoff.given_up:
                 logger.warning("a question is left out of the calibration: %r", error)
@@ -383,7 +385,10 @@ async def _calibrate_two(
         )
     if made.escalation and made.escalation.rule is None:
         logger.warning("nothing may stand yet: %s", made.escalation.status)
-    return made
+    prompt, asked_as = to_messages(questions[0].input), {"prompt": options["fixed_prompt"], "answer": options["answer"]}
+    return made.model_copy(
+        update={"fingerprint": running_fingerprint(setup.model.resolved(config), prompt, **asked_as)}
+    )
 
 
 class _Rows:

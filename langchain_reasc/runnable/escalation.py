@@ -3,6 +3,7 @@
 The order of asking is in :mod:`~langchain_reasc.runnable.loop`.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -13,12 +14,13 @@ from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable, RunnableBinding
 from pydantic import BaseModel
 
-from langchain_reasc.calibration import Course, Escalation, EscalationLearner, Shadowed, numbered
+from langchain_reasc.calibration import DEFAULT_RACE, Course, Escalation, EscalationLearner, Shadowed, numbered
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.decision import Reason
 from langchain_reasc.method.stopping import Cap
 from langchain_reasc.models.fingerprint import check_fingerprint
-from langchain_reasc.runnable.result import ReASCResult, Usage
+from langchain_reasc.runnable.result import ReASCResult, SampledResponse, Usage
 
 if TYPE_CHECKING:
     from langchain_reasc.runnable.options import Options
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 Asked = Literal["small", "large"]
 Prices = tuple[tuple[float, float], tuple[float, float]]
 """Dollars for a million prompt tokens and a million generated tokens, of the small model and of the large one."""
+_Spent = tuple[tuple[SampledResponse, ...], Usage]
+"""The samples of a question, and what they cost."""
 _ALONE: Final[dict[str, Any]] = {
     "escalate_to": None,
     "rule": Cap(1),
@@ -95,16 +99,26 @@ class Large:
             own, arguments = own.bound, {**own.kwargs, **arguments}
         given: Any = getattr(own, "_setup", None)
         asked_once = given is None
+        if given is not None and given.large is not None:
+            raise ConfigurationError(
+                "the model of escalate_to has an escalate_to of its own; give two models, not three"
+            )
         if given is None:
             alone, arguments = BaseModel.__copy__(options), {}
             alone.__dict__.update(_ALONE | {"model": model})
             given = type(small).from_options(alone, model, quiet=quiet)
         elif quiet:
             given = replace(given, model=replace(given.model, quiet=True))
+        by_votes = options.rule is None and (small.calibration is None or small.calibration.escalation)
+        if by_votes and options.max_samples < DEFAULT_RACE.votes:
+            raise ConfigurationError(
+                f"max_samples={options.max_samples} leaves no room for the {DEFAULT_RACE.votes} equal votes by which "
+                "an answer stands with escalate_to; allow more, or give a rule"
+            )
         prices = prices_of(options.price_ratio)
         made = cls(setup=given, is_asked_once=asked_once, arguments=arguments, prices=prices)
         calibration = small.calibration
-        if calibration and calibration.escalation:
+        if calibration and calibration.escalation and options.rule is None:
             if calibration.large and not options.allow_fingerprint_mismatch:
                 try:
                     check_fingerprint(calibration.large, given.fingerprint.unbound())
@@ -176,7 +190,7 @@ class Escalating:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Why the large model answers alone, or how far learning is; nothing where a rule promises something."""
+        """Why the large model answers alone, or how far learning is; empty if a rule decides."""
         known = self.course.known if self.course else None
         return (known.status,) if known and known.rule is None else ()
 
@@ -191,12 +205,13 @@ def prices_of(ratio: float | Prices) -> Prices:
     """Return prices of prompt and generated tokens, of the small and the large model.
 
     Raises:
-        ConfigurationError: a price is negative, or all prices of a model are 0.
+        ConfigurationError: a price is negative or not finite, or the large model's prices are all 0.
     """
     million = 1e6
     prices = ratio if isinstance(ratio, tuple) else ((million, million), (million * ratio, million * ratio))
-    if min(min(one) for one in prices) < 0 or not max(prices[1]) > 0:
-        raise ConfigurationError(f"prices must not be negative, and the large model's not all 0; got {ratio!r}")
+    every = [price for one in prices for price in one]
+    if not all(0 <= price < math.inf for price in every) or not any(prices[1]):
+        raise ConfigurationError(f"price_ratio takes prices of 0 or more, and the large model's above 0; got {ratio!r}")
     return prices
 
 
@@ -256,6 +271,7 @@ def shadowed_row(
 
 def combined(
     large: Large,
+    question: "Question",
     asked: Mapping[Asked, Sequence[ReASCResult]],
     answered_by: Asked,
     notices: Sequence[str],
@@ -267,6 +283,7 @@ def combined(
 
     Args:
         large: the large model.
+        question: the question as the first model was asked.
         asked: the results of each model that was asked; the first one of ``answered_by`` is the answer.
         answered_by: the model whose answer counts.
         notices: what else the caller should know.
@@ -275,55 +292,78 @@ def combined(
     """
     result = asked[answered_by][0]
     every = [one for results in asked.values() for one in results]
+    failed: dict[Asked, list[_Spent]] = {"small": [], "large": []}
+    for one in (question, *question.beside):
+        if not one.has_response:
+            failed["large" if one.setup is large.setup else "small"].append(one.spent())
     decision = result.decision
-    if answered_by == "large" and (large.is_asked_once or not decision.undecided) and decision.reason != "alone":
-        decision = replace(decision, reason="escalated")
-    told = (*notices, *result.notices)
-    bill = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
-    for one in every:
-        bill = add_usage(bill, one.usage.bill)
+    if answered_by == "large":
+        decision = replace(decision, reason=_reason(large, result, after_small="small" in asked and not shadowed))
+    if decision.reason == "alone":  # such responses were never compared
+        promise = None
+    spent = [*((one.responses, one.usage) for one in every), *failed["small"], *failed["large"]]
+    bill, judge = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0), None
+    for _, paid in spent:
+        bill, judge = add_usage(bill, paid.bill), add_usage(judge, paid.judge) if paid.judge else judge
     usage = Usage(
         bill,
-        result.usage.unused_output_tokens + sum(one.usage.output_tokens for one in every if one is not result),
-        estimated=any(one.usage.estimated for one in every),
-        judge=next((one.usage.judge for one in every if one.usage.judge is not None), None),
+        sum(one.unused_output_tokens if one is result.usage else one.output_tokens for _, one in spent),
+        estimated=any(one.estimated for _, one in spent),
+        judge=judge,
     )
+    drawn = [
+        one if responses is result.responses else replace(one, used=False, weight=0.0)
+        for responses, _ in spent
+        for one in responses
+    ]
     account = result.message.response_metadata["reasc"]
-    accounts = [one.message.response_metadata["reasc"] for one in every]
     account = {
         **account,
         "reason": decision.reason,
         "stage": decision.stage,
-        "launched": sum(one["launched"] for one in accounts),
-        "failed": sum(one["failed"] for one in accounts),
+        "launched": len(drawn),
+        "failed": [one.status for one in drawn].count("failed"),
         **({} if promise is None else {"guarantee": promise}),
         "tokens": {**usage.account, "winner": account["tokens"]["winner"]},
         "answered_by": answered_by,
         **({"shadowed": True} if shadowed else {}),
-        "models": {name: _account(large, name, results) for name, results in asked.items()},
+        "models": {
+            name: _account(large, name, asked.get(name, ()), failed[name])
+            for name in failed
+            if name in asked or failed[name]
+        },
         "notices": [*notices, *account["notices"]],
     }
     metadata = {**result.message.response_metadata, "reasc": account}
     message = result.message.model_copy(update={"response_metadata": metadata, "usage_metadata": bill})
-    drawn = [
-        response if one is result else replace(response, used=False, weight=0.0)
-        for one in every
-        for response in one.responses
-    ]
     responses = tuple(replace(one, index=at) for at, one in enumerate(drawn))
+    told = (*notices, *result.notices)
     return replace(result, message=message, decision=decision, responses=responses, usage=usage, notices=told)
 
 
-def _account(large: Large, name: Asked, results: Sequence[ReASCResult]) -> dict[str, Any]:
+def _reason(large: Large, result: ReASCResult, *, after_small: bool) -> Reason | None:
+    """Return why the large model's answer is the result; its own reason if its votes are undecided."""
+    decision = result.decision
+    if decision.reason == "alone":
+        return "escalated" if after_small else "alone"
+    if decision.answer is None and large.is_asked_once:
+        return "unanswered"
+    return "escalated" if large.is_asked_once or not decision.undecided else decision.reason
+
+
+def _account(large: Large, name: Asked, results: Sequence[ReASCResult], failed: Sequence[_Spent]) -> dict[str, Any]:
     """Return what one model answered, and what it cost."""
-    first = results[0]
-    account = first.message.response_metadata["reasc"]
+    spent = [*((one.responses, one.usage) for one in results), *failed]
+    told: dict[str, Any] = {"answer": None, "evidence": {}, "reason": "failed"}
+    if results:
+        account = results[0].message.response_metadata["reasc"]
+        told = {one: account[one] for one in told}
+        if name == "large" and large.is_asked_once and told["answer"] is not None:
+            told["reason"] = "answered"
     return {
-        "answer": account["answer"],
-        "evidence": account["evidence"],
-        "reason": "answered" if name == "large" and large.is_asked_once else account["reason"],
-        "samples": sum(len(one.responses) for one in results),
-        "input": sum(one.usage.input_tokens for one in results),
-        "output": sum(one.usage.output_tokens for one in results),
-        "cost": sum(large.cost(one.usage.bill, name) for one in results),
+        **told,
+        "samples": sum(len(responses) for responses, _ in spent),
+        "input": sum(usage.input_tokens for _, usage in spent),
+        "output": sum(usage.output_tokens for _, usage in spent),
+        "cost": sum(large.cost(usage.bill, name) for _, usage in spent),
     }

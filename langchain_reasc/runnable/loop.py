@@ -11,6 +11,7 @@ import inspect
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -62,10 +63,14 @@ async def answering(question: Question) -> AsyncGenerator[AIMessageChunk | ReASC
         ReASCError: as :func:`answer`.
     """
     try:
-        while question.live and not question.has_response and (count := question.samples_to_launch):
-            async with aclosing(draw(question, count, live=question.live)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
+        try:
+            while question.live and not question.has_response and (count := question.samples_to_launch):
+                async with aclosing(draw(question, count, live=question.live)) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+        except Exception as error:
+            if not (question.escalating and _other_may_answer(question, error)):
+                raise
         yield await answer(question)
     finally:
         question.report_spending()
@@ -107,6 +112,8 @@ async def _ask_two(request: Request, large: Large, **options: Any) -> Question:
     """Begin a question with the small model, or with the large one: alone, or to learn from both."""
     choose = partial(large.course, request.kind, request.setup.options.audit)
     course = await _in_thread(request, choose) if request.is_async and large.learner else choose()
+    if large.known and (measured := request.setup.calibration):
+        request.setup.require_fit(measured, request.model, request.messages)
     first: Asked = "small" if course is None or (course.rule and not course.shadowed) else "large"
     escalating = Escalating(large=large, request=request, first=first, course=course, options=options)
     if first == "large":
@@ -133,10 +140,13 @@ async def _escalated(question: Question, escalating: Escalating) -> ReASCResult:
         else:
             asked["small"] = [result]
         budget = question.rest_of_budget
-        if not escalating.goes_on(result) or budget is None:
-            if isinstance(result, Exception):
-                raise result
-            return combined(large, asked, "small", notices, escalating.promise)
+        if budget is None and isinstance(result, Exception):
+            raise result
+        if not isinstance(result, Exception) and not escalating.goes_on(result):
+            return combined(large, question, asked, "small", notices, escalating.promise)
+        if budget is None:
+            notices = ("the large model was not asked: the budget or the time is over", *notices)
+            return combined(large, question, asked, "small", notices, None)
         result = await _tried(await _ask_beside(question, request.to_large(), budget, **escalating.options))
     elif isinstance(result, Exception) and raises != "raise" and (budget := question.rest_of_budget):
         plan = plan_by_course(request.setup.options, DEFAULT_RACE, None)
@@ -147,12 +157,12 @@ async def _escalated(question: Question, escalating: Escalating) -> ReASCResult:
         if "small" not in asked or raises == "raise":
             raise result
         failed = f"the large model failed, so the small one answers: {result!r}"
-        return combined(large, asked, "small", (failed, *notices), None)
+        return combined(large, question, asked, "small", (failed, *notices), None)
     asked["large"] = [result]
     course = escalating.course
     if course and course.known and course.shadowed and result.decision.reason != "alone":
         try:
-            row, asked = await shadow(question, request, large, course.known, result)
+            row = await shadow(question, request, large, course.known, asked)
             if row and large.learner:
                 learn = partial(large.learner.observe, request.kind, row)
                 await _in_thread(request, learn) if request.is_async else learn()
@@ -160,7 +170,8 @@ async def _escalated(question: Question, escalating: Escalating) -> ReASCResult:
             if is_control_flow(error) or request.cutoff.given_up:
                 raise
             logger.warning("a question could not be learned from", exc_info=error)
-    return combined(large, asked, "large", notices, escalating.promise, shadowed="small" in asked and bool(course))
+    shadowed = escalating.first == "large" and "small" in asked
+    return combined(large, question, asked, "large", notices, escalating.promise, shadowed=shadowed)
 
 
 async def shadow(
@@ -168,10 +179,10 @@ async def shadow(
     request: Request,
     large: Large,
     known: Escalation,
-    of_large: ReASCResult,
+    asked: dict[Asked, list[ReASCResult]],
     *,
     grade: Callable[[AIMessage], bool] | None = None,
-) -> tuple[Shadowed | None, dict[Asked, list[ReASCResult]]]:
+) -> Shadowed | None:
     """Ask the small model what the large one has answered, to learn from both.
 
     Args:
@@ -179,15 +190,15 @@ async def shadow(
         request: what is asked of the small model.
         large: the large model.
         known: what is known of the two.
-        of_large: the large model's result.
+        asked: the large model's result, to which the others are added.
         grade: returns whether a response is right, if that is known.
 
     Returns:
-        The row, if time and budget suffice to play it to its end, and the results of each model.
+        The row, if time and budget suffice to play it to its end.
     """
-    results: dict[Asked, list[ReASCResult]] = {"large": [of_large]}
+    [of_large] = asked["large"]
     if (budget := question.rest_of_budget) is None:
-        return None, results
+        return None
     options = request.setup.options
     small = await _ask_beside(question, request, budget, plan=plan_by_course(options, DEFAULT_RACE, large.measure))
     read = partial(small.answer_of, of_large.message)
@@ -198,19 +209,22 @@ async def shadow(
     result = await _tried(small)
     of_small = None if isinstance(result, Exception) else result
     if of_small is not None:
-        results["small"] = [of_small]
+        asked["small"] = [of_small]
         if of_small.decision.reason not in ("unanimous", "contested"):
-            return None, results
-    row = shadowed_row(large, small, of_small, results["large"], grade)
+            return None
+    read_row = partial(shadowed_row, large, small, of_small, asked["large"], grade)
+    row = await _in_thread(request, read_row) if request.is_async else read_row()
     if known.asks_again(row) and (budget := question.rest_of_budget) is not None:
         again = await _tried(await _ask_beside(question, request.to_large(), budget))
         if not isinstance(again, Exception):
-            results["large"].append(again)
-            row = shadowed_row(large, small, of_small, results["large"], grade)
-    return row, results
+            asked["large"].append(again)
+            row = await _in_thread(request, read_row) if request.is_async else read_row()
+    if of_small is not None:  # a judge may have compared the answers
+        asked["small"] = [replace(of_small, usage=small.spent()[1])]
+    return row
 
 
-async def _ask_beside(question: Question, request: Request, budget: CallBudget, **options: Any) -> Question:
+async def _ask_beside(question: Question, request: Request, budget: CallBudget, /, **options: Any) -> Question:
     """Begin the same question with another model, in what is left of its budget."""
     asked = await ask(request, **options | {"budget": budget, "live": lambda _: None})
     question.beside.append(asked)
@@ -223,12 +237,16 @@ async def _tried(question: Question) -> ReASCResult | Exception:
         await _sample(question)
         outcome = await _outcome(question)
     except Exception as error:
-        if is_control_flow(error) or isinstance(error, ConfigurationError | CalibrationError | LogprobsUnavailable):
-            raise
-        if question.request.cutoff.given_up or question.passed_on:
+        if not _other_may_answer(question, error):
             raise
         return error
     return outcome
+
+
+def _other_may_answer(question: Question, error: Exception) -> bool:
+    """Return whether the other model may answer, although a question failed with an error."""
+    told = isinstance(error, ConfigurationError | CalibrationError | LogprobsUnavailable)
+    return not (told or is_control_flow(error) or question.request.cutoff.given_up or question.passed_on)
 
 
 async def _sample(question: Question) -> None:

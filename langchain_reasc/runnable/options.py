@@ -212,6 +212,10 @@ class Options(Checked):
                 f"model= is already a ReASC model ({model.get_name()}). Pass the chat model it wraps; nesting would "
                 f"multiply the samples by {self.max_samples}"
             )
+        if self.escalate_to is not None and (self.larger is model or self.escalate_to == self._model_name):
+            raise ConfigurationError(
+                f"escalate_to is model= itself ({model.get_name()}); give a larger model, or bind other arguments"
+            )
         self._setup = Setup.from_options(BaseModel.__copy__(self), model, self.larger, quiet=self._quiet)
         self.__dict__["calibrator"] = self._setup.large.learner if self._setup.large else self._setup.learner
         return self
@@ -224,6 +228,11 @@ class Options(Checked):
             return given
         self._made = self._made or model_of(given)
         return self._made
+
+    @property
+    def _model_name(self) -> str | None:
+        given = getattr(self, self._model_field)
+        return given if isinstance(given, str) else None
 
     @property
     def larger(self) -> Runnable[LanguageModelInput, Any] | None:
@@ -264,7 +273,8 @@ class Options(Checked):
         """Return a copy with other options, which are checked. It shares the model and what has been learned."""
         changed = dict(update or {})
         kept = self.model_fields_set | {"calibrator"}
-        if changed.keys() & {*self._learns_of, self._model_field}:
+        other_kind = "escalate_to" in changed and (changed["escalate_to"] is None) != (self.escalate_to is None)
+        if changed.keys() & {*self._learns_of, self._model_field} or other_kind:
             kept -= {"calibrator"}  # it has learned of something else
         fields = {name: getattr(self, name) for name in kept} | changed
         name = fields[self._model_field]
@@ -292,7 +302,7 @@ class Options(Checked):
             self.__dict__.clear()  # of what was cached, too
             self.__dict__.update(changed.__dict__)
             self.model_fields_set.update(changed.model_fields_set)
-            self._setup, self._made = changed._setup, changed._made
+            self._setup, self._made, self._made_larger = changed._setup, changed._made, changed._made_larger
         else:
             super().__setattr__(name, value)
 

@@ -218,6 +218,10 @@ class Question:
             return None
         return CallBudget(tokens, samples, budget.seconds)
 
+    def spent(self) -> tuple[tuple[SampledResponse, ...], Usage]:
+        """Return the samples so far, and what they have cost."""
+        return self._sampled([sample for _, sample in sorted(self._samples.items())]), self._usage()
+
     def answer_of(self, message: AIMessage) -> str | None:
         """Return the answer of another model's response, equal to the answers here that say the same."""
         return self._ballot.read_audit(message)

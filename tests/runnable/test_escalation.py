@@ -1,0 +1,466 @@
+"""``escalate_to``: a small model answers where its votes are equal, and a large one where they are not."""
+
+import copy
+import pickle
+import threading
+import time
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import UsageMetadataCallbackHandler
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import ConfigurableField
+from sampling.tracers import Runs
+
+from langchain_reasc import ASC, ChatReASC, ReASCRunnable
+from langchain_reasc.exceptions import ConfigurationError, SamplingError, Undecided
+from langchain_reasc.method import FiniteHorizon, Race
+
+from .conftest import cancelled
+from .fakes import PROMPT_TOKENS, Reply, Scripted, failing, saying
+
+DOWN = Reply("", error=ConnectionError("down"))
+SAID = PROMPT_TOKENS + 4  # tokens of a response that says "the answer is X"
+UNASKED = "nothing was learned: 3 equal votes of the small model are an answer, by default"
+
+
+def pair(small: Any, large: Any = None, **options: Any) -> ReASCRunnable:
+    return ReASCRunnable(model=small, escalate_to=saying("9") if large is None else large, **options)
+
+
+def asked(reasc: Any) -> tuple[int, int]:
+    """How often each model was asked."""
+    return len(reasc.model.log.calls), len(reasc.escalate_to.log.calls)
+
+
+def billed(*models: Scripted) -> int:
+    """Tokens that scripted models billed: the prompt of every call, and what was generated."""
+    return sum(PROMPT_TOKENS * len(one.log.calls) + sum(one.log.tokens.values()) for one in models)
+
+
+CUT = Reply("the answer is 1", metadata={"finish_reason": "length"})
+FILTERED = Reply("", metadata={"finish_reason": "content_filter"})
+
+
+@pytest.mark.parametrize(
+    ("small", "by", "answer", "reason", "samples"),
+    [
+        (["1", "1", "1"], "small", "1", "unanimous", (3, 0)),
+        (["1", "2"], "large", "9", "escalated", (2, 1)),
+        (["1", "1", "2"], "large", "9", "escalated", (3, 1)),
+        ([Reply("no idea"), "1"], "large", "9", "escalated", (2, 1)),
+        ([CUT, "1"], "large", "9", "escalated", (2, 1)),
+        (["1", "1", CUT], "large", "9", "escalated", (3, 1)),
+        ([Reply(""), "1"], "large", "9", "escalated", (2, 1)),
+        ([FILTERED, "1"], "large", "9", "escalated", (2, 1)),
+        ([DOWN, "1", "1", "1"], "small", "1", "unanimous", (4, 0)),
+        ([DOWN], "large", "9", "escalated", (2, 1)),
+    ],
+    ids=str,
+)
+def test_equal_votes_stand_and_all_else_goes_to_the_large_model(
+    runner: Any, small: list[Any], by: str, answer: str, reason: str, samples: tuple[int, int]
+) -> None:
+    reasc = pair(saying(*small))
+    result = runner.solve(reasc, "q")
+    account = result.message.response_metadata["reasc"]
+    assert asked(reasc) == samples
+    assert (account["answered_by"], result.answer, result.decision.reason) == (by, answer, reason)
+    assert (account["answer"], account["reason"]) == (answer, reason) and not result.undecided
+    assert f"the answer is {answer}" in result.message.text
+    counted = {name: told["samples"] for name, told in account["models"].items()}
+    assert counted == {name: count for name, count in zip(("small", "large"), samples, strict=True) if count}
+    assert "shadowed" not in account and "guarantee" not in account
+
+
+def test_the_account_says_what_each_model_answered(runner: Any) -> None:
+    reasc = pair(saying("1", "1", "2"))
+    account = runner.account(reasc, "q")
+    told = {name: account["models"]["small"][name] for name in ("answer", "evidence", "reason")}
+    assert told == {"answer": "1", "evidence": {"1": 2.0, "2": 1.0}, "reason": "contested"}
+    told = {name: account["models"]["large"][name] for name in ("answer", "evidence", "reason")}
+    assert told == {"answer": "9", "evidence": {"9": 1.0}, "reason": "answered"}
+    result = runner.solve(reasc, "q")
+    assert result.summary() == "answered by the larger model, as the smaller one is undecided (1: 2, 2: 1)"
+    assert "9" in repr(result) and "9" in result._repr_html_()
+    assert UNASKED in runner.account(pair(saying("1")), "q")["notices"]
+
+
+@pytest.mark.parametrize("price", [10.0, ((1.0, 2.0), (30.0, 60.0))], ids=["ratio", "dollars"])
+@pytest.mark.parametrize(
+    ("small", "large"),
+    [
+        (["1"], ["9"]),
+        (["1", "2"], ["9"]),
+        (["1", Reply("so it is 2", usage=False)], ["9"]),
+        (["1", "2"], [Reply("the answer is 9", usage=False)]),
+        (["1", "2"], [Reply("it broke here", error=ConnectionError("down"), usage=False)]),
+        ([Reply("it broke here", error=ConnectionError("down"), usage=False)], ["9"]),
+        (["1", DOWN, "2"], ["9"]),
+    ],
+    ids=["small", "escalated", "small unreported", "large unreported", "large fails", "small fails", "one fails"],
+)
+def test_the_bill_is_of_every_response_of_both(runner: Any, small: list[Any], large: list[Any], price: Any) -> None:
+    reasc = pair(saying(*small), saying(*large), price_ratio=price, concurrency=1)
+    result = runner.solve(reasc, "q")
+    account, bill = result.message.response_metadata["reasc"], result.message.usage_metadata
+    assert bill == result.usage.bill and bill["total_tokens"] == bill["input_tokens"] + bill["output_tokens"]
+    assert account["tokens"]["output"] == bill["output_tokens"] == sum(one.output_tokens for one in result.responses)
+    models, prices = account["models"], price if isinstance(price, tuple) else ((1e6, 1e6), (1e7, 1e7))
+    for name, tokens in (("input", "input_tokens"), ("output", "output_tokens")):
+        assert sum(one[name] for one in models.values()) == bill[tokens]
+    for one, (prompt, generated) in zip(("small", "large"), prices, strict=True):
+        if told := models.get(one):
+            assert told["cost"] == pytest.approx((told["input"] * prompt + told["output"] * generated) / 1e6)
+    assert sum(one["samples"] for one in models.values()) == account["launched"] == len(result.responses)
+    assert sum(asked(reasc)) == len(result.responses)
+    assert account["failed"] == len(result.failures)
+    assert [one.index for one in result.responses] == [*range(len(result.responses))]
+    assert sum(one.used for one in result.responses) == result.decision.samples
+    unused = sum(one.output_tokens for one in result.responses if not one.used)
+    assert result.usage.unused_output_tokens == account["tokens"]["unused_output"] == unused
+    unreported = any(isinstance(one, Reply) and one.usage is False for one in [*small, *large])
+    assert result.usage.estimated == unreported
+    if not unreported and not result.failures:
+        assert bill["total_tokens"] == billed(reasc.model, reasc.escalate_to)
+
+
+@pytest.mark.parametrize(
+    ("small", "undecided", "expected"),
+    [
+        (["1", "1", "2"], "answer", "1"),
+        (["1", "1", "2"], "abstain", ""),
+        (["1", "1", "2"], "raise", SamplingError),
+        ([DOWN], "answer", SamplingError),
+        ([DOWN], "abstain", SamplingError),
+        ([DOWN], "raise", SamplingError),
+    ],
+    ids=str,
+)
+def test_a_large_model_that_is_down(runner: Any, small: list[Any], undecided: Any, expected: Any) -> None:
+    down = Reply("", error=ConnectionError("the large one is down"))
+    reasc = pair(saying(*small), saying(down), on_undecided=undecided)
+    if not isinstance(expected, str):
+        with pytest.raises(expected, match="the large one is down"):
+            runner.invoke(reasc, "q")
+        return
+    account = runner.account(reasc, "q")
+    assert (account["answered_by"], account["answer"], account["reason"]) == ("small", "1", "contested")
+    assert account.get("abstained", False) == (expected == "")
+    assert account["notices"][0].startswith("the large model failed, so the small one answers: SamplingError(")
+    assert account["models"]["large"]["reason"] == "failed"
+    assert account["launched"] == 4 and account["failed"] == 1
+
+
+def test_a_small_model_that_is_down_is_named_beside_the_answer(runner: Any) -> None:
+    account = runner.account(pair(saying(DOWN)), "q")
+    assert account["notices"][0].startswith("the small model failed, so the large one answers: SamplingError(")
+    assert account["models"]["small"] | {"cost": 0} == {
+        "answer": None, "evidence": {}, "reason": "failed", "samples": 2, "input": 0, "output": 0, "cost": 0
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("undecided", "expected"), [("answer", None), ("abstain", ""), ("raise", Undecided)])
+def test_an_answer_that_the_large_model_does_not_give_is_undecided(runner: Any, undecided: Any, expected: Any) -> None:
+    reasc = pair(saying("1", "2"), saying(Reply("no idea")), on_undecided=undecided)
+    if expected is Undecided:
+        with pytest.raises(Undecided, match="no answer"):
+            runner.invoke(reasc, "q")
+        return
+    message = runner.invoke(reasc, "q")
+    account = message.response_metadata["reasc"]
+    assert (account["answered_by"], account["answer"], account["reason"]) == ("large", None, "unanswered")
+    assert message.text == ("no idea" if expected is None else "")
+
+
+@pytest.mark.parametrize(
+    ("rule", "small", "by"),
+    [
+        (Race(1), ["1", "2"], "small"),
+        (Race(2), ["1", "1", "2"], "small"),
+        (FiniteHorizon(0.97, 8), ["1", "2", "1", "1", "1", "1", "1", "1"], "small"),
+        (FiniteHorizon(0.97, 4), ["1", "2", "3", "4"], "large"),
+        (ASC(), ["1", "2"], "large"),
+    ],
+    ids=str,
+)
+def test_a_rule_of_the_users_own_escalates_what_it_leaves_undecided(
+    runner: Any, rule: Any, small: list[str], by: str
+) -> None:
+    reasc = pair(saying(*small), rule=rule, max_samples=len(small))
+    assert runner.account(reasc, "q")["answered_by"] == by
+
+
+class _Fallback(Scripted):
+    """A model that others fall back on."""
+
+
+FALLBACK = _Fallback(script=lambda question, index: Reply("the answer is 9"))
+
+
+def configurable() -> Any:
+    return saying("8").configurable_fields(script=ConfigurableField("script"))
+
+
+@pytest.mark.parametrize(
+    ("large", "samples"),
+    [
+        (lambda: saying("9").bind(top_p=0.5), 1),
+        (lambda: saying(DOWN, "9").with_retry(stop_after_attempt=1).with_fallbacks([FALLBACK]), 1),
+        (lambda: saying("9").with_retry(), 1),
+        (lambda: saying("9").with_config(tags=["large"]), 1),
+        (lambda: ReASCRunnable(model=saying("8", "9"), rule=ASC()), 7),
+        (lambda: ReASCRunnable(model=saying("8", "9"), rule=ASC()).bind(top_p=0.5), 7),
+        (lambda: ChatReASC(model=saying("8", "9"), rule=ASC(), answer="auto"), 7),
+    ],
+    ids=["binding", "fallbacks", "retry", "config", "votes", "votes, bound", "votes, chat model"],
+)
+@pytest.mark.parametrize("kind", [ReASCRunnable, ChatReASC])
+def test_the_large_model_may_be_wrapped_or_vote(runner: Any, large: Any, samples: int, kind: Any) -> None:
+    reasc = kind(model=saying("1", "2"), escalate_to=large(), answer="auto")
+    message = runner.invoke(reasc, "q")
+    account = message.response_metadata["reasc"]
+    assert (account["answered_by"], account["answer"], account["reason"]) == ("large", "9", "escalated")
+    assert account["models"]["large"]["samples"] == samples and account["launched"] == samples + 2
+    assert "the answer is 9" in message.text
+
+
+def test_arguments_bound_to_either_model_reach_it_alone(runner: Any) -> None:
+    small, large = saying("1", "2"), saying("9")
+    voting = ReASCRunnable(model=large, rule=ASC()).bind(top_p=0.5)
+    runner.invoke(pair(small.bind(top_k=3), voting), "q", stop=["END"])
+    assert all(one["top_k"] == 3 and "top_p" not in one and one["stop"] == ["END"] for one in small.log.kwargs)
+    assert all(one["top_p"] == 0.5 and "top_k" not in one and one["stop"] == ["END"] for one in large.log.kwargs)
+
+
+def test_a_config_may_choose_the_large_model(runner: Any) -> None:
+    chosen = {"configurable": {"script": lambda question, index: Reply("the answer is 7")}}
+    reasc = pair(saying("1", "2"), configurable())
+    assert runner.account(reasc, "q")["answer"] == "8"
+    assert runner.account(reasc, "q", chosen)["answer"] == "7"
+
+
+def test_a_name_is_made_a_model_once(monkeypatch: pytest.MonkeyPatch, runner: Any) -> None:
+    made: list[str] = []
+
+    def named(name: str) -> BaseChatModel:
+        made.append(name)
+        return saying("9" if name == "large" else "1", "2")
+
+    monkeypatch.setattr("langchain_reasc.runnable.options.model_of", named)
+    reasc = ReASCRunnable(model="small", escalate_to="large")
+    assert runner.account(reasc, "q")["answered_by"] == "large" and made == ["small", "large"]
+    assert repr(reasc).count("large") == 0 and reasc.escalate_to == "large"
+    reasc.escalate_to = "other"
+    assert reasc.escalate_to == "other" and made[-1] == "other"
+    assert runner.account(reasc, "q")["answer"] == "1"
+    assert reasc.larger is reasc._setup.large.setup.model.origin
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"within": 0.0}, "within"),
+        ({"within": 1.0}, "within"),
+        ({"price_ratio": -1.0}, "prices of 0 or more, and the large model's above 0; got -1.0"),
+        ({"price_ratio": 0.0}, "the large model's above 0; got 0.0"),
+        ({"price_ratio": float("inf")}, "got inf"),
+        ({"price_ratio": float("nan")}, "got nan"),
+        ({"price_ratio": ((1, 2), (0, 0))}, "the large model's above 0"),
+        ({"price_ratio": ((1, -2), (3, 4))}, "prices of 0 or more"),
+        ({"price_ratio": "cheap"}, "price_ratio"),
+        ({"calibration": "mixture"}, "calibration='mixture' decides by the first responses to a whole batch"),
+        ({"escalate_to": 3}, "escalate_to"),
+        ({"max_samples": 2}, "max_samples=2 leaves no room for the 3 equal votes"),
+        ({"calibration": "online", "max_samples": 1}, "max_samples=1 leaves no room for the 3 equal votes"),
+        ({"calibration": "online", "rule": ASC()}, "makes its rule of what it learns"),
+        ({"model": ReASCRunnable(model=saying("1"))}, "model= is already a ReASC model"),
+        ({"escalate_to": pair(saying("1"))}, "escalate_to has an escalate_to of its own"),
+    ],
+    ids=str,
+)
+def test_wrong_values_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        ReASCRunnable(**{"model": saying("1"), "escalate_to": saying("9"), **options})
+
+
+def test_one_model_is_not_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = saying("1")
+    monkeypatch.setattr("langchain_reasc.runnable.options.model_of", lambda name: saying(name))
+    for same in (model, "some:model"):
+        with pytest.raises(ConfigurationError, match="escalate_to is model= itself"):
+            ReASCRunnable(model=same, escalate_to=same)
+    other = ReASCRunnable(model=model.bind(effort="low"), escalate_to=model.bind(effort="high"))
+    assert other.invoke("q").response_metadata["reasc"]["answered_by"] == "small"
+
+
+def test_a_total_budget_is_refused(runner: Any) -> None:
+    for budget in ({"total_tokens": 100}, {"total_samples": 10}):
+        with pytest.raises(ConfigurationError, match="divide the samples of one model"):
+            runner.batch(pair(saying("1")), ["q"], **budget)
+
+
+@pytest.mark.parametrize("calibration", [None, "online"])
+def test_it_is_copied_and_pickled_with_its_options(runner: Any, calibration: Any) -> None:
+    prices = ((0.15, 0.6), (2.5, 10.0))
+    reasc = pair(Shy(), Shy(says="9"), within=0.1, price_ratio=prices, calibration=calibration)
+    for other in (copy.copy(reasc), copy.deepcopy(reasc), reasc.model_copy(), pickle.loads(pickle.dumps(reasc))):
+        assert (other.within, other.price_ratio) == (0.1, prices)
+        account = runner.account(other, "q")
+        assert account["answered_by"] == ("large" if calibration else "small")
+    alone = reasc.model_copy(update={"escalate_to": None})
+    assert "answered_by" not in runner.account(alone, "q")
+    assert runner.account(alone.model_copy(update={"escalate_to": Shy(says="9")}), "q")["answered_by"]
+    assert copy.copy(reasc).calibrator is reasc.calibrator
+
+
+class Shy(Scripted):
+    """A model that can be pickled, and has a secret."""
+
+    script: Any = None
+    says: str = "1"
+    secret: str = "sk-secret"
+
+    def _begin(self, messages: Any) -> Any:
+        return Reply(f"the answer is {self.says}"), (str(messages[-1].content), 0)
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"says": self.says}
+
+
+def test_options_are_assigned(runner: Any) -> None:
+    reasc = ReASCRunnable(model=saying("1", "2"), max_samples=4)
+    assert "answered_by" not in runner.account(reasc, "q")
+    reasc.escalate_to = saying("9")
+    assert runner.account(reasc, "q")["answer"] == "9"
+    reasc.escalate_to = saying("8")
+    assert runner.account(reasc, "q")["answer"] == "8"
+    before = runner.account(reasc, "q")["models"]["large"]["cost"]
+    reasc.price_ratio = 20.0
+    assert runner.account(reasc, "q")["models"]["large"]["cost"] == 2 * before
+    with pytest.raises(ConfigurationError):
+        reasc.within = 2.0
+    reasc.calibration = "online"
+    learner = reasc.calibrator
+    reasc.within = 0.1
+    assert reasc.calibrator is not learner
+    reasc.escalate_to = None
+    assert "answered_by" not in runner.account(reasc, "q")
+
+
+@pytest.mark.parametrize("kind", [ReASCRunnable, ChatReASC])
+def test_help_lists_the_options_and_nothing_shows_a_secret(kind: Any) -> None:
+    for name in ("escalate_to (default None)", "within (default 0.05)", "price_ratio (default 10.0)"):
+        assert name in kind.__doc__
+    reasc = kind(model=Shy(), escalate_to=Shy(says="9"))
+    shown = [repr(reasc), str(reasc)]
+    if kind is ChatReASC:
+        assert reasc._identifying_params["escalate_to"] == {"says": "9", "_type": "scripted"}
+        shown += [str(reasc._identifying_params), reasc._get_llm_string()]
+    assert not any("sk-secret" in one for one in shown)
+
+
+@pytest.mark.parametrize("kind", [ReASCRunnable, ChatReASC])
+def test_samples_of_both_are_child_runs(runner: Any, runs: Runs, kind: Any) -> None:
+    reasc = kind(model=saying("1", "2"), escalate_to=saying("9"), answer="auto")
+    message = runner.invoke(reasc, "q", {"callbacks": [runs]})
+    models, chains = runs.of("model"), runs.of("chain")
+    if kind is ChatReASC:  # one call of a model, which holds the samples
+        assert len(models) == 1 and len(chains) == 3
+        assert all(run["parent_run_id"] in models for run in chains.values())
+    else:
+        assert len(models) == 3 and len(chains) == 1
+        assert all(run["parent_run_id"] in chains for run in models.values())
+    counted = UsageMetadataCallbackHandler()
+    runner.invoke(reasc, "q", {"callbacks": [counted]})
+    assert sum(one["total_tokens"] for one in counted.usage_metadata.values()) == message.usage_metadata["total_tokens"]
+
+
+def test_time_is_shared_by_both(runner: Any) -> None:
+    slow = saying(Reply("the answer is 9", delay=0.2))
+    begun = time.monotonic()
+    account = runner.account(pair(saying("1", "2"), slow, timeout=0.3), "q")
+    assert time.monotonic() - begun < 5
+    assert (account["answered_by"], account["reason"]) == ("small", "contested")
+    assert "SampleTimeout" in account["notices"][0]
+    late = pair(saying(Reply("the answer is 1", delay=0.2), "2"), timeout=0.3, concurrency=1)
+    with pytest.raises(SamplingError):
+        runner.invoke(late, "q")
+    assert asked(late)[1] == 0
+
+
+def test_a_sample_that_takes_too_long_fails_alone(runner: Any) -> None:
+    endless = saying(Reply("on and", endless=True, delay=0.01), "1")
+    account = runner.account(pair(endless, sample_timeout=0.2, concurrency=1), "q")
+    assert account["answered_by"] == "small" and account["failed"] == 1
+    account = runner.account(
+        pair(saying("1", "2"), saying(Reply("on", endless=True, delay=0.01)), sample_timeout=0.2), "q"
+    )
+    assert account["answered_by"] == "small" and "SampleTimeout" in account["notices"][0]
+
+
+def by_question(question: str, index: int) -> Reply:
+    """What the small model says: "easy" agrees, "hard" differs, "down" fails."""
+    if question.startswith("down"):
+        return DOWN
+    return Reply(f"the answer is {index if question.startswith('hard') else 1}")
+
+
+def test_a_batch_escalates_each_input_alone(runner: Any) -> None:
+    large = failing(lambda question, index: Reply("the answer is 9"), lambda question, index: "2" in question)
+    reasc = pair(Scripted(script=by_question), large)
+    inputs = ["easy 1", "hard 1", "down 1", "hard 2", "down 2"]
+    outcomes = runner.batch(reasc, inputs, {"max_concurrency": 2}, return_exceptions=True)
+    accounts = [one.response_metadata["reasc"] for one in outcomes[:4]]
+    assert [one["answered_by"] for one in accounts] == ["small", "large", "large", "small"]
+    assert isinstance(outcomes[4], SamplingError)
+    assert reasc.model.log.most_live <= 2 and large.log.most_live <= 2
+    with pytest.raises(SamplingError):
+        runner.batch(reasc, inputs)
+    assert len(dict(runner.batch_as_completed(reasc, inputs[:3]))) == 3
+
+
+@pytest.mark.sync_only
+def test_ctrl_c_while_the_large_model_answers() -> None:
+    large = saying(Reply("", error=KeyboardInterrupt()))  # type: ignore[arg-type]
+    reasc = pair(saying("1", "2"), large)
+    with pytest.raises(KeyboardInterrupt):
+        reasc.invoke("q")
+
+
+def test_cancellation_while_the_large_model_answers(never: threading.Event) -> None:
+    large = saying(Reply("the answer is 9", opens=never))
+    reasc = pair(saying("1", "2"), large)
+    cancelled(lambda: reasc.ainvoke("q"), lambda: large.log.live == 1)
+    assert large.log.live == 0
+
+
+def by(name: str, text: str, **fields: Any) -> AIMessage:
+    return AIMessage(text, response_metadata={"reasc": {"answered_by": name}}, **fields)
+
+
+def test_each_model_reads_what_the_other_wrote_as_plain_text_and_calls(runner: Any) -> None:
+    thought: Any = [{"type": "thinking", "thinking": "hm", "signature": "S"}, {"type": "text", "text": "look"}]
+    call: Any = [{"name": "look", "args": {"at": 1}, "id": "c1"}]
+    history = [
+        HumanMessage("q"),
+        AIMessage(content=thought, id="m1", tool_calls=call, response_metadata={"reasc": {"answered_by": "large"}}),
+        by("small", "I see", id="m2", additional_kwargs={"reasoning": "R"}),
+        AIMessage("of neither", id="m3"),
+    ]
+    reasc = pair(saying("1", "2"))
+    runner.invoke(reasc, history)
+    _, of_large, of_small, of_neither = reasc.model.log.prompts[0]
+    assert (of_large.content, of_large.tool_calls[0]["id"], of_large.id) == ("look", "c1", None)
+    assert of_small == history[2] and of_neither == history[3]
+    _, of_large, of_small, of_neither = reasc.escalate_to.log.prompts[0]
+    assert of_large == history[1] and of_neither == history[3]
+    assert (of_small.content, of_small.id, of_small.additional_kwargs) == ("I see", None, {})
+
+
+def test_listeners_hear_of_the_responses_of_both(runner: Any) -> None:
+    heard: list[Any] = []
+    runner.solve(pair(saying("1", "2")), "q", on_response=lambda response, decision: heard.append(response.answer))
+    assert heard == ["1", "2", "9"]
