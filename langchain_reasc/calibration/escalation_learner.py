@@ -65,7 +65,11 @@ class EscalationLearner:
     def calibration(self) -> Calibration | None:
         """What was learned of the kind of request with most shadowed questions, to be saved; None before any."""
         known = max(self._known.values(), key=lambda one: one.rows, default=None)
-        return None if known is None else Calibration.of_escalation(known, self.measure, self._fingerprint, self.large)
+        return (
+            None
+            if not (known and known.rows)
+            else Calibration.of_escalation(known, self.measure, self._fingerprint, self.large)
+        )
 
     def known(self, kind: str) -> Escalation:
         """Return what is known of a kind of request. The first call reads the file.

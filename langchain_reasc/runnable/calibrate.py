@@ -138,6 +138,8 @@ async def _calibrate(  # noqa: D417
     """
     check_probability("threshold", threshold)
     check_target(p_target)
+    if concurrency < 1:
+        raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
     inputs = read_inputs(questions)
     if escalate_to is not None:
         if checkpoint is not None:
@@ -148,6 +150,7 @@ async def _calibrate(  # noqa: D417
             "fixed_prompt": fixed_prompt,
             "tool_votes": tool_votes or ToolVotes(),
             "ask_confidence": ask_confidence,
+            "max_samples": max_samples,
             "within": within,
             "price_ratio": price_ratio,
         }
@@ -192,8 +195,6 @@ class _Asked:
     ) -> None:
         if not questions:
             raise CalibrationDataError("there is no question to calibrate on; 64 are a good number")
-        if concurrency < 1:
-            raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
         named = self._named = None if measure == "auto" else measure
         if named and named.signal == VERBALIZED and not options["ask_confidence"]:
             raise ConfigurationError(f"the measure {named} needs a model that is asked: ask_confidence=True")

@@ -21,6 +21,7 @@ from langchain_reasc.method.decision import Reason
 from langchain_reasc.method.stopping import Cap
 from langchain_reasc.models.fingerprint import check_fingerprint
 from langchain_reasc.runnable.result import ReASCResult, SampledResponse, Usage
+from langchain_reasc.threads import in_event_loop
 
 if TYPE_CHECKING:
     from langchain_reasc.runnable.options import Options
@@ -138,7 +139,10 @@ class Large:
         known = options.calibrator
         if known is not None and not isinstance(known, EscalationLearner):
             raise ConfigurationError(f"escalate_to learns with an EscalationLearner, not a {type(known).__name__}")
-        return replace(made, learner=known if known is not None and known.learns_of == fresh.learns_of else fresh)
+        learner = known if known is not None and known.learns_of == fresh.learns_of else fresh
+        if not in_event_loop():  # a file that cannot be used is refused at once, or by the first call
+            learner.known("")
+        return replace(made, learner=learner)
 
     @property
     def measure(self) -> Measure | None:

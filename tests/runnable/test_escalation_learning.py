@@ -1,0 +1,443 @@
+"""Learning from questions that a small and a large model are both asked: online, in a file, and by ``calibrate``."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage, SystemMessage
+
+from langchain_reasc import ReASCRunnable, save_calibration
+from langchain_reasc.calibration import Calibration, Escalation, EscalationLearner, ObservationStore
+from langchain_reasc.exceptions import (
+    CalibrationDataError,
+    CalibrationFileError,
+    ConfigurationError,
+    FingerprintMismatch,
+)
+
+from .fakes import PROMPT_TOKENS, Reply, Scripted, failing, saying
+
+ROOT = Path(__file__).parents[2]
+WITHIN = 0.2
+ADMITTED = 20
+"""More questions without a contradiction than it takes until answers of the small model stand: 18."""
+DOWN = Reply("", error=ConnectionError("down"))
+SECRETS = ("capital", "sk-secret", "the answer")
+
+
+def small(question: str, index: int) -> Reply:
+    """No answer to "mute" questions, another each time to "hard" ones, and not the large model's to "wrong" ones."""
+    if question.startswith(("mute", "hard")):
+        return Reply("no idea" if question.startswith("mute") else f"the answer is {index}")
+    return Reply("the answer is 2" if question.startswith("wrong") else "the answer is 1")
+
+
+def pair(script: Any = small, large: Any = None, **options: Any) -> ReASCRunnable:
+    options = {"calibration": "online", "within": WITHIN, "audit": 0, "escalate_to": large or saying("1"), **options}
+    return ReASCRunnable(model=Scripted(script=script), **options)
+
+
+def learner(reasc: Any) -> EscalationLearner:
+    assert isinstance(reasc.calibrator, EscalationLearner)
+    return reasc.calibrator
+
+
+def known(reasc: Any) -> Escalation:
+    """What was learned of the only kind of request."""
+    return max(learner(reasc)._known.values(), key=lambda one: (one.restarts, one.rows))
+
+
+def ask(runner: Any, reasc: Any, count: int, name: str = "q") -> list[Any]:
+    return [runner.account(reasc, f"{name}{at}") for at in range(count)]
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> Any:
+    caplog.set_level("INFO", "langchain_reasc.calibration.escalation_learner")
+    return lambda: [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.sqlite"
+
+
+def test_the_large_model_answers_until_answers_of_the_small_one_may_stand(runner: Any, logged: Any) -> None:
+    reasc = pair()
+    assert reasc.learned is None
+    accounts = ask(runner, reasc, ADMITTED)
+    stood = [one["answered_by"] for one in accounts].index("small")
+    for at, one in enumerate(accounts[:stood]):
+        assert (one["answered_by"], one["reason"], one["shadowed"]) == ("large", "escalated", True)
+        assert one["notices"][0].startswith(f"learning from {at} question{'s' * (at != 1)} that both models were asked")
+        assert one["models"].keys() == {"small", "large"} and "guarantee" not in one
+    for one in accounts[stood:]:
+        assert (one["reason"], one["models"].keys(), "shadowed" in one) == ("unanimous", {"small"}, False)
+        assert "contradicts an answer that the large model stands by on 0 of" in one["guarantee"]
+        assert "(95% confidence)" in one["guarantee"]
+    assert 10 < stood < ADMITTED
+    [(level, line)] = logged()
+    assert level == "INFO" and line == accounts[-1]["guarantee"]
+    contested = runner.solve(reasc, "mute")
+    account = contested.message.response_metadata["reasc"]
+    assert (account["answered_by"], account["reason"]) == ("large", "escalated") and "shadowed" not in account
+    assert "as the smaller one is undecided" in contested.summary()
+    assert reasc.learned is not None and reasc.learned.escalation == known(reasc)
+    assert reasc.learned.summary() == line
+
+
+@pytest.mark.parametrize(
+    ("name", "large", "samples"),
+    [("q", ["1"], (3, 1)), ("hard", ["1"], (2, 1)), ("wrong", ["1"], (3, 2)), ("wrong", ["1", "2"], (3, 2))],
+)
+def test_a_question_in_the_shadow_is_billed_whole(
+    runner: Any, name: str, large: list[str], samples: tuple[int, int]
+) -> None:
+    again = saying(*large)
+    result = runner.solve(pair(large=again), name)
+    account = result.message.response_metadata["reasc"]
+    assert account["shadowed"] and result.answer == "1" and result.decision.reason == "escalated"
+    assert result.summary() == "answered by the larger model; the smaller one was asked, too, to learn from both"
+    assert (account["models"]["small"]["samples"], account["models"]["large"]["samples"]) == samples
+    bill = result.message.usage_metadata
+    assert bill["total_tokens"] == sum(samples) * (PROMPT_TOKENS + 4) == result.usage.bill["total_tokens"]
+    assert account["launched"] == sum(samples) == len(result.responses)
+    assert [one.used for one in result.responses].count(True) == 1
+
+
+@pytest.mark.parametrize(
+    ("script", "large", "samples"),
+    [
+        (lambda question, index: Reply("it broke here", error=ConnectionError("down")), ["1"], (2, 1)),
+        (lambda question, index: Reply("the answer is 2"), ["1", "it broke"], (3, 2)),
+    ],
+    ids=["small", "second answer"],
+)
+def test_a_failure_in_the_shadow_costs_no_answer_and_is_billed(
+    runner: Any, script: Any, large: list[str], samples: tuple[int, int]
+) -> None:
+    again = iter(large)
+    answers = {"the answer is 1": None}
+
+    def once(question: str, index: int) -> Reply:
+        said = next(again)
+        return Reply(said, error=ConnectionError("down")) if "broke" in said else Reply(f"the answer is {said}")
+
+    reasc = pair(script, Scripted(script=once))
+    result = runner.solve(reasc, "q")
+    account = result.message.response_metadata["reasc"]
+    assert result.message.text in answers and account["answered_by"] == "large"
+    assert account["launched"] == sum(samples) and account["failed"] == len(result.failures) > 0
+    assert sum(one["samples"] for one in account["models"].values()) == sum(samples)
+    assert account["tokens"]["output"] == sum(one.output_tokens for one in result.responses)
+    assert known(reasc).rows == 1
+
+
+def test_a_large_model_that_is_down_while_learning(runner: Any, logged: Any) -> None:
+    large = failing(lambda question, index: Reply("the answer is 1"), lambda question, index: "down" in question)
+    reasc = pair(large=large)
+    account = runner.account(reasc, "down")
+    assert (account["answered_by"], account["reason"]) == ("small", "unanimous")
+    assert "guarantee" not in account and "the large model failed" in account["notices"][0]
+    with pytest.raises(Exception, match="down"):
+        runner.invoke(pair(large=large, on_undecided="raise"), "down")
+    assert learner(reasc).calibration is None and not logged()
+
+
+def test_where_nothing_can_be_admitted_the_large_model_answers_alone(runner: Any, logged: Any) -> None:
+    reasc = pair()
+    accounts = ask(runner, reasc, 60, "wrong")
+    assert all(one["answered_by"] == "large" for one in accounts)
+    shadowed = [one.get("shadowed", False) for one in accounts]
+    assert (sum(shadowed) < 30 and not any(shadowed[40:50])) or sum(shadowed[30:]) < 5
+    last = accounts[-1]["notices"][0]
+    assert last.startswith("the large model answers alone, by ") and "contradict it on" in last
+    assert [line for line in logged() if "answers alone" in line[1]] == logged() and len(logged()) == 1
+    alone = next(one for one in accounts[::-1] if "shadowed" not in one)
+    assert alone["models"].keys() == {"large"}
+
+
+def test_drift_begins_learning_again(runner: Any, logged: Any) -> None:
+    reasc = pair(audit=1.0)
+    ask(runner, reasc, ADMITTED)
+    assert known(reasc).rule is not None
+    for at in range(200):
+        runner.invoke(reasc, f"wrong{at}")
+        if known(reasc).restarts:
+            break
+    assert at < 40 and known(reasc).rule is None and known(reasc).rows == 0
+    restarted = [line for line in logged() if line[0] == "WARNING"]
+    assert [line for _, line in restarted] == [
+        "the small model contradicts the large one more often than it did: learning begins again"
+    ]
+    assert runner.account(reasc, "q")["answered_by"] == "large"
+
+
+def test_a_share_of_questions_is_audited() -> None:
+    reasc = pair()
+    for at in range(ADMITTED):
+        reasc.invoke(f"q{at}")
+    kind = max(learner(reasc)._known, key=lambda one: learner(reasc)._known[one].rows)
+    course = [learner(reasc).course(kind, 0.05) for _ in range(2000)]
+    assert 60 <= sum(one.shadowed for one in course) <= 140 and all(one.rule for one in course)
+    again = EscalationLearner(within=WITHIN)
+    first, then = ([one.course("", 0.5).shadowed for _ in range(20)] for one in (again, EscalationLearner()))
+    assert first == then, "the choice is reproducible"
+
+
+def test_kinds_of_request_are_learned_apart(runner: Any) -> None:
+    reasc = pair()
+    for at in range(ADMITTED):
+        runner.invoke(reasc, [SystemMessage("Be brief."), HumanMessage(f"q{at}")])
+    told = [
+        runner.account(reasc, [SystemMessage(system), HumanMessage("q")])["answered_by"]
+        for system in ("Be brief.", "Be long.")
+    ]
+    assert told == ["small", "large"]
+
+
+def test_what_was_learned_is_shared_by_copies_and_by_no_other(runner: Any) -> None:
+    reasc = pair()
+    ask(runner, reasc, ADMITTED)
+    for change in ({"concurrency": 1}, {"price_ratio": 3.0}, {"escalate_to": reasc.escalate_to}):
+        assert reasc.model_copy(update=change).calibrator is reasc.calibrator, change
+    larger = Scripted(script=lambda question, index: Reply("the answer is 1"), model_name="larger")
+    for change in ({"within": 0.1}, {"escalate_to": larger}, {"model": Scripted(script=small, model_name="other")}):
+        other = reasc.model_copy(update=change)
+        assert runner.account(other, "q")["answered_by"] == "large", change
+    with pytest.raises(ConfigurationError, match="outcomes are learned with calibration='online' without escalate_to"):
+        runner.record_outcome(reasc, "id", True)
+
+
+def test_the_time_may_be_over_in_the_shadow(runner: Any) -> None:
+    slow = pair(lambda question, index: Reply("the answer is 1", delay=0.1), timeout=0.2)
+    account = runner.account(slow, "q")
+    assert account["answered_by"] == "large" and account["reason"] == "escalated"
+    assert known(slow).rows == 0 or account["models"]["small"]["reason"] == "failed"
+
+
+def started(path: Path, *lines: str) -> "subprocess.Popen[str]":
+    """A process of its own, in which ``asked(n)`` asks n questions of a pair with this state."""
+    program = "\n".join(
+        [
+            "import os, signal, sys, multiprocessing; sys.path.insert(0, 'tests')",
+            "from runnable.test_escalation_learning import *",
+            f"path = Path({str(path)!r})",
+            "def asked(count, reasc=None, name='q'):",
+            "    reasc = reasc or pair(online_state=path)",
+            "    for at in range(count): reasc.invoke(f'{name}{at}')",
+            *lines,
+        ]
+    )
+    return subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+
+
+def ended(*processes: "subprocess.Popen[str]") -> str:
+    return "".join(process.communicate(timeout=600)[1] for process in processes)
+
+
+def rows(path: Path) -> int:
+    return sum(one.rows for one in ObservationStore.open(path).escalations())
+
+
+@pytest.mark.sync_only
+def test_processes_that_share_a_file_learn_together(runner: Any, path: Path) -> None:
+    other = started(path, "asked(6)")
+    reasc = pair(online_state=path)
+    ask(runner, reasc, 6)
+    assert ended(other) == "" and rows(path) == 12
+    ask(runner, reasc, 1)
+    assert rows(path) == 13 == known(reasc).rows
+    ask(runner, reasc, ADMITTED - 13)
+    assert runner.account(pair(online_state=path), "q")["answered_by"] == "small"
+    assert known(reasc) == ObservationStore.open(path).escalations()[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_processes_that_are_killed_or_forked_lose_nothing(path: Path) -> None:
+    fork = "if not os.fork(): asked(3, reasc); sys.exit(0)"
+    killed = "asked(4, reasc); os.wait(); os.kill(os.getpid(), signal.SIGKILL)"
+    ended(started(path, "reasc = pair(online_state=path)", "asked(2, reasc)", fork, killed))
+    assert rows(path) == 9
+
+
+def test_the_file_says_nothing_of_what_was_asked(path: Path) -> None:
+    reasc = pair(online_state=path)
+    reasc.invoke("which capital", api_key="sk-secret")
+    with closing(sqlite3.connect(path)) as sql:
+        sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    data = b"".join(one.read_bytes() for one in path.parent.iterdir())
+    assert not [one for one in SECRETS if one.encode() in data]
+
+
+def test_what_cannot_be_written_is_written_later(
+    runner: Any, path: Path, monkeypatch: pytest.MonkeyPatch, logged: Any
+) -> None:
+    monkeypatch.setattr(ObservationStore, "WAIT", 0.02)
+    reasc = pair(online_state=path)
+    ask(runner, reasc, 2)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert all(one["answered_by"] == "large" for one in ask(runner, reasc, 3))
+        assert known(reasc).rows == 5, "it goes on learning"
+    assert rows(path) == 2
+    ask(runner, reasc, 1)
+    assert rows(path) == 6 == known(reasc).rows
+    warned = [line for level, line in logged() if level == "WARNING"]
+    assert len(warned) == 1 and warned[0].startswith("what was learned is not kept: ")
+
+
+def test_another_promise_or_large_model_begins_anew_and_spoils_nothing(runner: Any, path: Path) -> None:
+    ask(runner, pair(online_state=path), ADMITTED)
+    larger = Scripted(script=lambda question, index: Reply("the answer is 1"), model_name="larger")
+    for change in ({"within": 0.1}, {"escalate_to": larger}):
+        reasc = pair(online_state=path, **change)
+        assert runner.account(reasc, "q")["answered_by"] == "large", change
+        assert known(reasc).rows == 1
+    assert runner.account(pair(online_state=path), "q")["answered_by"] == "small"
+
+
+def test_a_file_of_another_small_model_is_refused(runner: Any, path: Path) -> None:
+    ask(runner, pair(online_state=path), ADMITTED)
+    other = {"model": Scripted(script=small, model_name="other")}
+    options = {"calibration": "online", "within": WITHIN, "escalate_to": saying("1"), "online_state": path}
+    with pytest.raises(FingerprintMismatch, match=r"online_state=.*calibrated on .scripted., running .other."):
+        ReASCRunnable(**other, **options)
+    reasc = ReASCRunnable(**other, **options, allow_fingerprint_mismatch=True)
+    assert runner.account(reasc, "q")["answered_by"] in ("small", "large")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"SQLite format 3\0 and no more"])
+def test_a_file_of_something_else_is_refused_and_left_alone(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(CalibrationFileError, match=r"state\.sqlite"):
+        pair(online_state=path)
+    assert path.read_bytes() == content
+    with pytest.raises(CalibrationFileError, match="there is no folder"):
+        pair(online_state=path.parent / "further" / "state.sqlite")
+
+
+def test_an_older_file_gets_its_table(runner: Any, path: Path) -> None:
+    ask(runner, pair(online_state=path), 1)
+    with closing(sqlite3.connect(path)) as sql, sql:
+        sql.execute("DROP TABLE escalations")
+    reasc = pair(online_state=path)
+    ask(runner, reasc, 2)
+    assert rows(path) == 2 == known(reasc).rows
+    with closing(sqlite3.connect(path)) as sql, sql:
+        sql.execute('UPDATE escalations SET known = \'{"rows": "capital"}\'')
+    with pytest.raises(CalibrationFileError, match="cannot be read") as raised:
+        runner.invoke(pair(online_state=path), "q")
+    assert "capital" not in str(raised.value)
+
+
+def questions(count: int, *names: str, label: str | None = None) -> list[Any]:
+    asked = [f"{name}{at}" for at in range(count) for name in names or ("q",)]
+    return asked if label is None else [(one, label) for one in asked]
+
+
+def calibrated(runner: Any, given: Any, script: Any = small, large: Any = None, **options: Any) -> Calibration:
+    options = {"within": WITHIN, "escalate_to": large or saying("1"), **options}
+    made: Calibration = runner.calibrate(Scripted(script=script), given, **options)
+    return made
+
+
+@pytest.mark.parametrize("label", [None, "1", "3"], ids=["no labels", "large is right", "both are wrong"])
+def test_calibrating_on_both(runner: Any, label: str | None, tmp_path: Path) -> None:
+    moved: list[tuple[int, int]] = []
+    large = saying("1")
+    made = calibrated(runner, questions(30, label=label), large=large, progress=lambda *at: moved.append(at))
+    assert made.escalation is not None and made.escalation.rows == 30 and made.escalation.rule is not None
+    assert moved[-1] == (30, 30)
+    again = Calibration.model_validate_json(made.model_dump_json(by_alias=True))
+    assert again == made and again.summary() == made.escalation.status
+    save_calibration(made, tmp_path / "calibration.json")
+    for given in (made, tmp_path / "calibration.json"):
+        reasc = ReASCRunnable(model=Scripted(script=small), escalate_to=large, calibration=given)
+        account = runner.account(reasc, "q")
+        assert (account["answered_by"], account["reason"]) == ("small", "unanimous")
+        assert account["guarantee"] == made.escalation.promise(made.escalation.rule)
+        assert runner.account(reasc, "mute")["answered_by"] == "large"
+        assert reasc.learned == made
+
+
+def test_with_labels_a_contradiction_is_a_right_answer_lost(runner: Any) -> None:
+    wrong = {one: calibrated(runner, questions(30, "wrong", label=one)).escalation for one in ("1", "2")}
+    assert wrong["1"] is not None and wrong["1"].rule is None, "the large model is right"
+    assert wrong["2"] is not None and wrong["2"].rule is not None, "the small one is"
+
+
+def test_few_questions_admit_nothing_and_the_large_model_answers(runner: Any, caplog: Any) -> None:
+    made = calibrated(runner, questions(3))
+    assert made.escalation is not None and made.escalation.rule is None
+    assert "nothing may stand yet: learning from 3 questions" in caplog.text
+    reasc = ReASCRunnable(model=Scripted(script=small), escalate_to=saying("1"), calibration=made)
+    account = runner.account(reasc, "q")
+    assert account["answered_by"] == "large" and account["models"].keys() == {"large"}
+    assert account["notices"][0].startswith("learning from 3 questions")
+
+
+def test_questions_that_fail_are_left_out(runner: Any, caplog: Any) -> None:
+    large = failing(lambda question, index: Reply("the answer is 1"), lambda question, index: "down" in question)
+    made = calibrated(runner, questions(5, "q", "down"), large=large)
+    assert made.escalation is not None and made.escalation.rows == 5
+    assert caplog.text.count("a question is left out of the calibration") == 5
+    with pytest.raises(CalibrationDataError, match="none of the 2 questions was answered by both models; the first"):
+        calibrated(runner, questions(2, "down"), large=large)
+    with pytest.raises(CalibrationDataError, match="there is no question to calibrate on"):
+        calibrated(runner, [])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"checkpoint": "c.sqlite"}, "checkpoint= stores rows of one model"),
+        ({"within": 2.0}, "within"),
+        ({"price_ratio": -1.0}, "prices of 0 or more"),
+        ({"concurrency": 0}, "concurrency must be 1 or more, got 0"),
+        ({"max_samples": 2}, "max_samples=2 leaves no room"),
+    ],
+)
+def test_options_of_calibrate_that_are_wrong(runner: Any, options: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        calibrated(runner, questions(1), **options)
+
+
+def test_a_calibration_of_other_models_or_prompts_is_refused(runner: Any) -> None:
+    system = SystemMessage("Be brief.")
+    made = calibrated(runner, [[system, HumanMessage(f"q{at}")] for at in range(30)])
+    other = Scripted(script=small, model_name="other")
+    with pytest.raises(FingerprintMismatch, match=r"calibrated on .scripted., running .other."):
+        ReASCRunnable(model=other, escalate_to=saying("1"), calibration=made)
+    with pytest.raises(FingerprintMismatch, match=r"the large model \(escalate_to\): .*running .other."):
+        ReASCRunnable(model=Scripted(script=small), escalate_to=other, calibration=made)
+    reasc = ReASCRunnable(model=Scripted(script=small), escalate_to=saying("1"), calibration=made)
+    with pytest.raises(FingerprintMismatch, match="system"):
+        runner.invoke(reasc, [SystemMessage("Be long."), HumanMessage("q")])
+    assert runner.account(reasc, [system, HumanMessage("q")])["answered_by"] == "small"
+    loose = reasc.model_copy(update={"allow_fingerprint_mismatch": True})
+    assert runner.account(loose, "q")["answered_by"] == "small"
+
+
+def test_a_calibration_of_two_counts_votes_for_one(runner: Any) -> None:
+    made = calibrated(runner, questions(30))
+    alone = ReASCRunnable(model=Scripted(script=small), calibration=made)
+    account = runner.account(alone, "q")
+    assert account["answer"] == "1" and "answered_by" not in account and "guarantee" not in account
+
+
+def test_what_was_learned_online_is_saved_and_used(runner: Any, tmp_path: Path) -> None:
+    reasc = pair()
+    ask(runner, reasc, ADMITTED)
+    assert reasc.learned is not None
+    save_calibration(reasc.learned, tmp_path / "learned.json")
+    text = json.loads((tmp_path / "learned.json").read_text())
+    assert text["escalation"]["within"] == WITHIN and text["large"]["model"] == "scripted"
+    other = ReASCRunnable(model=Scripted(script=small), escalate_to=saying("1"), calibration=tmp_path / "learned.json")
+    assert runner.account(other, "q")["answered_by"] == "small"
