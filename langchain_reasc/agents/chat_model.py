@@ -31,6 +31,7 @@ from langchain_reasc.agents.inner_model import (
     replace_inner,
     requires_tool_call,
     unbound,
+    with_bound,
     with_inner,
 )
 from langchain_reasc.agents.streaming import (
@@ -258,9 +259,9 @@ class ChatReASC(ChatModelAround):
             bound: binds them to a chat model.
             chain: what that made of the model sampled, whose arguments do not go to the larger one.
         """
-        if (larger := self.larger) is None:
+        if self.larger is None:
             return self
-        made = self.model_copy(update={"escalate_to": with_inner(larger, first_binding(bound(unbound(larger))))})
+        made = self.model_copy(update={"escalate_to": with_bound(self.larger, bound)})
         made._call_budget, made._bound_to_small = self._call_budget, frozenset(first_binding(chain).kwargs)
         return made
 

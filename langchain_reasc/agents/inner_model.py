@@ -7,7 +7,13 @@ from typing import Any, ClassVar, Self, cast
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.base import LangSmithParams
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableSequence
+from langchain_core.runnables import (
+    Runnable,
+    RunnableBinding,
+    RunnableConfig,
+    RunnableSequence,
+    RunnableWithFallbacks,
+)
 from langchain_core.runnables.base import RunnableBindingBase, RunnableParallel
 from langchain_core.runnables.config import merge_configs
 from pydantic import ConfigDict, Field, model_validator
@@ -16,7 +22,7 @@ from langchain_reasc.answers import STRUCTURE, ToolVotes
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.langchain_internals import langsmith_params
-from langchain_reasc.models.wrappers import is_configurable, leaves
+from langchain_reasc.models.wrappers import is_configurable, leaves, rewrap, wrapped_runnables
 from langchain_reasc.runnable.options import Options
 
 AnyRunnable = Runnable[Any, Any]
@@ -186,6 +192,19 @@ def with_inner(model: AnyRunnable, inner: AnyRunnable) -> AnyRunnable:
     if not isinstance(model, RunnableBindingBase):
         return inner
     return model.model_copy(update={"bound": with_inner(model.bound, inner)})
+
+
+def with_bound(model: AnyRunnable, bind: Callable[[Any], Any]) -> AnyRunnable:
+    """Return a model with arguments bound to each chat model in it, in that model's form.
+
+    Args:
+        model: a chat model, or bindings, retries and fallbacks around some.
+        bind: binds them to a chat model. A parser that it puts behind the model is left out.
+    """
+    if isinstance(model, RunnableBindingBase | RunnableWithFallbacks):
+        return rewrap(model, [with_bound(one, bind) for one in wrapped_runnables(model)])
+    bound: AnyRunnable = first_binding(bind(model))
+    return bound
 
 
 def first_binding(chain: AnyRunnable) -> Any:

@@ -1,0 +1,323 @@
+"""``escalate_to`` in agents: the small model's contested steps go to the large one, each in its provider's own form."""
+
+import json
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from langchain_core.load import dumps, load
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import BaseModel
+from runnable.fakes import PROMPT_TOKENS, Reply, Scripted
+from servers.chat_wire import Calling, words_of
+from servers.fake_server import Served, serving
+
+from agents.acting import (
+    ASKED,
+    SUNNY,
+    THREAD,
+    Counted,
+    acting,
+    agent_of,
+    billed,
+    calls,
+    get_weather,
+    samples_of,
+    spent_on,
+    weather,
+)
+from langchain_reasc import ChatReASC, ReASCMiddleware
+from langchain_reasc.exceptions import ConfigurationError
+
+from . import provider_steps as steps
+
+PARIS, OSLO = [weather("Paris")], [weather("Oslo")]
+MALFORMED = [calls(("get_weather", "Paris]"))]
+CONTESTED = [weather("Paris"), weather("Rome")]
+DOWN = Reply("", error=ConnectionError("down"))
+
+
+def small(first: Any, then: Any = (SUNNY,)) -> Scripted:
+    return acting({ASKED: first, "": then})
+
+
+def large(first: Any = OSLO, then: Any = ("the large one says so",)) -> Scripted:
+    return acting({ASKED: first, "": then})
+
+
+def by(state: Any) -> list[Any]:
+    """Which model each step was answered by."""
+    said = [message for message in state["messages"] if isinstance(message, AIMessage)]
+    return [message.response_metadata["reasc"]["answered_by"] for message in said]
+
+
+def spent(agent: Any) -> Any:
+    return agent.get_state(THREAD).values["reasc_spent"]
+
+
+def reasons(state: Any) -> list[Any]:
+    said = [message for message in state["messages"] if isinstance(message, AIMessage)]
+    return [message.response_metadata["reasc"]["reason"] for message in said]
+
+
+@pytest.mark.parametrize(
+    ("first", "of_large", "options", "cities", "models", "why", "samples"),
+    [
+        (PARIS, OSLO, {}, ["Paris"], ["small", "small"], ["unanimous", "alone"], [3, 1]),
+        (CONTESTED, OSLO, {}, ["Oslo"], ["large", "small"], ["escalated", "alone"], [3, 1]),
+        (CONTESTED, OSLO, {"read_only": ["get_weather"]}, ["Paris"], ["small"] * 2, ["alone"] * 2, [1, 1]),
+        (CONTESTED, ["I will not"], {}, [], ["large"], ["escalated"], [3]),
+        (MALFORMED, OSLO, {}, ["Oslo"], ["large", "small"], ["escalated", "alone"], [2, 1]),
+        ([Reply("")], OSLO, {}, ["Oslo"], ["large", "small"], ["escalated", "alone"], [2, 1]),
+        ([DOWN], OSLO, {}, ["Oslo"], ["large", "small"], ["escalated", "alone"], [3, 1]),
+        (CONTESTED, [DOWN], {}, ["Paris"], ["small", "small"], ["contested", "alone"], [3, 1]),
+    ],
+    ids=["agree", "contested", "read only", "large says a text", "malformed", "empty", "small down", "large down"],
+)  # fmt: skip
+def test_contested_steps_go_to_the_large_model(
+    agents: Any, first: Any, of_large: Any, options: Any, cities: Any, models: Any, why: Any, samples: Any
+) -> None:
+    one, other = small(first), large(of_large)
+    state = agents.ask(agent_of(one, ReASCMiddleware(escalate_to=other, concurrency=1, **options)))
+    said = [message for message in state["messages"] if isinstance(message, AIMessage)]
+    assert [call["args"]["city"] for message in said for call in message.tool_calls] == cities
+    assert (by(state), reasons(state), samples_of(state)) == (models, why, samples)
+    assert len(one.log.calls) + len(other.log.calls) == sum(samples)
+    if DOWN not in (*first, *of_large):
+        assert spent_on(state) == billed(one) + billed(other)
+
+
+@pytest.mark.parametrize(
+    ("budget", "models", "samples"),
+    [
+        ({"max_run_samples": 50}, ["large", "small"], [3, 1]),
+        ({"max_run_samples": 3}, ["large", "small"], [3, 1]),
+        ({"max_run_samples": 2}, ["small", "small"], [2, 1]),
+        ({"max_run_samples": 1}, ["small", "small"], [1, 1]),
+        ({"max_run_tokens": 3 * (PROMPT_TOKENS + 2)}, ["large", "small"], [3, 1]),
+        ({"max_run_tokens": 2 * (PROMPT_TOKENS + 2)}, ["small", "small"], [2, 1]),
+        ({"max_run_seconds": 1e-9}, ["small", "small"], [1, 1]),
+    ],
+    ids=str,
+)
+def test_a_budget_is_of_both_models(agents: Any, budget: Any, models: Any, samples: Any) -> None:
+    one, other = small(CONTESTED), large()
+    middleware = ReASCMiddleware(escalate_to=other, concurrency=1, **budget)
+    agent = agent_of(one, middleware, checkpointer=InMemorySaver())
+    state = agents.ask(agent, config=THREAD)
+    assert (by(state), samples_of(state)) == (models, samples)
+    counted = spent(agent)
+    assert counted["samples"] == sum(samples) and counted["tokens"] == spent_on(state) == billed(one) + billed(other)
+    if models[0] == "small":
+        notices = state["messages"][1].response_metadata["reasc"]["notices"]
+        assert "the large model was not asked: the budget or the time is over" in notices
+
+
+def test_a_budget_counts_what_failed(agents: Any) -> None:
+    down = [True]
+    one, other = small(CONTESTED), Scripted(script=lambda last, index: DOWN if down else weather("Oslo"))
+    middleware = ReASCMiddleware(escalate_to=other, on_undecided="raise", concurrency=1, max_run_samples=50)
+    agent = agent_of(one, middleware, checkpointer=InMemorySaver())
+    with pytest.raises(ConnectionError, match="down"):
+        agents.ask(agent, config=THREAD)
+    down.clear()
+    state = agents.ask(agent, None, config=THREAD)
+    assert by(state) == ["large", "small"] and samples_of(state) == [3, 1]
+    assert spent(agent)["samples"] == 3 + 3 + 1
+
+
+def test_handlers_hear_of_one_call_with_the_bill_of_both(agents: Any, runs: Any) -> None:
+    heard = Counted()
+    one, other = small(CONTESTED), large()
+    model = ChatReASC(model=one, escalate_to=other).bind_tools([get_weather])
+    message = agents._runner.invoke(model, ASKED, {"callbacks": [heard, runs]})
+    assert (heard.starts, heard.ends) == (1, 1)
+    assert message.usage_metadata["total_tokens"] == billed(one) + billed(other)
+    assert [run["kind"] for run in runs.runs.values()].count("model") == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "pieces", "text"),
+    [
+        ([SUNNY], 3, SUNNY),
+        ([Reply("let me look", calls=PARIS[0].calls)], 1, "let me look"),
+        ([DOWN], 1, "so it is"),
+        ([weather("Paris"), weather("Rome")], 1, "so it is"),
+    ],
+    ids=["text", "agree", "small down", "contested"],
+)
+def test_texts_are_streamed_as_they_are_written(agents: Any, first: Any, pieces: int, text: str) -> None:
+    model = ChatReASC(model=small(first), escalate_to=large(["so it is"])).bind_tools([get_weather])
+    chunks = agents._runner.stream(model, ASKED)
+    whole = chunks[0]
+    for chunk in chunks[1:]:
+        whole = whole + chunk
+    assert len([chunk for chunk in chunks if chunk.text]) >= pieces
+    account = whole.response_metadata["reasc"]
+    assert account["answered_by"] == ("large" if text == "so it is" else "small") and text in whole.text
+    assert whole.usage_metadata["total_tokens"] == account["tokens"]["input"] + account["tokens"]["output"]
+
+
+def test_an_agent_learns(agents: Any) -> None:
+    one, other = small(PARIS), large(PARIS)
+    middleware = ReASCMiddleware(escalate_to=other, calibration="online", within=0.5, audit=0)
+    agent = agent_of(one, middleware)
+    states = [agents.ask(agent) for _ in range(10)]
+    assert by(states[0])[0] == "large" and by(states[-1])[0] == "small"
+    assert states[0]["messages"][1].response_metadata["reasc"]["shadowed"]
+    assert "guarantee" in states[-1]["messages"][1].response_metadata["reasc"]
+    assert "guarantee" not in states[-1]["messages"][-1].response_metadata["reasc"], "a text is not compared"
+    assert middleware.learned is not None and middleware.learned.escalation is not None
+    with pytest.raises(ConfigurationError, match="without escalate_to"):
+        middleware.record_outcome("id", True)
+    saved = ReASCMiddleware(escalate_to=other, calibration=middleware.learned)
+    assert by(agents.ask(agent_of(one, saved)))[0] == "small"
+
+
+def test_a_name_is_made_a_model_once_for_all_steps(agents: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    monkeypatch.setattr("langchain_reasc.runnable.options.model_of", lambda name: made.append(name) or large())
+    agent = agent_of(small(CONTESTED), ReASCMiddleware(escalate_to="some:model"))
+    for _ in range(2):
+        assert by(agents.ask(agent)) == ["large", "small"]
+    assert made == ["some:model"]
+
+
+def test_wrong_options_are_told_when_the_middleware_is_made() -> None:
+    for options in ({"within": 2.0}, {"price_ratio": -1.0}, {"calibration": "mixture"}, {"max_samples": 2}):
+        with pytest.raises(ConfigurationError):
+            ReASCMiddleware(escalate_to=large(), **options)
+    assert "escalate_to (default None)" in (ReASCMiddleware.__doc__ or "")
+
+
+def openai(url: str, **fields: Any) -> Any:
+    kind = pytest.importorskip("langchain_openai").ChatOpenAI
+    return kind(model="gpt", api_key="none", base_url=f"{url}/v1", max_retries=0, **fields)
+
+
+THINKING = {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 2000}
+
+
+def anthropic(url: str, **fields: Any) -> Any:
+    kind = pytest.importorskip("langchain_anthropic").ChatAnthropic
+    return kind(model="claude", api_key="none", base_url=url, max_retries=0, **fields)
+
+
+class Differing(Calling):
+    """Calls a tool with another city in each request; with a text once a tool has answered."""
+
+    def __init__(self, *cities: str, name: str = "get_weather") -> None:
+        super().__init__(words_of("it is sunny"))
+        self.cities = cities or ("Paris", "Rome")
+        self.calls = lambda at: [(name, json.dumps({"city": self.cities[at % len(self.cities)]}))]
+
+
+class Tooled(steps.Anthropic):
+    """Calls the tool that it was given."""
+
+    def __init__(self, **arguments: Any) -> None:
+        self.arguments = arguments
+
+    async def __call__(self, exchange: Any) -> None:
+        call = {"type": "tool_use", "id": "t", "name": exchange.body["tools"][0]["name"], "input": self.arguments}
+        if exchange.body.get("stream"):
+            await exchange.stream(self.events([call]))
+        else:
+            await exchange.reply(200, self.message([call], stop_reason="tool_use"))
+
+
+def served(stack: ExitStack, one: Any, other: Any) -> tuple[Served, Served]:
+    return stack.enter_context(serving(one)), stack.enter_context(serving(other))
+
+
+def test_tools_are_bound_in_the_form_of_each_provider(agents: Any) -> None:
+    with ExitStack() as stack:
+        one, other = served(stack, Differing(), steps.Anthropic())
+        agent = agent_of(openai(one.root), ReASCMiddleware(escalate_to=anthropic(other.root, **THINKING)))
+        state = agents.ask(agent)
+        assert by(state) == ["large", "small"]
+        sent, of_large = one.requests[0]["tools"], other.requests[0]["tools"]
+        assert sent[0]["type"] == "function" and sent[0]["function"]["name"] == "get_weather"
+        assert of_large[0]["name"] == "get_weather" and "input_schema" in of_large[0]
+        called = [call["args"] for call in state["messages"][1].tool_calls]
+        assert called == steps.ARGUMENTS
+        history = one.requests[-1]["messages"]
+        assert [message["role"] for message in history] == ["user", "assistant", "tool", "tool"]
+        told = history[1]
+        assert told["content"] == "I search first." + steps.NOW or told["content"].endswith(steps.NOW)
+        assert [json.loads(call["function"]["arguments"]) for call in told["tool_calls"]] == steps.ARGUMENTS
+        assert "SIGNATURE" not in json.dumps(history) and "thinking" not in json.dumps(history)
+
+
+def test_the_large_model_is_sent_back_what_it_would_have_sent_itself(agents: Any) -> None:
+    """A message of its own, beside one of the small model's."""
+    question = HumanMessage(ASKED)
+    with ExitStack() as stack:
+        one, other = served(stack, Differing(), steps.Anthropic())
+        alone = anthropic(other.root, **THINKING).bind_tools([get_weather])
+        plain = agents._runner.invoke(alone, [question])
+        results = [agents._runner.invoke(get_weather, call) for call in plain.tool_calls]
+        small_said = AIMessage("and so?", id="s", response_metadata={"reasc": {"answered_by": "small"}})
+        agents._runner.invoke(alone, [question, plain, *results, AIMessage("and so?"), question])
+        expected = other.requests[-1]["messages"]
+        model = ChatReASC(model=openai(one.root), escalate_to=anthropic(other.root, **THINKING))
+        voting = model.bind_tools([get_weather])
+        escalated = agents._runner.invoke(voting, [question])
+        assert escalated.response_metadata["reasc"]["answered_by"] == "large"
+        agents._runner.invoke(voting, [question, escalated, *results, small_said, question])
+        assert other.requests[-1]["messages"] == expected
+        assert "SIGNATURE==" in json.dumps(expected)
+
+
+class Place(BaseModel):
+    """A place."""
+
+    city: str
+
+
+@pytest.mark.parametrize("include_raw", [False, True])
+@pytest.mark.parametrize("swapped", [False, True], ids=["openai first", "anthropic first"])
+def test_structured_output_across_two_providers(agents: Any, include_raw: bool, swapped: bool) -> None:
+    with ExitStack() as stack:
+        one, other = served(stack, Differing(name="Place"), Tooled(city="Oslo"))
+        pair = openai(one.root), anthropic(other.root)
+        if swapped:
+            pair = pair[1], pair[0]
+        structured = ChatReASC(model=pair[0], escalate_to=pair[1]).with_structured_output(
+            Place, include_raw=include_raw
+        )
+        found = agents._runner.invoke(structured, "where?")
+        assert (found["parsed"] if include_raw else found) == Place(city="Oslo")
+        if include_raw:
+            assert found["raw"].response_metadata["reasc"]["answered_by"] == ("small" if swapped else "large")
+            assert found["parsing_error"] is None
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda model: model,
+        lambda model: model.with_retry(),
+        lambda model: model.with_fallbacks([model]),
+        lambda model: ChatReASC(model=model),
+    ],
+    ids=["plain", "retry", "fallbacks", "votes"],
+)
+@pytest.mark.parametrize("include_raw", [False, True])
+def test_structured_output_of_a_wrapped_large_model(agents: Any, wrap: Any, include_raw: bool) -> None:
+    with ExitStack() as stack:
+        one, other = served(stack, Differing(name="Place"), Tooled(city="Oslo"))
+        model = ChatReASC(model=openai(one.root), escalate_to=wrap(anthropic(other.root)))
+        found = agents._runner.invoke(model.with_structured_output(Place, include_raw=include_raw), "where?")
+        assert (found["parsed"] if include_raw else found) == Place(city="Oslo")
+
+
+def test_langchain_saves_and_loads_it() -> None:
+    pytest.importorskip("langchain_openai")
+    prices = ((0.1, 0.2), (1, 2))
+    model = ChatReASC(model=openai("http://s"), escalate_to=openai("http://l"), price_ratio=prices, within=0.1)
+    given: Any = {"secrets_map": {"OPENAI_API_KEY": "none"}, "valid_namespaces": ["langchain_reasc"]}
+    again = load(json.loads(dumps(model)), allowed_objects=[ChatReASC, type(model.model)], **given)
+    assert again.within == 0.1 and again.price_ratio == ((0.1, 0.2), (1.0, 2.0))
+    assert again.escalate_to.openai_api_base == "http://l/v1" and again._setup.large.prices == again.price_ratio
