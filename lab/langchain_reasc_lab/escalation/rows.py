@@ -13,7 +13,7 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import ASC, Cap, Decision, FirstConfident, Response, StoppingRule
 from langchain_reasc_lab.escalation.joining import JoinedQuestion, Pair
 from langchain_reasc_lab.escalation.loop import Played, decided, learn, play_by
-from langchain_reasc_lab.escalation.routers import EMBEDDING, predicted, threshold_without_loss
+from langchain_reasc_lab.escalation.routers import EMBEDDING, lowest_threshold, predicted
 from langchain_reasc_lab.replay import Bootstrap, Estimate
 
 __all__ = ["LARGE", "WITHIN", "CascadeRow", "Comparison", "Learned", "Majority", "compare_cascades"]
@@ -24,6 +24,8 @@ WITHIN: Final = (0.02, 0.05, 0.1)
 _FIXED: Final = 5
 """Samples of the small model in C3PO's first stage."""
 _BUDGET: Final = 16
+_FEW: Final = 0.1
+"""The share of questions that may have too few responses for a row."""
 _COLUMNS: Final = ("cost", "right", "escalated", "shadowed", "differs")
 _CORRELATED: Final = 0.2
 """How much of what is learned in shuffles of one recording is correlated, as in the replay of one pool."""
@@ -249,7 +251,11 @@ def _shuffled(pair: Pair, seed: int, at: int) -> _Shuffle:
 def _ways(pair: Pair, within: Sequence[float], budget: int) -> tuple[list[_Way], list[str]]:
     """Return the ways that the recordings allow, and notes on those that they do not."""
     notes = list[str]()
-    fewest = {side: min(len(getattr(one, side)) for one in pair.questions) for side in ("small", "large")}
+    counts = {side: [len(getattr(one, side)) for one in pair.questions] for side in ("small", "large")}
+    fewest = {side: int(np.quantile(each, _FEW)) for side, each in counts.items()}
+    for side, each in counts.items():
+        if fewest[side] >= _FIXED and (short := sum(one < _FIXED for one in each)):
+            notes.append(f"{short} questions have fewer than {_FIXED} responses of the {side} model; votes end there")
     ways = [_Way(LARGE, _by(None)), _Way("small model", _alone("small", Cap(1)))]
     for side, held in fewest.items():
         if held >= _FIXED:
@@ -306,10 +312,10 @@ def _learning(within: float) -> Callable[[_Shuffle], tuple[list[Played], Escalat
 
 
 def _by_confidence(shuffle: _Shuffle) -> tuple[list[Played], None]:
-    """Accept first responses from the score on that cost no accuracy in the first half."""
+    """Accept first responses from the score on that cost hardly any accuracy in the first half."""
     train, test = shuffle.questions[: shuffle.half], shuffle.questions[shuffle.half :]
     scores = np.array([-np.inf if (score := one.small[0].score) is None else score for one in train])
-    threshold = threshold_without_loss(scores, *_right(train))
+    threshold = lowest_threshold(scores, *_right(train))
     return [play_by(FirstConfident(threshold), one) for one in test], None
 
 
@@ -320,7 +326,7 @@ def _routing(kind: str) -> Callable[[_Shuffle], tuple[list[Played], None]]:
         small, large = _right(train)
         places = order[: shuffle.half], order[shuffle.half :]
         own, others = predicted(kind, texts, places[0], small | ~large, places[1], seed=shuffle.seed)
-        threshold = threshold_without_loss(own, small, large)
+        threshold = lowest_threshold(own, small, large)
         kept = zip(test, others >= threshold, strict=True)
         return [
             Played(one.small[0].cost, one.small[0].right, False, differs=one.small[0].answer != one.large[0].answer)
