@@ -100,9 +100,9 @@ $(VENV)/.demo: $(VENV)/.llama-cpp pyproject.toml
 	@$(PIP) install --editable '.[llama-cpp,lab,serve]'
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.demo tests/parity/requirements.txt
+$(VENV)/.test: $(VENV)/.demo tests/parity/requirements.txt tests/examples/requirements.txt
 	@$(PIP) install --editable '.[llama-cpp,lab,openai,serve,otel,huggingface]' --group test --group providers --group examples
-	@$(PIP) install --no-deps -r tests/parity/requirements.txt
+	@$(PIP) install --no-deps -r tests/parity/requirements.txt -r tests/examples/requirements.txt
 	@touch $@
 
 $(VENV)/.lowest: $(VENV)/.llama-cpp pyproject.toml

