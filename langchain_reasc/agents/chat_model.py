@@ -12,7 +12,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -272,7 +272,7 @@ class ChatReASC(ChatModelAround):
         made._call_budget, made._bound_to_small = self._call_budget, self._bound_to_small
         if classes := {name: one for name, one in schemas_of(tools).items() if isinstance(one, type)}:
             made = BaseModel.__copy__(made)
-            made._setup = replace(made._setup, model=replace(made._setup.model, classes=classes))
+            made._setup = made._setup.with_answers(classes=classes)
         return made
 
 

@@ -5,7 +5,6 @@ LangChain has decision models from langchain-core 1.8 on.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -182,7 +181,7 @@ class ReASCDecisionModel(Options, BaseDecisionModel):
         bill: UsageMetadata | None = None
         for question in _questions_of(request):
             with _noting(question, answers):
-                setup = replace(self._setup, extract=question.labels.extractor)
+                setup = self._setup.with_answers(question.labels.extractor)
                 below = merge_configs(config, {"metadata": {"reasc_question": question.id}})
                 result = await answer(await ask(Request(setup, question.messages, below, kwargs, is_async=is_async)))
                 answers[question.id] = question.answer(result)

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -161,6 +161,17 @@ class Setup:
                 self._plans.clear()
             plan = self._plans[id(calibration)] = make_plan(self, calibration)
         return plan
+
+    def with_answers(self, extract: Extractor | None = None, classes: Mapping[str, type[Any]] | None = None) -> "Setup":
+        """Return a copy, the large model's too, that reads answers in another way.
+
+        Args:
+            extract: finds the answer in a response; None for the same.
+            classes: the classes of the tools by name; None for the same.
+        """
+        model = self.model if classes is None else replace(self.model, classes=classes)
+        large = self.large and replace(self.large, setup=self.large.setup.with_answers(extract, classes))
+        return replace(self, extract=extract or self.extract, model=model, large=large)
 
     def require_fit(
         self,

@@ -2,13 +2,13 @@
 
 import json
 from contextlib import ExitStack
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain_core.load import dumps, load
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 from runnable.fakes import PROMPT_TOKENS, Reply, Scripted
 from servers.chat_wire import Calling, words_of
 from servers.fake_server import Served, serving
@@ -321,3 +321,37 @@ def test_langchain_saves_and_loads_it() -> None:
     again = load(json.loads(dumps(model)), allowed_objects=[ChatReASC, type(model.model)], **given)
     assert again.within == 0.1 and again.price_ratio == ((0.1, 0.2), (1.0, 2.0))
     assert again.escalate_to.openai_api_base == "http://l/v1" and again._setup.large.prices == again.price_ratio
+
+
+def _known(city: str) -> str:
+    assert city in ("Paris", "Rome")
+    return city
+
+
+class Known(BaseModel):
+    """A city, which only this class can check."""
+
+    city: Annotated[str, AfterValidator(_known)]
+
+
+def test_what_the_large_model_says_is_held_to_the_class_of_the_schema_too(agents: Any) -> None:
+    cities = (("Paris", "Rome"), ("Oslo",))
+    one, other = (acting({ASKED: [calls(("Known", {"city": city})) for city in said]}) for said in cities)
+    model = ChatReASC(model=one, escalate_to=other).bind_tools([Known])
+    account = agents._runner.invoke(model, ASKED).response_metadata["reasc"]
+    assert (account["answered_by"], account["answer"], account["reason"]) == ("large", None, "unanswered")
+
+
+def test_decisions_are_escalated(agents: Any) -> None:
+    decisions = pytest.importorskip("agents.decisions", reason="langchain-core has decisions from 1.8 on")
+    one, other = decisions.naming("billing", "sales"), decisions.naming("not sales")
+    response = decisions.ask(agents._runner, one, decisions.TEAM, escalate_to=other)
+    assert response.choices["q"].choice == "not sales"
+    assert response.reasc["q"]["answered_by"] == "large" and response.reasc["q"]["launched"] == 3
+    assert response.usage["total_tokens"] == billed(one) + billed(other)
+    assert (
+        decisions.ask(agents._runner, decisions.naming("billing"), decisions.TEAM, escalate_to=other)
+        .choices["q"]
+        .choice
+        == "billing"
+    )
