@@ -294,6 +294,8 @@ class Escalation(_Record):
         """Return whether some rule that would pay is likely to be admitted soon."""
         if self.scored and len(self.first_scores) < _FIRST_SCORES and self.rows < 2 * _FIRST_SCORES:
             return True  # the thresholds come first
+        if name is None and self.rows < _FEWEST_COSTS:
+            return True  # one contradiction is no reason to give up
         patience = _PATIENCE if name is None else self.rows * _PATIENCE_ONCE_ADMITTED
         worth = _PAYS if name is None else self.cost(name) - _SAVING
         for chain in self._chains:

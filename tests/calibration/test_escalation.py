@@ -212,6 +212,7 @@ def test_courses() -> None:
     admitted = known([AGREES] * 18, within=0.2)
     assert admitted.course(0.99, 0.05).rule == Race(1)
     assert [admitted.course(drawn, 0.05).shadowed for drawn in (0.049, 0.051)] == [True, False]
+    assert known([WRONG], within=0.2).course(0.99, 0.05).shadowed, "one contradiction is no reason to give up"
     refused = known([WRONG] * 12, within=0.2)
     assert refused.course(0.99, 0.05).rule is None
     assert [refused.course(drawn, 0.5).shadowed for drawn in (0.029, 0.031)] == [True, False]

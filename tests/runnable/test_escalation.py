@@ -14,11 +14,14 @@ from langchain_core.runnables import ConfigurableField
 from sampling.tracers import Runs
 
 from langchain_reasc import ASC, ChatReASC, ReASCRunnable
+from langchain_reasc.answers import free_text
+from langchain_reasc.calibration import SupportCurve
 from langchain_reasc.exceptions import ConfigurationError, SamplingError, Undecided
-from langchain_reasc.method import FiniteHorizon, Race
+from langchain_reasc.method import FiniteHorizon, FirstConfident, Race
 
 from .conftest import cancelled
-from .fakes import PROMPT_TOKENS, Reply, Scripted, failing, saying
+from .fakes import PROMPT_TOKENS, TOP_K, Reply, Scripted, calibration, failing, saying
+from .judges import metered
 
 DOWN = Reply("", error=ConnectionError("down"))
 SAID = PROMPT_TOKENS + 4  # tokens of a response that says "the answer is X"
@@ -464,3 +467,68 @@ def test_listeners_hear_of_the_responses_of_both(runner: Any) -> None:
     heard: list[Any] = []
     runner.solve(pair(saying("1", "2")), "q", on_response=lambda response, decision: heard.append(response.answer))
     assert heard == ["1", "2", "9"]
+
+
+def scoring(*said: tuple[str, float]) -> Scripted:
+    """A model whose sample i says an answer with a score; the last one for all beyond."""
+    replies = [Reply(f"the answer is {answer}", -score) for answer, score in said]
+    return Scripted(script=lambda question, index: replies[min(index, len(replies) - 1)])
+
+
+@pytest.mark.parametrize(
+    ("said", "options", "by", "reason"),
+    [
+        ([("1", 3.0)], {}, "small", "gate"),
+        ([("1", 0.5), ("2", 0.5), ("3", 0.5), ("4", 0.5)], {"max_samples": 4}, "large", "escalated"),
+        ([("1", 0.5), ("2", 0.5), ("1", 0.5), ("1", 0.5)], {"max_samples": 4}, "large", "escalated"),
+        ([("1", 3.0)], {"abstain_below": 0.9}, "large", "escalated"),
+        ([("1", 3.0)], {"abstain_below": 0.2}, "small", "gate"),
+    ],
+)
+def test_a_calibration_of_the_small_model_alone_says_what_is_escalated(
+    runner: Any, said: Any, options: Any, by: str, reason: str
+) -> None:
+    told = SupportCurve(points=((0.5, 0.3), (5 / 6, 0.8)), n=64, right=0.6, rule="reasc")
+    made = calibration(gate=2.0, p_correct=told)
+    account = runner.account(pair(scoring(*said), calibration=made, safeguard="paper", **options), "q")
+    assert (account["answered_by"], account["reason"]) == (by, reason)
+
+
+def test_a_rule_by_the_confidence_of_the_first_response(runner: Any) -> None:
+    for score, by in ((2.0, "small"), (0.5, "large")):
+        reasc = pair(scoring(("1", score)), rule=FirstConfident(1.0), measure=TOP_K)
+        assert runner.account(reasc, "q")["answered_by"] == by
+        assert asked(reasc) == (1, by == "large")
+
+
+def test_confidence_is_asked_of_the_small_model_alone(runner: Any) -> None:
+    reasc: Any = pair(saying("1", "2"), ask_confidence=True)
+    runner.invoke(reasc, "q")
+    small, large = str(reasc.model.log.prompts[0]), str(reasc.escalate_to.log.prompts[0])
+    assert "Confidence" in small and "Confidence" not in large
+
+
+@pytest.mark.parametrize("learns", [False, True])
+def test_what_a_judge_costs_is_told_beside_the_bill(runner: Any, learns: bool) -> None:
+    """Answers of both models are compared by meaning; the judge is no part of either's bill."""
+    judge = metered()
+    small = saying(Reply("Paris it is"), Reply("It is Lyon I think"))
+    large = saying(Reply("Surely Rome"), Reply("Surely Rome"))
+    online: Any = {"calibration": "online"} if learns else {}
+    result = runner.solve(pair(small, large, answer=free_text(judge=judge), **online), "q")
+    account = result.message.response_metadata["reasc"]
+    assert account["answered_by"] == "large" and len(judge.log.calls) > 0
+    assert account["tokens"]["judge"] == {"input": 100 * len(judge.log.calls), "output": len(judge.log.calls)}
+    assert result.usage.bill["total_tokens"] == billed(small, large)
+
+
+def test_a_slow_extractor_runs_beside_the_event_loop(runner: Any) -> None:
+    threads: list[threading.Thread] = []
+
+    def found(text: str) -> str:
+        threads.append(threading.current_thread())
+        return text.split()[-1]
+
+    for online in ({}, {"calibration": "online"}):
+        runner.invoke(pair(saying("1", "1", "2"), answer=found, **online), "q")
+    assert runner.is_async != (threading.main_thread() in threads)

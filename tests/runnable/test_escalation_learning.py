@@ -155,7 +155,7 @@ def test_where_nothing_can_be_admitted_the_large_model_answers_alone(runner: Any
     accounts = ask(runner, reasc, 60, "wrong")
     assert all(one["answered_by"] == "large" for one in accounts)
     shadowed = [one.get("shadowed", False) for one in accounts]
-    assert (sum(shadowed) < 30 and not any(shadowed[40:50])) or sum(shadowed[30:]) < 5
+    assert all(shadowed[:8]) and sum(shadowed[20:]) <= 5
     last = accounts[-1]["notices"][0]
     assert last.startswith("the large model answers alone, by ") and "contradict it on" in last
     assert [line for line in logged() if "answers alone" in line[1]] == logged() and len(logged()) == 1
