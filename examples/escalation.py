@@ -19,6 +19,7 @@ import argparse
 import importlib.util
 import random
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,9 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=0, help="of the questions (%(default)s)")
     given = options.parse_args()
 
+    if given.questions < 1:
+        options.error(f"--questions must be 1 or more, got {given.questions}")
+
     asked, accounts = generated_questions(given.questions, given.seed), list[dict[str, Any]]()
     shown = {"chat_template": template_with_examples(), "stop": ["\n"], "max_tokens": 28}
     with ChatLlamaCpp(seed=1) as small, larger_model(given.large, **shown) as large:
@@ -133,11 +137,13 @@ def main() -> None:
             part = [question for question, _ in asked[start : start + 20]]
             accounts += [account_of(message) for message in reasc.batch(part, {"max_concurrency": 4})]
             if reasc.learned:
-                print(f"after {len(accounts):3}  {reasc.learned.summary()}", flush=True)
+                told = f"after {len(accounts):3}  {reasc.learned.summary()}"
+                print(textwrap.fill(told, 80, subsequent_indent=" " * 11), flush=True)
 
     print()
     for (question, _), account in zip(asked[-8:], accounts[-8:], strict=False):
-        print(f"{account['answered_by']} model, {account['reason']:9}  {account['answer'] or '-':>10}  {question}")
+        told = f"{account['answered_by']} model, {account['reason']:9}  {account['answer'] or '-':>10}  {question}"
+        print(told if len(told) <= 80 else f"{told[:76]} ...")
     print()
     report(asked, accounts)
 

@@ -97,10 +97,11 @@ def test_the_page_on_rules_has_every_rule(rule: type[StoppingRule]) -> None:
     assert re.search(rf"`{rule.__name__}\b|\*\*{rule.__name__}\*\*|^## {rule.__name__}\b", page, re.MULTILINE)
 
 
-def test_the_page_on_rules_decides_as_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
-    [code] = [code for _, code in snippets(page) if "decide(" in code]
-    exec(compile(code, "rules.md", "exec"), {})
+@pytest.mark.parametrize(("name", "calls"), [("rules.md", "decide("), ("escalation.md", "rate_bound(")])
+def test_a_page_prints_what_it_shows(name: str, calls: str, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    [code] = [code for _, code in snippets(page) if calls in code]
+    exec(compile(code, name, "exec"), {})
     assert f"```\n{capsys.readouterr().out}```" in page
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,11 @@ def examples_import_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(EXAMPLES)
 
 
+def told_by(done: subprocess.CompletedProcess[str]) -> str:
+    """What an example printed, without its line breaks."""
+    return " ".join(shown(done).split())
+
+
 def answered(told: str, name: str) -> tuple[int, int]:
     """How many questions a model answered, and how many of them are right."""
     [(count, right)] = re.findall(rf"the {name} model answered +(\d+) questions, (\d+) of them right", told)
@@ -27,7 +33,7 @@ def answered(told: str, name: str) -> tuple[int, int]:
 
 @without_smollm2
 def test_a_weak_promise_is_learned_in_a_few_questions(tmp_path: Path) -> None:
-    told = shown(run("escalation.py", "--questions", "20", "--within", "0.4", cwd=tmp_path))
+    told = told_by(run("escalation.py", "--questions", "20", "--within", "0.4", cwd=tmp_path))
     contradicted, both, bound = re.findall(LEARNED, told)[-1]
     assert int(contradicted) < int(both) < 20 and float(bound) <= 40
     (small, _), (large, _) = answered(told, "small"), answered(told, "large")
@@ -37,7 +43,7 @@ def test_a_weak_promise_is_learned_in_a_few_questions(tmp_path: Path) -> None:
 @without_smollm2
 @pytest.mark.slow  # 160 questions, most of them by both models
 def test_the_small_model_keeps_what_it_promises(tmp_path: Path) -> None:
-    told = shown(run("escalation.py", cwd=tmp_path))
+    told = told_by(run("escalation.py", cwd=tmp_path))
     assert "learning from 20 questions that both models were asked: the large model answers" in told
     [*_, (_, both, bound)] = re.findall(LEARNED, told)
     assert 76 <= int(both) < 160 and float(bound) <= 5
