@@ -96,9 +96,10 @@ class EscalationLearner:
 
     def observe(self, kind: str, row: Shadowed) -> None:
         """Learn from a shadowed question. A file that cannot be written is logged, and costs no answer."""
-        before = self.known(kind)
+        self.known(kind)
         with self._lock:
-            after = self._known[kind].after(row)
+            before = self._known[kind]
+            after = before.after(row)
             if self._file is not None:
                 self._unsaved.append((kind, row))
                 after = self._written(kind) or after

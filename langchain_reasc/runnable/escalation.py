@@ -120,6 +120,11 @@ class Large:
         made = cls(setup=given, is_asked_once=asked_once, arguments=arguments, prices=prices)
         calibration = small.calibration
         if calibration and calibration.escalation and options.rule is None:
+            if "within" in options.model_fields_set and options.within < (held := calibration.escalation.within):
+                raise ConfigurationError(
+                    f"within={options.within:g} is less than the calibration promises ({held:g}); calibrate again with "
+                    "this value, or leave it out"
+                )
             if calibration.large and not options.allow_fingerprint_mismatch:
                 try:
                     check_fingerprint(calibration.large, given.fingerprint.unbound())

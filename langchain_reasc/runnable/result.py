@@ -305,6 +305,8 @@ def _why_escalated(result: ReASCResult) -> str:
     small = result.message.response_metadata["reasc"]["models"].get("small")
     if small is None:
         return ""
+    if small["reason"] == "failed":
+        return ", as the smaller one failed"
     if result.message.response_metadata["reasc"].get("shadowed"):
         return "; the smaller one was asked, too, to learn from both"
     gave = ", ".join(f"{shortened(answer)}: {votes:g}" for answer, votes in small["evidence"].items())

@@ -21,6 +21,7 @@ from agents.acting import (
     acting,
     agent_of,
     billed,
+    book_trip,
     calls,
     get_weather,
     samples_of,
@@ -44,6 +45,10 @@ def small(first: Any, then: Any = (SUNNY,)) -> Scripted:
 
 def large(first: Any = OSLO, then: Any = ("the large one says so",)) -> Scripted:
     return acting({ASKED: first, "": then})
+
+
+def calls_of(city: str) -> Any:
+    return weather(city).calls
 
 
 def by(state: Any) -> list[Any]:
@@ -157,6 +162,37 @@ def test_texts_are_streamed_as_they_are_written(agents: Any, first: Any, pieces:
     account = whole.response_metadata["reasc"]
     assert account["answered_by"] == ("large" if text == "so it is" else "small") and text in whole.text
     assert whole.usage_metadata["total_tokens"] == account["tokens"]["input"] + account["tokens"]["output"]
+
+
+def test_a_stream_goes_on_with_what_the_large_model_says(agents: Any) -> None:
+    begun = [Reply("let me look", calls=calls_of(city)) for city in ("Paris", "Rome")]
+    model = ChatReASC(model=small(begun), escalate_to=large(["so it is"])).bind_tools([get_weather])
+    chunks = agents._runner.stream(model, ASKED)
+    texts = "".join(chunk.text for chunk in chunks)
+    assert texts.startswith("let me look") and texts.endswith("so it is")
+    assert not any(chunk.tool_call_chunks for chunk in chunks)
+
+
+def test_a_stream_that_breaks_is_not_begun_anew(agents: Any) -> None:
+    broken = [Reply("it is", error=ConnectionError("broken"))]
+    other = large(["so it is"])
+    model = ChatReASC(model=small(broken), escalate_to=other)
+    with pytest.raises(ConnectionError, match="broken"):
+        agents._runner.stream(model, ASKED)
+    assert not other.log.calls
+
+
+def test_models_with_tools_bound_learn_together(agents: Any) -> None:
+    model = ChatReASC(model=small(PARIS), escalate_to=large(PARIS), calibration="online", within=0.5, audit=0)
+    bound = model.bind_tools([get_weather])
+    for _ in range(6):
+        agents._runner.invoke(bound, ASKED)
+    accounts = [
+        agents._runner.invoke(one, ASKED).response_metadata["reasc"]
+        for one in (bound, model.bind_tools([get_weather]), model.bind_tools([get_weather, book_trip]))
+    ]
+    assert [one["answered_by"] for one in accounts] == ["small", "small", "large"], "other tools are another request"
+    assert model.learned is not None
 
 
 def test_an_agent_learns(agents: Any) -> None:

@@ -110,7 +110,7 @@ def simulated(worlds: int, count: int, rates: Sequence[float], within: float) ->
     ids=["none may stand", "only three votes", "two votes"],
 )
 def test_a_rule_that_may_not_stand_is_hardly_ever_admitted(rates: Any, wrong: Any) -> None:
-    worlds = 200
+    worlds = 120
     share = simulated(worlds, 40, rates, within=0.5)
     most = binom.ppf(0.999, worlds, ALPHA) / worlds
     assert all(share[at] <= most for at in wrong)

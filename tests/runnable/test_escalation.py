@@ -157,7 +157,9 @@ def test_a_large_model_that_is_down(runner: Any, small: list[Any], undecided: An
 
 
 def test_a_small_model_that_is_down_is_named_beside_the_answer(runner: Any) -> None:
-    account = runner.account(pair(saying(DOWN)), "q")
+    result = runner.solve(pair(saying(DOWN)), "q")
+    assert result.summary() == "answered by the larger model, as the smaller one failed"
+    account = result.message.response_metadata["reasc"]
     assert account["notices"][0].startswith("the small model failed, so the large one answers: SamplingError(")
     assert account["models"]["small"] | {"cost": 0} == {
         "answer": None, "evidence": {}, "reason": "failed", "samples": 2, "input": 0, "output": 0, "cost": 0

@@ -20,8 +20,9 @@ from langchain_reasc.exceptions import (
     ConfigurationError,
     FingerprintMismatch,
 )
+from langchain_reasc.method import Race
 
-from .fakes import PROMPT_TOKENS, Reply, Scripted, failing, saying
+from .fakes import PROMPT_TOKENS, TOP_K, Reply, Scripted, failing, saying
 
 ROOT = Path(__file__).parents[2]
 WITHIN = 0.2
@@ -367,6 +368,28 @@ def test_calibrating_on_both(runner: Any, label: str | None, tmp_path: Path) -> 
         assert reasc.learned == made
 
 
+def test_no_more_is_promised_than_was_tested(runner: Any) -> None:
+    made = calibrated(runner, questions(30))
+    both: Any = {"model": Scripted(script=small), "escalate_to": saying("1"), "calibration": made}
+    with pytest.raises(ConfigurationError, match=r"within=0.1 is less than the calibration promises \(0.2\)"):
+        ReASCRunnable(**both, within=0.1)
+    for within in ({}, {"within": WITHIN}, {"within": 0.3}):
+        assert "guarantee" in runner.account(ReASCRunnable(**both, **within), "q")
+
+
+def test_a_rule_given_beside_a_calibration_decides(runner: Any) -> None:
+    made = calibrated(runner, questions(30))
+    reasc = ReASCRunnable(model=Scripted(script=small), escalate_to=saying("1"), calibration=made, rule=Race(2))
+    account = runner.account(reasc, "wrong")
+    assert (account["answered_by"], account["samples"], "guarantee" in account) == ("small", 2, False)
+
+
+def test_a_batch_learns_and_tells_each_change_once(runner: Any, logged: Any) -> None:
+    reasc = pair(concurrency=1)
+    runner.batch(reasc, [f"q{at}" for at in range(60)], {"max_concurrency": 8})
+    assert len(logged()) == 1 and known(reasc).rows >= 18
+
+
 def test_with_labels_a_contradiction_is_a_right_answer_lost(runner: Any) -> None:
     wrong = {one: calibrated(runner, questions(30, "wrong", label=one)).escalation for one in ("1", "2")}
     assert wrong["1"] is not None and wrong["1"].rule is None, "the large model is right"
@@ -441,3 +464,35 @@ def test_what_was_learned_online_is_saved_and_used(runner: Any, tmp_path: Path) 
     assert text["escalation"]["within"] == WITHIN and text["large"]["model"] == "scripted"
     other = ReASCRunnable(model=Scripted(script=small), escalate_to=saying("1"), calibration=tmp_path / "learned.json")
     assert runner.account(other, "q")["answered_by"] == "small"
+
+
+def confident(question: str, index: int) -> Reply:
+    """Sure of the large model's answer to every other question, and of nothing, with three opinions, else."""
+    sure = int(question.lstrip("q")) % 2 == 0
+    return Reply(f"the answer is {1 if sure else index + 2}", -2.0 if sure else -1.0)
+
+
+def test_the_confidence_of_the_first_response_may_decide(runner: Any, tmp_path: Path) -> None:
+    reasc = pair(confident, measure=TOP_K, within=0.3)
+    accounts = ask(runner, reasc, 70)
+    assert known(reasc).rule is not None and "most confident first responses" in known(reasc).rule
+    assert [one["reason"] for one in accounts[-2:]] == ["gate", "escalated"]
+    assert [one["launched"] for one in accounts[-2:]] == [1, 2]
+    assert "most confident first responses" in accounts[-1]["guarantee"]
+    assert reasc.learned is not None and reasc.learned.measure == TOP_K
+    save_calibration(reasc.learned, tmp_path / "learned.json")
+    given = ReASCRunnable(
+        model=Scripted(script=confident), escalate_to=saying("1"), calibration=tmp_path / "learned.json"
+    )
+    assert [one["answered_by"] for one in ask(runner, given, 2)] == ["small", "large"]
+
+
+def test_one_file_keeps_what_is_learned_of_one_model_and_of_two(runner: Any, path: Path) -> None:
+    ask(runner, pair(online_state=path), 2)
+    alone = ReASCRunnable(model=Scripted(script=small), calibration="online", online_state=path)
+    ask(runner, alone, 2)
+    assert alone.calibrator is not None
+    alone.calibrator.wait(10)
+    alone.calibrator.close()
+    ask(runner, pair(online_state=path), 1)
+    assert rows(path) == 3 and ObservationStore.open(path).observations().seen == 2
