@@ -192,6 +192,7 @@ class Escalation(_Record):
         first_scores: the scores that set the thresholds of the rules by confidence.
         costs: the sum of the costs of one response of the small model, and of one answer of the large one.
         restarts: how often drift made learning begin again.
+        labelled: whether right answers said what contradicts.
     """
 
     within: float = Field(default=WITHIN, gt=0, lt=1)
@@ -201,6 +202,7 @@ class Escalation(_Record):
     first_scores: tuple[float, ...] = ()
     costs: tuple[float, float] = (0.0, 0.0)
     restarts: int = 0
+    labelled: bool = False
 
     def after(self, row: Shadowed) -> "Escalation":
         """Return what is known after one more shadowed question. Drift forgets all that was known before."""
@@ -221,6 +223,7 @@ class Escalation(_Record):
                 "rows": self.rows + 1,
                 "tested": tested,
                 "first_scores": scores,
+                "labelled": row.right is not None,
                 "costs": (small + row.costs[0], large + row.costs[1]),
             }
         )
@@ -355,7 +358,8 @@ class Escalation(_Record):
         why = (
             f"{worst} would cost {self.cost(worst):.0%} of its price"
             if self._least_cost(worst) > _PAYS
-            else f"{worst} contradict it on {known.contradicted} of {sum(known.rows)} questions"
+            else f"{worst} {'are wrong where it is right' if self.labelled else 'contradict it'} on "
+            f"{known.contradicted} of {sum(known.rows)} questions"
         )
         return f"the large model answers alone, by {asked}: {why}"
 
@@ -368,8 +372,10 @@ class Escalation(_Record):
         known = self._record(name)
         rows = sum(known.rows)
         bound = min(self.within, rate_bound(rows, known.contradicted, self._alpha))  # either holds at any time
+        what = "is wrong where the large model is right"
+        what = what if self.labelled else "contradicts an answer that the large model stands by"
         return (
-            f"{name}, else the large model: contradicts an answer that the large model stands by on "
+            f"{name}, else the large model: {what} on "
             f"{known.contradicted} of {rows} questions, so on at most {bound:.1%} ({1 - ALPHA:.0%} confidence)"
         )
 

@@ -98,7 +98,8 @@ class Large:
         arguments = dict[str, Any]()
         while isinstance(own, RunnableBinding) and not own.config_factories:
             own, arguments = own.bound, {**own.kwargs, **arguments}
-        given: Any = getattr(own, "_setup", None)
+        # Not of a wrapper: fallbacks pass on the attributes of their first model, and would be lost.
+        given: Any = own._setup if hasattr(type(own), "_model_field") else None
         asked_once = given is None
         if given is not None and given.large is not None:
             raise ConfigurationError(

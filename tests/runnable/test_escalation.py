@@ -214,12 +214,13 @@ def configurable() -> Any:
         (lambda: saying("9").bind(top_p=0.5), 1),
         (lambda: saying(DOWN, "9").with_retry(stop_after_attempt=1).with_fallbacks([FALLBACK]), 1),
         (lambda: saying("9").with_retry(), 1),
+        (lambda: ReASCRunnable(model=saying(DOWN)).with_fallbacks([saying("9")]), 1),
         (lambda: saying("9").with_config(tags=["large"]), 1),
         (lambda: ReASCRunnable(model=saying("8", "9"), rule=ASC()), 7),
         (lambda: ReASCRunnable(model=saying("8", "9"), rule=ASC()).bind(top_p=0.5), 7),
         (lambda: ChatReASC(model=saying("8", "9"), rule=ASC(), answer="auto"), 7),
     ],
-    ids=["binding", "fallbacks", "retry", "config", "votes", "votes, bound", "votes, chat model"],
+    ids=["binding", "fallbacks", "retry", "fallback of votes", "config", "votes", "votes, bound", "votes, chat model"],
 )
 @pytest.mark.parametrize("kind", [ReASCRunnable, ChatReASC])
 def test_the_large_model_may_be_wrapped_or_vote(runner: Any, large: Any, samples: int, kind: Any) -> None:

@@ -364,6 +364,8 @@ def test_calibrating_on_both(runner: Any, label: str | None, tmp_path: Path) -> 
         account = runner.account(reasc, "q")
         assert (account["answered_by"], account["reason"]) == ("small", "unanimous")
         assert account["guarantee"] == made.escalation.promise(made.escalation.rule)
+        what = "is wrong where the large model is right" if label else "contradicts an answer that the large model"
+        assert what in account["guarantee"]
         assert runner.account(reasc, "mute")["answered_by"] == "large"
         assert reasc.learned == made
 
