@@ -231,17 +231,18 @@ def messages_for(asked: Asked, messages: Sequence[BaseMessage]) -> list[BaseMess
     What the other model wrote keeps its text and its calls. Its signed reasoning and its ids mean nothing to this one,
     and many providers refuse them.
     """
-    return [_plain(one) if _writer(one) not in (None, asked) else one for one in messages]
+    return [
+        _plain(one) if isinstance(one, AIMessage) and _writer(one) not in (None, asked) else one for one in messages
+    ]
 
 
-def _writer(message: BaseMessage) -> Asked | None:
+def _writer(message: AIMessage) -> Asked | None:
     account = message.response_metadata.get("reasc")
     writer: Asked | None = account.get("answered_by") if isinstance(account, dict) else None
     return writer
 
 
-def _plain(message: BaseMessage) -> BaseMessage:
-    assert isinstance(message, AIMessage)
+def _plain(message: AIMessage) -> AIMessage:
     return AIMessage(str(message.text), tool_calls=message.tool_calls, name=message.name)
 
 

@@ -455,13 +455,15 @@ def test_each_model_reads_what_the_other_wrote_as_plain_text_and_calls(runner: A
         AIMessage(content=thought, id="m1", tool_calls=call, response_metadata={"reasc": {"answered_by": "large"}}),
         by("small", "I see", id="m2", additional_kwargs={"reasoning": "R"}),
         AIMessage("of neither", id="m3"),
+        HumanMessage("passed on", response_metadata={"reasc": {"answered_by": "large"}}),
     ]
     reasc = pair(saying("1", "2"))
     runner.invoke(reasc, history)
-    _, of_large, of_small, of_neither = reasc.model.log.prompts[0]
+    _, of_large, of_small, of_neither, passed_on = reasc.model.log.prompts[0]
+    assert passed_on == history[4]
     assert (of_large.content, of_large.tool_calls[0]["id"], of_large.id) == ("look", "c1", None)
     assert of_small == history[2] and of_neither == history[3]
-    _, of_large, of_small, of_neither = reasc.escalate_to.log.prompts[0]
+    _, of_large, of_small, of_neither, _ = reasc.escalate_to.log.prompts[0]
     assert of_large == history[1] and of_neither == history[3]
     assert (of_small.content, of_small.id, of_small.additional_kwargs) == ("I see", None, {})
 
