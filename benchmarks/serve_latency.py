@@ -11,7 +11,8 @@ request counts from when it was due, so that one which waits behind others is ch
 difference of the two sides' quantiles, with a 95 % interval by bootstrap over rounds.
 
 Last come votes of four answers of 300 tokens, which eight clients ask for again and again, with log-probabilities of 20
-alternatives and without: votes a second, and processor time a token.
+alternatives and without: votes a second, and processor time a token. The bare server's row is the most votes that any
+gateway can take which streams its samples: the rate at which the server streams as many answers.
 
 The client, the server and the gateway share this machine's cores; the bare server's rows show what the client and the
 server take by themselves. Each gateway is one process with its own defaults, without keys; telemetry is off.
@@ -127,21 +128,25 @@ def measure(
 
 
 def measure_votes(sides: Mapping[str, Side], *, seconds: float) -> dict[tuple[str, str], tuple[float, float]]:
-    """Return (kind, side) -> long votes a second, and milliseconds of processor time for each of their tokens."""
+    """Return (kind, side) -> long votes a second, and milliseconds of processor time for each of their tokens.
+
+    The bare server streams the answers of a vote one by one.
+    """
     headers = {"x-reasc-max-samples": str(_VOTES), "x-reasc-rule": "fixed_budget", "x-its-budget": str(_VOTES)}
     found = {}
     for kind, fields in _LONG_VOTES.items():
         for name, side in sides.items():
-            if side.votes:
-                client = Client(side.url, {**_ASKED, "max_tokens": LONG, **fields}, **headers)
-                found[kind, name] = precisely(_vote(client, side, seconds))
+            if side.votes or name == BARE:
+                body = {**_ASKED, "max_tokens": LONG, **fields, "stream": not side.votes}
+                found[kind, name] = precisely(_vote(Client(side.url, body, **headers), side, seconds))
     return found
 
 
 async def _vote(client: Client, side: Side, seconds: float) -> tuple[float, float]:
-    await client.saturate(seconds / 2, _VOTERS)  # warms it up
+    requests = 1 if side.votes else _VOTES
+    await client.saturate(seconds / 2, _VOTERS * requests)  # warms it up
     before, begun = _processor_time(side.process), time.monotonic()
-    rate = await client.saturate(seconds, _VOTERS)
+    rate = await client.saturate(seconds, _VOTERS * requests) / requests
     answered, processor = rate * (time.monotonic() - begun), _processor_time(side.process) - before
     client.close()
     return rate, 1000 * processor / (answered * _VOTES * LONG)
@@ -283,7 +288,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"\na vote of {_VOTES} times {LONG} tokens, {_VOTERS} at once")
     print(f"\n{'':28} {'':12} {'votes a second':>14} {'CPU, ms a token':>15}")
     for (kind, name), (rate, processor) in votes.items():
-        print(f"{kind:28} {name:12} {rate:14.1f} {processor:15.4f}")
+        print(f"{kind:28} {name:12} {rate:14.1f}" + (f" {processor:15.4f}" if sides[name].process else ""))
     return 0
 
 
