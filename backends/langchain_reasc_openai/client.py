@@ -36,13 +36,13 @@ class RawRequest:
     Attributes:
         body: the JSON of the request.
         headers: further headers, which replace the model's own headers of the same names.
-        on_event: called after each event, in the reading thread, with a list of the JSON of the response's events so
-            far. A response that starts again has a new list, and a failed request an empty one.
+        on_events: called after each piece of the response, in the reading thread, with a list of the JSON of the
+            response's events so far. A response that starts again has a new list, and a failed request an empty one.
     """
 
     body: Mapping[str, Any] = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    on_event: Callable[[list[bytes]], None] = field(default=lambda events: None, repr=False)
+    on_events: Callable[[list[bytes]], None] = field(default=lambda events: None, repr=False)
 
 
 class ServerClient(AdaptedChatOpenAI):
@@ -66,7 +66,7 @@ class ServerClient(AdaptedChatOpenAI):
         self,
         messages: list[BaseMessage],
         kwargs: Mapping[str, Any],
-        on_event: Callable[[Json | None], None],
+        on_event: Callable[[bytes, Json | None], None],
         beside: dict[str, Any],
         n: int = 1,
     ) -> AsyncGenerator[object]:
@@ -77,7 +77,7 @@ class ServerClient(AdaptedChatOpenAI):
         Args:
             messages: the prompt, unless the arguments hold a :class:`RawRequest`.
             kwargs: the arguments of the call.
-            on_event: called with each event, and with None at the end.
+            on_event: called with the JSON and the content of each event, and at the end with None as the content.
             beside: receives the metadata of the responses that is not in their events.
             n: the number of responses.
         """
@@ -92,7 +92,7 @@ class ServerClient(AdaptedChatOpenAI):
         self,
         messages: list[BaseMessage],
         kwargs: Mapping[str, Any],
-        on_event: Callable[[Json | None], None],
+        on_event: Callable[[bytes, Json | None], None],
         beside: dict[str, Any],
         n: int,
     ) -> AsyncGenerator[object]:
@@ -115,17 +115,23 @@ class ServerClient(AdaptedChatOpenAI):
             heard: list[bytes] = []
 
             def hear(data: bytes, event: Json | None) -> None:
-                if raw and event is not None:
+                if event is not None:
                     heard.append(data)
-                    raw.on_event(heard)
-                on_event(event)
+                on_event(data, event)
 
             said = {EVENTS: heard} if raw else {}
             first: Any = ChatGenerationChunk(message=AIMessageChunk(content="", response_metadata=said))
-            async with aclosing(self.raw_events(body(wanted), options, hear)) as arriving:
-                async for _ in arriving:
-                    yield first
-                    first = None
+            arriving = self.raw_events(body(wanted), options, hear if raw else on_event)
+            try:
+                async with aclosing(arriving) as pieces:
+                    async for _ in pieces:
+                        if heard and raw:
+                            raw.on_events(heard)
+                        yield first
+                        first = None
+            finally:
+                if heard and raw:
+                    raw.on_events(heard)
 
         arriving = response(True)
         if asked.get("logprobs") and body(True) != body(False):

@@ -33,8 +33,9 @@ from langchain_reasc.models.contract import (
     FailedSample,
     sample_id,
 )
+from langchain_reasc.models.payloads import without_texts
 from langchain_reasc_openai.client import RAW
-from langchain_reasc_openai.events import Json, MergedResponse
+from langchain_reasc_openai.events import Json, MergedResponse, without_bytes
 from langchain_reasc_openai.replicas import ReplicaPool, read_responses
 from langchain_reasc_openai.routing import Attempt, Replica
 
@@ -82,10 +83,10 @@ class Attempted:
         self.response, self.beside, self.ended, self.server, self.error = None, beside, False, server, None
         self.usage = None
 
-    def add_event(self, event: Json, choice: Json) -> None:
-        """Add an event to the response. Its finish reason ends the sample."""
+    def add_event(self, event: Json, choice: Json, kept: Callable[[Any], Any]) -> None:
+        """Add an event to the response. Its finish reason ends the sample. For ``kept`` see :class:`MergedResponse`."""
         self.ended |= bool(choice.get("finish_reason"))
-        self.response = self.response or MergedResponse(lean=True)
+        self.response = self.response or MergedResponse(kept)
         self.response.add_event(event, choice)
 
     def hand_over(self, put: Callable[["Attempted"], None]) -> None:
@@ -264,12 +265,13 @@ class Draw:
     async def _attempt(self, attempt: Attempt, group: Sequence[Attempted], put: Callable[[Attempted], None]) -> None:
         """Request the samples that are left, and hand over each that ends before the others."""
         asked, beside = [sample for sample in group if not sample.handed_over], Json()
+        kept = without_texts if RAW in self.kwargs else without_bytes  # a raw request's texts are in its events
         for sample in asked:
             sample.start_attempt(attempt.replica, beside)
 
         def add_event(index: int, event: Json, choice: Json) -> None:
             self._heard = True
-            asked[index].add_event(event, choice)
+            asked[index].add_event(event, choice, kept)
             if self.cancelled:  # a client may have swallowed the cancellation
                 raise asyncio.CancelledError
             # The last sample waits for the bill.
@@ -294,7 +296,7 @@ class Draw:
             for sample in asked:
                 sample.error = None if sample.handed_over else error
             if RAW in self.kwargs:
-                self.kwargs[RAW].on_event([])
+                self.kwargs[RAW].on_events([])
             raise
 
 

@@ -1,11 +1,11 @@
 """Raw events of OpenAI's chat completions: decode and check them, and merge those of one response."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-import jiter
+import orjson
 
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.files import parse_json
@@ -59,8 +59,8 @@ def parsed(data: bytes) -> Any:
         ValueError: it is not JSON.
     """
     try:
-        return jiter.from_json(data)
-    except ValueError:  # or half of a surrogate pair, which jiter refuses
+        return orjson.loads(data)
+    except ValueError:  # or NaN, or half of a surrogate pair, which orjson refuses
         return parse_json(data.decode(errors="replace"))
 
 
@@ -72,6 +72,10 @@ def usable(event: Any, n: int = 1) -> Json | None:
     if not isinstance(event, dict):
         return None
     choices, usage = event.get("choices"), event.get("usage")
+    if usage is None and isinstance(choices, list) and len(choices) == 1:  # most events; leaves early to save time
+        only = choices[0]
+        if _is_asked_for(only, n) and "message" not in only:
+            return event
     kept = [choice for choice in choices if _is_asked_for(choice, n)] if isinstance(choices, list) else []
     if len(kept) > 1:
         kept = [*{choice.get("index"): choice for choice in reversed(kept)}.values()][::-1]  # the first of each index
@@ -109,14 +113,14 @@ def _counts(value: Any) -> Any:
     return {name: count for name, count in value.items() if is_count(count)} if isinstance(value, dict) else value
 
 
-def check_delta(delta: Any) -> None:
-    """Refuse a delta that cannot be read, because leaving it out would change the answer.
+def checked_text(delta: Any) -> str:
+    """Return all that the model wrote in a delta. Leaving out a delta that cannot be read would change the answer.
 
     Raises:
         SamplingError: the delta is not in OpenAI's form.
     """
-    if isinstance(delta, dict) and delta.keys() <= _PLAIN and isinstance(delta.get("content"), str | None):
-        return
+    if type(delta) is dict and type(text := delta.get("content")) is str and delta.keys() <= _PLAIN:
+        return text
     calls = delta.get("tool_calls") if isinstance(delta, dict) else None
     if not (
         isinstance(delta, dict)
@@ -125,6 +129,7 @@ def check_delta(delta: Any) -> None:
         and all(map(_is_call, calls or ()))
     ):
         raise SamplingError(f"the server sent a delta that is not of OpenAI's form: {json.dumps(delta):.200}")
+    return text_in(delta)
 
 
 def _is_call(call: Any) -> bool:
@@ -173,8 +178,6 @@ def _function_of(call: Json) -> Json:
 
 def text_in(delta: Json) -> str:
     """Return all that the model wrote in a delta: text, reasoning, a refusal, or arguments of calls."""
-    if delta.keys() <= _PLAIN and type(text := delta.get("content")) is str:
-        return text
     said = [value for name, value in delta.items() if isinstance(value, str) and name not in _STATED]
     for call in delta.get("tool_calls") or ():
         function = call.get("function") or {}
@@ -207,13 +210,11 @@ class MergedResponse:
     not null wins.
 
     Args:
-        lean: whether to keep only the text and the log-probability of a token's alternatives. Lists of their bytes, of
-            which most of the memory would consist, slow down Python's garbage collector. They are removed from the
-            events.
+        kept: converts each token that comes with log-probabilities to what is kept of it. The token may be changed.
     """
 
-    def __init__(self, *, lean: bool = False) -> None:
-        self._lean = lean
+    def __init__(self, kept: Callable[[Any], Any] | None = None) -> None:
+        self._kept = kept
         self._head: Json = {}
         self._choice: Json = {}
         self._message: Json = {}
@@ -233,7 +234,7 @@ class MergedResponse:
             if type(value) is str and name not in _STATED:
                 self._texts.setdefault(name, []).append(value)
                 says = says or bool(value)
-            else:
+            elif name not in _STATED or not self._message.get(name):
                 self._message[name] = _added(name, self._message.get(name), value)
                 says = says or isinstance(value, list | dict)
         self._events += says
@@ -242,6 +243,8 @@ class MergedResponse:
 
     def _extended(self, before: Any, more: Any) -> Any:
         """Append the log-probabilities of the next event, in whatever lists the server sends."""
+        if more is None:
+            return before
         if isinstance(more, dict):
             known = before if isinstance(before, dict) else {}
             for name, value in more.items():
@@ -249,9 +252,9 @@ class MergedResponse:
             return known
         if isinstance(more, list):
             listed = before if isinstance(before, list) else []
-            listed += map(_without_bytes, more) if self._lean else more
+            listed += more if self._kept is None else map(self._kept, more)
             return listed
-        return before if more is None else more
+        return more
 
     @property
     def tokens(self) -> int:
@@ -343,8 +346,12 @@ def is_another(call: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
     return begins and bool(call.get("id") and piece.get("id")) and call["id"] != piece["id"]
 
 
-def _without_bytes(token: Any) -> Any:
-    """Remove the bytes of a token's alternatives from the token, and return it."""
+def without_bytes(token: Any) -> Any:
+    """Remove the bytes of a token's alternatives from the token, and return it.
+
+    Lists of bytes would be most of the memory, and slow down Python's garbage collector. The alternatives become new
+    dicts, because the collector does not look at dicts that never held a list.
+    """
     with suppress(KeyError, TypeError):
         token["top_logprobs"] = [{"token": one["token"], "logprob": one["logprob"]} for one in token["top_logprobs"]]
     return token

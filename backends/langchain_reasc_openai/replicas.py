@@ -18,7 +18,7 @@ from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.chunks import ResponseBound, token_limit
 from langchain_reasc.models.contract import FINISH_REASON
 from langchain_reasc_openai.event_loop import LoopThread
-from langchain_reasc_openai.events import Json, Normalizer, check_delta, text_in, tokens_in
+from langchain_reasc_openai.events import Json, Normalizer, checked_text, tokens_in
 from langchain_reasc_openai.routing import Attempt, Attempts, Replica, RetryPolicy, Router, prompt_key, scope_of
 
 _SLACK: Final = 1.05
@@ -182,11 +182,11 @@ class _Response:
             return
         if choice.get("delta") is None:
             choice["delta"] = {}
-        check_delta(choice["delta"])
+        text = checked_text(choice["delta"])
         self.begun, reason = True, choice.get("finish_reason")
         self.ended = self.ended or bool(reason)
         self._on_event(event, choice)
-        self._bound.count(tokens_in(choice), text_in(choice["delta"]), ended=bool(reason))
+        self._bound.count(tokens_in(choice), text, ended=bool(reason))
         if self._bound.passed:  # the rest of the response is not received
             self.passed = True
             for _ in self._bound.cut(lambda _: self.end("length")):
@@ -234,7 +234,7 @@ async def read_responses(
     limit = token_limit(server.client, kwargs)
     responses = [_Response(limit, partial(on_event, index)) for index in range(n)]
 
-    def hear(event: Json | None) -> None:
+    def hear(_: bytes, event: Json | None) -> None:
         nonlocal last, heard
         if event is None:
             for response in responses:

@@ -117,8 +117,10 @@ class ResponseBound:
         Args:
             max_tokens: the limit that the server was given; None where there is none, for 65,536.
         """
-        self._limit = max_tokens or _NO_LIMIT
-        self._tokens = self._chunks = self._chunks_with_text = self._more_words = self._characters = 0
+        self._limit = limit = max_tokens or _NO_LIMIT
+        self._most_tokens, self._most_words = limit + limit // 8 + 16, 2 * limit + 64
+        self._most_characters, self._most_chunks = 128 * limit + 16_384, 4 * limit + 4096
+        self._tokens = self._chunks = self._words = self._characters = 0
         self._ended = False
         self._seen: list[ChatGenerationChunk] = []
 
@@ -133,19 +135,18 @@ class ResponseBound:
         self._ended = self._ended or ended
         self._chunks += 1
         self._tokens += tokens
-        self._chunks_with_text += bool(text)
-        self._more_words += max(0, len(text.split()) - 1)
-        self._characters += len(text)
+        if text:
+            self._words += len(text.split()) or 1
+            self._characters += len(text)
 
     @property
     def passed(self) -> bool:
         """Whether no more of the response is to be read."""
-        limit = self._limit
         return (
-            self._tokens > limit + limit // 8 + 16
-            or min(self._chunks_with_text + self._more_words, tokens_of_text(self._characters)) > 2 * limit + 64
-            or self._characters > 128 * limit + 16_384
-            or self._chunks > 4 * limit + 4096
+            self._tokens > self._most_tokens
+            or (self._words > self._most_words and tokens_of_text(self._characters) > self._most_words)
+            or self._characters > self._most_characters
+            or self._chunks > self._most_chunks
         )
 
     @property

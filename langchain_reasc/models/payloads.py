@@ -178,6 +178,23 @@ def _read_entries(entries: Any) -> list[Token]:
     ]
 
 
+class _Numbers(tuple[object, ...]):
+    """What :func:`without_texts` keeps."""
+
+    __slots__ = ()
+
+
+def without_texts(entry: Any) -> Any:
+    """Keep only the log-probabilities of the alternatives in an entry as in OpenAI's chat API, and return the entry.
+
+    It is read as before, but takes a fraction of the memory: most of the time that 20 alternatives take would be spent
+    on memory, and in Python's garbage collector.
+    """
+    if isinstance(entry, dict) and isinstance(ranked := entry.get("top_logprobs"), list):
+        entry["top_logprobs"] = _Numbers(_alternatives(ranked, entry.get("token"), _logprob(entry)))
+    return entry
+
+
 def _token(text: Any, raw: Any, logprob: object, ranked: object) -> Token:
     """A token; its text alone stands for its bytes where those are not given."""
     size, spelled = None, None
@@ -193,6 +210,8 @@ def _token(text: Any, raw: Any, logprob: object, ranked: object) -> Token:
 
 def _alternatives(ranked: Any, text: object, logprob: object) -> tuple[object, ...]:
     """The logprobs of a list of entries or of a dict; the chosen token once (some servers name it, then rank it)."""
+    if isinstance(ranked, _Numbers):
+        return ranked
     if isinstance(ranked, Mapping):
         return tuple(ranked.values())
     entries = ranked if _is_list(ranked) else ()

@@ -13,7 +13,7 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_server.wire import Json, replayed
 
 Hear = Callable[[list[bytes]], None]
-"""Called with the JSON of the events of a response so far, each time another event arrives."""
+"""Called with the JSON of the events of a response so far, each time more of them have arrived."""
 HEADER: Final = "x-reasc-"
 COUNTED: Final = "none"
 """The name that means no calibration, so that votes are counted."""

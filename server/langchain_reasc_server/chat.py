@@ -174,7 +174,7 @@ class FirstResponse:
     def __init__(self, *, live: bool) -> None:
         self.passed: list[Json] = []
         self.refused = False  # at least once; the request may be tried again
-        self._live, self._followed = live, list[bytes]()
+        self._live, self._followed, self._heard = live, list[bytes](), 0
         self._arrived: list[Json] = []
         self._news, self._loop = asyncio.Event(), asyncio.get_running_loop()
 
@@ -184,9 +184,9 @@ class FirstResponse:
             self.refused = True
             return
         self._followed = self._followed or events
-        if len(events) <= 1 or (self._live and events is self._followed):
+        if events is self._followed and (self._live or not self._heard):
+            new, self._heard = [*events_in(events[self._heard :])], len(events)
             with suppress(RuntimeError):  # the loop has ended
-                new = [*events_in(events[-1:])] if events is self._followed else []
                 self._loop.call_soon_threadsafe(self._arrive, new)
 
     def wake(self, *_: object) -> None:

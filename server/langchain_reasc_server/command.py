@@ -179,6 +179,7 @@ class Service:
         async def lifetime() -> AsyncIterator[None]:
             threading.Thread(target=_ask_capabilities, args=(model,), kwargs={"strict": False}, daemon=True).start()
             gc.freeze()  # what was imported stays, and need not be looked at each time that garbage is collected
+            gc.set_threshold(20_000)  # not at every 700 objects: votes make many, and few of them are garbage in cycles
             with stack:
                 async with watched_event_loop():
                     yield

@@ -53,8 +53,8 @@ class Upstream(Protocol):
         Args:
             solver: draws and decides.
             call: the request.
-            hear: called from any thread with the events of a response so far, each time another event arrives, and with
-                an empty list each time a sample fails.
+            hear: called from any thread with the events of a response so far, each time more of them have arrived, and
+                with an empty list each time a sample fails.
             limit: samples of all requests in flight at once.
         """
 

@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_reasc_openai import RetryPolicy
+from langchain_reasc_openai.client import RawRequest
+from langchain_reasc_openai.events import events_in, merged
 from langchain_reasc_openai.transport import bounded_http_client
 from servers.chat_wire import DONE, PROMPT_TOKENS, Chat
 from servers.exchange import Exchange
 from servers.fake_server import running
 
+from backends.openai import fake_server as llm_server
 from backends.openai.loopback import (
     PROMPT,
     Face,
@@ -33,7 +36,7 @@ from backends.openai.loopback import (
     silent,
 )
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, SamplingError
-from langchain_reasc.models import FailedSample
+from langchain_reasc.models import FailedSample, read_signals
 
 CHAT = Chat()
 
@@ -390,3 +393,24 @@ def test_alternatives_keep_their_text_and_log_probability_and_no_lists_of_bytes(
     tokens = message.response_metadata["logprobs"]["content"]
     assert [bytes(token["bytes"]).decode() for token in tokens] == ["so", " it", " is"]
     assert {frozenset(one) for token in tokens for one in token["top_logprobs"]} == {frozenset({"token", "logprob"})}
+
+
+@pytest.mark.parametrize("fields", [{}, {"extra": 2}, {"legacy": True}], ids=["OpenAI's", "one twice", "arrays"])
+def test_a_request_sent_unchanged_gives_the_same_signals_and_all_that_the_server_said(fields: Any, face: Face) -> None:
+    wish: dict[str, Any] = {"logprobs": True, "top_logprobs": 5}
+    told: list[int] = []
+    body = {"model": "loopback", "messages": [{"role": "user", "content": PROMPT}], **wish}
+    raw = RawRequest(body, on_events=lambda events: told.append(len(events)))
+    with llm_server.serving(llm_server.vllm(models=("loopback",), **fields)) as server, pool_of(server.url) as model:
+        [(_, own)] = face.sample(model, n=1, **wish)
+        [(_, sent)] = face.sample(model, n=1, raw=raw, **wish)
+    found, expected = read_signals(sent), read_signals(own)
+    assert expected.signals and found.signals.keys() == expected.signals.keys() and found.k == expected.k
+    for name, values in expected.signals.items():
+        assert found.signals[name].tolist() == values.tolist()
+    assert (sent.text, sent.usage_metadata) == (own.text, own.usage_metadata)
+    events = sent.response_metadata["upstream_events"]
+    assert told == sorted(told) and told[-1] == len(events)
+    if not fields.get("legacy"):
+        [first, *_] = merged(events_in(events))["choices"][0]["logprobs"]["content"]
+        assert all(one["token"] for one in first["top_logprobs"])
