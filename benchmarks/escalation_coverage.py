@@ -164,17 +164,14 @@ def learning(
 
     Nothing is learned from a question that is not shadowed, so that only its mean cost is taken.
     """
-    usual = known.course(1.0, AUDITED)
     for _ in range(questions):
         number = rng.random()
-        if usual.shadowed or number < AUDITED:
-            played, then = play(drawn_question(kinds, rng), number, known)
-            if then is not known:
-                usual = then.course(1.0, AUDITED)
-            known = then
-            yield known, played.cost, played.shadowed
+        course = known.course(number, AUDITED)
+        if course.shadowed:
+            played, known = play(drawn_question(kinds, rng), number, known)
+            yield known, played.cost, True
         else:
-            yield known, cost(kinds, usual.rule), False
+            yield known, cost(kinds, course.rule), False
 
 
 class Run(NamedTuple):
