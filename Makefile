@@ -32,12 +32,13 @@ LOWEST_TESTS := tests/test_imports.py \
   $(addprefix tests/backends/llama_cpp/,test_chat_model.py test_model_files.py test_readme.py test_tools.py) \
   $(filter-out tests/agents/test_standard.py,$(wildcard tests/agents/test_*.py))
 
-.PHONY: help demo test test-slow test-lowest test-decisions lint format types bench clean always
+.PHONY: help demo test test-slow test-lowest test-decisions lint docs dist format types bench clean always
 
 help:
 	@echo "make demo    install, then run the shipped model through pass@1, SC, ESC, ASC and ReASC"
 	@echo "make test    install, then run the tests;  make test-slow  those that take long, and some with the lowest versions"
 	@echo "make lint    style and types;  make format  rewrite to style;  make bench  measures beside other engines"
+	@echo "make docs    the documentation as a site, in build/site;  make dist  what a release uploads"
 
 demo: $(VENV)/.demo
 	@$(BIN)/reasc demo --plot
@@ -57,7 +58,7 @@ test: $(VENV)/.test
 	@$(BIN)/python -m pytest -n 2 --dist worksteal --benchmark-disable
 
 test-slow: $(VENV)/.test test-lowest test-decisions
-	@$(PIP) install --group browser --group ray
+	@$(PIP) install --group browser --group docs --group ray
 	@$(BIN)/python -m pytest -m slow
 	@$(BIN)/python -m pytest -m 'hypothesis and not slow' --hypothesis-profile=thorough
 
@@ -74,6 +75,22 @@ lint: $(VENV)/.lint
 	@$(BIN)/mypy langchain_reasc lab backends server benchmarks examples/*.py $(filter-out %/agents_sdk.py,$(wildcard examples/clients/*.py))
 	@cd examples/word_problems && MYPYPATH=../..:../../backends ../../$(BIN)/mypy --config-file ../../pyproject.toml *.py
 	@$(BIN)/python tests/documentation/check_snippets.py
+
+# Strict: a broken link, a page outside the navigation or a public name without a docstring is an error.
+docs: $(VENV)/.docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo 'The site is in build/site. To read it: $(BIN)/mkdocs serve'
+
+# What a release uploads, checked, and installed without extras in a fresh environment.
+dist: $(VENV)/.dist
+	@rm -rf dist
+	@$(BIN)/python -m build > /dev/null
+	@$(BIN)/twine check --strict dist/*
+	@$(BIN)/check-wheel-contents dist/*.whl
+	@$(PYTHON) -m venv --clear $(VENV)/fresh
+	@$(VENV)/fresh/bin/pip install --quiet dist/*.whl
+	@cd $(VENV) && fresh/bin/python -c 'import langchain_reasc; print(langchain_reasc.ReASCRunnable, langchain_reasc.__version__)'
+	@cd $(VENV) && fresh/bin/reasc --help > /dev/null
 
 format: $(VENV)/.lint
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
@@ -123,6 +140,14 @@ $(VENV)/.decisions: $(VENV)/.made pyproject.toml
 
 $(VENV)/.bench: $(VENV)/.demo
 	@$(PIP) install --group bench
+	@touch $@
+
+$(VENV)/.dist: $(VENV)/.made pyproject.toml
+	@$(PIP) install --group dist
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.made pyproject.toml
+	@$(PIP) install --group docs
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test

@@ -110,6 +110,7 @@ class Extractor:
 
 
 AnswerSpec = str | Extractor | Callable[[str], str | None]
+"""Where the answer is in a response: what :func:`extractor` accepts."""
 
 
 def extractor(spec: AnswerSpec = "auto") -> Extractor:

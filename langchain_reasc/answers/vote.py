@@ -21,6 +21,7 @@ INVALID_CALLS = "invalid tool calls"
 NO_ANSWER = "no answer was found in it"
 REFUSAL = "a refusal"
 TOO_SLOW = "its answer was not found in time"
+"""Why a response has no vote if finding its answer took too long."""
 UNENDED = "its reasoning never ended"
 _NO_VOTE: Final[Mapping[Ending, str]] = {"refused": REFUSAL, "filtered": FILTERED}
 

@@ -90,6 +90,7 @@ class AnsweredQuestion:
 
 
 AnsweredQuestionListener = Callable[[AnsweredQuestion], None]
+"""A function that is told of each answered question."""
 
 
 def _score(reading: Reading, measure: Measure, provenance: SignalProvenance) -> float:

@@ -20,7 +20,9 @@ __all__ = [
 ]
 
 Floats = npt.NDArray[np.float64]
+"""An array of floats."""
 Booleans = npt.NDArray[np.bool_]
+"""An array of truth values."""
 _Z: Final = 1.959963984540054  # the normal deviate of a 95 % interval
 
 

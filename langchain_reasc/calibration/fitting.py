@@ -32,7 +32,8 @@ from langchain_reasc.models.fingerprint import Fingerprint
 
 __all__ = ["DEFAULT_AGREEMENT", "fit", "fit_prior"]
 
-DEFAULT_AGREEMENT: Final = 0.975  # θ: the lowest that costs 0.3 points at most on any kind of simulated pools
+DEFAULT_AGREEMENT: Final = 0.975
+"""θ of a calibration without labels: the lowest that costs at most 0.3 points on any kind of simulated pools."""
 _WORTH: Final = 10.0  # samples for a point of agreement; at 7, some simulated pools lose over a point
 _VOTE_THRESHOLD: Final = 0.993  # of weighted votes; at .99, scores that follow agreement cost over 0.3 points
 _PSEUDO_QUESTIONS: Final = 8.0  # weight of the uniform mixture, so that a few questions rule nothing out

@@ -29,6 +29,7 @@ from langchain_reasc.models.fingerprint import Fingerprint
 __all__ = ["MINIMUM", "Learner"]
 
 MINIMUM: Final = 16
+"""The number of questions after which a learner fits for the first time."""
 GROWTH: Final = 1.25
 FEWEST_OUTCOMES: Final = 20
 NOTHING_EXPECTED: Final = Expected(None, AgreementRates(()), None)

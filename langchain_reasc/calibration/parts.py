@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 __all__ = ["AUROC", "Gate", "Mixture", "Positive", "Probability", "Record", "RejectedMeasure", "Safeguard"]
 
 Positive = Annotated[FiniteFloat, Field(gt=0)]
+"""A finite number above 0."""
 Probability = Annotated[FiniteFloat, Field(ge=0, le=1)]
+"""A number in [0, 1]."""
 Safeguard = Literal["default", "paper"]
 """``default`` uses a gate, weights or a measure only if the calibration data support them. ``paper`` applies the
 paper's algorithm unchanged."""

@@ -12,6 +12,7 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.files import parse_json, read_text
 
 PLACEHOLDER = "{question}"
+"""Where a template has the question."""
 _SHAPE = (
     f'a text with {PLACEHOLDER} in it, a file that holds one, or a .json file with [{{"role": ..., "content": ...}}]'
 )

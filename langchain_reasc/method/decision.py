@@ -21,6 +21,7 @@ __all__ = [
 _Sufficient = Literal["gate", "evidence", "agreement", "window", "unanimous", "escalated", "alone"]
 _Insufficient = Literal["budget", "timeout", "hopeless", "plurality", "worth", "unanswered", "contested"]
 Reason = _Sufficient | _Insufficient
+"""Why sampling stopped; each is explained on the page of results."""
 
 UNDECIDED: Final[tuple[Reason, ...]] = get_args(_Insufficient)
 """Reasons to stop without sufficient evidence. If parts of a decision have different reasons, the first one counts."""

@@ -22,6 +22,7 @@ __all__ = [
 Floats = npt.NDArray[np.floating[Any]]
 
 SIGNALS: Final = ("self_certainty", "kl_uniform", "top_k", "token_logprob", "neg_entropy")
+"""The signals of a token; higher means more confident."""
 
 VERBALIZED: Final = "verbalized"
 """Stated (verbalised) confidence: one number from 0 to 1 that the model states about a whole response. It is not a

@@ -19,6 +19,7 @@ from langchain_reasc_lab.replay import Bootstrap, Estimate
 __all__ = ["LARGE", "WITHIN", "CascadeRow", "Comparison", "Learned", "Majority", "compare_cascades"]
 
 LARGE: Final = "large model"
+"""The row of the large model alone."""
 WITHIN: Final = (0.02, 0.05, 0.1)
 """The bounds that learning has rows for."""
 _FIXED: Final = 5

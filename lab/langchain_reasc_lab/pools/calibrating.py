@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 RECORDED: Final = "recorded"
+"""The name of the scores that a pool itself carries."""
 MeasureSpec = Measure | Literal["recorded", "auto"]
 """A measure, the scores that the pool itself carries, or the choice of a measure on the calibration split."""
 Pairs = Sequence[tuple[int, int]]

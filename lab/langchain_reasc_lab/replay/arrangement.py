@@ -16,7 +16,9 @@ from langchain_reasc_lab.replay.stream import Stream
 __all__ = ["COLUMNS", "Arrangement", "Cells", "RecordedPool", "padded"]
 
 COLUMNS = ("correct", "samples", "tokens", "prompt_tokens", "gated", "support")
+"""What is kept of each decision, in this order."""
 Cells = npt.NDArray[np.float64]
+"""The columns of each decision: shape (..., 6), see :data:`COLUMNS`."""
 Integers = npt.NDArray[np.int64]
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 __all__ = ["RESAMPLES", "Bootstrap", "Estimate", "exact", "exact_of_alike", "ratio", "resampled_sums"]
 
 RESAMPLES: Final = 2000
+"""The number of samples of a bootstrap interval."""
 _FEW: Final = 10
 _STEP: Final = 1e-6  # of a numerical derivative, as a share of the way to one answer
 _BATCH: Final = 100  # resamples at a time, so that memory stays small on large pools

@@ -61,12 +61,24 @@ __all__ = [
 ]
 
 ASC_ROW = "ASC"
-OFFLINE, SAFEGUARDED, MIXTURE = "ReASC (offline)", "ReASC (offline, safeguarded)", "ReASC (mixture)"
-ONLINE, AGREEMENT, HORIZON = "ReASC (online)", f"Agreement ({DEFAULT_AGREEMENT:g})", "Finite horizon (0.97)"
+"""The row that others are compared with."""
+OFFLINE = "ReASC (offline)"
+"""The row of the paper's Algorithm 1."""
+SAFEGUARDED = "ReASC (offline, safeguarded)"
+"""The row of a calibration on labels, with the default safeguards."""
+MIXTURE = "ReASC (mixture)"
+"""The row of the paper's Algorithm 2."""
+ONLINE = "ReASC (online)"
+"""The row that learns without labels while it answers, with scores."""
+AGREEMENT = f"Agreement ({DEFAULT_AGREEMENT:g})"
+"""The row that learns without labels from how the responses agree, without scores."""
+HORIZON = "Finite horizon (0.97)"
+"""The row of the default without a calibration."""
 EQUAL_COST: Final = {row: row.replace("ReASC", "ASC at equal cost") for row in (OFFLINE, ONLINE, MIXTURE)}
 """A row -> the row of ASC at the confidence that makes it cost the same."""
 _AT_ONCE = 4  # samples, as in ReASCRunnable's default
 ASC_AT_ONCE = f"ASC ({_AT_ONCE} at once)"
+"""The row of ASC with samples drawn in parallel, as live runs draw them."""
 _BY_ODDS: Final[dict[str, Callable[[LogisticOdds], StoppingRule]]] = {
     "Bayesian vote (0.99)": lambda odds: BayesianVote(odds, 0.99, on_missing_confidence="count"),
     "CGES": lambda odds: CGES(odds, on_missing_confidence="count"),
@@ -79,6 +91,7 @@ _TOGETHER: Final[dict[str, StoppingRule]] = {
 }
 _L_AGGREGATED = (0.95, 0.975, 0.99)  # the highest of the paper's thresholds
 OTHER_WEIGHING: Final = (*_BY_ODDS, *_TOGETHER)
+"""Rows of other papers that weigh votes by scores."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ __all__ = [
 COLOURS: Final = ("#3b7dd8", "#d9772b", "#2f9e63", "#d64545", "#8e6bc9", "#1f9aa8", "#c2588f", "#8a8a2c")
 """Colours that can be told from a white and from a black page."""
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", "h", ">", "p", "d")
+"""The marks of methods in plots."""
 _DASHES: Final = ("-", "--", "-.", ":", (0, (1, 4)), (0, (6, 4)), (0, (3, 1, 1, 1, 1, 1)))
 # Of numbers of colours, marks and dashes no two have a common divisor: 104 methods differ in colour or mark.
 _OF = {"ASC": COLOURS[2], "ReASC": COLOURS[3]}

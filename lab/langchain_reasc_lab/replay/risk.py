@@ -12,6 +12,7 @@ from langchain_reasc.exceptions import CalibrationDataError
 __all__ = ["BINS", "Risk", "likelihoods", "risk_of"]
 
 BINS: Final = 10
+"""The number of bins of the expected calibration errors."""
 
 Array = npt.NDArray[np.float64]
 

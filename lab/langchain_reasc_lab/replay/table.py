@@ -30,9 +30,8 @@ _FULL_WITH_COST = {**_FULL, _METHOD: 25, _COST: 7}  # 100
 _NARROW = {_METHOD: 17, _ACCURACY: 16, _SAMPLES: 7, _TOKENS: 6, _TO_SC: 4, _TO_ASC: 4, _DIFFERENCE: 19}  # 79
 _NARROW_WITH_COST = {name: width for name, width in {**_NARROW, _METHOD: 16, _COST: 6}.items() if name != _TO_SC}  # 80
 
-PLAIN_HEAD = box.Box(
-    "    \n    \n -- \n    \n    \n -- \n    \n    \n", ascii=True
-)  # SIMPLE_HEAD where there are no lines
+PLAIN_HEAD = box.Box("    \n    \n -- \n    \n    \n -- \n    \n    \n", ascii=True)
+"""rich's ``SIMPLE_HEAD`` for outputs without lines."""
 
 
 def print_comparison(run: Replay, rows: Sequence[Row], console: Console) -> None:

@@ -1,0 +1,111 @@
+"""The pages of the site (``make docs``): the repository's Markdown files, and a reference made from docstrings.
+
+mkdocs calls the functions named ``on_...``. Each page keeps its path in the repository, so its relative links hold on
+GitHub and on the site. A page ``reference/PACKAGE.md`` in the navigation documents every public name of the package.
+"""
+
+import logging
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import griffe
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from pymdownx.slugs import slugify
+
+ROOT: Final = Path(__file__).parents[2]
+SOURCES: Final = [ROOT, ROOT / "backends", ROOT / "lab"]
+LINK: Final = re.compile(r"\]\(([^)\s#]+)")
+SHOWN_BY_BROWSERS: Final = {".svg", ".png", ".html"}
+
+logger = logging.getLogger("mkdocs.reference")
+
+
+def pages() -> list[Path]:
+    """Return the Markdown files that are pages of the site."""
+    return sorted(path for pattern in ("*.md", "backends/*.md", "docs/*.md") for path in ROOT.glob(pattern))
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """Name headings as GitHub does."""
+    config.mdx_configs["toc"]["slugify"] = slugify(case="lower")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Replace the files of ``docs/`` by the repository's pages, the files they link to, and the reference."""
+    found = {*pages(), Path(__file__).with_name("site.css")}
+    for page in pages():
+        text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        linked = (page.parent / link for link in LINK.findall(text) if "://" not in link)
+        found |= {path.resolve() for path in linked if path.is_file()}
+    kept = [file for file in files if file.src_dir != config.docs_dir]
+    own = [File(str(path.relative_to(ROOT)), str(ROOT), config.site_dir, True) for path in sorted(found)]
+    for file in own:
+        file.dest_uri = _place(file.src_uri)
+    return Files([*kept, *own, *reference(config)])
+
+
+def reference(config: MkDocsConfig) -> list[File]:
+    """Return a page for each package ``reference/PACKAGE.md`` of the navigation."""
+    extensions = griffe.load_extensions(str(Path(__file__).with_name("docstrings.py")))
+    loader = griffe.GriffeLoader(search_paths=SOURCES, allow_inspection=False, extensions=extensions)
+    made, places = [], dict[str, str]()
+    for path in (path for path in _paths(config.nav) if path.startswith("reference/")):
+        package = loader.load(Path(path).stem)
+        lines = [f"# {package.path}", "", _summary(package), "", "| | |", "|---|---|"]
+        blocks = []
+        for name in public_names(package):
+            item = package[name].final_target if package[name].is_alias else package[name]
+            place = f"{package.path}.{name}"
+            if item.is_module:  # a function that has the name of a module
+                place = package.imports.get(name, f"{place}.{name}")
+                item = package.modules_collection[place]
+            if item.path not in places:
+                places[item.path] = place
+                blocks += [f"::: {places[item.path]}", ""]
+            lines.append(f"| [`{name}`][{places[item.path]}] | {_summary(item)} |")
+        made.append(File.generated(config, path, content="\n".join([*lines, "", *blocks])))
+    return made
+
+
+def public_names(package: griffe.Module) -> list[str]:
+    """Return the names in a package's ``__all__``, or else those that it imports from its modules."""
+    if package.exports is not None:
+        return sorted(map(str, package.exports), key=_order)
+    names = (
+        name
+        for name, member in package.members.items()
+        if (member.target_path.startswith(f"{package.path}.") if member.is_alias else name in (member.exports or ()))
+    )
+    return sorted(names, key=_order)
+
+
+def _order(name: str) -> tuple[bool, str]:
+    """Put classes and functions before constants."""
+    return name.isupper() or name.startswith("_"), name.lower()
+
+
+def _summary(item: griffe.Object) -> str:
+    """Return the first sentence of a docstring."""
+    if not item.docstring:
+        logger.warning(f"{item.path} is public, but has no docstring")
+        return ""
+    sentence = re.split(r"(?<=\.)\s", " ".join(item.docstring.value.split("\n\n")[0].split()))[0]
+    return re.sub(r"(`[^`]*`)|\|", lambda found: found[1] or "\\|", sentence)
+
+
+def _place(path: str) -> str:
+    """Return where a file of the repository is on the site."""
+    suffix = Path(path).suffix
+    if suffix != ".md":
+        return path if suffix in SHOWN_BY_BROWSERS | {".css"} else f"{path}.txt"
+    name = path.removeprefix("docs/").removesuffix("README.md").removesuffix(".md").strip("/").lower()
+    return f"{name}/index.html" if name else "index.html"
+
+
+def _paths(nav: Any) -> list[str]:
+    """Return the paths in a navigation."""
+    if isinstance(nav, str):
+        return [nav]
+    return [path for part in (nav.values() if isinstance(nav, dict) else nav) for path in _paths(part)]
