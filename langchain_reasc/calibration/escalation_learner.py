@@ -52,7 +52,7 @@ class EscalationLearner:
         self.path = None if path is None else Path(path)
         self._file = None if path is None else ObservationFile(path)
         self._known: dict[str, Escalation] = {}
-        self._unsaved: deque[tuple[str, Shadowed]] = deque(maxlen=KEPT)
+        self._unsaved: deque[tuple[str, Shadowed, str | None]] = deque(maxlen=KEPT)
         self._numbers, self._warned, self._lock = count(), False, threading.Lock()
         _learners.add(self)
 
@@ -70,6 +70,11 @@ class EscalationLearner:
             if not (known and known.rows)
             else Calibration.of_escalation(known, self.measure, self._fingerprint, self.large)
         )
+
+    @property
+    def kinds(self) -> list[Escalation]:
+        """What is known of each kind of request that was asked here; first of the one with most shadowed questions."""
+        return sorted([one for one in self._known.values() if one.rows], key=lambda one: -one.rows)
 
     def known(self, kind: str) -> Escalation:
         """Return what is known of a kind of request. The first call reads the file.
@@ -94,14 +99,28 @@ class EscalationLearner:
         drawn = hashlib.blake2b(f"{self._seed} {next(self._numbers)}".encode(), digest_size=4).digest()
         return self.known(kind).course(int.from_bytes(drawn) / 2**32, audit)
 
-    def observe(self, kind: str, row: Shadowed) -> None:
-        """Learn from a shadowed question. A file that cannot be written is logged, and costs no answer."""
+    def has_seen(self, kind: str, id: str) -> bool:
+        """Return whether the file has a question of this kind that was observed with its id."""
+        self.known(kind)
+        if self._file is None:
+            return False
+        with self._lock, self._file.transaction(create=False) as store:
+            return store is not None and store.is_shadowed(self._key(kind), id)
+
+    def observe(self, kind: str, row: Shadowed, id: str | None = None) -> None:
+        """Learn from a shadowed question. A file that cannot be written is logged, and costs no answer.
+
+        Args:
+            kind: the kind of request.
+            row: what both models answered.
+            id: the question, for :meth:`has_seen`.
+        """
         self.known(kind)
         with self._lock:
             before = self._known[kind]
             after = before.after(row)
             if self._file is not None:
-                self._unsaved.append((kind, row))
+                self._unsaved.append((kind, row, id))
                 after = self._written(kind) or after
             self._known[kind] = after
         _log_change(before, after)
@@ -114,9 +133,9 @@ class EscalationLearner:
                 assert store is not None
                 self._check_model(store)
                 store.describe(self._fingerprint, store.provenance)
-                for unsaved, row in self._unsaved:
+                for unsaved, row, id in self._unsaved:
                     known = store.escalation(self._key(unsaved)) or self._none
-                    store.set_escalation(self._key(unsaved), known.after(row))
+                    store.set_escalation(self._key(unsaved), known.after(row), id)
                 written = store.escalation(self._key(kind))
         except (CalibrationFileError, FingerprintMismatch) as error:
             if not self._warned:

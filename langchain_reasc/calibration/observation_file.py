@@ -250,11 +250,26 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
         with self._valid("its escalations"):
             return [Escalation.model_validate_json(known) for (known,) in self._all("SELECT known FROM escalations")]
 
-    def set_escalation(self, kind: str, known: Escalation) -> None:
-        """Store what is known of a small and a large model for a kind of request."""
+    def set_escalation(self, kind: str, known: Escalation, id: str | None = None) -> None:
+        """Store what is known of a small and a large model for a kind of request.
+
+        Args:
+            kind: the kind.
+            known: what is known, with the last question.
+            id: the last question, if it is not to be asked again.
+        """
         with self.transaction():
             self._sql.execute("CREATE TABLE IF NOT EXISTS escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL)")
             self._sql.execute("INSERT OR REPLACE INTO escalations VALUES (?, ?)", (kind, known.model_dump_json()))
+            if id is not None:
+                self._sql.execute("CREATE TABLE IF NOT EXISTS shadowed (kind TEXT, id TEXT, PRIMARY KEY (kind, id))")
+                self._sql.execute("INSERT OR IGNORE INTO shadowed VALUES (?, ?)", (kind, id))
+
+    def is_shadowed(self, kind: str, id: str) -> bool:
+        """Return whether a question was stored with its id."""
+        if not self._all("SELECT 1 FROM sqlite_master WHERE name = 'shadowed'"):
+            return False
+        return bool(self._all("SELECT 1 FROM shadowed WHERE kind = ? AND id = ?", kind, id))
 
     def measures(self) -> list[Measure]:
         """Return the measures of which any row has scores."""

@@ -142,8 +142,6 @@ async def _calibrate(  # noqa: D417
         raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
     inputs = read_inputs(questions)
     if escalate_to is not None:
-        if checkpoint is not None:
-            raise ConfigurationError("checkpoint= stores rows of one model; leave it out with escalate_to")
         options: dict[str, Any] = {
             "measure": None if measure == "auto" else measure,
             "answer": answer,
@@ -153,6 +151,7 @@ async def _calibrate(  # noqa: D417
             "max_samples": max_samples,
             "within": within,
             "price_ratio": price_ratio,
+            "online_state": checkpoint,
         }
         return await _calibrate_two(
             io, model, escalate_to, inputs, concurrency, ensure_config(config), progress, options
@@ -352,6 +351,9 @@ async def _calibrate_two(
     async def ask_one(one: LabelledInput) -> Exception | None:
         prompt = to_messages(one.input)
         request = Request(setup, prompt, config, is_async=io.is_async, cutoff=cutoff)
+        id = _id_of(prompt, one.references)
+        if await io.in_thread(partial(learner.has_seen, request.kind, id)):
+            return None
 
         def grade(message: AIMessage) -> bool:
             vote = vote_of(message, setup.extract, setup.options.tool_votes, setup.model.schemas)
@@ -370,7 +372,7 @@ async def _calibrate_two(
                 logger.warning("a question is left out of the calibration: %r", error)
             return error
         if row is not None:
-            learner.observe(request.kind, row)
+            await io.in_thread(partial(learner.observe, request.kind, row, id))
         return None
 
     failed = list[Exception]()

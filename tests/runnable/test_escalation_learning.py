@@ -422,7 +422,6 @@ def test_questions_that_fail_are_left_out(runner: Any, caplog: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"checkpoint": "c.sqlite"}, "checkpoint= stores rows of one model"),
         ({"within": 2.0}, "within"),
         ({"price_ratio": -1.0}, "prices of 0 or more"),
         ({"concurrency": 0}, "concurrency must be 1 or more, got 0"),
@@ -432,6 +431,14 @@ def test_questions_that_fail_are_left_out(runner: Any, caplog: Any) -> None:
 def test_options_of_calibrate_that_are_wrong(runner: Any, options: Any, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         calibrated(runner, questions(1), **options)
+
+
+def test_questions_of_a_checkpoint_are_not_asked_again(runner: Any, path: Path) -> None:
+    first = calibrated(runner, questions(5), checkpoint=path).escalation
+    asked = ObservationStore.open(path).escalations()
+    again = calibrated(runner, questions(8), checkpoint=path).escalation
+    assert first is not None and again is not None and asked == [first]
+    assert (first.rows, again.rows) == (5, 8)
 
 
 def test_a_calibration_of_other_models_or_prompts_is_refused(runner: Any) -> None:
