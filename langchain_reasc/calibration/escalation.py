@@ -370,14 +370,23 @@ class Escalation(_Record):
     def promise(self, name: str) -> str:
         """Say what a rule promises, and what that rests on."""
         known = self._record(name)
-        rows = sum(known.rows)
-        bound = min(self.within, rate_bound(rows, known.contradicted, self._alpha))  # either holds at any time
         what = "is wrong where the large model is right"
         what = what if self.labelled else "contradicts an answer that the large model stands by"
         return (
-            f"{name}, else the large model: {what} on "
-            f"{known.contradicted} of {rows} questions, so on at most {bound:.1%} ({1 - ALPHA:.0%} confidence)"
+            f"{name}, else the large model: {what} on {known.contradicted} of {sum(known.rows)} questions, so on at "
+            f"most {self.bound(name):.1%} ({1 - ALPHA:.0%} confidence)"
         )
+
+    def bound(self, name: str) -> float:
+        """Return the bound on the rate at which a rule contradicts the large model, as far as it is known now."""
+        known = self._record(name)
+        bound = rate_bound(sum(known.rows), known.contradicted, self._alpha)
+        return bound if known.admitted is None else min(self.within, bound)  # either holds at any time
+
+    @property
+    def rules(self) -> Mapping[str, TestedRule]:
+        """What is known of each rule, in the order in which they are tested."""
+        return {name: self._record(name) for chain in self._chains for name in chain}
 
 
 @lru_cache(maxsize=64)  # they are looked up several times a question

@@ -7,6 +7,7 @@ from typing import Final
 
 from langchain_reasc.calibration.calibration import Calibration
 from langchain_reasc.calibration.drift import ALARM
+from langchain_reasc.calibration.escalation import Escalation
 from langchain_reasc.calibration.learner import MINIMUM
 from langchain_reasc.calibration.observations import Observation, Observations
 from langchain_reasc.calibration.parts import AUROC, Gate
@@ -14,7 +15,7 @@ from langchain_reasc.calibration.reliability import Share, reliability_of
 from langchain_reasc.calibration.stored_rule import SupportCurve
 from langchain_reasc.method.confidence import Measure
 
-__all__ = ["calibration_lines", "folded", "learning_knows"]
+__all__ = ["calibration_lines", "escalation_lines", "folded", "learning_knows"]
 
 _INDENT: Final = 13  # columns of the names
 _BAR: Final = 40  # characters
@@ -99,8 +100,30 @@ def _picture(questions: Observations) -> Iterator[str]:
         yield f"{'':13}{share:>8} {bar} {tenths[tenth]}"
 
 
+def escalation_lines(known: Escalation) -> Iterator[str]:
+    """Yield lines about when the answer of a small model may stand without asking a large one."""
+    small, large = known.costs
+    yield from folded("Asked", f"{known.rows:,} questions, of both models, to learn which answers may stand")
+    if known.restarts:
+        yield from folded("", f"all was forgotten {known.restarts} times, because the small model got worse")
+    if large:
+        yield from folded("Price", f"a response of the small model costs {small / large:.1%} of one of the large model")
+    yield from folded("Promise", f"on at most {known.within:.1%} of questions an answer contradicts the large model")
+    yield from folded("Rules", "are tested in this order, and cost so much of asking the large model alone:")
+    yield f"  {'':38}{'tested':>7}{'against':>9}{'at most':>9}{'cost':>6}"
+    for name, rule in known.rules.items():
+        stands = "  in use" if name == known.rule else "" if rule.admitted is None else "  may"
+        seen = sum(rule.rows)
+        numbers = f"{rule.contradicted:>9}{known.bound(name):>9.1%}{known.cost(name):>6.0%}" if seen else ""
+        yield f"  {name:38}{seen:>7}{numbers}{stands}"
+    yield from folded("In use", known.status)
+
+
 def calibration_lines(calibration: Calibration) -> Iterator[str]:
     """Yield lines about a calibration."""
+    if calibration.escalation is not None:
+        yield from escalation_lines(calibration.escalation)
+        return
     yield from _questions(calibration)
     yield from _measure(calibration)
     if calibration.by_agreement():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from langchain_reasc.cli.console import ending, in_options, print_json, remark, stderr, stdout
-from langchain_reasc.cli.models import ModelOptions, embedded
+from langchain_reasc.cli.models import LargerModelOptions, ModelOptions, embedded
 from langchain_reasc.cli.options import AsJson, PromptOptions, Worth, one_of
 from langchain_reasc.exceptions import SamplingError
 
@@ -23,10 +23,13 @@ def ask(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help='The question; "-" reads it from stdin.')],
     *,
     source: ModelOptions,
+    larger: LargerModelOptions,
     calibration: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help=r"From reasc calibrate; none counts votes. \[default: the shipped model's own]"
+            metavar="FILE",
+            help=r"From reasc calibrate; none counts votes. \[default: the shipped model's own; none with a larger "
+            "model]",
         ),
     ] = None,
     allow_mismatch: Annotated[
@@ -68,6 +71,8 @@ def ask(
 
     reasc ask "What is 17 * 23?" --url http://localhost:8000 --model Qwen/Qwen2.5-7B-Instruct
 
+    reasc ask "What is 17 * 23?" --model small.gguf --escalate-to openai:gpt-4o
+
     reasc ask - --model hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF/qwen2.5-0.5b-instruct-q4_k_m.gguf --json < question.txt
     """
     from langchain_reasc.method.registry import rule_from_text
@@ -76,8 +81,8 @@ def ask(
     text = _question(question)
     stopping = None if rule is None else rule_from_text(rule, budget=max_samples)
     how = asking.prompting()
-    known = _calibration(calibration, shipped=source.is_shipped)
-    with source.open(**how.sampling, seed=seed) as model:
+    known = _calibration(calibration, shipped=source.is_shipped and not larger.is_given)
+    with larger.open(seed=seed) as escalation, source.open(**how.sampling, seed=seed) as model:
         reasc = ReASCRunnable(
             model=model,
             calibration=known,
@@ -91,6 +96,7 @@ def ask(
             answer=how.answer,
             fixed_prompt=how.prompt.fixed,
             allow_fingerprint_mismatch=allow_mismatch,
+            **escalation,
         )
         result = reasc.solve(how.prompt.messages(text), on_response=_show_sample if trace else None)
     if as_json:
@@ -155,8 +161,9 @@ def _show_sample(response: "SampledResponse", decision: "Decision") -> None:
     ahead = f"posterior of the votes {decision.posterior:.3f}"
     after = "passes the gate" if passed else f"{ahead}  {'stop' if decision.stop else 'go on'}"
     console = stderr()
+    whose = f"{response.asked} model " if response.asked else ""
     console.print(
-        f"#{response.index + 1}  answer {response.answer}{score}  weight {response.weight:.2f}  {after}",
+        f"{whose}#{response.index + 1}  answer {response.answer}{score}  weight {response.weight:.2f}  {after}",
         markup=False,
     )
     console.print(f"    {text}", markup=False, style="dim")
@@ -177,6 +184,7 @@ def _as_data(result: "ReASCResult") -> dict[str, Any]:
             {
                 "text": str(response.message.text) if response.message else None,
                 **{name: getattr(response, name) for name in _OF_RESPONSE},
+                **({"asked": response.asked} if response.asked else {}),
             }
             for response in result.responses
         ],

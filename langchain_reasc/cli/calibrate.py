@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from langchain_reasc.cli.console import print_lines, progress, remark
-from langchain_reasc.cli.models import ModelOptions
+from langchain_reasc.cli.models import LearnedLargerModelOptions, ModelOptions
 from langchain_reasc.cli.options import (
     Concurrency,
     FieldOptions,
@@ -47,6 +47,7 @@ def calibrate(
         typer.Option("--unlabelled", help="DATA has right answers to no question, or only where --answer-field is."),
     ] = False,
     source: ModelOptions,
+    larger: LearnedLargerModelOptions,
     out: Annotated[Path, typer.Option("--out", "-o", help="The calibration to write.", callback=output_file)] = Path(
         "calibration.json"
     ),
@@ -66,7 +67,12 @@ def calibrate(
     score: Score = "bottom_group",
     window: Window = 128,
     p_target: PTarget = 0.9,
-    limit: Annotated[int, typer.Option(min=2, help="Questions to calibrate on, taken at random.")] = 128,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=2, help=r"Questions to calibrate on, taken at random. \[default: 128, or 300 with a larger model]"
+        ),
+    ] = None,
     max_samples: Annotated[int, typer.Option(min=1, help="Responses to a question at most.")] = DEFAULT_BUDGET,
     asking: PromptOptions,
     fields: FieldOptions,
@@ -78,6 +84,10 @@ def calibrate(
     Each question is asked until the votes on it are clear. How far the responses agree tells when to stop, and whether
     confidence may weigh votes. Right answers add a gate, the confidence at which a first response is accepted alone,
     and how likely an answer is right, P(correct). 64 questions are a good number.
+
+    With a larger model, both models are asked each question, to learn when an answer of the smaller one may stand. The
+    promise is bounded with 95 % confidence, and takes 76 questions without a contradiction, or 200 to 300 with some. If
+    nothing can be promised, the larger model answers alone.
 
     A calibration holds for this model file, these sampling parameters and this system message; ReASCRunnable refuses it
     elsewhere. To try other signals or corrected labels without the model, record its responses (reasc record), and
@@ -92,6 +102,8 @@ def calibrate(
     reasc calibrate gsm8k.jsonl --url http://gpu1:8000 --model Qwen/Qwen2.5-7B-Instruct
 
     reasc calibrate questions.txt --model qwen.gguf
+
+    reasc calibrate questions.txt --model small.gguf --escalate-to openai:gpt-4o --price-ratio 30
     """
     from langchain_reasc.calibration.summary import calibration_lines
     from langchain_reasc.runnable.calibrate import calibrate as calibrated
@@ -102,9 +114,15 @@ def calibrate(
     if data.suffix.lower() == ".sqlite":
         raise ConfigurationError(f"{data} is a recorded pool, not a file of questions: reasc pool calibrate {data}")
     spec, in_flight = measure_spec(signal, score, window), source.in_flight(concurrency)
-    questions, how = sampled(_questions(data, fields, unlabelled=unlabelled), limit, seed), asking.prompting()
+    asked, how = _questions(data, fields, unlabelled=unlabelled), asking.prompting()
+    questions = sampled(asked, limit or (300 if larger.is_given else 128), seed)
     rows.parent.mkdir(parents=True, exist_ok=True)
-    with source.open(**how.sampling, default_seed=seed) as model, _kept_in(rows, out), progress("Calibrating") as move:
+    with (
+        larger.open(seed=seed) as escalation,
+        source.open(**how.sampling, default_seed=seed) as model,
+        _kept_in(rows, out),
+        progress("Calibrating") as move,
+    ):
         _remark_notices(model)
         calibration = calibrated(
             model,
@@ -118,6 +136,7 @@ def calibrate(
             concurrency=in_flight,
             seed=seed,
             progress=move,
+            **escalation,
         )
     if calibration.accuracy == 0:
         remark(
@@ -174,4 +193,13 @@ def save(calibration: "Calibration", out: Path, lines: Iterable[str]) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     save_calibration(calibration, out)
     print_lines(lines)
-    remark(f'wrote {out}; use it with reasc ask --calibration {out}, or ReASCRunnable(calibration="{out}", model=...)')
+    known = calibration.escalation
+    beside, to = (" --escalate-to ...", ", escalate_to=...") if known else ("", "")
+    used = f'reasc ask --calibration {out}{beside}, or ReASCRunnable(calibration="{out}", model=...{to})'
+    if known is None or known.rule is not None:
+        remark(f"wrote {out}; use it with {used}")
+        return
+    remark(
+        f"wrote {out}, but with it the larger model answers alone. More questions may change that (--limit; those "
+        "asked so far are kept), a looser promise (--within 0.1), or another smaller model"
+    )

@@ -38,6 +38,8 @@ _OPTIONS: Final[dict[str, str | Callable[[re.Match[str]], str]]] = {
     r"\b(answer|max_tokens)=\.\.\.": lambda found: f"--{found[1].replace('_', '-')}",
     r", or pass a function from text to an answer|, or load the model with n_ctx=[\d,]+ or more": "",
     r"\(api_key=\.\.\.\)": "(--key-variable NAME)",
+    r"\bprice_ratio\b": "--price-ratio",
+    r", or give the chat model itself": ", or give a GGUF file",
     r"pass chat_template='\.\.\.' \(Jinja\)": "take a model that was tuned to chat",
 }
 """Arguments of Python in the library's messages -> options of the commands."""

@@ -41,7 +41,8 @@ def inspect(
     else:
         calibration = load_calibration(path)
         held = calibration.model_dump(mode="json")
-        lines = [*_model(calibration.fingerprint), *calibration_lines(calibration)]
+        larger = () if calibration.large is None else _model(calibration.large, "Larger")
+        lines = [*_model(calibration.fingerprint), *larger, *calibration_lines(calibration)]
     if as_json:
         print_json(held)
     else:
@@ -72,24 +73,28 @@ def _held(store: "ObservationStore", learner: "Learner") -> dict[str, Any]:
             "kinds": known.kinds,
         },
         "calibration": calibration and calibration.model_dump(mode="json"),
+        **({"escalations": [one.model_dump(mode="json") for one in found]} if (found := store.escalations()) else {}),
     }
 
 
 def _store(store: "ObservationStore", learner: "Learner") -> Iterator[str]:
-    from langchain_reasc.calibration.summary import folded, learning_knows
+    from langchain_reasc.calibration.summary import escalation_lines, folded, learning_knows
 
     if store.fingerprint is None:
         yield from folded("Store", "nothing was learned yet")
         return
     yield from _model(store.fingerprint)
-    yield from learning_knows(learner.observations, learner.calibration)
+    for known in sorted(store.escalations(), key=lambda known: -known.rows):
+        yield from escalation_lines(known)
+    if learner.observations.seen or not store.escalations():
+        yield from learning_knows(learner.observations, learner.calibration)
 
 
-def _model(fingerprint: "Fingerprint") -> Iterator[str]:
+def _model(fingerprint: "Fingerprint", name: str = "Model") -> Iterator[str]:
     from langchain_reasc.calibration.summary import folded
 
     sampling = ", ".join(f"{name} {value}" for name, value in fingerprint.sampling.items() if value is not None)
     parts = [fingerprint.model or "not known", fingerprint.quantization, sampling]
     if fingerprint.answer:
         parts.append(f"answer {fingerprint.answer}")
-    yield from folded("Model", ", ".join(filter(None, parts)))
+    yield from folded(name, ", ".join(filter(None, parts)))

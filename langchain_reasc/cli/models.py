@@ -7,8 +7,8 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
@@ -127,6 +127,122 @@ class ModelOptions:
                 f"a model on Hugging Face is named hf:OWNER/REPOSITORY/FILE.gguf, got {self.model!r}"
             )
         return local_model.from_hugging_face(*named.groups(), **options)  # type: ignore[no-any-return]
+
+
+def _price_ratio(value: str | None) -> Any:
+    """Read a ratio of prices, or four prices."""
+    if value is None:
+        return None
+    try:
+        prices = [float(one) for one in str(value).split(",")]
+    except ValueError:
+        prices = []
+    if len(prices) not in (1, 4):
+        raise typer.BadParameter(f"takes a number such as 10, or four prices such as 0.15,0.6,2.5,10; got {value!r}")
+    return prices[0] if len(prices) == 1 else ((prices[0], prices[1]), (prices[2], prices[3]))
+
+
+@dataclass
+class LargerModelOptions:
+    """The larger model that answers where the votes of the model are contested."""
+
+    escalate_to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A larger model for contested questions: a GGUF file, hf:OWNER/REPO/FILE, or its name for LangChain's "
+            "init_chat_model, such as openai:gpt-4o.",
+        ),
+    ] = None
+    escalate_url: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="An OpenAI-compatible server of the larger model instead; repeatable."),
+    ] = None
+    escalate_model: Annotated[str | None, typer.Option(metavar="NAME", help="Its name at --escalate-url.")] = None
+    escalate_key: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Environment variable that holds the API key of --escalate-url.")
+    ] = None
+    price_ratio: Annotated[
+        Any,  # a number, or prices
+        typer.Option(
+            metavar="RATIO|PRICES",
+            help="How many times as much a token of the larger model costs; or dollars for a million tokens of prompt "
+            r"and response, first the smaller model's: 0.15,0.6,2.5,10. \[default: 10]",
+            parser=str,
+            callback=_price_ratio,
+        ),
+    ] = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether there is a larger model."""
+        return self.escalate_to is not None or bool(self.escalate_url)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of a ReASC model besides the larger model."""
+        known = {name: getattr(self, name, None) for name in ("price_ratio", "within")}
+        return {name: value for name, value in known.items() if value is not None}
+
+    @contextmanager
+    def open(self, *, seed: int | None = None, **of_servers: Any) -> Iterator[dict[str, Any]]:
+        """Open the larger model, and yield the options of a ReASC model with it; none without a larger model.
+
+        Args:
+            seed: the seed of a model in this process.
+            of_servers: options of the chat model of ``escalate_url``.
+
+        Raises:
+            ReASCError: a package or file is missing or refused, or an option is wrong.
+        """
+        self.check()
+        if not self.is_given:
+            yield {}
+            return
+        name, urls = self.escalate_to or self.escalate_model, self.escalate_url
+        if not urls and name and not (name.startswith("hf:") or name.endswith(".gguf") or Path(name).exists()):
+            yield {"escalate_to": _named_model(name), **self.options}
+            return
+        source = ModelOptions(model=name, url=urls, key_variable=self.escalate_key)
+        with source.open(**(of_servers if urls else {"seed": seed})) as model:
+            yield {"escalate_to": model, **self.options}
+
+    def check(self) -> None:
+        """Refuse options that contradict each other."""
+        if self.escalate_to is not None and self.escalate_url:
+            raise ConfigurationError(
+                "--escalate-to and --escalate-url exclude each other; --escalate-model is the model's name at "
+                "--escalate-url"
+            )
+        needs = {"escalate_model": bool(self.escalate_url), "escalate_key": bool(self.escalate_url)}
+        for option in ("escalate_model", "escalate_key", "price_ratio", "within"):
+            if getattr(self, option, None) is not None and not needs.get(option, self.is_given):
+                beside = "--escalate-url" if option in needs else "--escalate-to or --escalate-url"
+                raise ConfigurationError(f"--{option.replace('_', '-')} goes with {beside}")
+
+
+@dataclass
+class LearnedLargerModelOptions(LargerModelOptions):
+    """A larger model, where something is learned of when it must be asked."""
+
+    within: Annotated[
+        float | None,
+        typer.Option(
+            help="The promise: on at most this share of questions, an answer contradicts one that the larger model "
+            r"repeats. \[default: 0.05]"
+        ),
+    ] = None
+
+
+def _named_model(name: str) -> Any:
+    from langchain_reasc.models.prepared import model_of
+
+    try:
+        return model_of(name)
+    except ReASCError:
+        raise
+    except Exception as error:  # of the provider's package
+        raise ConfigurationError(f"no chat model can be made of {name!r}: {error}") from None
 
 
 def embedded(name: str) -> Path:

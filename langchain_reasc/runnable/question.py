@@ -417,6 +417,7 @@ class Question:
                     weight=0.0 if response.answer is None else weights[sample.index],
                     output_tokens=output_tokens(sample.message),
                     error=sample.error,
+                    asked=self.request.asked,
                 )
             )
         return tuple(sampled)

@@ -9,7 +9,7 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.models.prepared import to_messages
-from langchain_reasc.runnable.escalation import messages_for
+from langchain_reasc.runnable.escalation import Asked, messages_for
 from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.setup import Setup, running_fingerprint
 from langchain_reasc.sampling import Cutoff, QuestionClock
@@ -44,6 +44,7 @@ class Request:
         large_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         self.setup, self.config, self.is_async = setup, config, is_async
+        self.asked: Asked | None = "small" if setup.large else None
         self._large_kwargs = kwargs if large_kwargs is None else large_kwargs
         self.clock = QuestionClock(question=setup.options.timeout, sample=setup.options.sample_timeout)
         self.model = setup.model.resolved(config, kwargs)
@@ -84,7 +85,7 @@ class Request:
         kwargs = {**large.arguments, **(self._large_kwargs or {})}
         messages = messages_for("large", self._given)
         asked = Request(large.setup, messages, self.config, kwargs, is_async=self.is_async, cutoff=self.cutoff)
-        asked.clock = self.clock
+        asked.clock, asked.asked = self.clock, "large"
         return asked
 
     @property

@@ -51,6 +51,7 @@ class SampledResponse:
         weight: the evidence it contributed; 0 when it was not used or has no answer.
         output_tokens: how many tokens were generated.
         error: what a failed sample raised.
+        asked: which model wrote it, if there is a larger one.
     """
 
     index: int
@@ -62,6 +63,7 @@ class SampledResponse:
     weight: float
     output_tokens: int
     error: Exception | None = None
+    asked: Literal["small", "large"] | None = None
 
     def __repr__(self) -> str:
         """Return one line, without the token signals of the message, which are thousands of numbers."""
@@ -337,8 +339,14 @@ def _count_answers(result: ReASCResult) -> Counter[str | None]:
 
 
 def cost(result: ReASCResult) -> str:
-    """Say how many samples there were, and how many tokens they generated."""
+    """Say how many samples there were, and how many tokens they generated; of each model, if there are two."""
     samples, launched, usage = result.decision.samples, len(result.responses), result.usage
+    if models := result.message.response_metadata["reasc"].get("models"):
+        about = "about " * usage.estimated
+        return "; ".join(
+            f"{name} model: {_number(one['samples'], 'sample')}, {about}{one['output']:,} tokens"
+            for name, one in models.items()
+        )
     beside = f" ({launched} launched)" if launched > samples else ""
     return f"{_number(samples, 'sample')}{beside}, {'about ' * usage.estimated}{usage.output_tokens:,} tokens"
 
