@@ -117,7 +117,7 @@ class Gateway:
         learning = await asyncio.to_thread(self.solver.learning)  # which may read its file
         if learning is not None:
             self.metrics.record_learning(learning)
-        self.metrics.record_health(self.upstream.health())
+        self.metrics.record_health(self.solver.health())
         text, content_type = self.metrics.exposition(request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
 

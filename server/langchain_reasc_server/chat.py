@@ -1,6 +1,7 @@
 """Write the winner of a vote as its client asked for it: whole, or as the events of a stream."""
 
 import asyncio
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -26,6 +27,8 @@ from langchain_reasc_server.wire import (
     with_message,
 )
 
+_MODEL_FAILED: Final = re.compile(r"the (small|large) model failed, so the (small|large) one answers")
+
 
 @dataclass(frozen=True, eq=False)
 class Won:
@@ -41,7 +44,13 @@ class Won:
         """The account of the vote: samples, votes, tokens, and how certain the answer is."""
         told = self.message.response_metadata["reasc"]
         said: Json = {name: told[name] for name in ("id", "kind", "answer") if name in told}
-        said["notices"] = [*([self.notice] if self.notice else []), *told["notices"]]
+        said |= {name: told[name] for name in ("answered_by", "shadowed", "guarantee", "models") if name in told}
+        failed = [found for one in told["notices"] if (found := _MODEL_FAILED.match(one))]
+        if failed:
+            said["failed_model"] = failed[0][1]
+        # How a model failed (with which address, say) is not for clients.
+        kept = [*(found[0] for found in failed), *(one for one in told["notices"] if not _MODEL_FAILED.match(one))]
+        said["notices"] = [*([self.notice] if self.notice else []), *kept]
         probabilities = {name: told[name]["value"] for name in ("p_correct", "p_agree") if name in told}
         abstained = {name: told[name] for name in ("abstained", "abstained_because") if name in told}
         return {
@@ -63,6 +72,8 @@ class Won:
         spent = tokens["input"] + tokens["output"]
         if told["reason"] == "alone" or not told["samples"]:
             return {"spent": spent, "saved": 0, "one_response": spent}
+        if "models" in told:  # more samples of which model it would have been, nobody knows
+            return {"spent": spent, "saved": 0, "one_response": sum(self._own_usage().values())}
         each = tokens["input"] / told["launched"] + (tokens["output"] - tokens["unused_output"]) / told["samples"]
         return {"spent": spent, "saved": max(0, int(self.max_samples * each - spent)), "one_response": round(each)}
 
@@ -71,7 +82,9 @@ class Won:
         own = self._upstream_reply.get("usage") or {}
         if not own:
             told = self.message.response_metadata["reasc"]
-            prompt = round(told["tokens"]["input"] / told["launched"])
+            both = {"input": told["tokens"]["input"], "samples": told["launched"]}
+            of_model = told.get("models", {}).get(told.get("answered_by"), both)
+            prompt = round(of_model["input"] / of_model["samples"])
             return {"prompt_tokens": prompt, "completion_tokens": told["tokens"]["winner"]}
         return {name: own.get(name) for name in ("prompt_tokens", "completion_tokens")}
 
@@ -91,8 +104,7 @@ class Won:
         said = {"samples": account["samples"], "stop": account["stop"], "tokens-saved": account["tokens"]["saved"]}
         if "p_correct" in account:
             said["p-correct"] = format(account["p_correct"], ".4f")
-        if "id" in account:
-            said["id"] = account["id"]
+        said |= {name.replace("_", "-"): account[name] for name in ("id", "answered_by") if name in account}
         return {HEADER + name: str(value) for name, value in said.items()}
 
     @property

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from langchain_reasc.cli.console import print_error, remark
-from langchain_reasc.cli.models import ModelOptions
+from langchain_reasc.cli.models import LearnedLargerModelOptions, ModelOptions
 from langchain_reasc.exceptions import ConfigurationError, ReASCError, missing_extra
 from langchain_reasc_server.serve_options import LimitOptions, ServeVoteOptions, UpstreamOptions, read_config
 
@@ -43,6 +43,7 @@ def serve(
     ] = None,
     source: ModelOptions,
     behind: UpstreamOptions,
+    larger: LearnedLargerModelOptions,
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8080,
     voting: ServeVoteOptions,
@@ -71,6 +72,8 @@ def serve(
 
     reasc serve --model my.gguf --answer number --state learned.sqlite
 
+    reasc serve --url http://gpu1:8000 --model small --escalate-url http://gpu2:8000 --escalate-model large
+
     reasc serve     the shipped model: arithmetic word problems
     """
     if workers > 1 and not source.url:
@@ -87,6 +90,7 @@ def serve(
     service = Service(
         source=source,
         upstream=behind,
+        larger=larger,
         votes=voting.votes(shipped=source.is_shipped and behind.gguf is None),
         limits=limits,
         ping=ping,
@@ -96,7 +100,8 @@ def serve(
     with ExitStack() as stack:
         if check:
             gateway = service.gateway(stack)
-            _ask_capabilities(gateway.upstream.chat_model, strict=True)
+            for model in gateway.solver.models:
+                _ask_capabilities(model)
             remark(_summary(gateway, source, "the options are right"))
             return
         listening = stack.enter_context(_listening(host, port))
@@ -126,6 +131,7 @@ class Service:
 
     source: ModelOptions
     upstream: UpstreamOptions
+    larger: LearnedLargerModelOptions
     votes: "VotePolicy"
     limits: LimitOptions
     ping: float
@@ -152,9 +158,10 @@ class Service:
         from langchain_reasc_server.solver import Solver
 
         upstream = self.upstream.serving(self.source, stack.enter_context(self.upstream.open(self.source)))
+        larger = stack.enter_context(self.upstream.open_larger(self.source, self.larger))
         return Gateway(
             upstream,
-            Solver(upstream, self.votes),
+            Solver(upstream, self.votes, larger),
             self.limits.admission(self.workers),
             ping=self.ping,
             bodies=Bodies(round(self.limits.max_body * _MEGABYTE)),
@@ -177,7 +184,9 @@ class Service:
 
         @asynccontextmanager
         async def lifetime() -> AsyncIterator[None]:
-            threading.Thread(target=_ask_capabilities, args=(model,), kwargs={"strict": False}, daemon=True).start()
+            for one in gateway.solver.models:
+                until = "requests are answered" if one is model else "the larger model is asked"
+                threading.Thread(target=_ask_capabilities, args=(one, until), daemon=True).start()
             gc.freeze()  # what was imported stays, and need not be looked at each time that garbage is collected
             gc.set_threshold(20_000)  # not at every 700 objects: votes make many, and few of them are garbage in cycles
             with stack:
@@ -188,25 +197,35 @@ class Service:
         return gateway.app
 
 
-def _ask_capabilities(model: Any, *, strict: bool) -> None:
-    """Ask servers what they support before the first request arrives."""
+def _ask_capabilities(model: Any, until: str | None = None) -> None:
+    """Ask servers what they support before the first request arrives.
+
+    Raises:
+        ReASCError: no server answers, and nothing is said to wait ``until`` it does.
+    """
     if not hasattr(model, "capabilities"):
         return
     try:
         model.capabilities()
     except ReASCError as error:
-        if strict:
+        if until is None:
             raise
-        remark(f"note: {error}; requests are answered when it is reachable")
+        remark(f"note: {error}; {until} when it is reachable")
 
 
 def _summary(gateway: "Gateway", source: ModelOptions, where: str) -> str:
     """Say what is served in one line."""
+    from langchain_reasc.calibration import DEFAULT_RACE
+
     votes, upstream = gateway.solver.votes, gateway.upstream
     behind = f"{upstream.model} at {', '.join(source.url)}" if source.url else upstream.model
     texts = "" if votes.answer == "message" else f", and answers in text ({votes.answer})"
     kept = f", kept in {votes.state}" if votes.state else ""
-    learns = {"online": f"learning without labels{kept}", None: "counting votes"}
+    larger = gateway.solver.larger
+    if larger is not None:
+        behind += f", contested votes → {larger}"
+    counted = "counting votes" if larger is None else f"{DEFAULT_RACE.votes} equal votes are not contested"
+    learns = {"online": f"learning without labels{kept}", None: f"by {votes.rule}" if votes.rule else counted}
     how = learns.get(votes.calibration, f"by {votes.calibration}")
     return f"{where} → {behind}; voting on calls of tools and structured output{texts}; {how}"
 

@@ -46,6 +46,15 @@ class Metrics:
         self._agreement = Histogram(
             "reasc_agreement_ratio", "Winner's share of the votes, where there were several", buckets=_SHARES, **given
         )
+        self._answered = Counter("reasc_answered_by", "Votes by the model whose answer it is", ["model"], **given)
+        self._failed = Counter(
+            "reasc_model_failures", "Votes in which all samples of a model failed", ["model"], **given
+        )
+        self._shadowed = Counter("reasc_shadowed", "Questions that both models were asked, to learn", **given)
+        of_model = "Tokens of votes by model, prompt and generated"
+        self._of_model = Counter("reasc_model_tokens", of_model, ["model", "kind"], **given)
+        cost = "Cost of votes by model: in dollars, or in tokens of the smaller model, as --price-ratio says"
+        self._cost = Counter("reasc_model_cost", cost, ["model"], **given)
         self._errors = Counter("reasc_errors", "Requests that were refused or failed here", ["code"], **given)
         self._upstream = Counter(
             "reasc_upstream_errors", "Requests that the upstream refused or failed", ["status"], **given
@@ -83,7 +92,16 @@ class Metrics:
         self._stops.labels(account["stop"]).inc()
         for kind, tokens in account["tokens"].items():
             self._tokens.labels(kind).inc(tokens)
-        if account["samples"] > 1 and (votes := account["votes"].values()):
+        for model, told in account.get("models", {}).items():
+            self._cost.labels(model).inc(told["cost"])
+            for kind in ("input", "output"):
+                self._of_model.labels(model, kind).inc(told[kind])
+        if (model := account.get("answered_by")) is not None:
+            self._answered.labels(model).inc()
+            self._shadowed.inc(account.get("shadowed", False))
+        if (failed := account.get("failed_model")) is not None:
+            self._failed.labels(failed).inc()
+        if model != "large" and account["samples"] > 1 and (votes := account["votes"].values()):
             self._agreement.observe(max(votes) / sum(votes))
 
     def record_error(self, refused: Refused) -> None:

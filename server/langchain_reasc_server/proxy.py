@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 from urllib.parse import unquote
@@ -46,6 +47,8 @@ _TOLD: Final = (
     *("presence_penalty", "frequency_penalty"),
 )
 """Fields of a request that its votes, limits and calibration depend on."""
+_OF_SMALLER: Final = ("temperature", "top_p", "top_k", "min_p")
+"""Fields that spread the samples of a vote. A larger model is asked once, and some refuse them."""
 _ALTERNATIVES: Final = 20  # as many as ReASC asks for, so that a client's wish changes no measure
 _BUSY: Final = (429, 502, 503, 504)
 _CONNECTED_WITHIN: Final = 10.0  # seconds
@@ -55,6 +58,26 @@ _LONGEST_HEADER: Final = 65_536  # bytes
 _FILLED_IN: Final = ("user-agent", "accept", "content-type")  # by aiohttp, where a request has none
 _LARGEST_REPLY: Final = 256 << 20  # bytes, of those that are kept until their end
 _Answer = tuple[aiohttp.ClientResponse, bytes | None]
+
+
+class LargerServers(ChatOpenAICompatible):
+    """The servers of a larger model. They get the request that was written for the smaller one, adapted.
+
+    Attributes:
+        pass_keys: whether they get the client's own key.
+    """
+
+    pass_keys: bool = False
+
+    def _request(self, server: Any, overrides: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:
+        raw: RawRequest = overrides[RAW]
+        body = {name: value for name, value in raw.body.items() if name not in _OF_SMALLER} | {"model": self.model_name}
+        if (limit := body.pop("max_tokens", None)) is not None:
+            body.setdefault(server.max_tokens, limit)
+        key: Any = self.openai_api_key
+        own = {} if self.pass_keys else {"Authorization": f"Bearer {key.get_secret_value()}"}
+        adapted = replace(raw, body=body, headers={**raw.headers, **own})
+        return super()._request(server, {**overrides, RAW: adapted}, stop)
 
 
 class Servers:

@@ -1,15 +1,17 @@
 """The options of ``reasc serve``, and the TOML file that may set them."""
 
 import os
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import urlsplit
 
 import typer
 
 from langchain_reasc.cli.console import secret_in
-from langchain_reasc.cli.models import ModelOptions
+from langchain_reasc.cli.models import LearnedLargerModelOptions, ModelOptions
 from langchain_reasc.cli.options import Worth
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.files import parse_toml, read_text
@@ -80,17 +82,53 @@ class UpstreamOptions:
                     raise ConfigurationError(f"--{name.replace('_', '-')} needs --url")
             return source.open()
         if source.model is None:
-            from langchain_reasc_server.proxy import only_model
+            source.model = _only_model(source.url, source.key_variable)
+        return source.open(**self._of_servers(source.url, self.preset))
 
-            key = None if source.key_variable is None else secret_in(source.key_variable)
-            source.model = only_model(source.url[0], key)
+    def _of_servers(self, urls: list[str], preset: str | None) -> dict[str, Any]:
         from langchain_reasc_openai import RetryPolicy
 
-        # With --pass-keys there is no key with which to ask the server what it supports.
-        preset = self.preset or ("generic" if self.pass_keys else None)
-        attempts = max(2, len(source.url))  # each server once; clients retry on their own
+        attempts = max(2, len(urls))  # each server once; clients retry on their own
         retry = RetryPolicy(attempts=attempts, longest_retry_after=_LONGEST_RETRY_AFTER)
-        return source.open(preset=preset, retry=retry, stream_chunk_timeout=self.timeout)
+        # With --pass-keys there is no key with which to ask the server what it supports.
+        preset = preset or ("generic" if self.pass_keys else "auto")
+        return {"preset": preset, "retry": retry, "stream_chunk_timeout": self.timeout}
+
+    @contextmanager
+    def open_larger(self, source: ModelOptions, larger: LearnedLargerModelOptions) -> Iterator[dict[str, Any]]:
+        """Open the larger model, if there is one. Yield the options of a ReASC model that name it.
+
+        Raises:
+            ReASCError: an option is wrong, or a package or a file is missing.
+        """
+        if not (source.url and larger.is_given):
+            of_servers = self._of_servers(larger.escalate_url or [], None)
+            with larger.open(**of_servers) as options:
+                yield options
+            return
+        if larger.escalate_to is not None:
+            raise ConfigurationError("with --url, the larger model is at --escalate-url, not --escalate-to")
+        urls = list(larger.escalate_url or ())
+        if self.pass_keys and {*map(_origin, urls)} != {*map(_origin, source.url)}:
+            raise ConfigurationError(
+                f"--pass-keys sends clients' keys to {', '.join(source.url)}, which may not be valid for "
+                f"{', '.join(urls)}; leave it out, or take both models from the same address"
+            )
+        if self.pass_keys and larger.escalate_key is not None:
+            raise ConfigurationError("--escalate-key and --pass-keys exclude each other")
+        from langchain_reasc_server.proxy import LargerServers
+
+        larger.check()
+        variable = larger.escalate_key
+        options = {
+            "base_url": urls,
+            "model": larger.escalate_model or _only_model(urls, variable),
+            "api_key": None if variable is None else secret_in(variable),
+            "pass_keys": self.pass_keys,
+            **self._of_servers(urls, None),
+        }
+        with LargerServers(**options) as model:
+            yield {"escalate_to": model, **larger.options}
 
     def serving(self, source: ModelOptions, model: Any) -> "Upstream":
         """Return an open model as an upstream of the server."""
@@ -101,6 +139,17 @@ class UpstreamOptions:
             return Servers(model, pass_keys=self.pass_keys, timeout=self.timeout)
         names = (getattr(model, name, None) for name in ("model_name", "model", "model_id"))
         return LangChainModel(model, next((str(name) for name in names if name), source.model or model.get_name()))
+
+
+def _only_model(urls: list[str], key_variable: str | None) -> str | None:
+    from langchain_reasc_server.proxy import only_model
+
+    return only_model(urls[0], None if key_variable is None else secret_in(key_variable))
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc
 
 
 @dataclass

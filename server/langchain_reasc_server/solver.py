@@ -14,8 +14,8 @@ from langchain_core.messages import AIMessage
 from starlette.requests import Request
 
 from langchain_reasc.agents.chat_model import ChatReASC
-from langchain_reasc.calibration import ConsensusCalibrator, Observations
-from langchain_reasc.calibration.summary import calibration_lines, learning_knows
+from langchain_reasc.calibration import ConsensusCalibrator, EscalationLearner, Observations
+from langchain_reasc.calibration.summary import calibration_lines, escalation_lines, learning_knows
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.method.registry import rule_from_text
 from langchain_reasc_server.calls import COUNTED, Call, Hear, VotePolicy
@@ -24,6 +24,7 @@ from langchain_reasc_server.events import Send
 
 _MOST_WISHES: Final = 64
 """The most combinations of requests' wishes whose solvers are kept."""
+_SHOWN_KINDS: Final = 3
 _MOST_MODELS: Final = 8
 """The most models besides the operator's that the server learns about."""
 
@@ -85,7 +86,14 @@ class Solver:
         FingerprintMismatch: the file belongs to another model.
     """
 
-    def __init__(self, upstream: Upstream, votes: VotePolicy) -> None:
+    def __init__(self, upstream: Upstream, votes: VotePolicy, larger: Mapping[str, Any] | None = None) -> None:
+        """Prepare the votes.
+
+        Args:
+            upstream: the source of responses.
+            votes: the operator's policy.
+            larger: the options of a ReASC model that name a larger model; None without one.
+        """
         self.upstream, self.votes = upstream, votes
         self._own = ChatReASC(
             model=upstream.chat_model,
@@ -96,6 +104,7 @@ class Solver:
             online_state=votes.state,
             worth=votes.worth,
             concurrency=votes.concurrency,
+            **(larger or {}),
         )
         self._models: dict[str, ChatReASC] = {}
         self._others: OrderedDict[tuple[Any, ...], ChatReASC] = OrderedDict()
@@ -109,11 +118,12 @@ class Solver:
             ConfigurationError: the request asks for an impossible vote.
             Exception: the upstream's refusal, if no sample succeeded.
         """
-        asked, own, notice = call.asked, self.votes.answer, None
+        own, notice, is_own = self.votes.answer, None, self.upstream.is_own(call.model)
+        asked = call.asked if is_own else {**call.asked, "escalate_to": None}  # which goes with the operator's model
         if (chosen := asked.get("calibration", COUNTED)) != COUNTED:
             return await self._won(self._solver(self._own, asked, self._offered(chosen)), call, hear)
         learns = asked.get("answer", own) == own and not asked.keys() & {"rule", "calibration"}
-        of_model = self._own if self.upstream.is_own(call.model) else self._models.get(call.model)
+        of_model = self._own if is_own else self._models.get(call.model)
         if learns and of_model is not None:
             try:
                 return await self._won(self._solver(of_model, asked, self.votes.calibration), call, hear)
@@ -128,10 +138,30 @@ class Solver:
         """Learn about a model besides the operator's, from its next answer on."""
         chat_model = self.upstream.chat_model.model_copy(update={"model_name": model})
         state = None if self.votes.state is None else _beside(self.votes.state, model)
-        self._models[model] = self._own.model_copy(update={"model": chat_model, "online_state": state})
+        update = {"model": chat_model, "online_state": state, "escalate_to": None}
+        self._models[model] = self._own.model_copy(update=update)
+
+    @property
+    def models(self) -> list[Any]:
+        """The operator's models: the one that is voted on, and the larger one, if there is one."""
+        return [one for one in (self.upstream.chat_model, self._own.larger) if one is not None]
+
+    @property
+    def larger(self) -> str | None:
+        """The name of the larger model; None without one."""
+        larger: Any = self._own.larger
+        return None if larger is None else str(getattr(larger, "model_name", None) or larger.get_name())
+
+    def health(self) -> dict[str, bool]:
+        """Return server -> whether it is healthy, of both models."""
+        servers: list[Any] = getattr(self._own.larger, "status", list)()
+        return {**{one.url: one.healthy for one in servers}, **self.upstream.health()}
 
     def knows(self) -> list[str]:
         """Describe what was learned, or the calibration, in lines of 80 columns."""
+        if isinstance(learner := self._own.calibrator, EscalationLearner):
+            kinds = [[f"Kind {at + 1}", *escalation_lines(one)] for at, one in enumerate(learner.kinds[:_SHOWN_KINDS])]
+            return [line for lines in kinds for line in lines] or ["nothing was learned yet: the larger model answers"]
         known, calibration = self.learning(), self._own.learned
         if known is not None:
             others = [f"Also       {model}: {_learning(one).seen:,} questions" for model, one in self._models.items()]
@@ -142,12 +172,13 @@ class Solver:
 
     def learning(self) -> Observations | None:
         """Return the observations to learn from, or None if the server does not learn."""
-        return None if self.votes.calibration != "online" else _learning(self._own)
+        learns = self.votes.calibration == "online" and self._own.escalate_to is None
+        return _learning(self._own) if learns else None
 
     async def record_outcome(self, id: str, correct: bool) -> bool:
         """Record whether an answer was right (:meth:`ChatReASC.record_outcome`). Return whether its id is known."""
         for one in (self._own, *self._models.values()):
-            if await one.arecord_outcome(id, correct):
+            if one.escalate_to is None and await one.arecord_outcome(id, correct):
                 return True
         return False
 

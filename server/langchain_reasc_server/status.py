@@ -82,6 +82,12 @@ def _tiles(metrics: Metrics, decided: Sequence[Decided]) -> Iterator[str]:
     yield _tile("samples a vote", f"{samples / votes:.1f}" if votes else "–", f"{samples:,} drawn")
     yield _tile("tokens saved", f"{saved / (spent + saved):.0%}" if saved else "–", f"{saved:,}; {spent:,} spent")
     yield _tile("cost of voting", f"{spent / one:.1f} ×" if one else "–", "of one response to each request")
+    by = {name: metrics.total("reasc_answered_by_total", model=name) for name in ("small", "large")}
+    if both := sum(by.values()):
+        shadowed = metrics.total("reasc_shadowed_total")
+        yield _tile(
+            "answered by the larger model", f"{by['large'] / both:.0%}", f"{shadowed:,} asked of both, to learn"
+        )
     times = sorted(one.seconds for one in decided)
     slow = f"95% within {times[math.ceil(0.95 * len(times)) - 1]:.2f} s" if times else "none of yours yet"
     yield _tile("your votes take", f"{statistics.median(times):.2f} s" if times else "–", slow)

@@ -29,7 +29,7 @@ _FLUSHED_WITHIN: Final = 3.0
 _NOT_OF_API: Final = r"^[a-z]+://[^/]+/(?!v1/)"
 """URLs that get no span: health, metrics, the status page."""
 _ASKED: Final = ("temperature", "top_p", "max_tokens", "seed")
-_ACCOUNT: Final = ("id", "samples", "stop", "p_correct", "p_agree")
+_ACCOUNT: Final = ("id", "samples", "stop", "p_correct", "p_agree", "answered_by")
 
 
 @contextmanager

@@ -134,6 +134,7 @@ def front(*answers: Any, served: Any = None, **options: Any) -> Iterator[Front]:
     pass_keys = options.pop("pass_keys", False)
     retry = options.pop("retry", FAST)
     connections = options.pop("connections", 4096)
+    larger = options.pop("larger", None)
     with ExitStack() as stack:
         upstreams = [_gone() if one is None else stack.enter_context(serving(one, get=models)) for one in answers]
         if served is None:
@@ -143,7 +144,7 @@ def front(*answers: Any, served: Any = None, **options: Any) -> Iterator[Front]:
                 )
             )
             served = Servers(model, pass_keys=pass_keys)
-        solver = Solver(served, VotePolicy(**{"calibration": None, **votes}))
+        solver = Solver(served, VotePolicy(**{"calibration": None, **votes}), larger)
         gateway = Gateway(served, solver, Admission(**admission), **options)
         url = stack.enter_context(listening(gateway.app, **uvicorn_options(connections)))
         made = Front(url, upstreams, gateway)

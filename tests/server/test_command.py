@@ -72,6 +72,26 @@ def test_check_asks_the_upstream_and_says_what_is_served(upstream: Served) -> No
     assert upstream.gets == ["/v1/models"]
 
 
+def test_check_asks_both_upstreams_and_says_where_contested_votes_go(upstream: Served) -> None:
+    with serving(Said(), get=models) as larger:
+        given = (
+            "--url",
+            upstream.root,
+            "--preset",
+            "generic",
+            "--escalate-url",
+            larger.root,
+            "--price-ratio",
+            "1,2,3,4",
+        )
+        said = run("--check", *given, "--no-learning")
+        assert "contested votes → tiny" in said and "3 equal votes are not contested" in said
+        assert larger.requests and larger.gets, "it is asked what it supports"
+        assert "learning" in run("--check", *given, "--within", "0.1")
+    with pytest.raises(ReASCError, match="no server at"):
+        run("--check", *given, "--escalate-model", "big")
+
+
 def test_options_come_from_a_file_and_the_command_line_comes_first(upstream: Served, tmp_path: Path) -> None:
     config = tmp_path / "serve.toml"
     config.write_text(
@@ -115,6 +135,15 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "an unknown answer": (("--answer", "vibes"), "vibes"),
     "an unknown rule": (("--rule", "vibes"), "no stopping rule is called 'vibes'"),
     "workers with a model each": (("--workers", "2"), "--workers needs --url"),
+    "a larger model in this process": (
+        ("--url", "http://a", "--model", "a", "--escalate-to", "b"),
+        "at --escalate-url, not",
+    ),
+    "a name without a server": (("--escalate-model", "big"), "--escalate-model goes with --escalate-url"),
+    "keys for two addresses": (
+        ("--url", "http://a", "--model", "b", "--pass-keys", "--escalate-url", "http://c", "--escalate-model", "d"),
+        "take both models from the same address",
+    ),
     "no origin": (("--allow-origin", "chat.example.org"), "--allow-origin is 'chat.example.org'"),
     "nobody there": (("--url", "http://127.0.0.1:9", "--check"), "no server at"),
 }

@@ -1,0 +1,182 @@
+"""Votes on a small model, and a larger one, at servers of its own, that contested votes go to."""
+
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_reasc_openai import ChatOpenAICompatible
+from langchain_reasc_server.keys import read_keys
+from langchain_reasc_server.local import LangChainModel
+from langchain_reasc_server.proxy import LargerServers
+from servers.exchange import refuses
+from servers.fake_server import Served, serving
+from starlette.datastructures import Headers
+
+from langchain_reasc.calibration import ObservationStore
+
+from .serving import FAST, HELLO, KEY, TOOL, Front, Said, events_in, front, models
+from .test_local import Scripted
+
+LARGE_KEY = "sk-of-the-larger"
+CONTESTED = Said(texts=("it is 41", "it is 42"), cities=("Rome", "Oslo"))
+
+
+@contextmanager
+def two(small: Any, large: Any, *, pass_keys: bool = False, **options: Any) -> Iterator[tuple[Front, Served]]:
+    """Serve in front of a small model and a larger one; None for a server that is gone."""
+    with ExitStack() as stack:
+        served = stack.enter_context(serving(refuses(404) if large is None else large, get=models))
+        url = served.url if large is not None else "http://127.0.0.1:9/v1"
+        larger = stack.enter_context(
+            LargerServers(
+                base_url=[url], model="big", preset="vllm", api_key=LARGE_KEY, retry=FAST, pass_keys=pass_keys
+            )
+        )
+        options["votes"] = {"answer": "number", **options.get("votes", {})}
+        named = {"escalate_to": larger, **options.pop("promises", {})}
+        yield stack.enter_context(front(small, larger=named, pass_keys=pass_keys, **options)), served
+
+
+def test_equal_votes_of_the_small_model_are_an_answer_and_the_larger_one_is_not_asked() -> None:
+    with two(Said(), Said(texts=("it is 43",))) as (server, large):
+        reply = server.chat()
+        account = reply.json()["reasc"]
+        assert (account["answered_by"], account["answer"], account["samples"]) == ("small", "42", 3)
+        assert [*account["models"]] == ["small"] and large.requests == []
+        assert reply.headers["x-reasc-answered-by"] == "small"
+
+
+@pytest.mark.parametrize("path", ["/chat/completions", "/responses"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_contested_vote_gets_the_larger_model_s_reply(path: str, streamed: bool) -> None:
+    asked: dict[str, Any] = {"model": "tiny", "stream": streamed, "temperature": 0.7, "seed_of_mine": 3}
+    asked |= {"messages": HELLO, "max_tokens": 99} if path.startswith("/chat") else {"input": "How much is 40 + 2?"}
+    with two(CONTESTED, Said(texts=("it is 43",))) as (server, large):
+        reply = server.post(asked, path)
+        assert reply.status_code == 200
+        text = reply.text
+        replied = re.sub(r'"reasc":\{.*?"winner":\{[^}]*\}\}', "", text)
+        assert {*re.findall(r"\b4[123]\b", replied)} == {"43"}, "only the winner's text"
+        [request], [headers] = large.requests, large.headers
+        assert request["model"] == "big" and "temperature" not in request
+        assert headers["authorization"] == f"Bearer {LARGE_KEY}"
+        assert {one["authorization"] for one in server.upstream.headers} == {f"Bearer {KEY}"}
+        assert {one["temperature"] for one in server.upstream.requests} == {0.7}
+        if path.startswith("/chat"):
+            last = [one for one in events_in(text) if isinstance(one, dict)][-1] if streamed else reply.json()
+            assert request["seed_of_mine"] == 3
+            assert request["max_completion_tokens"] == 99, "by the name that its server has for it"
+            account = last["reasc"]
+            small, big = account["models"]["small"], account["models"]["large"]
+            assert (account["answered_by"], account["stop"], account["answer"]) == ("large", "escalated", "43")
+            assert (small["samples"], small["evidence"], big["samples"]) == (2, {"41": 1.0, "42": 1.0}, 1)
+            spent = sum(one["input"] + one["output"] for one in (small, big))
+            assert account["tokens"]["spent"] == spent and account["tokens"]["saved"] == 0
+            if not streamed:
+                assert last["usage"]["total_tokens"] == spent
+                assert last["x_timing"] == {"queued": 3}, "exactly as the larger model's server wrote it"
+        counted = server.gateway.metrics.total
+        assert counted("reasc_answered_by_total", model="large") == 1
+        assert counted("reasc_model_tokens_total", model="large", kind="output") > 0
+
+
+def test_calls_of_tools_are_contested_too_and_what_is_not_voted_on_stays_with_the_small_model() -> None:
+    with two(CONTESTED, Said(cities=("Bern",)), votes={"answer": "message"}) as (server, large):
+        called = server.chat(tools=[TOOL])
+        [call] = called.json()["choices"][0]["message"]["tool_calls"]
+        assert json.loads(call["function"]["arguments"]) == {"city": "Bern"}
+        streamed = server.events(tools=[TOOL])
+        assert [one for one in streamed if isinstance(one, dict)][-1]["reasc"]["answered_by"] == "large"
+        assert "Bern" in json.dumps(streamed) and "Rome" not in json.dumps(streamed[:-2])
+        asked = len(large.requests)
+        assert "x-reasc-passed-through" in server.chat().headers
+        assert "x-reasc-passed-through" in server.chat(tools=[TOOL], temperature=0).headers
+        assert len(large.requests) == asked
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("large", [None, refuses(401)])
+def test_the_small_model_answers_where_the_larger_one_fails_and_the_reply_says_so(large: Any, streamed: bool) -> None:
+    with two(CONTESTED, large) as (server, _):
+        reply = server.chat(stream=streamed)
+        last = [one for one in events_in(reply.text) if isinstance(one, dict)][-1] if streamed else reply.json()
+        account = last["reasc"]
+        assert (account["answered_by"], account["answer"])[0] == "small" and account["answer"] in ("41", "42")
+        assert "the large model failed, so the small one answers" in account["notices"], "and not how, to clients"
+        assert account["failed_model"] == "large"
+        assert server.gateway.metrics.total("reasc_model_failures_total", model="large") == 1
+
+
+def test_the_larger_model_answers_where_the_small_one_fails_and_both_failing_is_an_error() -> None:
+    with two(refuses(500), Said(texts=("it is 43",))) as (server, _):
+        assert server.chat().json()["reasc"]["answer"] == "43"
+    with two(refuses(500), None) as (server, _):
+        assert server.chat().status_code == 502
+
+
+def test_a_request_for_another_model_is_not_escalated() -> None:
+    with two(Said(texts=("it is 41", "it is 42")), Said(texts=("it is 43",))) as (server, large):
+        account = server.chat(model="another").json()["reasc"]
+        assert "answered_by" not in account and account["samples"] > 3 and large.requests == []
+
+
+def test_a_client_s_own_key_goes_to_both() -> None:
+    with two(CONTESTED, Said(texts=("it is 43",)), pass_keys=True) as (server, large):
+        own = {"authorization": "Bearer sk-own"}
+        assert server.post({"messages": HELLO}, headers=own).json()["reasc"]["answered_by"] == "large"
+        assert {one["authorization"] for one in [*server.upstream.headers, *large.headers]} == {"Bearer sk-own"}
+
+
+def test_a_key_is_charged_for_the_tokens_of_both() -> None:
+    limits = {"keys": read_keys(None, "sk-client"), "tokens_per_minute": 1000.0}
+    with two(CONTESTED, Said(texts=("it is 43",)), admission=limits) as (server, _):
+        client = server.gateway.admission.client(Headers({"authorization": "Bearer sk-client"}))
+        spent = server.post({"messages": HELLO}, headers={"authorization": "Bearer sk-client"}).json()["reasc"]
+        assert spent["answered_by"] == "large"
+        assert 1000 - client.tokens.left == pytest.approx(spent["tokens"]["spent"], abs=1)
+
+
+def test_it_learns_from_both_and_servers_that_share_a_file_learn_together(tmp_path: Path) -> None:
+    state = tmp_path / "learned.sqlite"
+    votes = {"calibration": "online", "state": str(state)}
+    promises = {"within": 0.4, "price_ratio": 10}
+    with (
+        two(Said(), Said(), votes=votes, promises=promises) as (first, _),
+        two(Said(), Said(), votes=votes, promises=promises) as (second, _),
+    ):
+        accounts = []
+        for at in range(60):
+            server = (first, second)[at % 2]
+            accounts.append(server.chat().json()["reasc"])
+        by = [one["answered_by"] for one in accounts]
+        assert by[0] == "large" and accounts[0]["shadowed"] and by[-1] == "small"
+        assert "contradicts an answer" in accounts[-1]["guarantee"]
+        shadowed = sum(one.get("shadowed", False) for one in accounts)
+        [known] = ObservationStore.open(state).escalations()
+        assert known.rows == shadowed < 40
+        for server in (first, second):
+            assert any("1 equal vote" in line for line in server.gateway.solver.knows())
+        told = first.post({"id": "x", "correct": True}, "/../reasc/outcome")
+        assert told.status_code == 404, "nothing is learned of outcomes"
+        pages = [one.http.get(one.url.removesuffix("/v1") + "/").text for one in (first, second)]
+        assert all("answered by the larger model" in page and "1 equal vote" in page for page in pages)
+        counts = first.http.get(first.url.removesuffix("/v1") + "/metrics").text
+        assert 'reasc_answered_by_total{model="small"}' in counts and "reasc_shadowed_total" in counts
+        assert counts.count("reasc_upstream_healthy{") == 2, "of both models' servers"
+
+
+def test_a_model_in_this_process_escalates_to_servers() -> None:
+    small = Scripted(turns=itertools.cycle(["it is 41", "it is 42"]))
+    with serving(Said(texts=("it is 43",)), get=models) as served:
+        large = ChatOpenAICompatible(base_url=served.url, model="big", preset="vllm", api_key=LARGE_KEY)
+        votes = {"answer": "number"}
+        with large, front(served=LangChainModel(small, "local"), votes=votes, larger={"escalate_to": large}) as server:
+            account = server.chat(temperature=0.5).json()["reasc"]
+        assert (account["answered_by"], account["answer"]) == ("large", "43")
+        [request] = served.requests
+        assert request["model"] == "big" and "temperature" not in request
