@@ -108,7 +108,8 @@ def escalation_lines(known: Escalation) -> Iterator[str]:
         yield from folded("", f"all was forgotten {known.restarts} times, because the small model got worse")
     if large:
         yield from folded("Price", f"a response of the small model costs {small / large:.1%} of one of the large model")
-    yield from folded("Promise", f"on at most {known.within:.1%} of questions an answer contradicts the large model")
+    what = "is wrong where the large model is right" if known.labelled else "contradicts the large model"
+    yield from folded("Promise", f"on at most {known.within:.1%} of questions an answer {what}")
     yield from folded("Rules", "are tested in this order, and cost so much of asking the large model alone:")
     yield f"  {'':38}{'tested':>7}{'against':>9}{'at most':>9}{'cost':>6}"
     for name, rule in known.rules.items():
