@@ -57,6 +57,10 @@ _PLAYED_OUT: Final = 4
 """One in so many shadowed questions is played out to know the costs, although its first answer decides the test."""
 _TRICKLE: Final = 0.03
 """The share of questions that is shadowed where no rule is likely to be admitted soon."""
+_DOUBT: Final = 6.0
+"""The evidence of drift from which on more questions are audited. Without contradictions it stays below 3."""
+_AUDITED_IN_DOUBT: Final = 0.3
+"""The share that is audited then: what drifts is closed after a quarter as many questions."""
 _PAYS: Final = 0.9
 """The cost of a rule, in answers of the large model, up to which the rule is worth a test."""
 _SAVING: Final = 0.03
@@ -260,8 +264,15 @@ class Escalation(_Record):
             audit: the share of questions that is shadowed once a rule decides.
         """
         name = self.rule
+        if self._doubted:
+            audit = max(audit, _AUDITED_IN_DOUBT)
         shadowed = self._promising(name) or drawn < (_TRICKLE if name is None else audit)
         return Course(None if name is None else self._rules[name], shadowed, self)
+
+    @property
+    def _doubted(self) -> bool:
+        """Whether an admitted rule may contradict more often than it did, so that more audits should tell."""
+        return any(DriftMonitor(known.drift).evidence > _DOUBT for known in self.tested.values() if known.drift)
 
     def shadow_rule(self, large: str | None) -> StoppingRule:
         """Return the rule by which the small model is sampled on the next shadowed question: the longest race.

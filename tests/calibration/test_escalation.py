@@ -242,6 +242,16 @@ def test_drift_forgets_all(rate: float, restarts: bool) -> None:
         assert known([AGREES] * 18, within=0.2).restarts == 0
 
 
+def test_contradictions_in_a_row_are_audited_more() -> None:
+    """Evidence of drift that is not yet an alarm sends more questions to both models."""
+    after, shares = known([AGREES] * 60, within=0.2), list[bool]()
+    for row in (WRONG, WRONG, WRONG, WRONG, WRONG, WRONG):
+        shares.append(after.course(0.29, 0.05).shadowed)
+        after = after.after(row)
+    assert after.restarts == 0 and not shares[0] and after.course(0.29, 0.05).shadowed
+    assert not after.course(0.31, 0.05).shadowed
+
+
 def scored(at: int, *, wrong: bool = False) -> Shadowed:
     """A question whose first response is confident (1) or not (0), and contradicts only if it is not."""
     confident = at % 2 == 0

@@ -284,7 +284,7 @@ def test_a_name_is_made_a_model_once(monkeypatch: pytest.MonkeyPatch, runner: An
         ({"model": ReASCRunnable(model=saying("1"))}, "model= is already a ReASC model"),
         ({"escalate_to": pair(saying("1"))}, "escalate_to has an escalate_to of its own"),
     ],
-    ids=str,
+    ids=lambda one: one if isinstance(one, str) else ", ".join(one),
 )
 def test_wrong_values_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
