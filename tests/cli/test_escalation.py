@@ -139,7 +139,8 @@ def test_ctrl_c_keeps_what_was_paid_for(large: Served, tmp_path: Path) -> None:
     assert 2 <= before < 24
     reasc(*command, "seconds=0")
     told = [one["messages"][-1]["content"] for one in large.requests]
-    assert asked() == 24 and sum(one.startswith("What is") for one in told) <= 24 * 2
+    in_flight = 1  # when it was interrupted, and asked again
+    assert asked() == 24 and sum(one.startswith("What is") for one in told) <= (24 + in_flight) * 2
     assert told.count("What is 0?") <= 2, "once, and once more where the answers differ"
 
 
