@@ -14,7 +14,15 @@ from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable, RunnableBinding
 from pydantic import BaseModel
 
-from langchain_reasc.calibration import DEFAULT_RACE, Course, Escalation, EscalationLearner, Shadowed, numbered
+from langchain_reasc.calibration import (
+    DEFAULT_RACE,
+    Calibration,
+    Course,
+    Escalation,
+    EscalationLearner,
+    Shadowed,
+    numbered,
+)
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.decision import Reason
@@ -89,66 +97,15 @@ class Large:
             ConfigurationError: an option contradicts ``escalate_to``.
             FingerprintMismatch: the calibration was made with another large model.
         """
-        if options.calibration == "mixture":
-            raise ConfigurationError(
-                "calibration='mixture' decides by the first responses to a whole batch, and escalate_to question by "
-                "question; use calibration='online', or leave out one of the two"
-            )
-        own: Any = model
-        arguments = dict[str, Any]()
-        while isinstance(own, RunnableBinding) and not own.config_factories:
-            own, arguments = own.bound, {**own.kwargs, **arguments}
-        # Not of a wrapper: fallbacks pass on the attributes of their first model, and would be lost.
-        given: Any = own._setup if hasattr(type(own), "_model_field") else None
-        asked_once = given is None
-        if given is not None and given.large is not None:
-            raise ConfigurationError(
-                "the model of escalate_to has an escalate_to of its own; give two models, not three"
-            )
-        if given is None:
-            alone, arguments = BaseModel.__copy__(options), {}
-            alone.__dict__.update(_ALONE | {"model": model})
-            given = type(small).from_options(alone, model, quiet=quiet)
-        elif quiet:
-            given = replace(given, model=replace(given.model, quiet=True))
-        by_votes = options.rule is None and (small.calibration is None or small.calibration.escalation)
-        if by_votes and options.max_samples < DEFAULT_RACE.votes:
-            raise ConfigurationError(
-                f"max_samples={options.max_samples} leaves no room for the {DEFAULT_RACE.votes} equal votes by which "
-                "an answer stands with escalate_to; allow more, or give a rule"
-            )
+        _check_options(options, small)
+        setup, asked_once, arguments = _asked(options, small, model, quiet=quiet)
         prices = prices_of(options.price_ratio)
-        made = cls(setup=given, is_asked_once=asked_once, arguments=arguments, prices=prices)
+        made = cls(setup=setup, is_asked_once=asked_once, arguments=arguments, prices=prices)
         calibration = small.calibration
         if calibration and calibration.escalation and options.rule is None:
-            if "within" in options.model_fields_set and options.within < (held := calibration.escalation.within):
-                raise ConfigurationError(
-                    f"within={options.within:g} is less than the calibration promises ({held:g}); calibrate again with "
-                    "this value, or leave it out"
-                )
-            if calibration.large and not options.allow_fingerprint_mismatch:
-                try:
-                    check_fingerprint(calibration.large, given.fingerprint.unbound())
-                except FingerprintMismatch as error:
-                    raise FingerprintMismatch(f"the large model (escalate_to): {error}") from None
+            _check_calibration(calibration, calibration.escalation, options, setup)
             return replace(made, known=calibration.escalation, scored_by=calibration.measure)
-        if options.calibration != "online":
-            return made
-        fresh = EscalationLearner(
-            within=options.within,
-            measure=options.measure,
-            fingerprint=small.fingerprint.unbound(),
-            large=given.fingerprint.unbound(),
-            path=options.online_state,
-            any_model=options.allow_fingerprint_mismatch,
-        )
-        known = options.calibrator
-        if known is not None and not isinstance(known, EscalationLearner):
-            raise ConfigurationError(f"escalate_to learns with an EscalationLearner, not a {type(known).__name__}")
-        learner = known if known is not None and known.learns_of == fresh.learns_of else fresh
-        if not in_event_loop():  # a file that cannot be used is refused at once, or by the first call
-            learner.known("")
-        return replace(made, learner=learner)
+        return replace(made, learner=_learner(options, small, setup)) if options.calibration == "online" else made
 
     @property
     def measure(self) -> Measure | None:
@@ -209,6 +166,73 @@ class Escalating:
         """What the rule that decides promises; None without one."""
         known = self.course.known if self.course else None
         return known.promise(known.rule) if known and known.rule is not None else None
+
+
+def _check_options(options: "Options", small: "Setup") -> None:
+    """Refuse options that contradict ``escalate_to``."""
+    if options.calibration == "mixture":
+        raise ConfigurationError(
+            "calibration='mixture' decides by the first responses to a whole batch, and escalate_to question by "
+            "question; use calibration='online', or leave out one of the two"
+        )
+    by_votes = options.rule is None and (small.calibration is None or small.calibration.escalation)
+    if by_votes and options.max_samples < DEFAULT_RACE.votes:
+        raise ConfigurationError(
+            f"max_samples={options.max_samples} leaves no room for the {DEFAULT_RACE.votes} equal votes by which "
+            "an answer stands with escalate_to; allow more, or give a rule"
+        )
+
+
+def _asked(
+    options: "Options", small: "Setup", model: Runnable[LanguageModelInput, Any], *, quiet: bool
+) -> tuple["Setup", bool, Mapping[str, Any]]:
+    """Return how the large model is asked, whether once, and the arguments that were bound to a ReASC model."""
+    own: Any = model
+    arguments = dict[str, Any]()
+    while isinstance(own, RunnableBinding) and not own.config_factories:
+        own, arguments = own.bound, {**own.kwargs, **arguments}
+    # Not of a wrapper: fallbacks pass on the attributes of their first model, and would be lost.
+    if not hasattr(type(own), "_model_field"):
+        alone = BaseModel.__copy__(options)
+        alone.__dict__.update(_ALONE | {"model": model})
+        return type(small).from_options(alone, model, quiet=quiet), True, {}
+    given: Setup = own._setup
+    if given.large is not None:
+        raise ConfigurationError("the model of escalate_to has an escalate_to of its own; give two models, not three")
+    return replace(given, model=replace(given.model, quiet=True)) if quiet else given, False, arguments
+
+
+def _check_calibration(calibration: Calibration, known: Escalation, options: "Options", large: "Setup") -> None:
+    """Refuse a calibration that promises less than is asked, or was made with another large model."""
+    if "within" in options.model_fields_set and options.within < known.within:
+        raise ConfigurationError(
+            f"within={options.within:g} is less than the calibration promises ({known.within:g}); calibrate again with "
+            "this value, or leave it out"
+        )
+    if calibration.large and not options.allow_fingerprint_mismatch:
+        try:
+            check_fingerprint(calibration.large, large.fingerprint.unbound())
+        except FingerprintMismatch as error:
+            raise FingerprintMismatch(f"the large model (escalate_to): {error}") from None
+
+
+def _learner(options: "Options", small: "Setup", large: "Setup") -> EscalationLearner:
+    """Return what learns from both models: the one that was given, if it learns of the same, or else a new one."""
+    fresh = EscalationLearner(
+        within=options.within,
+        measure=options.measure,
+        fingerprint=small.fingerprint.unbound(),
+        large=large.fingerprint.unbound(),
+        path=options.online_state,
+        any_model=options.allow_fingerprint_mismatch,
+    )
+    known = options.calibrator
+    if known is not None and not isinstance(known, EscalationLearner):
+        raise ConfigurationError(f"escalate_to learns with an EscalationLearner, not a {type(known).__name__}")
+    learner = known if known is not None and known.learns_of == fresh.learns_of else fresh
+    if not in_event_loop():  # a file that cannot be used is refused at once, or by the first call
+        learner.known("")
+    return learner
 
 
 def prices_of(ratio: float | Prices) -> Prices:
