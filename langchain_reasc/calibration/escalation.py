@@ -319,7 +319,7 @@ class Escalation(_Record):
         return False
 
     def _least_cost(self, name: str) -> float:
-        """Return the cost of a rule as low as two standard errors allow."""
+        """Return the cost of a rule as low as 1.5 standard errors allow."""
         known = self._record(name)
         if (rows := sum(known.rows)) < _FEWEST_COSTS:
             return 0.0
@@ -327,7 +327,7 @@ class Escalation(_Record):
         return self.cost(name) - _OPTIMISM * math.sqrt(accepted * (1 - accepted) / rows)
 
     def _expected(self, name: str) -> float:
-        """Return how many more questions the admission of a rule takes at a rate two standard errors below the seen."""
+        """Return how many more questions the admission of a rule takes at a rate 1.5 standard errors below the seen."""
         known = self._record(name)
         rows = sum(known.rows)
         seen = (known.contradicted + 0.5) / (rows + 1)

@@ -352,7 +352,8 @@ async def _calibrate_two(
         prompt = to_messages(one.input)
         request = Request(setup, prompt, config, is_async=io.is_async, cutoff=cutoff)
         id = _id_of(prompt, one.references)
-        if await io.in_thread(partial(learner.has_seen, request.kind, id)):
+        kind = f"{request.kind} labelled" if labelled else request.kind  # which count other contradictions
+        if await io.in_thread(partial(learner.has_seen, kind, id)):
             return None
 
         def grade(message: AIMessage) -> bool:
@@ -364,7 +365,7 @@ async def _calibrate_two(
         try:
             question = await ask(request.to_large())
             of_large = await answer_question(question)
-            known = learner.known(request.kind)
+            known = learner.known(kind)
             asked: dict[Asked, list[ReASCResult]] = {"large": [of_large]}
             row = await shadow(question, request, large, known, asked, grade=grade if labelled else None)
         except Exception as error:
@@ -372,7 +373,7 @@ async def _calibrate_two(
                 logger.warning("a question is left out of the calibration: %r", error)
             return error
         if row is not None:
-            await io.in_thread(partial(learner.observe, request.kind, row, id))
+            await io.in_thread(partial(learner.observe, kind, row, id))
         return None
 
     failed = list[Exception]()

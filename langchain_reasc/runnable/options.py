@@ -277,8 +277,6 @@ class Options(Checked):
         if changed.keys() & {*self._learns_of, self._model_field} or other_kind:
             kept -= {"calibrator"}  # it has learned of something else
         fields = {name: getattr(self, name) for name in kept} | changed
-        if (fields.get("escalate_to") is None) != (self.escalate_to is None) and "calibrator" not in changed:
-            fields.pop("calibrator", None)  # one model and two are learned of in different ways
         name = fields[self._model_field]
         if self._made is None or name != getattr(self, self._model_field):
             return type(self)(**fields)

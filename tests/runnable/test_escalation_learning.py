@@ -398,6 +398,16 @@ def test_with_labels_a_contradiction_is_a_right_answer_lost(runner: Any) -> None
     assert wrong["2"] is not None and wrong["2"].rule is not None, "the small one is"
 
 
+@pytest.mark.parametrize(("label", "rows"), [("2", 0), (None, 5)])
+def test_what_labels_tell_is_not_what_agreement_promises(
+    runner: Any, label: str | None, rows: int, tmp_path: Path
+) -> None:
+    calibrated(runner, questions(5, label=label), checkpoint=tmp_path / "rows.sqlite")
+    reasc = pair(online_state=tmp_path / "rows.sqlite")
+    ask(runner, reasc, 1)
+    assert known(reasc).rows == rows + 1 and not known(reasc).labelled
+
+
 def test_few_questions_admit_nothing_and_the_large_model_answers(runner: Any, caplog: Any) -> None:
     made = calibrated(runner, questions(3))
     assert made.escalation is not None and made.escalation.rule is None
