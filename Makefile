@@ -17,11 +17,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-# Decisions, with a langchain-core that has them, in a virtual environment of their own; it has what its metadata asks for
-# but for certifi, of which it wants a newer one than every index has.
-DECISIONS := $(VENV)/decisions
-DECISION_TESTS := $(wildcard tests/agents/test_decision*.py) tests/agents/test_lazy_names.py
-
 # The lowest versions that pyproject.toml allows, in a virtual environment of their own, and what is tested with them.
 comma := ,
 LOWEST := $(VENV)/lowest
@@ -32,7 +27,7 @@ LOWEST_TESTS := tests/test_imports.py \
   $(addprefix tests/backends/llama_cpp/,test_chat_model.py test_model_files.py test_readme.py test_tools.py) \
   $(filter-out tests/agents/test_standard.py,$(wildcard tests/agents/test_*.py))
 
-.PHONY: help demo test test-slow test-lowest test-decisions lint docs dist format types bench clean always
+.PHONY: help demo test test-slow test-lowest lint docs dist format types bench clean always
 
 help:
 	@echo "make demo    install, then run the shipped model through pass@1, SC, ESC, ASC and ReASC"
@@ -57,17 +52,13 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test
 	@$(BIN)/python -m pytest -n 2 --dist worksteal --benchmark-disable
 
-test-slow: $(VENV)/.test test-lowest test-decisions
+test-slow: $(VENV)/.test test-lowest
 	@$(PIP) install --group browser --group docs --group ray
 	@$(BIN)/python -m pytest -m slow
 	@$(BIN)/python -m pytest -m 'hypothesis and not slow' --hypothesis-profile=thorough
 
 test-lowest: $(VENV)/.lowest
 	@$(LOWEST)/bin/python -m pytest -p no:cacheprovider $(LOWEST_TESTS)
-
-test-decisions: $(VENV)/.decisions
-	@$(DECISIONS)/bin/python -m pytest -p no:cacheprovider $(DECISION_TESTS)
-	@$(DECISIONS)/bin/python -m mypy --cache-dir .mypy_cache/decisions langchain_reasc/agents/decision_model.py
 
 lint: $(VENV)/.lint
 	@$(BIN)/ruff check .
@@ -129,13 +120,6 @@ $(VENV)/.lowest: $(VENV)/.llama-cpp pyproject.toml
 	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
 	  --editable '.[all]'
 	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python pytest pytest-asyncio hypothesis gguf jsonschema
-	@touch $@
-
-$(VENV)/.decisions: $(VENV)/.made pyproject.toml
-	@$(PIP) install uv
-	@$(BIN)/uv venv --quiet --clear --seed --python $(BIN)/python $(DECISIONS)
-	@$(BIN)/uv pip install --quiet --python $(DECISIONS)/bin/python --override <(echo certifi) \
-	  --editable . 'langchain>=1.5' pytest pytest-asyncio hypothesis mypy scipy-stubs
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.demo
