@@ -1,8 +1,13 @@
 """What a release repeats in several files is the same in each."""
 
+import json
+import os
 import re
+import subprocess
+import sys
 import tomllib
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import yaml
 
@@ -29,3 +34,28 @@ def test_workflows_run_targets_that_exist() -> None:
     workflows = [path.read_text(encoding="utf-8") for path in (ROOT / ".github" / "workflows").glob("*.yml")]
     run = {target for text in workflows for target in re.findall(r"run: make ([\w-]+)", text)}
     assert {"test", "lint", "docs", "dist"} <= run <= targets
+
+
+def metadata(**environment: str) -> dict[str, Any]:
+    """What a wheel would say of itself."""
+    command = [sys.executable, "-m", "hatchling", "metadata"]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=True)
+    return dict(json.loads(done.stdout))
+
+
+def test_the_links_of_a_release_lead_to_files_of_its_version() -> None:
+    repository = "https://github.com/owner/name"
+    release = metadata(REPOSITORY=repository)
+    links = re.findall(r"\]\(([^)#]+)", release["readme"]["text"])
+    own = [link.removeprefix(f"{repository}/") for link in links if link.startswith(repository)]
+    assert len(own) > 5 and all(link.startswith("https://") for link in links)
+    for link in own:
+        kind, tag, path = link.split("/", 2)
+        assert tag == f"v{__version__}" and (ROOT / path).is_file()
+        assert (kind == "raw") == (Path(path).suffix in {".svg", ".png"})
+    assert all(url.startswith(repository) for url in release["urls"].values())
+
+
+def test_a_build_without_a_repository_changes_nothing() -> None:
+    usual = metadata(REPOSITORY="")
+    assert usual["readme"]["text"] == (ROOT / "README.md").read_text(encoding="utf-8") and not usual.get("urls")
