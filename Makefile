@@ -72,16 +72,14 @@ docs: $(VENV)/.docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo 'The site is in build/site. To read it: $(BIN)/mkdocs serve'
 
-# What a release uploads, checked, and installed without extras in a fresh environment.
+# What a release uploads, checked, and installed with each extra in a fresh environment, where the README's code runs.
+# REPOSITORY=https://github.com/OWNER/NAME gives the README's links and the project's an address.
 dist: $(VENV)/.dist
 	@rm -rf dist
 	@$(BIN)/python -m build > /dev/null
 	@$(BIN)/twine check --strict dist/*
 	@$(BIN)/check-wheel-contents dist/*.whl
-	@$(PYTHON) -m venv --clear $(VENV)/fresh
-	@$(VENV)/fresh/bin/pip install --quiet dist/*.whl
-	@cd $(VENV) && fresh/bin/python -c 'import langchain_reasc; print(langchain_reasc.ReASCRunnable, langchain_reasc.__version__)'
-	@cd $(VENV) && fresh/bin/reasc --help > /dev/null
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/documentation/check_wheel.py dist/*.whl
 
 format: $(VENV)/.lint
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .

@@ -14,6 +14,7 @@ import yaml
 from langchain_reasc import __version__
 
 from .check_snippets import ROOT
+from .check_wheel import EXTRAS
 
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
@@ -59,3 +60,7 @@ def test_the_links_of_a_release_lead_to_files_of_its_version() -> None:
 def test_a_build_without_a_repository_changes_nothing() -> None:
     usual = metadata(REPOSITORY="")
     assert usual["readme"]["text"] == (ROOT / "README.md").read_text(encoding="utf-8") and not usual.get("urls")
+
+
+def test_every_extra_is_checked_in_the_wheel() -> None:
+    assert {*EXTRAS} == {"", *PROJECT["project"]["optional-dependencies"]} - {"ray", "train"}
