@@ -1,7 +1,7 @@
 """Checks a wheel as its users get it: installed with each extra in a fresh environment, and what the README shows.
 
-``python tests/documentation/check_wheel.py dist/NAME.whl`` does both; ``make dist`` calls it. The README's requests go to
-the shipped model behind ``reasc serve``, in place of a provider.
+``python tests/documentation/check_wheel.py dist/NAME.whl`` does both; ``make dist`` calls it. The README's requests go
+to the shipped model behind ``reasc serve``, in place of a provider.
 """
 
 import os
