@@ -223,7 +223,12 @@ def missing_extra(extra: str, package: str) -> MissingExtraError:
 
 def how_to_install(extra: str) -> str:
     """Return the sentence that says how to install an extra."""
-    return f'Install it with: pip install "langchain-reasc[{extra}]"'
+    return f"Install it with: {pip_install(extra)}"
+
+
+def pip_install(extra: str) -> str:
+    """Return the command that installs an extra."""
+    return f'pip install "langchain-reasc[{extra}]"'
 
 
 def will_recur(error: BaseException | None) -> bool:

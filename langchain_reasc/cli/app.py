@@ -79,7 +79,6 @@ app = typer.Typer(
     help=_HELP,
     rich_markup_mode="rich",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings=_HELP_OPTIONS,
 )

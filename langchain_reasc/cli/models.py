@@ -1,15 +1,16 @@
-"""The model of a command: a GGUF file, a file of Hugging Face, the shipped model, servers, or a LangChain class.
+"""The model of a command: a GGUF, the shipped model, servers, a provider's model, or a LangChain class by its path.
 
-A class is given by its path, and its arguments by names, values, and environment variables with secrets.
+Any of them takes further arguments by names, values, and environment variables with secrets.
 """
 
 import importlib
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
@@ -18,7 +19,7 @@ import typer
 from langchain_reasc.cli.console import secret_in
 from langchain_reasc.cli.options import KeyVariable, Urls
 from langchain_reasc.complaints import findings, nearest
-from langchain_reasc.exceptions import ConfigurationError, ReASCError, missing_extra
+from langchain_reasc.exceptions import ConfigurationError, ModelFileError, ReASCError, missing_extra, pip_install
 from langchain_reasc.files import parse_json, read_text
 
 if TYPE_CHECKING:
@@ -34,8 +35,11 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "temperature": ("temperature",),
     "max_tokens": ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "num_predict"),
     "seed": ("seed", "random_seed"),
+    "url": ("base_url",),
 }
 """Options of the commands -> names of the same options in chat models."""
+_PROVIDER: Final = re.compile(r"(?!hf:)[a-z][a-z0-9_-]+:(?!//).+")
+"""A name for LangChain's ``init_chat_model``, with its provider."""
 _ENVIRONMENT: Final = "env:"
 _SECRET: Final = re.compile(
     r"api_?key|(access|secret|private)_?key|(api|access|auth)_?token|secret|passw(or)?d|authorization"
@@ -53,8 +57,8 @@ class ModelOptions:
             "--model",
             "-m",
             metavar="MODEL",
-            help="A GGUF file, hf:OWNER/REPO/FILE for one of the Hub, or with --url or --model-class its name there. "
-            r"\[default: the shipped one]",
+            help="A GGUF file; hf:OWNER/REPO/FILE, one of the Hub; PROVIDER:NAME, such as openai:gpt-4o-mini; or with "
+            r"--url or --model-class its name there. \[default: the shipped one]",
         ),
     ] = None
     url: Urls = None
@@ -69,7 +73,8 @@ class ModelOptions:
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="Arguments of that class: name=value, a JSON object, or a file with one; repeatable. "
+            help="Further arguments of the model, such as n_gpu_layers=-1 and n_ctx=8192 of a GGUF: name=value, a JSON "
+            "object, or a file with one; repeatable. "
             "A secret is given as env:NAME, the environment variable that holds it.",
         ),
     ] = None
@@ -94,39 +99,48 @@ class ModelOptions:
             ReASCError: a package or file is missing or refused, or an option is wrong.
         """
         options = {name: value for name, value in options.items() if value is not None}
+        given, make = _Given(self.model_kwargs or (), self.key_variable, default_seed), None
         if self.model_class is not None:
             if self.url:
                 raise ConfigurationError("--url and --model-class exclude each other; a class takes base_url=...")
+            kind = _chat_model_class(self.model_class)
             options |= {} if self.model is None else {"model": self.model}
-            kwargs = self.model_kwargs or ()
-            return make_model(
-                self.model_class, kwargs, options, key_variable=self.key_variable, default_seed=default_seed
-            )
-        if self.model_kwargs:
-            raise ConfigurationError("--model-kwargs goes with --model-class")
-        if default_seed is not None:
-            options.setdefault("seed", default_seed)
-        if self.url:
-            return self._open_servers(list(self.url), options)
-        if self.key_variable is not None:
-            raise ConfigurationError("--key-variable goes with --url or --model-class")
-        return self._open_file(options)
+        elif self.url:
+            kind = import_package("langchain_reasc_openai").ChatOpenAICompatible
+            options |= {"url": list(self.url), "model": self.model or ""}
+        elif self.model and _PROVIDER.fullmatch(self.model) and not Path(self.model).exists():
+            make = partial(_named_model, self.model)
+            kind = type(make() if self.key_variable is None else make(api_key=secret_in(self.key_variable)))
+        else:
+            if self.key_variable is not None:
+                raise ConfigurationError("--key-variable goes with --url, --model-class or a provider's model")
+            kind = import_package("langchain_reasc_llama_cpp").ChatLlamaCpp
+            if self.model is not None and self.model.startswith("hf:"):
+                make = partial(kind.from_hugging_face, *_named_file(self.model))
+            else:
+                options |= {} if self.model is None else {"model": _file(self.model)}
+        model = _make(kind, make or kind, given, options)
+        return model if isinstance(model, AbstractContextManager) else nullcontext(model)
 
-    def _open_servers(self, urls: list[str], options: dict[str, Any]) -> AbstractContextManager[Any]:
-        key = None if self.key_variable is None else secret_in(self.key_variable)
-        server_model: Any = import_package("langchain_reasc_openai").ChatOpenAICompatible
-        return server_model(base_url=urls, model=self.model or "", api_key=key, **options)  # type: ignore[no-any-return]
 
-    def _open_file(self, options: dict[str, Any]) -> AbstractContextManager[Any]:
-        local_model: Any = import_package("langchain_reasc_llama_cpp").ChatLlamaCpp
-        if self.model is None or not self.model.startswith("hf:"):
-            return local_model(model_path=self.model, **options)  # type: ignore[no-any-return]
-        named = re.fullmatch(r"hf:([^/]+/[^/]+)/([^/]+(?:/[^/]+)*)", self.model)
-        if named is None:
-            raise ConfigurationError(
-                f"a model on Hugging Face is named hf:OWNER/REPOSITORY/FILE.gguf, got {self.model!r}"
-            )
-        return local_model.from_hugging_face(*named.groups(), **options)  # type: ignore[no-any-return]
+def _named_file(name: str) -> tuple[str, ...]:
+    """Return the repository and the file of Hugging Face that a name means."""
+    named = re.fullmatch(r"hf:([^/]+/[^/]+)/([^/]+(?:/[^/]+)*)", name)
+    if named is None:
+        raise ConfigurationError(f"a model on Hugging Face is named hf:OWNER/REPOSITORY/FILE.gguf, got {name!r}")
+    return named.groups()
+
+
+def _file(name: str) -> str:
+    """Return the path of a GGUF. Refuse what must be the name of another kind of model."""
+    if re.match("https?://", name):
+        raise ConfigurationError(f"--model takes no address; give the server as --url {name}")
+    if not (name.lower().endswith(".gguf") or Path(name).expanduser().exists()):
+        raise ModelFileError(
+            f"there is no model file {name}. For a model of a provider write the provider before it, as in --model "
+            f"openai:gpt-4o-mini ({pip_install('agents,openai')}); for a model of a server give its --url, too"
+        )
+    return name
 
 
 def _price_ratio(value: str | None) -> Any:
@@ -234,11 +248,11 @@ class LearnedLargerModelOptions(LargerModelOptions):
     ] = None
 
 
-def _named_model(name: str) -> Any:
+def _named_model(name: str, **arguments: Any) -> Any:
     from langchain_reasc.models.prepared import model_of
 
     try:
-        return model_of(name)
+        return model_of(name, **arguments)
     except ReASCError:
         raise
     except Exception as error:  # of the provider's package
@@ -251,39 +265,37 @@ def embedded(name: str) -> Path:
     return path
 
 
-def make_model(
-    path: str,
-    given: Sequence[str] = (),
-    options: Mapping[str, Any] | None = None,
-    *,
-    key_variable: str | None = None,
-    default_seed: int | None = None,
-) -> "AbstractContextManager[BaseChatModel]":
-    """Make a chat model of a class, as a context manager that closes it if it can be closed.
+@dataclass(frozen=True)
+class _Given:
+    """What is given of a model besides the options of the commands.
 
-    Args:
-        path: ``package.Class``.
-        given: arguments of the class, see :func:`read_kwargs`.
-        options: ``model``, ``temperature``, ``max_tokens``, ``seed`` and others, under our names.
+    Attributes:
+        kwargs: arguments of its class, see :func:`read_kwargs`.
         key_variable: the environment variable with the API key.
         default_seed: the seed if none is given and the class takes one.
     """
-    kind, kwargs = _chat_model_class(path), read_kwargs(given)
-    fields = _arguments(kind)
+
+    kwargs: Sequence[str]
+    key_variable: str | None
+    default_seed: int | None
+
+
+def _make(kind: Any, make: Callable[..., Any], given: _Given, options: Mapping[str, Any]) -> "BaseChatModel":
+    """Make a chat model of a class; ``options`` (``model``, ``temperature``, ``seed``, ...) are under our names."""
+    kwargs, fields = read_kwargs(given.kwargs), _arguments(kind)
     secrets = [name for name, field in kind.model_fields.items() if _is_secret(field.annotation)]
     _check_names(kind, kwargs, fields)
     kwargs = {name: _with_secrets(value, (name,), fields.get(name) in secrets) for name, value in kwargs.items()}
-    _set_options(kind, kwargs, fields, options or {})
-    if default_seed is not None and (seed := _argument("seed", fields)):
-        kwargs = {seed: default_seed} | kwargs if fields[seed] not in map(fields.get, kwargs) else kwargs
-    if key_variable is not None:
-        kwargs[_key_argument(kind, fields, secrets)] = secret_in(key_variable)
-    model = _construct(kind, kwargs)
-    return model if isinstance(model, AbstractContextManager) else nullcontext(model)
+    _set_options(kind, kwargs, fields, options)
+    if given.default_seed is not None and (seed := _argument("seed", fields)):
+        kwargs = {seed: given.default_seed} | kwargs if fields[seed] not in map(fields.get, kwargs) else kwargs
+    if given.key_variable is not None:
+        kwargs[_key_argument(kind, fields, secrets)] = secret_in(given.key_variable)
+    return _construct(kind, make, kwargs)
 
 
 def read_kwargs(given: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of a class in ``--model-kwargs``; later ones override earlier ones.
+    """Return the arguments of a model in ``--model-kwargs``; later ones override earlier ones.
 
     Args:
         given: each is JSON (``{"model": "gpt-4o-mini"}``), a file with JSON, or ``name=value`` with a value that is
@@ -427,11 +439,13 @@ def _key_argument(kind: type, fields: Mapping[str, str], secrets: Sequence[str])
     return secrets[0]
 
 
-def _construct(kind: "type[BaseChatModel]", kwargs: Mapping[str, Any]) -> "BaseChatModel":
+def _construct(
+    kind: "type[BaseChatModel]", make: "Callable[..., BaseChatModel]", kwargs: Mapping[str, Any]
+) -> "BaseChatModel":
     from pydantic import ValidationError
 
     try:
-        return kind(**kwargs)
+        return make(**kwargs)
     except ReASCError:
         raise
     except ValidationError as error:  # without the values, among which a secret may be

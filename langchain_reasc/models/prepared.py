@@ -262,8 +262,8 @@ def _prepared(model: AnyRunnable, kwargs: Mapping[str, Any], purpose: "_Purpose"
     )
 
 
-def model_of(given: ModelOrName) -> Runnable[LanguageModelInput, Any]:
-    """Return the model itself; a name makes a new one, with the provider's own defaults and API key.
+def model_of(given: ModelOrName, **arguments: Any) -> Runnable[LanguageModelInput, Any]:
+    """Return the model itself; a name makes a new one, with these arguments, and the provider's defaults and API key.
 
     Raises:
         ConfigurationError: no provider is known for the name, or the provider refuses it.
@@ -279,7 +279,8 @@ def model_of(given: ModelOrName) -> Runnable[LanguageModelInput, Any]:
     try:
         if not given.strip():
             raise ValueError("it is empty")
-        return init_chat_model(given)
+        made: BaseChatModel = init_chat_model(given, **arguments)
+        return made
     except ValidationError as error:  # whose text would show the values, API keys too
         why, cause = "; ".join(findings(error, values=False)), None
     except ValueError as error:

@@ -31,6 +31,16 @@ def test_help_teaches_with_examples() -> None:
     assert reasc("--version").stdout.startswith("reasc 0.")
 
 
+def test_a_shell_completes_commands_and_options() -> None:
+    def completed(words: str) -> list[str]:
+        asked = {"_REASC_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        return CliRunner().invoke(app, [], prog_name="reasc", env=asked).stdout.split()
+
+    assert completed("reasc re") == ["record", "replay", "report"]
+    assert {"--model", "--model-kwargs"} <= {*completed("reasc ask --mod")}
+    assert "import" in completed("reasc pool ")
+
+
 def test_a_command_of_another_package_says_what_to_install_where_that_is_missing() -> None:
     script = """
 import importlib.metadata, sys

@@ -64,6 +64,18 @@ def test_options_go_under_the_names_that_the_class_has(monkeypatch: pytest.Monke
     assert opened(CLASS, '{"headers": {"Authorization": "env:A_KEY"}}').headers == {"Authorization": KEY}
 
 
+def test_a_model_of_a_provider_and_a_gguf_take_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", KEY)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    source = ModelOptions("openai:gpt-4o-mini", key_variable="A_KEY", model_kwargs=["max_retries=7"])
+    with source.open(temperature=0.5, max_tokens=None, default_seed=3) as model:
+        assert (type(model).__name__, model.model_name, model.max_retries) == ("ChatOpenAI", "gpt-4o-mini", 7)
+        assert (model.temperature, model.seed, model.openai_api_key.get_secret_value()) == (0.5, 3, KEY)
+    gguf = ModelOptions(model_kwargs=['{"n_gpu_layers": 0, "n_ctx": 512}', "n_threads=1"])
+    with gguf.open(temperature=0.5) as local:
+        assert (local.context_size, local.n_gpu_layers, local.n_threads, local.temperature) == (512, 0, 1, 0.5)
+
+
 def test_a_default_seed_is_no_matter_where_there_is_none() -> None:
     assert isinstance(opened(UNSEEDED, "size=3", default_seed=0, temperature=None), Unseeded)
     with pytest.raises(ConfigurationError, match=r"Unseeded has no field for --seed \(looked for seed, random_seed\)"):
@@ -99,13 +111,26 @@ def test_what_is_wrong_is_said_in_a_line(path: str, given: tuple[str, ...], says
     ("command", "arguments", "says"),
     [
         ("record", ("--model-class", CLASS, "--url", "http://[::1]:9"), "--url and --model-class exclude each other"),
-        ("calibrate", ("--model-kwargs", "a=1"), "--model-kwargs goes with --model-class"),
+        ("calibrate", ("--model-kwargs", "a=1"), "unknown option 'a'"),
+        ("ask", ("--model-kwargs", '{"n_gpu_layer": -1}'), "did you mean 'n_gpu_layers'?"),
+        ("ask", ("--model-kwargs", "n_ctx=many"), "n_ctx: Input should be a valid integer"),
+        ("ask", ("--model", "hf:a/b/c.gguf", "--model-kwargs", "n_ctxt=8"), "did you mean 'n_ctx'?"),
+        ("ask", ("--url", "http://[::1]:9", "--model-kwargs", "timout=1"), "did you mean 'timeout'?"),
+        ("ask", ("--url", "http://[::1]:9", "--model-kwargs", "base_url=x"), "--url and --model-kwargs both set"),
+        ("ask", ("--temperature", "1", "--model-kwargs", "temperature=2"), "both set ChatLlamaCpp's 'temperature'"),
+        ("ask", ("--model", "http://gpu1:8000"), "give the server as --url http://gpu1:8000"),
+        ("ask", ("--model", "gpt-4o-mini"), 'openai:gpt-4o-mini (pip install "langchain-reasc[agents,openai]")'),
+        ("ask", ("--model", "anthropix:x"), "no chat model can be made of the name 'anthropix:x'"),
+        ("ask", ("--model", "openai:m", "--model-kwargs", "temprature=1"), "did you mean 'temperature'?"),
         ("ask", ("--model-class", UNSEEDED), "size is missing"),
         ("ask", (*OF_SIZE, "--key-variable", "PATH"), "Unseeded takes no API key by any known name"),
         ("record", (*OF_SIZE, "--temperature", "1"), "Unseeded has no field for --temperature"),
     ],
 )
-def test_options_that_do_not_go_together(command: str, arguments: tuple[str, ...], says: str, data: Path) -> None:
+def test_options_that_do_not_go_together(
+    command: str, arguments: tuple[str, ...], says: str, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
     given = ("?",) if command == "ask" else (data, "--out", data.with_name("out.json"))
     assert says in reasc(command, *given, *arguments, code=1).stderr
 
