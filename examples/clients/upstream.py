@@ -1,6 +1,6 @@
 """A model behind OpenAI's API that answers from a script, to try clients of ``reasc serve`` offline.
 
-    pip install ".[serve]"
+    pip install "langchain-reasc[serve]"
     python examples/clients/upstream.py 9000
     reasc serve --url http://127.0.0.1:9000
 

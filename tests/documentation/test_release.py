@@ -64,3 +64,14 @@ def test_a_build_without_a_repository_changes_nothing() -> None:
 
 def test_every_extra_is_checked_in_the_wheel() -> None:
     assert {*EXTRAS} == {"", *PROJECT["project"]["optional-dependencies"]} - {"ray", "train"}
+
+
+def test_what_to_install_is_worded_in_one_way() -> None:
+    roots = ("langchain_reasc", "lab", "backends", "server/langchain_reasc_server", "docs", "examples")
+    files = [path for root in roots for path in (ROOT / root).rglob("*") if path.suffix in {".md", ".py"}]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    extras = re.findall(r"pip install ([\"']?)([\w.-]+)\[([\w,-]+)\]", text)
+    known = {*PROJECT["project"]["optional-dependencies"]}
+    assert len(extras) > 10
+    for quote, package, named in extras:
+        assert (quote, package) == ('"', "langchain-reasc") and {*named.split(",")} <= known
