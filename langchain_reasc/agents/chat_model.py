@@ -20,19 +20,14 @@ from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, LLMResult
-from langchain_core.runnables import Runnable, RunnableConfig
-from pydantic import BaseModel, Field, PrivateAttr
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
+from pydantic import Field, PrivateAttr
 
 from langchain_reasc.agents.inner_model import (
     ChatModelAround,
     asks_for_structure,
-    first_binding,
     may_call_tools,
-    replace_inner,
     requires_tool_call,
-    unbound,
-    with_bound,
-    with_inner,
 )
 from langchain_reasc.agents.streaming import (
     RelayedChunks,
@@ -46,11 +41,19 @@ from langchain_reasc.agents.streaming import (
     take_config,
     without_token_usage,
 )
-from langchain_reasc.answers import AnswerSpec, schemas_of
+from langchain_reasc.answers import AnswerSpec
 from langchain_reasc.exceptions import SamplingError, Undecided
 from langchain_reasc.models.contract import USAGE_ESTIMATED
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.models.wrappers import leaves
+from langchain_reasc.runnable.binding import (
+    first_binding,
+    one_method,
+    replace_model,
+    unbound,
+    with_bound,
+    with_inner,
+)
 from langchain_reasc.runnable.loop import answer, answering, ask
 from langchain_reasc.runnable.question import CallBudget, DeservesVote, Question
 from langchain_reasc.runnable.request import Request
@@ -97,7 +100,7 @@ class ChatReASC(ChatModelAround):
             return model.bind_tools(tools, **given)
 
         chain = bound(unbound(self.sampled))
-        return replace_inner(chain, partial(self._with_large(bound, chain)._around, tools))
+        return replace_model(chain, partial(self._with_large(bound, chain)._in_place_of, tools))
 
     def with_structured_output(
         self, schema: Any, *, include_raw: bool = False, **kwargs: Any
@@ -106,14 +109,13 @@ class ChatReASC(ChatModelAround):
         inner = unbound(self.sampled)
         if not isinstance(inner, BaseChatModel):  # several, which may have several ways
             return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
-        if self.larger is not None and type(inner) is not type(unbound(self.larger)):
-            kwargs = {"method": "function_calling"} | kwargs  # which parsers of one provider read of another
+        kwargs = one_method([self.sampled, self.larger]) | kwargs
 
         def bound(model: Any) -> Any:
             return model.with_structured_output(schema, **kwargs)
 
         chain = inner.with_structured_output(schema, include_raw=include_raw, **kwargs)
-        return replace_inner(chain, partial(self._with_large(bound, bound(inner))._around, [schema]))
+        return replace_model(chain, partial(self._with_large(bound, chain)._in_place_of, [schema]))
 
     def invoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:
         """Return the winning response. Its ``usage_metadata`` is the cost of all samples.
@@ -265,15 +267,17 @@ class ChatReASC(ChatModelAround):
         made._call_budget, made._bound_to_small = self._call_budget, frozenset(first_binding(chain).kwargs)
         return made
 
+    def _in_place_of(self, tools: Sequence[Any], bound: Runnable[Any, Any]) -> Runnable[Any, Any]:
+        """Return this model in place of the inner one, which is ``bound`` to tools or a schema."""
+        if not isinstance(bound, RunnableBinding):
+            return self._around(tools, bound)
+        return RunnableBinding(bound=self._around(tools, bound.bound), kwargs=dict(bound.kwargs), config=bound.config)
+
     def _around(self, tools: Sequence[Any], inner: Runnable[Any, Any]) -> "ChatReASC":
-        """Return this model around ``inner``, which is the inner model with tools or a schema bound."""
         is_own = any(inner is leaf.model for leaf in leaves(self.sampled, {}))
         made = self if is_own else self.model_copy(update={"model": with_inner(self.sampled, inner)})
         made._call_budget, made._bound_to_small = self._call_budget, self._bound_to_small
-        if classes := {name: one for name, one in schemas_of(tools).items() if isinstance(one, type)}:
-            made = BaseModel.__copy__(made)
-            made._setup = made._setup.with_answers(classes=classes)
-        return made
+        return made._checking_calls(tools)
 
 
 def _chunks(

@@ -1,20 +1,14 @@
-"""Find or replace the chat model inside a wrapper, and present a wrapper as the model inside it."""
+"""Present a wrapper as the chat model inside it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, ClassVar, Self, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.base import LangSmithParams
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import (
-    Runnable,
-    RunnableBinding,
-    RunnableConfig,
-    RunnableSequence,
-    RunnableWithFallbacks,
-)
-from langchain_core.runnables.base import RunnableBindingBase, RunnableParallel
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import merge_configs
 from pydantic import ConfigDict, Field, model_validator
 
@@ -22,7 +16,7 @@ from langchain_reasc.answers import STRUCTURE, ToolVotes
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.langchain_internals import langsmith_params
-from langchain_reasc.models.wrappers import is_configurable, leaves, rewrap, wrapped_runnables
+from langchain_reasc.models.wrappers import is_configurable, leaves, name_of_model
 from langchain_reasc.runnable.options import Options
 
 AnyRunnable = Runnable[Any, Any]
@@ -68,10 +62,8 @@ class ChatModelAround(Options, BaseChatModel):
     @property
     def model_name(self) -> str:
         """The name of the model inside, as its provider knows it."""
-        if (inner := self._inner) is None:
-            return ""
-        names = (getattr(inner, field, None) for field in ("model_name", "model", "model_id"))
-        return next((name for name in names if isinstance(name, str) and name), inner.get_name())
+        inner = self._inner
+        return "" if inner is None else name_of_model(inner) or inner.get_name()
 
     @property
     def _llm_type(self) -> str:
@@ -180,52 +172,3 @@ def may_call_tools(model: AnyRunnable, arguments: Mapping[str, Any]) -> bool:
 def _tool_choice(arguments: Mapping[str, Any]) -> Any:
     choice = arguments.get("tool_choice")
     return choice.get("type") if isinstance(choice, Mapping) else choice
-
-
-def unbound(model: AnyRunnable) -> AnyRunnable:
-    """Return a model without its bindings and retries."""
-    return unbound(model.bound) if isinstance(model, RunnableBindingBase) else model
-
-
-def with_inner(model: AnyRunnable, inner: AnyRunnable) -> AnyRunnable:
-    """Return the model with another in place of its :func:`unbound` one, and the same bindings."""
-    if not isinstance(model, RunnableBindingBase):
-        return inner
-    return model.model_copy(update={"bound": with_inner(model.bound, inner)})
-
-
-def with_bound(model: AnyRunnable, bind: Callable[[Any], Any]) -> AnyRunnable:
-    """Return a model with arguments bound to each chat model in it, in that model's form.
-
-    Args:
-        model: a chat model, or bindings, retries and fallbacks around some.
-        bind: binds them to a chat model. A parser that it puts behind the model is left out.
-    """
-    if isinstance(model, RunnableBindingBase | RunnableWithFallbacks):
-        return rewrap(model, [with_bound(one, bind) for one in wrapped_runnables(model)])
-    bound: AnyRunnable = first_binding(bind(model))
-    return bound
-
-
-def first_binding(chain: AnyRunnable) -> Any:
-    """Return the model with its arguments bound, in what ``bind_tools`` or ``with_structured_output`` made."""
-    while isinstance(chain, RunnableSequence):
-        chain = chain.first
-    return chain
-
-
-def replace_inner(chain: AnyRunnable, around: Callable[[AnyRunnable], AnyRunnable]) -> AnyRunnable:
-    """Return what a chat model's ``bind_tools`` or ``with_structured_output`` made, around another model.
-
-    Args:
-        chain: the model with its arguments bound, or that with a parser behind.
-        around: given the model found there, returns the one to put in its place.
-    """
-    if isinstance(chain, RunnableBinding):
-        return RunnableBinding(bound=around(chain.bound), kwargs=dict(chain.kwargs), config=chain.config)
-    if isinstance(chain, RunnableSequence):
-        return chain.model_copy(update={"first": replace_inner(chain.first, around)})
-    if isinstance(chain, RunnableParallel):
-        steps = {name: replace_inner(step, around) if name == "raw" else step for name, step in chain.steps__.items()}
-        return chain.model_copy(update={"steps__": steps})
-    return around(chain)

@@ -69,7 +69,7 @@ def rule_from_text(text: str, *, budget: int) -> StoppingRule:
         ConfigurationError: the rule does not exist, or needs other parameters.
     """
     name, _, listed = text.partition(":")
-    known = rules()
+    known = _OWN if name in _OWN else rules()
     parameters: dict[str, object] = {"budget": budget} if hasattr(known.get(name), "budget") else {}
     try:
         for one in re.split(r",(?=\s*\w+\s*=)", listed) if listed else ():

@@ -12,8 +12,17 @@ from typing import Any, Final, NamedTuple, get_args
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
+from langchain_core.output_parsers import BaseLLMOutputParser
 from langchain_core.prompt_values import PromptValue
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableSequence
+from langchain_core.runnables import (
+    Runnable,
+    RunnableAssign,
+    RunnableBinding,
+    RunnableConfig,
+    RunnableParallel,
+    RunnableSequence,
+    RunnableWithFallbacks,
+)
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import merge_configs
 from pydantic import ValidationError
@@ -220,6 +229,7 @@ def prepare_model(
     purpose = _Purpose(logprobs, required, quiet)
 
     def prepare(one: AnyRunnable) -> PreparedModel:
+        _require_messages(one)
         # In a context of its own, or callbacks of a run around it would be taken for bound ones.
         ready = Context().run(_prepared, one, kwargs, purpose)
         if not quiet or ask_confidence:  # which is stated in the text, and taken out of it
@@ -260,6 +270,40 @@ def _prepared(model: AnyRunnable, kwargs: Mapping[str, Any], purpose: "_Purpose"
         any(leaf.integration.logprobs and leaf.given(leaf.integration.logprobs) for leaf in found),
         quiet=purpose.quiet,
     )
+
+
+def _require_messages(model: AnyRunnable) -> None:
+    """Refuse a model whose output is known not to be messages, such as what ``with_structured_output`` returns.
+
+    Raises:
+        ConfigurationError: says what to write instead.
+    """
+    if (what := _what_is_given(model)) is not None:
+        raise ConfigurationError(
+            f"the model {what}, and ReASC votes on messages: give a chat model, and what parses them comes "
+            "behind the vote, as ReASCRunnable(model=llm).with_structured_output(Schema), or "
+            "ReASCRunnable(model=llm) | parser"
+        )
+
+
+def _what_is_given(model: AnyRunnable) -> str | None:
+    """Say what a model, or a step behind it, gives in place of messages; None if it may give messages."""
+    if isinstance(model, BaseChatModel):
+        return None
+    if isinstance(model, RunnableSequence):
+        return _what_is_given(model.last)
+    if isinstance(model, RunnableBindingBase) and model.custom_output_type is None:
+        return _what_is_given(model.bound)
+    if isinstance(model, RunnableWithFallbacks):
+        return next(filter(None, map(_what_is_given, model.runnables)), None)
+    if isinstance(model, BaseLLMOutputParser | RunnableParallel | RunnableAssign):
+        return f"ends in {type(model).__name__}"
+    try:
+        kind = model.OutputType
+    except TypeError:  # which cannot be told
+        return None
+    is_other = isinstance(kind, type) and kind is not Any and not issubclass(kind, BaseMessage)
+    return f"gives {kind.__name__}" if is_other else None
 
 
 def model_of(given: ModelOrName, **arguments: Any) -> Runnable[LanguageModelInput, Any]:

@@ -110,6 +110,12 @@ def leaves(model: AnyRunnable, arguments: Mapping[str, Any]) -> Iterator[Leaf]:
             yield from leaves(one, {**bound, **arguments})
 
 
+def name_of_model(model: BaseChatModel) -> str | None:
+    """Return the name of a chat model, as its provider knows it; None if it has none."""
+    names = (getattr(model, field, None) for field in ("model_name", "model", "model_id"))
+    return next((name for name in names if isinstance(name, str) and name), None)
+
+
 def streams(model: AnyRunnable) -> bool:
     """Return whether a response can be read as a stream."""
     if isinstance(model, BaseChatModel):

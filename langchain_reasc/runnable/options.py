@@ -3,7 +3,7 @@
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from langchain_reasc.answers import AnswerSpec, ToolVotes
+from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes, schemas_of
 from langchain_reasc.calibration import (
     WITHIN,
     Calibration,
@@ -26,11 +26,13 @@ from langchain_reasc.calibration import (
 from langchain_reasc.complaints import Checked
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.registry import rule_from_text
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
 from langchain_reasc.models.fingerprint import FixedPrompt
 from langchain_reasc.models.prepared import ModelOrName, model_of
-from langchain_reasc.models.wrappers import leaves
+from langchain_reasc.models.wrappers import leaves, name_of_model
 from langchain_reasc.runnable.escalation import Prices
+from langchain_reasc.runnable.result import shortened
 from langchain_reasc.runnable.setup import Setup
 from langchain_reasc.threads import in_thread
 
@@ -73,12 +75,12 @@ class Options(Checked):
     responses to each question agree: it counts votes (ASC) for 16 questions, then decides by its own rule and continues
     to learn. Logprobs are used if the model returns them. ``"mixture"`` is the paper's Algorithm 2. Runnables around
     one model object learn together."""
-    rule: StoppingRule | None = None
-    """The stopping rule. None uses the rule of the calibration, or without a calibration
-    ``FiniteHorizon(budget=max_samples)``, which counts votes and stops when the remaining samples would hardly change
-    the answer. A given rule decides, up to ``max_samples``, instead of the calibration's. If it looks ahead, give it
-    the same budget. A rule that reads scores needs a calibration with a measure, or ``measure``. ``"online"`` and
-    ``"mixture"`` make their own rule, and accept no other."""
+    rule: StoppingRule | str | None = None
+    """The stopping rule, or its name: ``"asc"``, ``"esc:window=3"``. None uses the rule of the calibration, or without
+    a calibration ``FiniteHorizon(budget=max_samples)``, which counts votes and stops when the remaining samples would
+    hardly change the answer. A given rule decides, up to ``max_samples``, instead of the calibration's. If it looks
+    ahead, give it the same budget, which a name gets by itself. A rule that reads scores needs a calibration with a
+    measure, or ``measure``. ``"online"`` and ``"mixture"`` make their own rule, and accept no other."""
     max_samples: int = Field(default=DEFAULT_BUDGET, ge=1)
     """The most samples per question."""
     worth: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -148,7 +150,7 @@ class Options(Checked):
     """What ``calibration="online"`` or ``"mixture"`` learns with; made if None. Runnables that share one learn
     together."""
 
-    escalate_to: ModelOrName | None = Field(default=None, repr=False)
+    escalate_to: ModelOrName | None = None
     """A larger model, or its name, that answers where ``model`` is contested; a ReASC model votes. By default, three
     equal votes of ``model`` are an answer, and the first dissent asks the larger model. That promises nothing.
     ``calibration="online"`` starts with the answers of the larger model, learns from questions that both are asked
@@ -230,6 +232,11 @@ class Options(Checked):
         return self._made
 
     @property
+    def stopping_rule(self) -> StoppingRule | None:
+        """The given rule, even if only its name was given."""
+        return rule_from_text(self.rule, budget=self.max_samples) if isinstance(self.rule, str) else self.rule
+
+    @property
     def _model_name(self) -> str | None:
         given = getattr(self, self._model_field)
         return given if isinstance(given, str) else None
@@ -241,6 +248,15 @@ class Options(Checked):
             return self.escalate_to
         self._made_larger = self._made_larger or model_of(self.escalate_to)
         return self._made_larger
+
+    def _checking_calls(self, tools: Sequence[Any]) -> Self:
+        """Return a copy that checks calls of these tools by their classes; models may have their JSON schemas alone."""
+        classes = {name: one for name, one in schemas_of(tools).items() if isinstance(one, type)}
+        if not classes:
+            return self
+        made = BaseModel.__copy__(self)
+        made._setup = made._setup.with_answers(classes=classes)
+        return made
 
     @property
     def learned(self) -> Calibration | None:
@@ -284,6 +300,13 @@ class Options(Checked):
         copy.__dict__[self._model_field], copy._made = name, self._made
         return copy
 
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        """Yield the options that were set, each in some words."""
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if name in self.model_fields_set and field.description and field.repr and value != field.default:
+                yield name, _Shown(value)
+
     def __copy__(self) -> Self:
         return self.model_copy()
 
@@ -311,7 +334,7 @@ class VoteOptions(TypedDict, total=False):
     """The types of all :class:`Options` except the model, for functions that pass them on as keywords."""
 
     calibration: Calibration | Literal["online", "mixture"] | str | Path | None
-    rule: StoppingRule | None
+    rule: StoppingRule | str | None
     max_samples: int
     worth: float | None
     answer: AnswerSpec
@@ -334,6 +357,20 @@ class VoteOptions(TypedDict, total=False):
     escalate_to: ModelOrName | None
     within: float
     price_ratio: float | Prices
+
+
+class _Shown:
+    """Represents an option in some words: a model by its name."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __repr__(self) -> str:
+        value = self._value
+        if isinstance(value, Runnable):
+            models = [f"{type(leaf.model).__name__}({name_of_model(leaf.model) or ''})" for leaf in leaves(value, {})]
+            return " or ".join(models) or value.get_name()
+        return shortened(value.name if isinstance(value, Extractor) else repr(value), 80)
 
 
 def question_id(answered: AIMessage | str) -> str | None:

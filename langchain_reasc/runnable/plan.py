@@ -89,8 +89,8 @@ class Plan:
 def make_plan(setup: "Setup", calibration: Calibration | None) -> Plan:
     """Make the plan under a calibration; None if there is none, or not yet."""
     options = setup.options
-    if options.rule is not None:
-        return _plan_by_rule(options.rule, options, calibration)
+    if (given := options.stopping_rule) is not None:
+        return _plan_by_rule(given, options, calibration)
     if calibration is not None:
         return _plan_by_calibration(setup, calibration)
     if setup.online:

@@ -186,6 +186,13 @@ class ReASCResult:
     unsupported: bool = False
 
     def __repr__(self) -> str:
+        """Return one line; ``print`` shows some ten."""
+        return (
+            f"ReASCResult(answer={shortened(self.answer)!r}, samples={self.decision.samples}, "
+            f"reason={self.decision.reason!r}, output_tokens={self.usage.output_tokens})"
+        )
+
+    def __str__(self) -> str:
         """Return some ten lines; the attributes have everything."""
         ranked, more = _ranked(self)
         lines = ["ReASCResult", f"answer {shortened(self.answer)}", shortened(self.summary(), 500)]

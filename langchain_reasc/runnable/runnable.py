@@ -1,16 +1,21 @@
 """``ReASCRunnable``: a more reliable answer for fewer tokens, as a step in any LangChain chain."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Any, Self, cast
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import RunnableConfig, RunnableSerializable
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
+from langchain_core.utils.function_calling import convert_to_json_schema
+from langchain_core.utils.pydantic import is_basemodel_subclass
 from pydantic import ConfigDict
 
+from langchain_reasc.answers import json_object
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.chunks import chunks_of
+from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.batch import ONE_INPUT_ONLY, Batch, Outcome
+from langchain_reasc.runnable.binding import one_method, replace_model, with_bound
 from langchain_reasc.runnable.concurrency import EventLoop, Threads
 from langchain_reasc.runnable.loop import answer, ask
 from langchain_reasc.runnable.options import Options
@@ -122,6 +127,54 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
             return await self._answered(value, config, kwargs, on_response, is_async=True)
 
         return cast("ReASCResult", await self._acall_with_config(cast(Any, answered), input, config, run_type="chain"))
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Self:
+        """Return a copy that votes on calls of these tools. They are bound to each model in that model's form.
+
+        Args:
+            tools: what the models' ``bind_tools`` take.
+            **kwargs: passed to them, such as ``tool_choice``.
+
+        Raises:
+            ConfigurationError: there is no chat model to bind them to.
+        """
+        return self._bound(lambda model: model.bind_tools(tools, **kwargs))._checking_calls(tools)
+
+    def with_structured_output(
+        self, schema: Any = None, *, include_raw: bool = False, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, Any]:
+        """Return a chain that votes on objects, and gives what the chat model's method of this name gives.
+
+        Unless ``answer`` was set, each field is decided separately: numbers by their weighted median, others by vote.
+
+        Args:
+            schema: a pydantic class, a TypedDict or a JSON schema, as the chat model takes it.
+            include_raw: whether to return a dictionary: ``raw``, the winning message with its account and the bill;
+                ``parsed``; and ``parsing_error``.
+            **kwargs: passed to the chat model's method, such as ``method`` and ``strict``. Models of different classes
+                are asked by ``method="function_calling"``, unless you name another.
+
+        Raises:
+            ConfigurationError: there is no chat model whose parser could be used, or only a call's config names it.
+        """
+        first = next(leaves(self.sampled, {}), None)
+        if first is None:
+            raise ConfigurationError(
+                f"with_structured_output asks a chat model how to parse, and {self.sampled.get_name()} is none; put a "
+                "parser behind: ReASCRunnable(model=..., answer=json_object(by_field=True)) | JsonOutputParser()"
+            )
+        kwargs = one_method([self.sampled, self.larger]) | kwargs
+        made = self._bound(lambda model: model.with_structured_output(schema, **kwargs))
+        if "answer" not in self.model_fields_set:
+            typed = schema is None or isinstance(schema, Mapping) or is_basemodel_subclass(schema)
+            votes = json_object(by_field=True, schema=schema if typed else convert_to_json_schema(schema))
+            made = made.model_copy(update={"answer": votes})
+        chain = first.model.with_structured_output(schema, include_raw=include_raw, **kwargs)
+        return replace_model(chain, lambda _: made)
+
+    def _bound(self, bind: Callable[[Any], Any]) -> Self:
+        larger = {} if self.larger is None else {"escalate_to": with_bound(self.larger, bind)}
+        return self.model_copy(update={"model": with_bound(self.sampled, bind), **larger})
 
     async def _answered(
         self,

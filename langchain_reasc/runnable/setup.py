@@ -251,7 +251,7 @@ def running_fingerprint(
 
 def _check_combination(options: "Options", measure: Measure | None) -> None:
     """Refuse options that contradict each other; ``measure`` is the one given, or that of the calibration."""
-    rule, calibration = options.rule, options.calibration
+    rule, calibration = options.stopping_rule, options.calibration
     learning = calibration in LEARNING
     if rule is not None:
         _check_rule(rule, calibration if learning else None, measure)
@@ -290,7 +290,9 @@ def _prepared(
 ) -> tuple[PreparedModel, Measure | None]:
     """Return the model, asked for logprobs where they are read; and the measure, for a mixture one that it gives."""
     mixture, counted = options.calibration == "mixture", on_missing == "count"
-    rule = options.rule or (known.rule(safeguard=options.safeguard, budget=options.max_samples) if known else None)
+    rule = options.stopping_rule or (
+        known.rule(safeguard=options.safeguard, budget=options.max_samples) if known else None
+    )
     if known and known.escalation and known.escalation.rule and options.escalate_to is not None:
         rule = known.escalation.rule_named(known.escalation.rule)
     learns = options.calibration in LEARNING and (options.escalate_to is None or measure is not None)

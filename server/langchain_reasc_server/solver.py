@@ -17,7 +17,6 @@ from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.calibration import ConsensusCalibrator, EscalationLearner, Observations
 from langchain_reasc.calibration.summary import calibration_lines, escalation_lines, learning_knows
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
-from langchain_reasc.method.registry import rule_from_text
 from langchain_reasc_server.calls import COUNTED, Call, Hear, VotePolicy
 from langchain_reasc_server.chat import Won
 from langchain_reasc_server.events import Send
@@ -99,7 +98,7 @@ class Solver:
             model=upstream.chat_model,
             answer=votes.answer,
             max_samples=votes.max_samples,
-            rule=None if votes.rule is None else rule_from_text(votes.rule, budget=votes.max_samples),
+            rule=votes.rule,
             calibration=votes.calibration,
             online_state=votes.state,
             worth=votes.worth,
@@ -206,8 +205,7 @@ class Solver:
                 update |= {"calibration": calibration, "online_state": None}
             if "rule" in asked:
                 name, own = asked["rule"], self.votes.rule or ""
-                rule = own if own.partition(":")[0] == name else name  # by its name, the operator's own
-                update["rule"] = rule_from_text(rule, budget=update["max_samples"])
+                update["rule"] = own if own.partition(":")[0] == name else name  # by its name, the operator's own
             known = base.model_copy(update=update)
         self._others[key] = known
         if len(self._others) > _MOST_WISHES:

@@ -241,7 +241,7 @@ def told(result: Any) -> dict[str, Any]:
         **{name: getattr(result, name) for name in of_result},
         "failures": [repr(one) for one in result.failures],
         "summary": result.summary(),
-        "repr": repr(result).splitlines(),
+        "repr": str(result).splitlines(),
     }
 
 

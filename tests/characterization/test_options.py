@@ -20,7 +20,7 @@ Golden = Callable[..., None]
 WRONG: dict[str, Any] = {
     "model": 3,
     "calibration": 3,
-    "rule": "asc",
+    "rule": "ascc",
     "max_samples": 0,
     "concurrency": 0,
     "on_missing_confidence": "guess",

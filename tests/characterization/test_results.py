@@ -247,7 +247,7 @@ def test_a_written_calibration_is_read_again_whole(tmp_path: Path) -> None:
 def test_what_a_result_says_is_safe_to_show(golden: Golden) -> None:
     hostile = saying(Reply("<b>\\boxed{<script>}</b>\x1b[31m"), Reply("\\boxed{a|b}"))
     result = ReASCRunnable(model=hostile, answer="boxed", rule=lr.Cap(2), **ONE).solve("q")
-    golden([*map(repr, [result, *result.responses]), result._repr_html_(), result.summary()])
+    golden([str(result), *map(repr, result.responses), result._repr_html_(), result.summary()])
 
 
 def test_samples_of_a_wave_run_beside_each_other(run: Runner) -> None:

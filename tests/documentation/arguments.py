@@ -10,7 +10,7 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_openai import ChatOpenAICompatible, RetryPolicy
 from pydantic import SecretStr
 
-from langchain_reasc import Calibration, ChatReASC, Measure, ReASCRunnable
+from langchain_reasc import ASC, Calibration, ChatReASC, Measure, ReASCRunnable
 
 
 def answer(text: str) -> str | None:
@@ -24,7 +24,9 @@ def runnables(model: BaseChatModel, calibration: Calibration, path: Path, name: 
     ReASCRunnable(model=model, calibration=name, on_missing_confidence="count")
     ReASCRunnable(model=model.bind(stop=["\n"]), calibration="mixture", measure=Measure("top_k"))
     reasc = ReASCRunnable(model=model, answer=answer, timeout=60, sample_timeout=None)
-    ReASCRunnable(model, max_samples=8)
+    ReASCRunnable(model, max_samples=8, rule="asc")
+    ReASCRunnable(model, rule=ASC())
+    ReASCRunnable(model, rule=ASC)  # type: ignore
     ReASCRunnable("openai:gpt-4o-mini")
     ReASCRunnable(model=name)
     ReASCRunnable(calibration="mixture")  # type: ignore

@@ -86,7 +86,7 @@ def test_the_account_says_what_each_model_answered(runner: Any) -> None:
     assert told == {"answer": "9", "evidence": {"9": 1.0}, "reason": "answered"}
     result = runner.solve(reasc, "q")
     assert result.summary() == "answered by the larger model, as the smaller one is undecided (1: 2, 2: 1)"
-    assert "9" in repr(result) and "9" in result._repr_html_()
+    assert "9" in str(result) and "9" in result._repr_html_()
     assert UNASKED in runner.account(pair(saying("1")), "q")["notices"]
 
 
@@ -257,7 +257,7 @@ def test_a_name_is_made_a_model_once(monkeypatch: pytest.MonkeyPatch, runner: An
     monkeypatch.setattr("langchain_reasc.runnable.options.model_of", named)
     reasc = ReASCRunnable(model="small", escalate_to="large")
     assert runner.account(reasc, "q")["answered_by"] == "large" and made == ["small", "large"]
-    assert repr(reasc).count("large") == 0 and reasc.escalate_to == "large"
+    assert "escalate_to='large'" in repr(reasc) and reasc.escalate_to == "large"
     reasc.escalate_to = "other"
     assert reasc.escalate_to == "other" and made[-1] == "other"
     assert runner.account(reasc, "q")["answer"] == "1"

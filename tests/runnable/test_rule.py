@@ -6,8 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from langchain_core.runnables import ConfigurableField
 
-from langchain_reasc import ASC, CannotCatchUp, Cap, ChatReASC, ReASC, ReASCRunnable
+from langchain_reasc import (
+    ASC,
+    ESC,
+    CannotCatchUp,
+    Cap,
+    ChatReASC,
+    FiniteHorizon,
+    ReASC,
+    ReASCRunnable,
+)
 from langchain_reasc.calibration import Calibration, RuleBlock
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.agreement import Component, Prior
@@ -20,6 +30,13 @@ from .fakes import TOP_K, Reply, Scripted, calibration, saying
 
 pytestmark = pytest.mark.sync_only
 
+NAMED: dict[str, StoppingRule] = {
+    "asc": ASC(),
+    "asc:confidence=0.999": ASC(0.999),
+    "esc:window=3": ESC(3),
+    "finite_horizon": FiniteHorizon(budget=5),
+    "finite_horizon:budget=9": FiniteHorizon(budget=9),
+}
 SURE, UNSURE, SILENT = Reply("it is 7", -3.0), Reply("it is 8", -0.5), Reply("it is 7", None)
 GATED = ReASC(Standardizer(1.0, 1.0), gate=2.5)
 VOTE = BayesianVote(LogisticOdds(Standardizer(1.0, 1.0), 2.0, 1.0))
@@ -62,6 +79,22 @@ def test_a_calibration_without_labels_brings_its_agreement_rule_for_the_budget_t
     assert not model.log.kwargs[0].get("logprobs"), "nothing reads them"
     split = solved(runner, saying(*"1211"), calibration=consensus(), max_samples=4)
     assert split[:4] == ("1", "agreement", "budget", 4)
+
+
+@pytest.mark.parametrize("kind", [ReASCRunnable, ChatReASC])
+@pytest.mark.parametrize("text", NAMED)
+def test_a_name_stands_for_the_rule_with_the_budget_there_is(runner: Any, kind: Any, text: str) -> None:
+    given = kind(model=saying(*"1211121"), rule=text, max_samples=5, concurrency=1, answer="auto")
+    account = runner.account(given, "q")
+    by_object = kind(model=saying(*"1211121"), rule=NAMED[text], max_samples=5, concurrency=1, answer="auto")
+    assert account == runner.account(by_object, "q") and account["method"] == NAMED[text].name
+    assert given.stopping_rule == NAMED[text] and given.rule == text, "which is what is copied and stored"
+    given.max_samples = 4
+    assert given.stopping_rule == (FiniteHorizon(budget=4) if text == "finite_horizon" else NAMED[text])
+    by_config = given.configurable_fields(rule=ConfigurableField("when"))
+    chosen = runner.invoke(by_config, "q", {"configurable": {"when": "fixed_budget:samples=2"}})
+    assert chosen.response_metadata["reasc"]["samples"] == 2
+    assert [spec.id for spec in by_config.config_specs] == ["when"]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +151,11 @@ def test_a_given_rule_wins_over_a_calibration_that_would_count(runner: Any, advi
         ({"rule": ASC(), "calibration": "online"}, "calibration='online' makes its rule of what it learns"),
         ({"rule": GATED, "calibration": "mixture", "measure": TOP_K}, "leave out the rule reasc, or the calibration"),
         ({"rule": GATED, "measure": Measure("verbalized", "mean")}, "ask_confidence=True"),
-        ({"rule": "asc"}, "rule: .*StoppingRule"),
+        ({"rule": ASC}, "rule: .*StoppingRule or a valid string"),
+        ({"rule": "ascc"}, "no stopping rule is called 'ascc'; there are fixed_budget, asc, esc,"),
+        ({"rule": "esc:width=3"}, "has no parameter 'width'; it has window; parameters follow the name"),
+        ({"rule": "esc:3"}, "'3' is not name=value"),
+        ({"rule": "asc", "calibration": "online"}, "leave out the rule asc, or the calibration"),
     ],
 )
 @pytest.mark.parametrize("face", [ReASCRunnable, ChatReASC])

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.globals import set_llm_cache
-from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_reasc.exceptions import ConfigurationError
@@ -82,7 +81,7 @@ def test_fallbacks_are_not_bypassed_by_parallel_sampling(runner: Any) -> None:
     assert [sample.message and sample.message.text for sample in drawn(runner, model)] == ["the answer is 7"] * 3
 
 
-@pytest.mark.parametrize("wrap", [lambda model: model | StrOutputParser(), lambda model: model | (lambda m: 3)])
+@pytest.mark.parametrize("wrap", [lambda model: model | (lambda m: m.text), lambda model: model | (lambda m: 3)])
 def test_a_model_that_returns_no_message_is_a_configuration_error(runner: Any, wrap: Any) -> None:
     for sample in drawn(runner, wrap(saying("1")), n=2):
         assert sample.status == "failed"

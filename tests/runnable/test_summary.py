@@ -3,9 +3,12 @@
 from typing import Any
 
 import pytest
-from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
+from langchain_openai import ChatOpenAI
+from pydantic import BaseModel, SecretStr
 
 from langchain_reasc import ASC, ChatReASC, ReASCRunnable
+from langchain_reasc.answers import json_object
 from langchain_reasc.calibration import Gate, SupportCurve
 from langchain_reasc.method.stopping import ESC
 
@@ -83,8 +86,9 @@ ESCAPES = "<script>alert(1)</script> \x1b]52;c;aGk=\x07 & more"
 def test_a_result_shows_in_some_ten_lines(runner: Any, answers: list[str | Reply]) -> None:
     replies = [Reply(f"the answer is {one}\n{LONG}") if isinstance(one, str) else one for one in answers]
     result = runner.solve(ReASCRunnable(model=saying(*replies), answer="regex:answer is (.*)"), "q")
-    shown, html = repr(result), result._repr_html_()
-    assert str(result) == shown and len(shown.splitlines()) <= 14 and len(shown) < 1500 and len(html) < 3000
+    shown, html = str(result), result._repr_html_()
+    assert len(repr(result)) < 200 and "\n" not in repr(result) and f"samples={result.decision.samples}" in repr(result)
+    assert len(shown.splitlines()) <= 14 and len(shown) < 1500 and len(html) < 3000
     for text in (shown, html):
         assert "\x1b" not in text and result.summary()[:40] in text and "samples" in text
     assert "<script>" not in html and html.count("<tr>") <= 7
@@ -95,10 +99,23 @@ def test_a_result_shows_in_some_ten_lines(runner: Any, answers: list[str | Reply
         assert "&lt;script&gt;" in html and "characters)" in shown
 
 
+class Words(BaseModel):
+    """Some words."""
+
+    words: list[str]
+
+
 def test_what_is_made_with_it_shows_in_a_line() -> None:
     known = calibration(gate=0.05)
     assert repr(known) == str(known) == f"<Calibration of scripted: {known.summary()}>"
-    reasc = ReASCRunnable(model=saying("1"), calibration=known)
-    for one in (known, reasc, ChatReASC(model=saying("1"), calibration=known)):
-        assert len(repr(one)) < 500
-    assert len(repr(ChatPromptTemplate.from_template("{question}") | reasc)) < 1000
+    model = ChatOpenAI(model="gpt-4o-mini", api_key=SecretStr("sk-secret"))
+    plain = "ReASCRunnable(model=ChatOpenAI(gpt-4o-mini))"
+    assert repr(ReASCRunnable(model)) == repr(ReASCRunnable(model=model, max_samples=16)) == plain
+    options: Any = {"escalate_to": model.bind(stop=["."]), "answer": json_object(by_field=True), "max_samples": 8}
+    assert repr(ChatReASC(model=model.with_retry().with_fallbacks([saying("1")]), temperature=1, **options)) == (
+        "ChatReASC(model=ChatOpenAI(gpt-4o-mini) or Scripted(scripted), max_samples=8, answer=json(by_field), "
+        "escalate_to=ChatOpenAI(gpt-4o-mini), temperature=1.0)"
+    )
+    assert repr(ReASCRunnable(RunnableLambda(str))) == "ReASCRunnable(model=str)"
+    assert len(repr(ReASCRunnable(model=saying("1"), calibration=known))) < 200
+    assert len(repr(ReASCRunnable(model).with_structured_output(Words))) < 400
