@@ -110,31 +110,56 @@ def export(
 
 
 def import_(
-    source: Annotated[
-        Path, typer.Argument(metavar="SOURCE", help="What `reasc pool export` wrote, or a pool of JSON Lines.")
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE",
+            help="What `reasc pool export` wrote, a pool of JSON Lines, or with --source a git checkout.",
+        ),
     ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write, which is not there yet.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The file to write, which is not there yet; with --source a folder.")
+    ],
+    *,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Read recordings of other people's models from a checkout of the repository that published them: "
+            "consol, mot, epoch, cruxeval, ranked_votes.",
+        ),
+    ] = None,
 ) -> None:
-    """Make a pool of what was exported, or of JSON Lines that other programs wrote.
+    """Make a pool of what was exported, of JSON Lines that other programs wrote, or of published recordings.
 
     [bold]Examples[/]
 
     reasc pool import responses.parquet pool.sqlite
 
     reasc pool import responses.jsonl pool.sqlite
+
+    reasc pool import consol-checkout recordings/ --source consol
     """
     from langchain_reasc_lab.pools.json_lines import read_json_lines
     from langchain_reasc_lab.pools.merging import new_pool
     from langchain_reasc_lab.pools.parquet import read_parquet
+    from langchain_reasc_lab.pools.public import SOURCES, import_source
 
+    if source is not None:
+        written = import_source(source, path, out)
+        known = SOURCES[source]
+        terms = "it has no licence: do not publish them" if known.license == "none" else f"licence: {known.license}"
+        remark(f"{known.repository}, {terms}")
+        remark(f"wrote {', '.join(path.name for path in written)} into {out}")
+        return
     if out.suffix.lower() in (".jsonl", ".json", ".parquet"):
         raise typer.BadParameter(f"{out} would be an SQLite file: name it .sqlite; `reasc pool export` writes others")
     notes: list[str] = []
     with new_pool(out) as made:
-        if source.suffix.lower() == ".parquet" or source.is_dir():
-            read_parquet(source, made)
+        if path.suffix.lower() == ".parquet" or path.is_dir():
+            read_parquet(path, made)
         else:
-            notes = read_json_lines(source, made)
+            notes = read_json_lines(path, made)
     _remark_written(out, notes)
 
 

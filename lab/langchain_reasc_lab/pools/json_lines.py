@@ -1,4 +1,4 @@
-"""Pools as JSON Lines, to import those that other programs write, and to export ours.
+"""Pools as JSON Lines (``.jsonl``, ``.jsonl.gz``), to import those that other programs write, and to export ours.
 
 Optionally ``{"metadata": {...}}``, then one question a line::
 
@@ -194,7 +194,7 @@ def signals_in(path: Path) -> Iterator[tuple[str, list[dict[str, npt.NDArray[np.
 def _records(source: Path, notes: list[str]) -> Iterator[tuple[int, Any]]:
     """Yield (line number, JSON value), and add a note where the last line was cut off."""
     try:
-        with open_file(source) as file:
+        with open_file(source) as opened, gzip.open(opened) if source.suffix == ".gz" else opened as file:
             for number, line in enumerate(file, start=1):
                 if not line.strip(b"\xef\xbb\xbf \t\r\n"):
                     continue
@@ -208,8 +208,8 @@ def _records(source: Path, notes: list[str]) -> Iterator[tuple[int, Any]]:
                     raise PoolError(f"{source}, line {number} is {_why_unreadable(error)}{hint}") from None
     except FileNotFoundError:
         raise PoolError(f"no pool at {source}") from None
-    except OSError as error:
-        raise PoolError(f"cannot read the pool {source}: {error.strerror or error}") from error
+    except (OSError, EOFError, zlib.error) as error:  # the last two of a damaged .gz
+        raise PoolError(f"cannot read the pool {source}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _why_unreadable(error: ValueError) -> str:
