@@ -31,6 +31,8 @@ More reliable answers from a language model, for fewer tokens (ReASC).
 
 [bold]reasc replay pool.sqlite[/]    compare all methods on them
 
+[bold]reasc bench recordings/[/]    and on every recording of a folder
+
 [bold]reasc report pool.sqlite --out report.html[/]    the paper's tables and figures on them
 
 [bold]reasc pool show pool.sqlite[/]    what does it contain, and what did it cost?
@@ -86,7 +88,8 @@ for command in (ask.ask, calibrate.calibrate, inspect.inspect, probe.probe):
     app.command(help=_reflowed(command.__doc__ or ""))(with_groups(command))
 
 
-_EXTRAS = {**dict.fromkeys(("demo", "record", "grade", "replay", "report", "pool", "plot"), "lab"), "serve": "serve"}
+_LAB = ("demo", "record", "grade", "bench", "replay", "report", "pool", "plot")
+_EXTRAS = {**dict.fromkeys(_LAB, "lab"), "serve": "serve"}
 """Commands of other packages -> the extra that they need."""
 
 

@@ -45,6 +45,7 @@ __all__ = [
     "HORIZON",
     "MIXTURE",
     "OFFLINE",
+    "ONCE",
     "ONLINE",
     "OTHER_WEIGHING",
     "SAFEGUARDED",
@@ -60,6 +61,8 @@ __all__ = [
     "weighing",
 ]
 
+ONCE = "pass@1"
+"""The row of asking once."""
 ASC_ROW = "ASC"
 """The row that others are compared with."""
 OFFLINE = "ReASC (offline)"
@@ -181,7 +184,7 @@ def counting(settings: MethodSettings) -> list[Method]:
     """Return the methods that need answers only."""
     cap = Cap(settings.max_samples)
     return [
-        Method("pass@1", FixedBudget(1)),
+        Method(ONCE, FixedBudget(1)),
         Method(settings.fixed_budget, FixedBudget(settings.max_samples)),
         Method("ESC (w=4)", ESC(4) | cap),
         Method(ASC_ROW, ASC() | cap),

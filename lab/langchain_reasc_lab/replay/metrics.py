@@ -13,7 +13,7 @@ from langchain_reasc.method import Measure
 from langchain_reasc_lab.pools import MeasureSpec
 from langchain_reasc_lab.replay.arrangement import COLUMNS
 from langchain_reasc_lab.replay.bootstrap import RESAMPLES, Array, Bootstrap, Estimate, Means, ratio
-from langchain_reasc_lab.replay.methods import ASC_ROW, OFFLINE
+from langchain_reasc_lab.replay.methods import ASC_ROW, OFFLINE, ONCE
 from langchain_reasc_lab.replay.replay import Outcomes, Replay, RowKey, live_rule
 from langchain_reasc_lab.replay.risk import BINS, Risk
 
@@ -45,6 +45,7 @@ class Row:
         tokens_vs_asc: tokens relative to ASC.
         accuracy_vs_sc: accuracy minus self-consistency's on the same questions and responses.
         accuracy_vs_asc: accuracy minus ASC's, likewise.
+        accuracy_vs_once: accuracy minus that of the first response alone, likewise.
         gated: share of questions answered by the gate from one response.
         tflops: 2N floating-point operations per generated token, in 10¹² per question; None without N.
         outcomes: the outcomes that the row summarizes.
@@ -60,6 +61,7 @@ class Row:
     tokens_vs_asc: Estimate
     accuracy_vs_sc: Estimate
     accuracy_vs_asc: Estimate
+    accuracy_vs_once: Estimate
     gated: float
     tflops: float | None
     outcomes: Outcomes
@@ -80,7 +82,7 @@ def summarize(run: Replay, *, parameters: float | None = None, resamples: int = 
 
     A value is the mean over shuffles, and its interval that of :class:`~.bootstrap.Bootstrap`. Where a calibrated
     method was ASC in every shuffle, what it spends has no interval: other calibrations may save what none of these did.
-    Its difference to self-consistency is then uncertain as ASC's is, and as its own to ASC.
+    Its differences to self-consistency and to one response are then uncertain as ASC's are, and as its own to ASC.
 
     Args:
         run: a replay.
@@ -88,7 +90,7 @@ def summarize(run: Replay, *, parameters: float | None = None, resamples: int = 
         resamples: how often the bootstrap draws the questions again.
     """
     by_question = side_by_side(run.outcomes, seed=run.seed, resamples=resamples)
-    sc, asc = (run.settings.fixed_budget, None), (ASC_ROW, None)
+    sc, asc, once = (run.settings.fixed_budget, None), (ASC_ROW, None), (ONCE, None)
 
     def row(key: RowKey) -> Row:
         outcomes = run.outcomes[key]
@@ -100,9 +102,9 @@ def summarize(run: Replay, *, parameters: float | None = None, resamples: int = 
             estimate = by_question.estimate(of, learned=learned)
             return estimate.without_interval if always_asc else estimate.within(0.0, np.inf)
 
-        to_sc, to_asc = (difference(by_question, run.outcomes, key, other) for other in (sc, asc))
+        to_sc, to_once, to_asc = (difference(by_question, run.outcomes, key, other) for other in (sc, once, asc))
         if always_asc:
-            to_sc = to_sc.plus(to_asc)
+            to_sc, to_once = to_sc.plus(to_asc), to_once.plus(to_asc)
 
         def versus(other: RowKey) -> Estimate:
             return spent(lambda mean: ratio(mean((key, "tokens")), mean((other, "tokens"))))
@@ -118,6 +120,7 @@ def summarize(run: Replay, *, parameters: float | None = None, resamples: int = 
             tokens_vs_asc=versus(asc),
             accuracy_vs_sc=to_sc,
             accuracy_vs_asc=to_asc,
+            accuracy_vs_once=to_once,
             gated=by_question.mean((key, "gated")),
             tflops=None if parameters is None else tflops(parameters, tokens),
             outcomes=outcomes,
@@ -195,6 +198,7 @@ def _row(row: Row) -> dict[str, Any]:
         "tokens_vs_asc": _estimate(row.tokens_vs_asc),
         "accuracy_vs_sc": _estimate(row.accuracy_vs_sc),
         "accuracy_vs_asc": _estimate(row.accuracy_vs_asc),
+        "accuracy_vs_once": _estimate(row.accuracy_vs_once),
         "gated": row.gated,
         "tflops": row.tflops,
         "p_correct": _risk(row.outcomes.risk),

@@ -1,4 +1,4 @@
-"""Plots: accuracy against tokens, risk against coverage, and the posteriors of a question (Figure 5)."""
+"""Plots: accuracy against tokens, risk against coverage, several recordings, posteriors of a question (Figure 5)."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,9 @@ import numpy as np
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE, Decision
 from langchain_reasc_lab.replay.bootstrap import Estimate
+from langchain_reasc_lab.replay.methods import AGREEMENT, ASC_ROW, ONLINE
 from langchain_reasc_lab.replay.metrics import Row
+from langchain_reasc_lab.replay.recordings import RecordingResult
 from langchain_reasc_lab.replay.risk import Risk
 from langchain_reasc_lab.replay.worked import Worked
 
@@ -22,11 +24,13 @@ __all__ = [
     "COLOURS",
     "MARKERS",
     "draw_posteriors",
+    "draw_recordings",
     "draw_risk",
     "draw_tradeoff",
     "empty_figure",
     "legend_below",
     "plot_posteriors",
+    "plot_recordings",
     "plot_risk",
     "plot_tradeoff",
     "ranked",
@@ -40,6 +44,13 @@ MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", "h", ">", "p", "d
 _DASHES: Final = ("-", "--", "-.", ":", (0, (1, 4)), (0, (6, 4)), (0, (3, 1, 1, 1, 1, 1)))
 # Of numbers of colours, marks and dashes no two have a common divisor: 104 methods differ in colour or mark.
 _OF = {"ASC": COLOURS[2], "ReASC": COLOURS[3]}
+_SHOWN: Final = (
+    (None, "0.55", "asking once"),
+    (ASC_ROW, COLOURS[2], "ASC"),
+    (AGREEMENT, COLOURS[3], "ReASC without logprobs"),
+    (ONLINE, COLOURS[0], "ReASC with logprobs"),
+)
+"""The rules in the picture of several recordings: name, None for asking once; colour; label."""
 _WIDTH: Final = 5.2  # inches, so that it can be read on a telephone, legend and all
 _PANELS: Final = 6  # posteriors in a row, at most
 _LEGEND_ROW: Final = 0.17  # inches
@@ -215,6 +226,57 @@ def _posterior(axes: "Axes", decision: Decision, colour: str) -> None:
 def _thinned(decisions: Sequence[Decision], columns: int) -> list[Decision]:
     """Return the first ones and the last, where not all fit."""
     return list(decisions) if len(decisions) <= columns else [*decisions[: columns - 1], decisions[-1]]
+
+
+def plot_recordings(results: Sequence[RecordingResult], path: Path) -> Path:
+    """Draw what rules spend and lose on each of several recordings, beside always using the budget, into a file.
+
+    Args:
+        results: the recordings.
+        path: the file to write; its suffix determines the format.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    return _save(draw_recordings(results), path)
+
+
+def draw_recordings(results: Sequence[RecordingResult]) -> "Figure":
+    """Return the picture of :func:`plot_recordings`, not saved: a line a recording, tokens left and points right."""
+    figure = empty_figure(9.5, 1.3 + 0.21 * len(results))
+    tokens, points = figure.subplots(1, 2, sharey=True)
+    for at, (name, colour, label) in enumerate(_SHOWN):
+        found = [(line, one.once if name is None else one.rule(name)) for line, one in enumerate(results)]
+        drawn = [(line + 0.12 * (at - 1.5), rule) for line, rule in found if rule is not None]
+        for axes, cells in (
+            (tokens, [rule.tokens_vs_sc for _, rule in drawn]),
+            (points, [rule.accuracy_vs_sc.percent for _, rule in drawn]),
+        ):
+            if cells:
+                axes.errorbar(
+                    [one.value for one in cells],
+                    [line for line, _ in drawn],
+                    xerr=reach(cells),
+                    fmt=MARKERS[at],
+                    color=colour,
+                    markersize=4,
+                    elinewidth=0.8,
+                    label=label,
+                )
+    tokens.set_yticks(range(len(results)), [_short(result) for result in results], fontsize=7)
+    tokens.set_ylim(len(results) - 0.4, -0.6)
+    tokens.set_xlim(0, 1.02)
+    tokens.set_xlabel("generated tokens ÷ those of always asking")
+    points.axvline(0, color="0.5", linewidth=0.8)
+    points.set_xlabel("right answers: points to always asking")
+    for axes in (tokens, points):
+        axes.grid(alpha=0.25)
+    legend_below(figure, columns=4)
+    return figure
+
+
+def _short(result: RecordingResult) -> str:
+    return result.model if result.file.startswith(result.model) else f"{result.model}, {result.file.split('.')[0]}"
 
 
 def legend_below(figure: "Figure", *, columns: int = 2, order: Sequence[str] = ()) -> None:

@@ -1,0 +1,219 @@
+"""Replay every recording of a folder: what each rule would have spent on each model, and what it would have lost."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from langchain_reasc._version import __version__
+from langchain_reasc.exceptions import ConfigurationError, PoolError, ReASCError
+from langchain_reasc_lab.pools import MeasureSpec, Pool, read_pool
+from langchain_reasc_lab.pools.json_lines import read_json_lines
+from langchain_reasc_lab.pools.merging import new_pool
+from langchain_reasc_lab.replay.bootstrap import Estimate
+from langchain_reasc_lab.replay.methods import AGREEMENT, ONCE, MethodSettings
+from langchain_reasc_lab.replay.metrics import summarize
+from langchain_reasc_lab.replay.replay import budget_of, replay
+
+__all__ = [
+    "LeftOut",
+    "RecordingResult",
+    "RuleResult",
+    "open_recording",
+    "recordings_as_data",
+    "recordings_in",
+    "replay_recordings",
+    "summary",
+]
+
+_SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".sqlite")
+_CALIBRATION_SIZE: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class RuleResult:
+    """One rule on one recording; the attributes are those of :class:`~.metrics.Row`."""
+
+    method: str
+    accuracy: Estimate
+    samples: Estimate
+    tokens_vs_asc: Estimate
+    tokens_vs_sc: Estimate
+    accuracy_vs_sc: Estimate
+    accuracy_vs_once: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingResult:
+    """Every rule on one recording.
+
+    Attributes:
+        file: the name of its file.
+        model: the recorded model, or the file's name where the recording does not say.
+        questions: how many questions were tested.
+        responses: the fewest and the most responses to a question.
+        budget: the most responses that a rule may use.
+        counts_tokens: whether the recording says how long responses are. If not, each counts as one token.
+        once: the result of asking once.
+        always: the result of always using the budget.
+        rules: the results of the other rules.
+        notes: notes on the recording.
+    """
+
+    file: str
+    model: str
+    questions: int
+    responses: tuple[int, int]
+    budget: int
+    counts_tokens: bool
+    once: RuleResult
+    always: RuleResult
+    rules: tuple[RuleResult, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def votes(self) -> str:
+        """Whether votes help at all, in words."""
+        gain = self.always.accuracy_vs_once
+        return "Votes help" if gain.low > 0 else "Votes do harm" if gain.high < 0 else "Votes do not clearly help"
+
+    def rule(self, method: str) -> RuleResult | None:
+        """Return the result of a rule by its name; None if it was not compared."""
+        return next((one for one in self.rules if one.method == method), None)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A file that could not be compared, and why."""
+
+    file: str
+    reason: str
+
+
+def recordings_in(folder: Path) -> list[Path]:
+    """Return the recordings of a folder by name: JSON Lines, also gzipped, and pools of ``reasc record``.
+
+    Raises:
+        ConfigurationError: it is not a folder, or holds none.
+    """
+    if not folder.is_dir():
+        raise ConfigurationError(f"{folder} is not a folder of recordings; `reasc replay POOL` compares one")
+    found = sorted(path for path in folder.iterdir() if path.name.endswith(_SUFFIXES) and path.name[0] != ".")
+    if not found:
+        raise ConfigurationError(f"{folder} holds no recording, which is a file ending in {', '.join(_SUFFIXES)}")
+    return found
+
+
+def replay_recordings(
+    paths: Sequence[Path], *, shuffles: int = 10, seed: int = 0, on_progress: Callable[[int, int], None] | None = None
+) -> tuple[list[RecordingResult], list[LeftOut]]:
+    """Replay recordings, on all cores.
+
+    Args:
+        paths: the files.
+        shuffles: as of :func:`~langchain_reasc_lab.replay.replay.replay`.
+        seed: the seed of the shuffles of each.
+        on_progress: called with (recordings done, recordings).
+
+    Returns:
+        The results, ordered by model and file, and the files that could not be compared.
+    """
+    from joblib import Parallel, delayed
+
+    largest_first = sorted(paths, key=lambda path: -path.stat().st_size)
+    each = delayed(partial(_replayed, shuffles=shuffles, seed=seed))
+    done = list[RecordingResult | LeftOut]()
+    for one in Parallel(n_jobs=-1 if len(paths) > 1 else 1, return_as="generator_unordered")(map(each, largest_first)):
+        done.append(one)
+        if on_progress:
+            on_progress(len(done), len(paths))
+    results = [one for one in done if isinstance(one, RecordingResult)]
+    left_out = [one for one in done if isinstance(one, LeftOut)]
+    return sorted(results, key=lambda one: (one.model.casefold(), one.file)), sorted(left_out, key=lambda one: one.file)
+
+
+def _replayed(path: Path, *, shuffles: int, seed: int) -> RecordingResult | LeftOut:
+    """Replay one recording; what is wrong with it is returned, so that the others go on."""
+    try:
+        with open_recording(path) as pool:
+            return _result(path, pool, shuffles=shuffles, seed=seed)
+    except (ReASCError, OSError) as error:
+        return LeftOut(path.name, str(error).replace(f"{path}, ", "").replace(f"{path}", path.name))
+
+
+@contextmanager
+def open_recording(path: Path) -> Iterator[Pool]:
+    """Read a recording; JSON Lines are imported into a file that is removed at the end."""
+    if path.suffix == ".sqlite":
+        yield read_pool(path)
+        return
+    with TemporaryDirectory() as folder:
+        imported = Path(folder) / f"{_stem(path)}.sqlite"
+        with new_pool(imported) as made:
+            read_json_lines(path, made)
+        yield read_pool(imported)
+
+
+def _result(path: Path, pool: Pool, *, shuffles: int, seed: int) -> RecordingResult:
+    budget = budget_of([pool], None)
+    if budget < 2:
+        raise PoolError("it has one response to each question, so there is nothing to vote on")
+    measures: list[MeasureSpec] = ["auto"] if pool.signals else ["recorded"] if pool.has_scores else []
+    run = replay(
+        pool,
+        measures,
+        shuffles=shuffles,
+        seed=seed,
+        calibration_size=min(_CALIBRATION_SIZE, len(pool.questions) // 2),
+        settings=MethodSettings(max_samples=budget, seed=seed),
+    )
+    rows = summarize(run)
+    names = [field.name for field in fields(RuleResult)]
+    results = {row.method: RuleResult(*(getattr(row, name) for name in names)) for row in rows}
+    sizes = [len(question.responses) for question in pool.questions]
+    return RecordingResult(
+        file=path.name,
+        model=pool.model or _stem(path),
+        questions=run.tested,
+        responses=(min(sizes), max(sizes)),
+        budget=budget,
+        counts_tokens=any(response.completion_tokens > 1 for response in pool.responses),
+        once=results.pop(ONCE),
+        always=results.pop(run.settings.fixed_budget),
+        rules=tuple(results.values()),
+        notes=run.notes,
+    )
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".sqlite")
+
+
+def summary(results: Sequence[RecordingResult], left_out: Sequence[LeftOut]) -> str:
+    """Return one sentence on all recordings."""
+    learned = [one for result in results if (one := result.rule(AGREEMENT))]
+    tokens = [one.tokens_vs_sc.value for one in learned]
+    near = sum(one.accuracy_vs_sc.value >= -0.01 for one in learned)
+    helped = sum(result.once.accuracy_vs_sc.high < 0 for result in results)
+    skipped = f"; {len(left_out)} of {len(results) + len(left_out)} files were left out" if left_out else ""
+    return (
+        f"Of {len(results)} recordings, votes help in {helped}; {AGREEMENT}, without labels and logprobs, took "
+        f"{min(tokens):.2f} to {max(tokens):.2f} of the tokens of always asking (median {np.median(tokens):.2f}), and "
+        f"lost more than one point to that in {len(results) - near}{skipped}."
+    )
+
+
+def recordings_as_data(
+    results: Sequence[RecordingResult], left_out: Sequence[LeftOut], *, shuffles: int, seed: int
+) -> dict[str, Any]:
+    """Return everything as plain data; numbers that do not exist are null."""
+    held = {"recordings": results, "left_out": left_out}
+    plain = json.loads(TypeAdapter(dict[str, list[RecordingResult] | list[LeftOut]]).dump_json(held))  # type: ignore[arg-type]
+    return {"library_version": __version__, "shuffles": shuffles, "seed": seed, **plain}

@@ -1,0 +1,95 @@
+"""``reasc bench``: every rule on every recording of a folder."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from cli.test_commands import reasc
+
+from lab.data.test_public import PUBLIC
+from lab.pools.synthetic import json_lines, question, response, write_pool
+
+RULES = ["ESC (w=4)", "ASC", "Finite horizon (0.97)", "Agreement (0.975)"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("recordings")
+    for source in ("cruxeval", "epoch"):
+        reasc("pool", "import", PUBLIC / source, made, "--source", source)
+    return made
+
+
+def test_every_recording_has_its_rows_in_80_columns(folder: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "bench.png"
+    shown = reasc("bench", folder, "--shuffles", 2, "--plot", picture).stdout
+    assert max(map(len, shown.splitlines())) <= 80 and picture.stat().st_size > 10_000
+    for model in ("codellama-7b", "deepseek-reasoner", "gemini-1.5-flash-002"):
+        section = shown.split(f"\n{model}\n")[1].split("\n\n")[0]
+        assert [line[1:22].strip() for line in section.splitlines()[-4:]] == RULES
+        assert "Right: asking once" in section and "\n Votes " in section
+    assert "each counts as one token" in shown.split("gemini-1.5-flash-002\n")[1]
+    assert "Of 3 recordings, votes help in" in " ".join(shown.split()) and "left out" not in shown
+
+
+def test_numbers_are_those_of_replay(folder: Path) -> None:
+    data = json.loads(reasc("bench", folder, "--shuffles", 2, "--json").stdout)
+    assert [one["model"] for one in data["recordings"]] == ["codellama-7b", "deepseek-reasoner", "gemini-1.5-flash-002"]
+    for one in data["recordings"]:
+        replayed = json.loads(reasc("replay", folder / one["file"], "--shuffles", 2, "--json").stdout)
+        rows = {row["method"]: row for row in replayed["rows"]}
+        assert [rule["method"] for rule in one["rules"]] == RULES and one["budget"] == replayed["max_samples"]
+        for rule in [one["once"], one["always"], *one["rules"]]:
+            assert rule == {name: rows[rule["method"]][name] for name in rule}
+        gain = rows[f"SC@{one['budget']}"]["accuracy"]["value"] - rows["pass@1"]["accuracy"]["value"]
+        assert one["always"]["accuracy_vs_once"]["value"] == pytest.approx(gain)
+
+
+def test_it_says_whether_votes_help(tmp_path: Path) -> None:
+    right, wrong = response("7"), response("1")
+    json_lines(tmp_path / "help.jsonl", *[question(f"{n}", wrong, right, right, right) for n in range(40)])
+    json_lines(tmp_path / "harm.jsonl", *[question(f"{n}", right, wrong, wrong, wrong) for n in range(40)])
+    json_lines(tmp_path / "alike.jsonl", *[question(f"{n}", right, right, right, right) for n in range(40)])
+    shown = reasc("bench", tmp_path, "--shuffles", 0).stdout
+    for name, said in (("help", "help: +100.0"), ("harm", "do harm: -100.0"), ("alike", "do not clearly help: +0.0")):
+        assert f"Votes {said}" in shown.split(f"\n{name}\n")[1].split("\n\n")[0]
+
+
+def test_confidence_has_rows_where_there_are_scores(tmp_path: Path) -> None:
+    write_pool(tmp_path / "scored.sqlite", questions=30, samples=6, signals=False, scores=True)
+    [one] = json.loads(reasc("bench", tmp_path, "--shuffles", 2, "--json").stdout)["recordings"]
+    assert (one["questions"], one["budget"]) == (15, 6)  # half of them calibrate
+    assert {"ReASC (offline)", "ReASC (online)"} <= {rule["method"] for rule in one["rules"]}
+
+
+def test_what_cannot_be_compared_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    lines = [question(f"{n}", *[response("7")] * 4) for n in range(12)]
+    packed = gzip.compress("\n".join(map(json.dumps, lines)).encode())
+    (tmp_path / "good.jsonl.gz").write_bytes(packed)
+    (tmp_path / "cut.jsonl.gz").write_bytes(packed[:-20])
+    (tmp_path / "broken.jsonl").write_text('{"id"\n')
+    (tmp_path / "other.sqlite").write_bytes(b"no database")
+    json_lines(tmp_path / "single.jsonl", *[question(f"{n}", response("7")) for n in range(12)])
+    cascade = {"id": "a", "reference": None, "models": {"small": {"answer": "7", "completion_tokens": 1}}}
+    (tmp_path / "cascade.jsonl").write_text(json.dumps(cascade))
+    (tmp_path / "notes.txt").write_text("not a recording")
+    shown = " ".join(reasc("bench", tmp_path, "--shuffles", 1).stdout.split())
+    for file, reason in {
+        "cut.jsonl.gz": "cannot read the pool",
+        "broken.jsonl": "line 1 is not valid JSON",
+        "other.sqlite": "is not a pool",
+        "single.jsonl": "one response to each question",
+        "cascade.jsonl": "responses is missing",
+    }.items():
+        assert reason in shown.split(f"Left out: {file}: ")[1].split("Left out:")[0]
+    assert "good 12 questions, 4 responses to each" in shown and "5 of 6 files were left out" in shown
+    assert str(tmp_path) not in shown and "notes.txt" not in shown
+
+
+def test_a_folder_without_recordings_is_refused(tmp_path: Path) -> None:
+    assert "is not a folder" in reasc("bench", tmp_path / "none", code=1).stderr
+    assert "holds no recording" in reasc("bench", tmp_path, code=1).stderr
+    (tmp_path / "broken.jsonl").write_text('{"id"\n')
+    ended = reasc("bench", tmp_path, code=1)
+    assert "Left out: broken.jsonl" in ended.stdout and "none of the files" in ended.stderr
