@@ -4,8 +4,8 @@
 
 ``store`` is the file, ``pool`` what is read of it, ``reading`` how. ``drawing`` asks a model, here or on
 ``ray_workers``, and ``recording`` keeps its responses. ``calibrating`` scores them and makes calibrations. ``graders``,
-``judge`` and ``grading`` decide again which are right. ``merging``, ``parquet`` and ``json_lines`` copy pools.
-``costs`` says what recording one costs.
+``judge`` and ``grading`` decide again which are right. ``merging``, ``parquet`` and ``json_lines`` copy pools, and
+``public`` makes them of what others published. ``costs`` says what recording one costs.
 """
 
 from langchain_reasc_lab.pools.calibrating import *  # noqa: F403

@@ -201,7 +201,7 @@ def summary(results: Sequence[RecordingResult], left_out: Sequence[LeftOut]) -> 
     learned = [one for result in results if (one := result.rule(AGREEMENT))]
     tokens = [one.tokens_vs_sc.value for one in learned]
     near = sum(one.accuracy_vs_sc.value >= -0.01 for one in learned)
-    helped = sum(result.once.accuracy_vs_sc.high < 0 for result in results)
+    helped = sum(result.votes == "Votes help" for result in results)
     skipped = f"; {len(left_out)} of {len(results) + len(left_out)} files were left out" if left_out else ""
     return (
         f"Of {len(results)} recordings, votes help in {helped}; {AGREEMENT}, without labels and logprobs, took "
