@@ -45,6 +45,7 @@ _OTHER_NAMES: Final = (
     ("flash_attn", "flash_attention", "fa"),
     ("lora", "lora_path", "lora_paths", "lora_adapters", "loras"),
     ("chat_template", "chat_format"),
+    ("key_variable", "api_key", "key"),
 )
 """Names of the same option in different programs and libraries, our own name first."""
 _REMOVED: Final = {

@@ -54,10 +54,14 @@ def secret_in(variable: str) -> "SecretStr":
     """Return the value of an environment variable, and never print it from now on.
 
     Raises:
-        ConfigurationError: the variable is not set.
+        ConfigurationError: the variable is not set, or this is not the name of one, but perhaps the secret itself.
     """
     from pydantic import SecretStr
 
+    if not re.fullmatch(r"[A-Za-z_]\w*", variable):
+        raise ConfigurationError(
+            "give the name of the environment variable that holds the key, such as OPENAI_API_KEY, not the key itself"
+        )
     value = os.environ.get(variable)
     if not value:
         raise ConfigurationError(f"the environment variable {variable} is not set")

@@ -28,8 +28,8 @@ from langchain_reasc_server.reading import Bodies, check_head, read_object
 from langchain_reasc_server.responses import ResponseWriter, Translated
 from langchain_reasc_server.responses_request import Untranslatable, chat_request
 from langchain_reasc_server.solver import Solver, Upstream
-from langchain_reasc_server.status import POLICY, REMEMBERED, Decided, status_page
-from langchain_reasc_server.wire import DONE, PING, encoded
+from langchain_reasc_server.status import POLICY, REMEMBERED, Decided, headline, status_page
+from langchain_reasc_server.wire import DONE, PING, encoded, sse
 
 _HELD: Final = 0.5
 """Seconds to delay the head of a stream, so that an upstream's refusal keeps its status."""
@@ -132,8 +132,10 @@ class Gateway:
         return HTMLResponse(page, headers={"cache-control": "no-store", "content-security-policy": POLICY})
 
     def _page(self, own: Sequence[Decided]) -> str:
-        shown = bool(self.admission.keys)
-        return status_page(self.upstream.model, self.metrics, own, knows=self.solver.knows(), answers=shown)
+        learning = self.solver.progress()
+        now = headline(self.metrics, self.upstream.model, self.solver.votes, self.solver.health(), learning)
+        answers = bool(self.admission.keys)
+        return status_page(self.upstream.model, self.metrics, own, now=now, knows=self.solver.knows(), answers=answers)
 
     async def _other(self, request: Request, client: Client, send: Send) -> None:
         """Pass through a request that is not a chat completion, if the operator has opened its path.
@@ -177,9 +179,11 @@ class Gateway:
         except Untranslatable as error:
             why = error.why
         samples = call.most_samples(self.solver.votes) if call is not None and why is None else 1
+        translated = Translated(send, ResponseWriter(asked.body, asked.model))
         async with self._until_gone(request, client, samples, body):
             if call is not None and why is None:
-                await self._vote(call, request, client, Translated(send, ResponseWriter(asked.body, asked.model)))
+                request.state.translated = translated
+                await self._vote(call, request, client, translated)
                 return
             self.admission.charge(client, samples=1)
             if await self._passed_through(request, client, body, str(why), send, other_way=call is not None):
@@ -188,7 +192,7 @@ class Gateway:
                 said = f"{why} is not supported by this model, which only has chat completions; leave it out"
                 raise Refused(400, said, code="unsupported_value")
             chat = Request({**request.scope, "path": _CHAT, "raw_path": _CHAT.encode()}, request.receive)
-            translated = Translated(send, ResponseWriter(asked.body, asked.model))
+            request.state.translated = translated
             await self._forward(chat, client, encoded(call.body), call, str(why), translated)
 
     async def _forward(
@@ -319,7 +323,7 @@ class Gateway:
     def _record(self, won: Won, request: Request, client: Client, begun: float) -> None:
         request.state.account = account = won.account
         request.state.bill = won.message.usage_metadata
-        self.metrics.record_vote(account)
+        self.metrics.record_vote(account, cut_off=won.cut_off)
         self.decided.append(Decided(time.time(), time.monotonic() - begun, won.call.model, account, client))
 
     @asynccontextmanager
@@ -367,13 +371,14 @@ class _Guarded:
     async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
         request, metrics, begun = Request(scope, receive), self._gateway.metrics, time.monotonic()
         status: int | None = None
-        silent = True
-        request.state.way, request.state.answered = "none", False
+        silent, is_stream = True, False
+        request.state.way, request.state.answered, request.state.translated = "none", False, None
 
         async def sending(message: Any) -> None:
-            nonlocal status, silent
+            nonlocal status, silent, is_stream
             if message["type"] == "http.response.start":
                 status = message["status"]
+                is_stream = any(b"text/event-stream" in value for _, value in message["headers"])
                 if message["status"] >= 400 and any(name == _PASSED for name, _ in message["headers"]):
                     metrics.record_upstream_error(message["status"])
             else:
@@ -386,14 +391,18 @@ class _Guarded:
         metrics.running.inc()
         try:
             check_head(scope["headers"])
-            client = self._gateway.admission.client(request.headers)
+            request.state.client = client = self._gateway.admission.client(request.headers)
             await self._answer(request, client, sending)
         except ClientDisconnect:
-            status = 499  # nginx's, for a client that has closed the request
+            request.state.status = status = 499  # nginx's, for a client that has closed the request
         except asyncio.CancelledError:  # the server was stopped; without this, uvicorn would print an error
+            stopped = Refused(503, "the server was stopped", code="stopped", headers={"retry-after": "1"})
+            request.state.refused = stopped
             if status is None:
-                stopped = Refused(503, "the server was stopped", code="stopped", headers={"retry-after": "1"})
                 await stopped.response(scope, receive, sending)
+            elif is_stream and not request.state.answered:
+                write = request.state.translated or sending
+                await write({"type": "http.response.body", "body": sse(stopped.body), "more_body": False})
         except Exception as error:
             request.state.refused = refused = refusal_of(error)
             metrics.record_error(refused)

@@ -13,9 +13,11 @@ from langchain_core.messages import AIMessage
 from langchain_reasc_openai.client import EVENTS
 from langchain_reasc_openai.events import events_in, merged
 
+from langchain_reasc.models.contract import FINISH_REASON
 from langchain_reasc_server.calls import HEADER, Call
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.wire import (
+    LIMIT_REASONS,
     Json,
     event_of,
     events_of,
@@ -65,15 +67,18 @@ class Won:
         }
 
     @property
-    def _tokens(self) -> dict[str, int]:
-        """Tokens spent, tokens of an average response, and how many more ``max_samples`` responses would have cost."""
+    def _tokens(self) -> dict[str, int | None]:
+        """Tokens spent, tokens of an average response, and how many more ``max_samples`` responses would have cost.
+
+        With two models the last is None: nobody knows of which model these responses would have been.
+        """
         told: Json = self.message.response_metadata["reasc"]
         tokens: dict[str, int] = told["tokens"]
         spent = tokens["input"] + tokens["output"]
         if told["reason"] == "alone" or not told["samples"]:
             return {"spent": spent, "saved": 0, "one_response": spent}
-        if "models" in told:  # more samples of which model it would have been, nobody knows
-            return {"spent": spent, "saved": 0, "one_response": sum(self._own_usage().values())}
+        if "models" in told:
+            return {"spent": spent, "saved": None, "one_response": sum(self._own_usage().values())}
         each = tokens["input"] / told["launched"] + (tokens["output"] - tokens["unused_output"]) / told["samples"]
         return {"spent": spent, "saved": max(0, int(self.max_samples * each - spent)), "one_response": round(each)}
 
@@ -98,10 +103,17 @@ class Won:
         return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}
 
     @property
+    def cut_off(self) -> bool:
+        """Whether the winner reached the limit of tokens."""
+        return self.message.response_metadata.get(FINISH_REASON) in LIMIT_REASONS
+
+    @property
     def headers(self) -> dict[str, str]:
         """The part of the account that is given in headers."""
         account = self.account
-        said = {"samples": account["samples"], "stop": account["stop"], "tokens-saved": account["tokens"]["saved"]}
+        said = {"samples": account["samples"], "stop": account["stop"]}
+        if (saved := account["tokens"]["saved"]) is not None:
+            said["tokens-saved"] = saved
         if "p_correct" in account:
             said["p-correct"] = format(account["p_correct"], ".4f")
         said |= {name.replace("_", "-"): account[name] for name in ("id", "answered_by") if name in account}

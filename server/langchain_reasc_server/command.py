@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from langchain_reasc.cli.console import print_error, remark
+from langchain_reasc.cli.console import print_error, print_lines, remark
 from langchain_reasc.cli.models import LearnedLargerModelOptions, ModelOptions
+from langchain_reasc.cli.options import one_of
 from langchain_reasc.exceptions import ConfigurationError, ReASCError, missing_extra
-from langchain_reasc_server.serve_options import LimitOptions, ServeVoteOptions, UpstreamOptions, read_config
+from langchain_reasc_server.serve_options import LimitOptions, ServeVoteOptions, UpstreamOptions, in_force, read_config
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -32,6 +33,7 @@ _MEGABYTE: Final = 1_000_000
 
 def serve(
     *,
+    context: typer.Context,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -54,11 +56,22 @@ def serve(
     traces: Annotated[
         bool, typer.Option("--traces", help="Export OpenTelemetry spans as its variables (OTEL_...) say.")
     ] = False,
-    access_log: Annotated[
-        bool, typer.Option("--access-log", help="Log each request to stderr, without prompts and keys.")
-    ] = False,
+    log: Annotated[
+        str,
+        typer.Option(
+            metavar="WHAT",
+            help="What is logged on stderr, a line each, without prompts, answers and keys: requests, errors (only "
+            "requests that end in one) or none.",
+            callback=one_of("requests", "errors", "none"),
+        ),
+    ] = "requests",
+    log_format: Annotated[
+        str,
+        typer.Option(metavar="FORMAT", help="How lines are written: text or json.", callback=one_of("text", "json")),
+    ] = "text",
     check: Annotated[
-        bool, typer.Option("--check", help="Check the options, ask the upstream server, and exit.")
+        bool,
+        typer.Option("--check", help="Print the options and their sources, ask the upstream server, and exit."),
     ] = False,
 ) -> None:
     """Serve OpenAI's API in front of any model, with answers that are voted on.
@@ -95,6 +108,8 @@ def serve(
         limits=limits,
         ping=ping,
         traces=traces,
+        log=log,
+        log_format=log_format,
         workers=workers,
     )
     with ExitStack() as stack:
@@ -102,6 +117,7 @@ def serve(
             gateway = service.gateway(stack)
             for model in gateway.solver.models:
                 _ask_capabilities(model)
+            print_lines(in_force(context))
             remark(_summary(gateway, source, "the options are right"))
             return
         listening = stack.enter_context(_listening(host, port))
@@ -109,7 +125,7 @@ def serve(
         address = f"http://{named}:{listening.getsockname()[1]}/v1"
         options = {
             "timeout_graceful_shutdown": shutdown,
-            **processes.uvicorn_options(limits.connections, access_log=access_log),
+            **processes.uvicorn_options(limits.connections),
         }
         if workers == 1:
             gateway = service.gateway(stack)
@@ -136,6 +152,8 @@ class Service:
     limits: LimitOptions
     ping: float
     traces: bool
+    log: str
+    log_format: str
     workers: int
 
     def __call__(self) -> "Starlette":
@@ -172,6 +190,7 @@ class Service:
     def app(self, gateway: "Gateway", stack: ExitStack) -> "Starlette":
         """Return the application, which closes the stack when the server has shut down."""
         from langchain_reasc_server.processes import watched_event_loop
+        from langchain_reasc_server.request_log import RequestLog
 
         model: Any = gateway.upstream.chat_model
         if self.traces:
@@ -194,7 +213,10 @@ class Service:
                     yield
 
         gateway.lifetime = lifetime
-        return gateway.app
+        app = gateway.app
+        if self.log != "none":
+            app.add_middleware(RequestLog, errors_only=self.log == "errors", as_json=self.log_format == "json")
+        return app
 
 
 def _ask_capabilities(model: Any, until: str | None = None) -> None:

@@ -5,10 +5,11 @@ import base64
 import binascii
 import hmac
 import math
+import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -19,8 +20,10 @@ from langchain_reasc_server.errors import Refused
 _MINUTE: Final = 60.0
 
 
-def read_keys(path: Path | None, variable: str | None) -> tuple[str, ...]:
-    """Return the keys of a file and of an environment variable's value: one per line, with ``#`` for comments.
+def read_keys(path: Path | None, variable: str | None) -> dict[str, str]:
+    """Return key -> name, of a file and of an environment variable's value.
+
+    A line has a key, and perhaps ``#`` and the name of its client. Other keys are named by their number.
 
     Raises:
         ConfigurationError: the file has no keys, or cannot be read.
@@ -29,8 +32,9 @@ def read_keys(path: Path | None, variable: str | None) -> tuple[str, ...]:
         texts = [variable or "", "" if path is None else read_text(path)]
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"cannot read the file of keys {path}: {error}") from None
-    lines = [line.strip() for text in texts for line in text.splitlines()]
-    keys = tuple(dict.fromkeys(line for line in lines if line and not line.startswith("#")))
+    lines = [re.split(r"(?:^|\s+)#\s*", line.strip(), maxsplit=1) for text in texts for line in text.splitlines()]
+    named = [(key, *name) for key, *name in lines if key]
+    keys = {key: "".join(name) or f"key{number}" for number, (key, *name) in enumerate(named, 1)}
     if path is not None and not keys:
         raise ConfigurationError(f"{path} has no keys, so nobody could use the server; write one key per line")
     return keys
@@ -87,11 +91,13 @@ class Client:
     Attributes:
         samples: the samples that the key may draw.
         tokens: the tokens of prompts and responses that the key may use.
+        name: the name of the key in logs; empty without keys.
         running: requests that are being answered or wait.
     """
 
     samples: Allowance
     tokens: Allowance
+    name: str = ""
     running: int = 0
 
 
@@ -100,7 +106,7 @@ class Admission:
     """Admits requests.
 
     Attributes:
-        keys: the keys of clients. Without keys everybody may ask, as one client.
+        keys: key -> name of the clients. Without keys everybody may ask, as one client.
         requests: requests that are answered at once.
         queue: requests that may wait. Further requests are refused.
         each: requests of one client at once; None for any number.
@@ -109,7 +115,7 @@ class Admission:
         clock: a monotonic clock in seconds.
     """
 
-    keys: Sequence[str] = ()
+    keys: Mapping[str, str] = field(default_factory=dict)
     requests: int = 128
     queue: int = 512
     each: int | None = None
@@ -120,11 +126,11 @@ class Admission:
 
     def __post_init__(self) -> None:
         self._room = asyncio.Semaphore(self.requests)
-        self._clients = {key: self._new_client() for key in self.keys or ("",)}
+        self._clients = {key: self._new_client(name) for key, name in (self.keys or {"": ""}).items()}
 
-    def _new_client(self) -> Client:
+    def _new_client(self, name: str) -> Client:
         samples = Allowance("samples", self.samples_per_minute, self.clock)
-        return Client(samples, Allowance("tokens", self.tokens_per_minute, self.clock))
+        return Client(samples, Allowance("tokens", self.tokens_per_minute, self.clock), name)
 
     def client(self, headers: Mapping[str, str]) -> Client:
         """Return the client that the headers of a request name.

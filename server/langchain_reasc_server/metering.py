@@ -8,7 +8,7 @@ from langchain_reasc.models.usage import estimated_tokens
 from langchain_reasc_server.calls import Hear
 from langchain_reasc_server.events import Send
 
-_TAIL: Final = 16_384
+TAIL: Final = 16_384
 """The last bytes of a reply that are kept, because the usage is near the end."""
 _SUMMANDS: Final = ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")
 _DECODER: Final = json.JSONDecoder()
@@ -34,7 +34,7 @@ class Meter:
         """Charge the client once. If it has ``left``, the upstream may have begun without a reply yet."""
         if not self._paid:
             self._paid = True
-            reported = _reported_in(self._tail)
+            reported = reported_tokens(self._tail)
             events = self._written if self._is_stream else 0
             tokens = max(reported, events) if reported else estimated_tokens(self._asked) + self._written
             self._pay(tokens if self._begun or left else 0)
@@ -62,10 +62,10 @@ class Meter:
             self._written += (self._tail[1 - len(begin) :] + part).count(begin)
         else:
             self._written += estimated_tokens(part)
-        self._tail = (self._tail + part)[-_TAIL:]
+        self._tail = (self._tail + part)[-TAIL:]
 
 
-def _reported_in(text: bytes) -> int:
+def reported_tokens(text: bytes) -> int:
     """Return the largest usage that a text reports, in tokens; 0 if there is no usage."""
     _, *found = text.split(b'"usage"')  # in a string the quotes would be escaped
     return max((_usage_at(rest) for rest in found), default=0)
@@ -106,4 +106,4 @@ class Drawn:
     def tokens(self, prompt: int) -> int:
         """Return the tokens of these samples: as each reports, or else its prompt and one token per event."""
         responses = [*self._responses.values()]
-        return sum(_reported_in(b"".join(events)) or prompt + len(events) for events in responses)
+        return sum(reported_tokens(b"".join(events)) or prompt + len(events) for events in responses)

@@ -43,6 +43,7 @@ class Metrics:
         counted = "Tokens of votes, prompt and generated: spent, saved, and of one response to each request"
         self._tokens = Counter("reasc_tokens", counted, ["kind"], **given)
         self._stops = Counter("reasc_stops", "Why votes have ended", ["reason"], **given)
+        self._cut_off = Counter("reasc_cut_off", "Votes whose answer reached the limit of tokens", **given)
         self._agreement = Histogram(
             "reasc_agreement_ratio", "Winner's share of the votes, where there were several", buckets=_SHARES, **given
         )
@@ -86,12 +87,13 @@ class Metrics:
         for monitor, evidence in known.evidence.items():
             self._evidence.labels(monitor).set(evidence)
 
-    def record_vote(self, account: Json) -> None:
-        """Count a vote by its account."""
+    def record_vote(self, account: Json, *, cut_off: bool = False) -> None:
+        """Count a vote by its account, and whether its answer is ``cut_off``."""
+        self._cut_off.inc(cut_off)
         self._samples.inc(account["samples"])
         self._stops.labels(account["stop"]).inc()
         for kind, tokens in account["tokens"].items():
-            self._tokens.labels(kind).inc(tokens)
+            self._tokens.labels(kind).inc(tokens or 0)
         for model, told in account.get("models", {}).items():
             self._cost.labels(model).inc(told["cost"])
             for kind in ("input", "output"):

@@ -29,13 +29,12 @@ _STARTED_WITHIN: Final = 30
 """Seconds that the supervisor waits for a new worker, or for one that no longer responds."""
 
 
-def uvicorn_options(connections: int, *, access_log: bool = False) -> dict[str, Any]:
+def uvicorn_options(connections: int) -> dict[str, Any]:
     """Return uvicorn's options for limits and logs.
 
     A request on more connections than allowed is refused with 503. A proxy in front has to disconnect slow clients.
     """
     logs = deepcopy(LOGGING_CONFIG)
-    logs["handlers"]["access"]["stream"] = "ext://sys.stderr"
     logs["loggers"]["uvicorn.error"]["level"] = "ERROR"  # uvicorn warns of each malformed request
     return {
         "http": "h11",
@@ -44,7 +43,7 @@ def uvicorn_options(connections: int, *, access_log: bool = False) -> dict[str, 
         "limit_concurrency": _possible_connections(connections),
         "h11_max_incomplete_event_size": 2 * LARGEST_HEAD,  # check_head refuses a head that is a little too large
         "timeout_keep_alive": _KEPT_ALIVE,
-        "access_log": access_log,
+        "access_log": False,  # see request_log
         "log_config": logs,
         "server_header": False,
     }

@@ -1,11 +1,14 @@
 """The options of ``reasc serve``, and the TOML file that may set them."""
 
+import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 from urllib.parse import urlsplit
 
 import typer
@@ -13,6 +16,7 @@ import typer
 from langchain_reasc.cli.console import secret_in
 from langchain_reasc.cli.models import LearnedLargerModelOptions, ModelOptions
 from langchain_reasc.cli.options import Worth
+from langchain_reasc.complaints import findings, nearest
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.files import parse_toml, read_text
 
@@ -27,25 +31,72 @@ _LONGEST_RETRY_AFTER: Final = 5.0
 
 
 def read_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Read options from a TOML file. Options of the command line override them."""
+    """Read options from a TOML file. Options of the command line override them.
+
+    Raises:
+        ConfigurationError: the file cannot be read, sets an unknown option, or gives one a value of a wrong type.
+    """
     if path is None:
         return None
     try:
-        given = parse_toml(read_text(path))
+        text = read_text(path)
+        given = parse_toml(text)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"cannot read {path}: {error}") from None
-    names = {option.lstrip("-"): parameter for parameter in context.command.params for option in parameter.opts}
+    options = _options_of(context)
     values: dict[str, Any] = {}
     for name, value in given.items():
-        parameter = names.get(name.replace("_", "-"))
-        if parameter is None or parameter.name in ("config", "check", "help"):
-            raise ConfigurationError(
-                f"{path} sets {name!r}, which is not an option of reasc serve; see reasc serve --help"
-            )
-        many = getattr(parameter, "multiple", False)
-        values[str(parameter.name)] = [value] if many and not isinstance(value, list) else value
+        where = f"{path}:{_line_of(name, text)}"
+        option = name.replace("-", "_")
+        if option not in options:
+            near = nearest(option, options)
+            hint = f"did you mean {near.replace('_', '-')!r}?" if near else "see reasc serve --help"
+            raise ConfigurationError(f"{where} sets {name!r}, which is not an option of reasc serve; {hint}")
+        values[option] = _of_type(options[option], value, f"{where}: {name}")
+        context.meta[f"reasc.{option}"] = where
     context.default_map = {**(context.default_map or {}), **values}
     return path
+
+
+def _options_of(context: typer.Context) -> dict[str, Any]:
+    """Return name in Python -> type of the options that a file may set."""
+    parameters = signature(context.command.callback).parameters  # type: ignore[arg-type]
+    annotated = {name: get_args(one.annotation) for name, one in parameters.items()}
+    return {name: types[0] for name, types in annotated.items() if types and name not in ("config", "check")}
+
+
+def _line_of(name: str, text: str) -> int:
+    lines = enumerate(text.splitlines(), 1)
+    return next((at for at, line in lines if re.match(rf"""\s*\[?\s*["']?{re.escape(name)}\b""", line)), 1)
+
+
+def _of_type(annotation: Any, value: Any, where: str) -> Any:
+    """Check the type of a value in a file, because typer would make a number of a text, and a text of anything."""
+    from pydantic import TypeAdapter, ValidationError
+
+    value = [value] if annotation == list[str] | None and isinstance(value, str) else value
+    try:
+        TypeAdapter(annotation).validate_json(json.dumps(value, default=str), strict=True)
+    except ValidationError as error:
+        said = "; ".join(findings(error, values=False))
+        got = type(value).__name__ if isinstance(value, dict | list) else repr(value)  # which may hold a secret
+        raise ConfigurationError(f"{where}: {said}, got {got[:60]}") from None
+    return value
+
+
+def in_force(context: typer.Context) -> Iterator[str]:
+    """Yield the options with a value as lines of a file for ``--config``, each with where its value is from."""
+    for name in _options_of(context):
+        if (value := context.params[name]) not in (None, [], ()):
+            source = getattr(context.get_parameter_source(name), "name", "")
+            origins = {"COMMANDLINE": "command line", "DEFAULT_MAP": context.meta.get(f"reasc.{name}")}
+            line = f"{name.replace('_', '-')} = {_in_toml(value)}"
+            yield f"{line:<40} # {origins.get(source, 'default')}"
+
+
+def _in_toml(value: Any) -> str:
+    value = ",".join(str(one) for pair in value for one in pair) if isinstance(value, tuple) else value  # prices
+    return json.dumps(value, default=str, ensure_ascii=False)
 
 
 @dataclass
@@ -226,7 +277,11 @@ class LimitOptions:
     """The options for keys and limits."""
 
     keys: Annotated[
-        Path | None, typer.Option(metavar="FILE", help=f"Keys of clients, one per line; {_KEYS} may have more.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help=f"Keys of clients, one per line, each perhaps with # and a name; {_KEYS} may have more.",
+        ),
     ] = None
     requests: Annotated[int, typer.Option(min=1, help="Requests answered at once.")] = 128
     queue: Annotated[int, typer.Option(min=0, help="Requests that may wait in addition.")] = 512

@@ -6,6 +6,7 @@ import math
 import re
 from collections import OrderedDict
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -15,7 +16,7 @@ from starlette.requests import Request
 
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.calibration import ConsensusCalibrator, EscalationLearner, Observations
-from langchain_reasc.calibration.summary import calibration_lines, escalation_lines, learning_knows
+from langchain_reasc.calibration.summary import calibration_lines, escalation_lines, folded, learning_knows
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc_server.calls import COUNTED, Call, Hear, VotePolicy
 from langchain_reasc_server.chat import Won
@@ -160,14 +161,22 @@ class Solver:
         """Describe what was learned, or the calibration, in lines of 80 columns."""
         if isinstance(learner := self._own.calibrator, EscalationLearner):
             kinds = [[f"Kind {at + 1}", *escalation_lines(one)] for at, one in enumerate(learner.kinds[:_SHOWN_KINDS])]
-            return [line for lines in kinds for line in lines] or ["nothing was learned yet: the larger model answers"]
+            return [*chain(*kinds)] or [*folded("In use", "the larger model answers: nothing was learned yet")]
         known, calibration = self.learning(), self._own.learned
         if known is not None:
-            others = [f"Also       {model}: {_learning(one).seen:,} questions" for model, one in self._models.items()]
+            others = "; ".join(f"{model}: {_learning(one).seen:,} questions" for model, one in self._models.items())
             unsaved = getattr(self._own.calibrator, "unsaved", 0)
-            lost = [f"Not kept   {unsaved:,} questions: {self.votes.state} cannot be written"] if unsaved else []
-            return [*learning_knows(known, calibration), *others, *lost]
-        return ["votes are counted"] if calibration is None else [*calibration_lines(calibration)]
+            lost = folded("Not kept", f"{unsaved:,} questions: {self.votes.state} cannot be written") if unsaved else []
+            return [*learning_knows(known, calibration), *folded("Also", others), *lost]
+        return [*folded("Votes", "are counted")] if calibration is None else [*calibration_lines(calibration)]
+
+    def progress(self) -> str:
+        """Say how far learning is, in a few words; nothing if the server does not learn."""
+        own = self._own.calibrator
+        if isinstance(own, EscalationLearner):
+            return own.kinds[0].status if own.kinds else "the large model answers until something is learned"
+        said = own.notice(self._own.learned) if isinstance(own, ConsensusCalibrator) else ""
+        return re.split(r": counting|,? of answers", said)[0]
 
     def learning(self) -> Observations | None:
         """Return the observations to learn from, or None if the server does not learn."""

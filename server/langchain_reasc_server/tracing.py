@@ -87,7 +87,8 @@ class _DescribedVotes:
         inject(told)
         kept = [(name, value) for name, value in scope["headers"] if name.decode("latin-1") not in told]
         named = [(name.encode(), value.encode()) for name, value in told.items()]
-        scope = {**scope, "headers": [*kept, *named], "state": {**scope.get("state", {})}}
+        scope.setdefault("state", {})
+        scope = {**scope, "headers": [*kept, *named]}
         answered = False
 
         async def sending(message: Message) -> None:
@@ -115,7 +116,8 @@ class _DescribedVotes:
             span.set_attributes({name: value for name, value in asked.items() if isinstance(value, int | float)})
         if (account := state.get("account")) is not None:
             span.set_attributes({f"reasc.{name}": account[name] for name in _ACCOUNT if name in account})
-            span.set_attributes({f"reasc.tokens.{name}": tokens for name, tokens in account["tokens"].items()})
+            tokens = {name: count for name, count in account["tokens"].items() if count is not None}
+            span.set_attributes({f"reasc.tokens.{name}": count for name, count in tokens.items()})
         if (bill := state.get("bill")) is not None:
             span.set_attribute("gen_ai.usage.input_tokens", bill["input_tokens"])
             span.set_attribute("gen_ai.usage.output_tokens", bill["output_tokens"])

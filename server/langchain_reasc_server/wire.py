@@ -18,6 +18,7 @@ from langchain_reasc.models.contract import FINISH_REASON
 
 __all__ = [
     "DONE",
+    "LIMIT_REASONS",
     "PING",
     "Json",
     "chunk_event",
@@ -37,7 +38,8 @@ __all__ = [
 DONE: Final = b"data: [DONE]\n\n"
 PING: Final = b": ping\n\n"
 """A comment, which keeps a stream alive."""
-_LIMIT_REASONS: Final = ("length", "max_tokens", "MAX_TOKENS", "model_length")
+LIMIT_REASONS: Final = ("length", "max_tokens", "MAX_TOKENS", "model_length")
+"""What providers say of a response that was cut off."""
 
 
 def new_id() -> str:
@@ -104,7 +106,7 @@ def reply_of(message: AIMessage, model: str) -> Json:
         "index": 0,
         "message": said,
         "logprobs": metadata.get("logprobs"),
-        "finish_reason": "length" if ended in _LIMIT_REASONS else "tool_calls" if calls else "stop",
+        "finish_reason": "length" if ended in LIMIT_REASONS else "tool_calls" if calls else "stop",
     }
     return {
         "id": new_id(),

@@ -131,6 +131,7 @@ def front(*answers: Any, served: Any = None, **options: Any) -> Iterator[Front]:
     """Serve in front of upstreams with these answers (None: an upstream that is gone), or in front of ``served``."""
     votes = options.pop("votes", {})
     admission = options.pop("admission", {})
+    keys = {key: f"key{number}" for number, key in enumerate(admission.get("keys", ()), 1)}
     pass_keys = options.pop("pass_keys", False)
     retry = options.pop("retry", FAST)
     connections = options.pop("connections", 4096)
@@ -145,7 +146,7 @@ def front(*answers: Any, served: Any = None, **options: Any) -> Iterator[Front]:
             )
             served = Servers(model, pass_keys=pass_keys)
         solver = Solver(served, VotePolicy(**{"calibration": None, **votes}), larger)
-        gateway = Gateway(served, solver, Admission(**admission), **options)
+        gateway = Gateway(served, solver, Admission(**{**admission, "keys": keys}), **options)
         url = stack.enter_context(listening(gateway.app, **uvicorn_options(connections)))
         made = Front(url, upstreams, gateway)
         made.http = stack.enter_context(httpx.Client(timeout=20))

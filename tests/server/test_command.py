@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,10 @@ from servers.hostile_schemas import HOSTILE, arguments
 from typer.testing import CliRunner
 
 from langchain_reasc.cli.options import with_groups
-from langchain_reasc.exceptions import MissingExtraError, ReASCError
+from langchain_reasc.exceptions import ConfigurationError, MissingExtraError, ReASCError
 
 from .serving import HELLO, TOOL, Said, eventually, front, models
+from .test_status import text_of
 
 app = typer.Typer()
 app.command()(with_groups(serve))
@@ -55,6 +57,8 @@ def run(*arguments: object) -> str:
     ended = CliRunner().invoke(app, [*map(str, arguments)])
     if isinstance(ended.exception, ReASCError):
         raise ended.exception
+    if ended.exit_code == 2:  # typer's own error, in a box
+        raise ConfigurationError(" ".join(re.sub("[│╭╮╰╯─]", "", ended.output).split()))
     assert ended.exit_code == 0, ended.output
     return " ".join(ended.stderr.split())
 
@@ -98,7 +102,41 @@ def test_options_come_from_a_file_and_the_command_line_comes_first(upstream: Ser
         f'url = "{upstream.root}"\nmodel = "tiny"\npreset = "generic"\nanswer = "boxed"\nmax-samples = 3\n'
     )
     assert "(boxed)" in run("--check", "--config", config)
-    assert "(number)" in run("--check", "--config", config, "--answer", "number")
+    given = ("--check", "--config", str(config), "--answer", "number", "--allow-path", "embeddings")
+    checked = CliRunner().invoke(app, given)
+    assert "(number)" in checked.stderr
+    in_force = {name: (value, source) for name, value, source in re.findall(r"(\S+) = (.*?) +# (.*)", checked.stdout)}
+    assert in_force["url"] == (f'["{upstream.root}"]', f"{config}:1") and in_force["max-samples"] == (
+        "3",
+        f"{config}:5",
+    )
+    assert in_force["answer"] == ('"number"', "command line") and in_force["port"] == ("8080", "default")
+    again = tmp_path / "again.toml"
+    again.write_text(checked.stdout)
+    assert "(number)" in run("--check", "--config", again), "what is in force is a file of options"
+
+
+WRONG_VALUES = {
+    "max-samples = '8'": "max-samples: Input should be a valid integer, got '8'",
+    "max-samples = 8.5": "max-samples: Input should be a valid integer, got 8.5",
+    "max_samples = true": "max_samples: Input should be a valid integer, got True",
+    "traces = 'no'": "traces: Input should be a valid boolean, got 'no'",
+    "keys = 3": "keys: Input should be a valid string, got 3",
+    "[model-kwargs]\nkey = 'sk-secret'": "model-kwargs: Input should be a valid array, got dict",
+    "max-sample = 8": "sets 'max-sample', which is not an option of reasc serve; did you mean 'max-samples'?",
+    "api-key = 'sk-secret'": "sets 'api-key', which is not an option of reasc serve; did you mean 'key-variable'?",
+    "url = 'http://a'\nmodel = 'b'\nkey-variable = 'sk-secret'": "give the name of the environment variable",
+}
+
+
+@pytest.mark.parametrize("case", WRONG_VALUES)
+def test_a_wrong_line_of_the_file_is_refused_by_its_number(case: str, tmp_path: Path) -> None:
+    config = tmp_path / "serve.toml"
+    config.write_text(f"# options\n\n{case}\n")
+    with pytest.raises(ReASCError, match=re.escape(WRONG_VALUES[case])) as refused:
+        run("--check", "--config", config)
+    assert f"{config}:3" in str(refused.value) or "variable" in str(refused.value)
+    assert "sk-secret" not in str(refused.value)
 
 
 def test_answers_of_the_shipped_model_are_numbers_and_those_of_another_are_messages() -> None:
@@ -123,7 +161,8 @@ def test_the_readme_s_request_gets_the_readme_s_answer() -> None:
 
 
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
-    "an unknown name in the file": (("--config", "FILE"), "'vibes', which is not an option"),
+    "an unknown name in the file": (("--config", "FILE"), "FILE:1 sets 'vibes', which is not an option"),
+    "an unknown kind of log": (("--log", "everything"), "'requests', 'errors' or 'none', got 'everything'"),
     "no such file": (("--config", "nowhere.toml"), "cannot read nowhere.toml"),
     "two models": (("--gguf", "a.gguf", "--model", "b"), "--gguf names the model already"),
     "learning and not": (("--no-learning", "--state", "s.json"), "--no-learning excludes"),
@@ -434,19 +473,84 @@ def test_requests_have_so_many_seconds_to_end_when_it_is_stopped() -> None:
                     assert asking.result().json()["error"]["code"] == "stopped"
 
 
-def test_requests_are_logged_and_so_is_a_store_that_cannot_be_written(upstream: Served, tmp_path: Path) -> None:
+STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "a vote": ("/chat/completions", {"messages": HELLO, "tools": [TOOL]}),
+    "a vote by the Responses API": ("/responses", {"input": "?", "tools": [{"type": "function", **TOOL["function"]}]}),  # type: ignore[dict-item]
+    "one response": ("/chat/completions", {"messages": HELLO, "temperature": 0}),
+}
+
+
+def test_a_stream_that_is_cut_by_a_stop_ends_with_an_error() -> None:
+    async def begins(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        await exchange.token("so")
+        await exchange.hang()
+
+    def read(path: str, body: dict[str, Any], url: str) -> str:
+        return httpx.post(url + path, json={"model": "tiny", "stream": True, **body}, timeout=60).text
+
+    with serving(begins, get=models) as upstream, ThreadPoolExecutor(3) as threads:
+        options = ("--url", upstream.root, "--preset", "generic", "--shutdown", "1", "--no-learning")
+        with process(*options) as (url, started):
+            reading = {case: threads.submit(read, *given, url) for case, given in STREAMS.items()}
+            assert eventually(lambda: _counted(url, "reasc_first_byte_seconds_count") == 3, 30)
+            started.send_signal(signal.SIGTERM)
+            assert started.wait(120) == 0
+            assert started.stderr is not None
+            assert started.stderr.read().count(" 200 seconds=") == 3
+        for case, streamed in reading.items():
+            *_, last = [json.loads(line[6:]) for line in streamed.result().splitlines() if line.startswith("data: {")]
+            if case == "a vote by the Responses API":
+                assert last["type"] == "response.failed"
+                last = last["response"]
+            assert "the server was stopped" in last["error"]["message"], case
+
+
+@pytest.mark.parametrize("log", ["requests", "errors", "none"])
+def test_requests_are_logged_and_so_is_a_store_that_cannot_be_written(
+    upstream: Served, tmp_path: Path, log: str
+) -> None:
     body = {"model": "tiny", "messages": [{"role": "user", "content": "a secret?"}], "tools": [TOOL]}
     folder = tmp_path / "state"
     folder.mkdir()
-    options = ("--url", upstream.root, "--preset", "generic", "--state", str(folder / "learned.sqlite"), "--access-log")
-    with process(*options, REASC_KEYS="sk-mine") as (url, started):
+    options = ("--url", upstream.root, "--preset", "generic", "--state", str(folder / "learned.sqlite"), "--log", log)
+    with process(*options, REASC_KEYS="# ours\nsk-mine  # alice") as (url, started):
         folder.rmdir()
-        headers = {"authorization": "Bearer sk-mine"}
-        assert httpx.post(f"{url}/chat/completions", json=body, headers=headers, timeout=30).status_code == 200
+        mine = {"authorization": "Bearer sk-mine", "x-request-id": 'of "mine"\t\xe9'.encode("latin-1")}
+        asked: Any = {"json": body, "headers": mine, "timeout": 30}
+        account = httpx.post(f"{url}/chat/completions?key=sk-mine", **asked).json()["reasc"]
+        httpx.post(f"{url}/chat/completions", json={**body, "temperature": 0}, headers=mine, timeout=30)
+        httpx.post(f"{url}/chat/completions", json=body, headers={"authorization": "Bearer sk-secret"})
         page = url.removesuffix("v1")
-        assert eventually(lambda: "Not kept   1 questions" in httpx.get(page, auth=("", "sk-mine")).text)
+        assert eventually(lambda: "Not kept 1 questions" in text_of(httpx.get(page, auth=("", "sk-mine")).text))
         started.terminate()
         _, said = started.communicate(timeout=120)
     assert "what was learned is not kept: " in said and str(folder) in said
-    assert re.search(r'127\.0\.0\.1:\d+ - "POST /v1/chat/completions HTTP/1\.1" .*200', said)
+    lines = [line.partition(" ")[2] for line in said.splitlines() if re.match(r"\d{4}-\d\d-\d\dT\S+Z ", line)]
+    begin = r"127\.0\.0\.1 alice POST /v1/chat/completions 200 seconds=\d+\.\d+ "
+    vote = f"samples={account['samples']} tokens={account['tokens']['spent']} stop={account['stop']} id={account['id']}"
+    shown = [
+        rf"{begin}{vote} request=",
+        rf"{begin}samples=1 tokens=\d+ .*passed=temperature",
+        r"127\.0\.0\.1 - POST /v1/chat/completions 401 seconds=\S+ error=invalid_api_key",
+    ]
+    shown = {"requests": shown, "errors": shown[2:], "none": []}[log]
+    assert len(lines) == len(shown) and all(map(re.match, shown, lines)), said
     assert "secret" not in said and "sk-mine" not in said
+    assert log != "requests" or r'request="of \"mine\"\t\u00e9"' in lines[0]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="workers do not work on Windows")
+def test_lines_of_several_processes_are_whole(upstream: Served) -> None:
+    options = ("--url", upstream.root, "--preset", "generic", "--workers", "2", "--log-format", "json")
+    with process(*options) as (url, started), ThreadPoolExecutor(8) as threads:
+        _started(started.pid, url)
+        ids = [f"{number}-{'x' * 150}" for number in range(200)]
+        ask = partial(httpx.get, f"{url}/{'y' * 300}", timeout=60)
+        for reply in threads.map(lambda id: ask(headers={"x-request-id": id}), ids):
+            assert reply.status_code == 404
+        started.terminate()
+        assert started.stderr is not None
+        logged = [json.loads(line) for line in started.stderr.read().splitlines()]
+    assert sorted(line["request"] for line in logged) == sorted(ids)
+    assert {(line["status"], line["path"]) for line in logged} == {(404, f"/v1/{'y' * 196}")}

@@ -76,7 +76,8 @@ def test_a_contested_vote_gets_the_larger_model_s_reply(path: str, streamed: boo
             assert (account["answered_by"], account["stop"], account["answer"]) == ("large", "escalated", "43")
             assert (small["samples"], small["evidence"], big["samples"]) == (2, {"41": 1.0, "42": 1.0}, 1)
             spent = sum(one["input"] + one["output"] for one in (small, big))
-            assert account["tokens"]["spent"] == spent and account["tokens"]["saved"] == 0
+            assert account["tokens"]["spent"] == spent and account["tokens"]["saved"] is None
+            assert "x-reasc-tokens-saved" not in reply.headers
             if not streamed:
                 assert last["usage"]["total_tokens"] == spent
                 assert last["x_timing"] == {"queued": 3}, "exactly as the larger model's server wrote it"

@@ -7,6 +7,7 @@ import pytest
 from langchain_reasc_server.keys import Admission
 from langchain_reasc_server.metrics import Metrics
 from langchain_reasc_server.status import Decided, status_page
+from servers.exchange import refuses
 
 from .serving import TOOL, Said, eventually, front
 
@@ -27,13 +28,16 @@ def test_it_says_what_votes_cost_and_what_was_learned() -> None:
             return text_of(server.http.get(home).text)
 
         assert "voted on 0 0 passed through, 0 running, 0 failed upstream samples a vote – 0 drawn" in shown()
+        assert "tiny Ready, and not asked yet" in shown()
         assert "No vote has ended yet." in shown() and "Your last votes" not in shown()
         account = server.post({"messages": [{"role": "user", "content": "a secret?"}], "tools": [TOOL]}).json()["reasc"]
         server.chat()
         assert server.post({"id": account["id"], "correct": True}, "/../reasc/outcome").status_code == 200
         samples, tokens = account["samples"], account["tokens"]
         share = tokens["saved"] / (tokens["saved"] + tokens["spent"])
+        asks = f"Answering: asks tiny {samples:.1f} times a question in place of 16."
         for expected in (
+            f"{asks} Learning without labels (1 of 16 questions seen). Nothing to do.",
             "requests voted on 1 1 passed through, 0 running, 0 failed upstream",
             f"samples a vote {samples:.1f} {samples} drawn",
             f"tokens saved {share:.0%} {tokens['saved']:,}; {tokens['spent']:,} spent",
@@ -67,9 +71,23 @@ def test_it_is_behind_the_key_which_a_browser_takes_as_a_password() -> None:
 
 def test_without_learning_it_says_how_votes_are_counted() -> None:
     with front(Said(), votes={"calibration": None}) as server:
-        assert "What was learned votes are counted" in text_of(
+        assert "What was learned Votes are counted" in text_of(
             server.http.get(server.url.removesuffix("/v1") + "/").text
         )
+
+
+def test_it_begins_with_what_to_do() -> None:
+    cases: dict[str, tuple[Any, dict[str, Any], str]] = {
+        "texts": (Said(), {}, "nothing was voted on yet: x-reasc-passed-through in replies says why; --answer number"),
+        "an upstream that refuses": (refuses(400), {"tools": [TOOL]}, "has refused or failed 1 requests"),
+        "one that is gone": (None, {"tools": [TOOL]}, "failed at the last request. Is it running?"),
+        "short answers": (Said(finish="length"), {"tools": [TOOL]}, "1 of 1 answers are cut off: raise max_tokens"),
+    }
+    for case, (answer, fields, says) in cases.items():
+        with front(answer) as server:
+            server.chat(**fields)
+            page = server.http.get(server.url.removesuffix("/v1") + "/").text
+            assert says in text_of(page), case
 
 
 def test_answers_are_shown_to_the_client_that_asked_alone() -> None:
@@ -104,7 +122,7 @@ def test_it_says_how_long_votes_take(votes: int, says: str) -> None:
     }
     client = Admission().client({})
     decided = [Decided(0.0, float(at), "m" * 99, account, client) for at in range(votes, 0, -1)]
-    page = status_page("tiny", Metrics(), decided, knows=[], answers=True)
+    page = status_page("tiny", Metrics(), decided, now="", knows=[], answers=True)
     text = text_of(page)
     assert f"{says} s" in text and f"{'m' * 59}…" in text and "m" * 60 not in text
     assert page.count("00:00:00") == page.count("evidence, abstained") == min(votes, 20)
