@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import starmap
 from typing import Any, Final
 
 from langchain_reasc_server.events import Send
@@ -17,7 +18,7 @@ _UNLOGGED: Final = ("/health", "/health/live", "/health/ready", "/metrics", "/")
 """Paths that are asked again and again, by machines and by an open status page. Only errors there are logged."""
 _IN_HEAD: Final = {b"x-request-id": "request", b"x-reasc-passed-through": "passed"}
 _LONGEST: Final = 200  # characters of a value that a client or an upstream chooses
-_UNNAMED: Final = 6  # values at the beginning of a line of text
+_UNNAMED: Final = ("time", "client", "key", "method", "path", "status")
 _PLAIN: Final = re.compile(r"[\w.:/@+%~-]+", re.ASCII)
 
 
@@ -62,12 +63,15 @@ class RequestLog:
                 )
 
     def _write(self, line: Mapping[str, Any]) -> None:
-        words = [(name, str(value)) for name, value in line.items()]
-        safe = [(name, word if _PLAIN.fullmatch(word) else json.dumps(word)) for name, word in words]
-        unnamed, named = [word for _, word in safe[:_UNNAMED]], [f"{name}={word}" for name, word in safe[_UNNAMED:]]
+        text = json.dumps(line) if self._as_json else " ".join(starmap(_word, line.items()))
         with suppress(OSError, ValueError):  # nobody reads stderr any more
-            sys.stderr.write((json.dumps(line) if self._as_json else " ".join([*unnamed, *named])) + "\n")
+            sys.stderr.write(text + "\n")
             sys.stderr.flush()
+
+
+def _word(name: str, value: object) -> str:
+    word = str(value) if _PLAIN.fullmatch(str(value)) else json.dumps(value)
+    return word if name in _UNNAMED else f"{name}={word}"
 
 
 def _asked(scope: Mapping[str, Any], state: Mapping[str, Any]) -> Json:

@@ -62,8 +62,10 @@ def headline(metrics: Metrics, model: str, votes: VotePolicy, healthy: Mapping[s
     failed, cut = metrics.total("reasc_upstream_errors_total"), metrics.total("reasc_cut_off_total")
     if down := [url for url, is_healthy in healthy.items() if not is_healthy]:
         return f"{' and '.join(down)} failed at the last request. Is it running?"
-    if failed and failed >= _MANY * (voted + passed):
-        return f"The upstream has refused or failed {failed:,} requests: the log on stderr says which."
+    if failed and failed >= _MANY * (requests := metrics.total("reasc_requests_total")):
+        return (
+            f"{failed:,} of {requests:,} requests failed at the upstream or were refused there: see the log."
+        )
     if cut and cut >= _MANY * voted:
         return f"{cut:,} of {voted:,} answers are cut off: raise max_tokens in the requests."
     if not voted and not passed:
@@ -72,11 +74,11 @@ def headline(metrics: Metrics, model: str, votes: VotePolicy, healthy: Mapping[s
         texts = "; --answer number, say, votes on texts" if votes.answer == "message" else ""
         return f"Answering, but nothing was voted on yet: x-reasc-passed-through in replies says why{texts}."
     by_large, asked = metrics.total("reasc_answered_by_total", model="large"), metrics.total("reasc_samples_total")
+    learns = f" {learning[:1].upper()}{learning[1:]}." if learning else ""
     if answered := metrics.total("reasc_answered_by_total"):
-        doing = f"the larger model gives {by_large / answered:.0%} of the answers"
-    else:
-        doing = f"asks {model} {asked / voted:.1f} times a question in place of {votes.max_samples}"
-    return f"Answering: {doing}. {learning[:1].upper()}{learning[1:]}{'. ' * bool(learning)}Nothing to do."
+        return f"Answering: the larger model gives {by_large / answered:.0%} of the answers.{learns}"
+    doing = f"asks {model} {asked / voted:.1f} times a question in place of {votes.max_samples}"
+    return f"Answering: {doing}.{learns} Nothing to do."
 
 
 def status_page(

@@ -358,7 +358,7 @@ def test_workers_count_and_learn_together_and_are_replaced(upstream: Served, tmp
     keys.write_text("sk-mine\n")
     body = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], "tools": [TOOL]}
     mine: Any = {"json": body, "headers": {"authorization": "Bearer sk-mine"}, "timeout": 30}
-    options = ("--url", upstream.root, "--preset", "generic", "--workers", "2", "--keys", str(keys))
+    options = ("--url", upstream.root, "--preset", "generic", "--workers", "2", "--keys", str(keys), "--log", "none")
     secret = {"UPSTREAM_KEY": "sk-upstream-secret"}
     with process(*options, "--key-variable", "UPSTREAM_KEY", **secret) as (url, started):
         before = _started(started.pid, url)

@@ -79,7 +79,7 @@ def test_without_learning_it_says_how_votes_are_counted() -> None:
 def test_it_begins_with_what_to_do() -> None:
     cases: dict[str, tuple[Any, dict[str, Any], str]] = {
         "texts": (Said(), {}, "nothing was voted on yet: x-reasc-passed-through in replies says why; --answer number"),
-        "an upstream that refuses": (refuses(400), {"tools": [TOOL]}, "has refused or failed 1 requests"),
+        "an upstream that refuses": (refuses(400), {"tools": [TOOL]}, "1 of 1 requests failed at the upstream"),
         "one that is gone": (None, {"tools": [TOOL]}, "failed at the last request. Is it running?"),
         "short answers": (Said(finish="length"), {"tools": [TOOL]}, "1 of 1 answers are cut off: raise max_tokens"),
     }
