@@ -63,9 +63,7 @@ def headline(metrics: Metrics, model: str, votes: VotePolicy, healthy: Mapping[s
     if down := [url for url, is_healthy in healthy.items() if not is_healthy]:
         return f"{' and '.join(down)} failed at the last request. Is it running?"
     if failed and failed >= _MANY * (requests := metrics.total("reasc_requests_total")):
-        return (
-            f"{failed:,} of {requests:,} requests failed at the upstream or were refused there: see the log."
-        )
+        return f"{failed:,} of {requests:,} requests failed at the upstream or were refused there: see the log."
     if cut and cut >= _MANY * voted:
         return f"{cut:,} of {voted:,} answers are cut off: raise max_tokens in the requests."
     if not voted and not passed:
