@@ -114,8 +114,8 @@ class Report:
         said_last = json.loads(next(one for one in reversed(events) if one.startswith("{")))
         if "error" in said_last:
             return " with an error"
-        account = said_last.get("reasc") or {"samples": 1}
-        self.billed.update(responses=account["samples"], tokens=said_last["usage"]["total_tokens"])
+        account = said_last.get("reasc") or {"launched": 1}
+        self.billed.update(responses=account["launched"], tokens=said_last["usage"]["total_tokens"])
         return ""
 
     def read_books(self, logs: Sequence[Path]) -> None:

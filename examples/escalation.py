@@ -110,7 +110,7 @@ def report(asked: list[tuple[str, str]], accounts: list[dict[str, Any]]) -> None
 
     paid = [sum(one["cost"] for one in account["models"].values()) for account in accounts]
     of_large = [account["models"]["large"] for account in accounts if "large" in account["models"]]
-    price = sum(one["cost"] for one in of_large) / sum(one["samples"] for one in of_large)
+    price = sum(one["cost"] for one in of_large) / sum(one["launched"] for one in of_large)
     last = paid[len(paid) // 2 :]
     print(f"cost: {sum(paid) / price / len(paid):.2f} of asking the large model alone, ", end="")
     print(f"and {sum(last) / price / len(last):.2f} over the last {len(last)} questions")

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.decision import Decision, Response
-from langchain_reasc.method.stopping import StoppingRule
+from langchain_reasc.method.stopping import FirstAccepted, StoppingRule
 
 __all__ = ["FirstConfident", "Race"]
 
@@ -66,7 +66,5 @@ class FirstConfident(StoppingRule):
     def __call__(self, responses: Sequence[Response]) -> Decision:
         if not responses:
             return self.tally(responses)
-        first = responses[0]
-        confident = first.answer is not None and not first.cut_off and first.score is not None
-        accepted = confident and first.score >= self.threshold  # type: ignore[operator]
+        accepted = FirstAccepted(self.threshold)(responses[:1]).stop
         return replace(self.tally(responses), stop=True, reason="gate" if accepted else "contested")

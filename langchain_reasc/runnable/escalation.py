@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
-from langchain_core.runnables import Runnable, RunnableBinding
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
+from langchain_core.runnables.config import merge_configs
 from pydantic import BaseModel
 
 from langchain_reasc.calibration import (
@@ -67,6 +68,7 @@ class Large:
         setup: how the large model is asked: once, or as the ReASC model that was given.
         is_asked_once: which of these.
         arguments: the arguments of its calls that were bound to it.
+        config: the config that was bound to it.
         prices: of a million prompt tokens and a million generated tokens, of the small and of the large model.
         learner: what learns from questions that both models are asked; None if nothing is learned.
         known: what a calibration says of the two; None without one.
@@ -76,6 +78,7 @@ class Large:
     setup: "Setup"
     is_asked_once: bool
     arguments: Mapping[str, Any]
+    config: RunnableConfig
     prices: Prices
     learner: EscalationLearner | None = None
     known: Escalation | None = None
@@ -98,9 +101,9 @@ class Large:
             FingerprintMismatch: the calibration was made with another large model.
         """
         _check_options(options, small)
-        setup, asked_once, arguments = _asked(options, small, model, quiet=quiet)
+        setup, asked_once, bound = _asked(options, small, model, quiet=quiet)
         prices = prices_of(options.price_ratio)
-        made = cls(setup=setup, is_asked_once=asked_once, arguments=arguments, prices=prices)
+        made = cls(setup=setup, is_asked_once=asked_once, prices=prices, **bound)
         calibration = small.calibration
         if calibration and calibration.escalation and options.rule is None:
             _check_calibration(calibration, calibration.escalation, options, setup)
@@ -185,21 +188,22 @@ def _check_options(options: "Options", small: "Setup") -> None:
 
 def _asked(
     options: "Options", small: "Setup", model: Runnable[LanguageModelInput, Any], *, quiet: bool
-) -> tuple["Setup", bool, Mapping[str, Any]]:
-    """Return how the large model is asked, whether once, and the arguments that were bound to a ReASC model."""
+) -> tuple["Setup", bool, dict[str, Any]]:
+    """Return how the large model is asked, whether once, and ``arguments`` and ``config`` bound to a ReASC model."""
     own: Any = model
-    arguments = dict[str, Any]()
+    bound: dict[str, Any] = {"arguments": {}, "config": {}}
     while isinstance(own, RunnableBinding) and not own.config_factories:
-        own, arguments = own.bound, {**own.kwargs, **arguments}
+        config = merge_configs(own.config, bound["config"])
+        own, bound = own.bound, {"arguments": {**own.kwargs, **bound["arguments"]}, "config": config}
     # Not of a wrapper: fallbacks pass on the attributes of their first model, and would be lost.
     if not hasattr(type(own), "_model_field"):
         alone = BaseModel.__copy__(options)
         alone.__dict__.update(_ALONE | {"model": model})
-        return type(small).from_options(alone, model, quiet=quiet), True, {}
+        return type(small).from_options(alone, model, quiet=quiet), True, {"arguments": {}, "config": {}}
     given: Setup = own._setup
     if given.large is not None:
         raise ConfigurationError("the model of escalate_to has an escalate_to of its own; give two models, not three")
-    return replace(given, model=replace(given.model, quiet=True)) if quiet else given, False, arguments
+    return replace(given, model=replace(given.model, quiet=True)) if quiet else given, False, bound
 
 
 def _check_calibration(calibration: Calibration, known: Escalation, options: "Options", large: "Setup") -> None:
@@ -313,6 +317,7 @@ def combined(
     promise: str | None,
     *,
     shadowed: bool = False,
+    failed: Mapping[Asked, Exception] | None = None,
 ) -> ReASCResult:
     """Return one result of both models' results, with both bills.
 
@@ -324,19 +329,20 @@ def combined(
         notices: what else the caller should know.
         promise: what the rule that decided promises.
         shadowed: whether both were asked to learn.
+        failed: the model that the other one answers for, and its error.
     """
     result = asked[answered_by][0]
     every = [one for results in asked.values() for one in results]
-    failed: dict[Asked, list[_Spent]] = {"small": [], "large": []}
+    lost: dict[Asked, list[_Spent]] = {"small": [], "large": []}
     for one in (question, *question.beside):
         if not one.has_response:
-            failed["large" if one.setup is large.setup else "small"].append(one.spent())
+            lost["large" if one.setup is large.setup else "small"].append(one.spent())
     decision = result.decision
     if answered_by == "large":
         decision = replace(decision, reason=_reason(large, result, after_small="small" in asked and not shadowed))
     if decision.reason == "alone":  # such responses were never compared
         promise = None
-    spent = [*((one.responses, one.usage) for one in every), *failed["small"], *failed["large"]]
+    spent = [*((one.responses, one.usage) for one in every), *lost["small"], *lost["large"]]
     bill, judge = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0), None
     for _, paid in spent:
         bill, judge = add_usage(bill, paid.bill), add_usage(judge, paid.judge) if paid.judge else judge
@@ -352,6 +358,13 @@ def combined(
         for one in responses
     ]
     account = result.message.response_metadata["reasc"]
+    said, told = list(notices), [*notices, *result.notices]
+    for name, error in (failed or {}).items():
+        account = {**account, "failed_model": name, "failed_because": repr(error)}
+        said.insert(0, f"the {name} model failed, so the {answered_by} one answers")
+        told.insert(0, f"{said[0]}: {error!r}")
+    if decision.reason == "escalated" and question.request.asked == "small":
+        account = {**account, "method": question.plan.rule.name}  # which sent it to the large model
     account = {
         **account,
         "reason": decision.reason,
@@ -363,17 +376,14 @@ def combined(
         "answered_by": answered_by,
         **({"shadowed": True} if shadowed else {}),
         "models": {
-            name: _account(large, name, asked.get(name, ()), failed[name])
-            for name in failed
-            if name in asked or failed[name]
+            name: _account(large, name, asked.get(name, ()), lost[name]) for name in lost if name in asked or lost[name]
         },
-        "notices": [*notices, *account["notices"]],
+        "notices": [*said, *account["notices"]],
     }
     metadata = {**result.message.response_metadata, "reasc": account}
     message = result.message.model_copy(update={"response_metadata": metadata, "usage_metadata": bill})
     responses = tuple(replace(one, index=at) for at, one in enumerate(drawn))
-    told = (*notices, *result.notices)
-    return replace(result, message=message, decision=decision, responses=responses, usage=usage, notices=told)
+    return replace(result, message=message, decision=decision, responses=responses, usage=usage, notices=tuple(told))
 
 
 def _reason(large: Large, result: ReASCResult, *, after_small: bool) -> Reason | None:
@@ -397,7 +407,7 @@ def _account(large: Large, name: Asked, results: Sequence[ReASCResult], failed: 
             told["reason"] = "answered"
     return {
         **told,
-        "samples": sum(len(responses) for responses, _ in spent),
+        "launched": sum(len(responses) for responses, _ in spent),
         "input": sum(usage.input_tokens for _, usage in spent),
         "output": sum(usage.output_tokens for _, usage in spent),
         "cost": sum(large.cost(usage.bill, name) for _, usage in spent),

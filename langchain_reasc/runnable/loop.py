@@ -133,10 +133,10 @@ async def _escalated(question: Question, escalating: Escalating) -> ReASCResult:
     """
     large, request, raises = escalating.large, escalating.request, escalating.request.setup.options.on_undecided
     result, asked = await _tried(question), dict[Asked, list[ReASCResult]]()
-    notices = escalating.notices
+    notices, failed = escalating.notices, dict[Asked, Exception]()
     if escalating.first == "small":
         if isinstance(result, Exception):
-            notices = (f"the small model failed, so the large one answers: {result!r}", *notices)
+            failed["small"] = result
         else:
             asked["small"] = [result]
         budget = question.rest_of_budget
@@ -156,8 +156,7 @@ async def _escalated(question: Question, escalating: Escalating) -> ReASCResult:
     if isinstance(result, Exception):
         if "small" not in asked or raises == "raise":
             raise result
-        failed = f"the large model failed, so the small one answers: {result!r}"
-        return combined(large, question, asked, "small", (failed, *notices), None)
+        return combined(large, question, asked, "small", notices, None, failed={"large": result})
     asked["large"] = [result]
     course = escalating.course
     if course and course.known and course.shadowed and result.decision.reason != "alone":
@@ -171,7 +170,7 @@ async def _escalated(question: Question, escalating: Escalating) -> ReASCResult:
                 raise
             logger.warning("a question could not be learned from", exc_info=error)
     shadowed = escalating.first == "large" and "small" in asked
-    return combined(large, question, asked, "large", notices, escalating.promise, shadowed=shadowed)
+    return combined(large, question, asked, "large", notices, escalating.promise, shadowed=shadowed, failed=failed)
 
 
 async def shadow(

@@ -7,6 +7,7 @@ from typing import Any
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
 
 from langchain_reasc.models.prepared import to_messages
 from langchain_reasc.runnable.escalation import Asked, messages_for
@@ -84,7 +85,8 @@ class Request:
         assert large is not None
         kwargs = {**large.arguments, **(self._large_kwargs or {})}
         messages = messages_for("large", self._given)
-        asked = Request(large.setup, messages, self.config, kwargs, is_async=self.is_async, cutoff=self.cutoff)
+        config = merge_configs(large.config, self.config) if large.config else self.config
+        asked = Request(large.setup, messages, config, kwargs, is_async=self.is_async, cutoff=self.cutoff)
         asked.clock, asked.asked = self.clock, "large"
         return asked
 

@@ -351,7 +351,7 @@ def cost(result: ReASCResult) -> str:
     if models := result.message.response_metadata["reasc"].get("models"):
         about = "about " * usage.estimated
         return "; ".join(
-            f"{name} model: {_number(one['samples'], 'sample')}, {about}{one['output']:,} tokens"
+            f"{name} model: {_number(one['launched'], 'sample')}, {about}{one['output']:,} tokens"
             for name, one in models.items()
         )
     beside = f" ({launched} launched)" if launched > samples else ""

@@ -317,7 +317,7 @@ class Gateway:
             self.admission.charge(client, drawn.samples or int(left), drawn.tokens(prompt) or prompt * left)
             raise
         account = won.account
-        self.admission.charge(client, account["samples"], account["tokens"]["spent"])
+        self.admission.charge(client, account["launched"], account["tokens"]["spent"])
         return won
 
     def _record(self, won: Won, request: Request, client: Client, begun: float) -> None:

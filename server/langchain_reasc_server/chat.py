@@ -1,7 +1,6 @@
 """Write the winner of a vote as its client asked for it: whole, or as the events of a stream."""
 
 import asyncio
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -29,8 +28,6 @@ from langchain_reasc_server.wire import (
     with_message,
 )
 
-_MODEL_FAILED: Final = re.compile(r"the (small|large) model failed, so the (small|large) one answers")
-
 
 @dataclass(frozen=True, eq=False)
 class Won:
@@ -46,17 +43,15 @@ class Won:
         """The account of the vote: samples, votes, tokens, and how certain the answer is."""
         told = self.message.response_metadata["reasc"]
         said: Json = {name: told[name] for name in ("id", "kind", "answer") if name in told}
-        said |= {name: told[name] for name in ("answered_by", "shadowed", "guarantee", "models") if name in told}
-        failed = [found for one in told["notices"] if (found := _MODEL_FAILED.match(one))]
-        if failed:
-            said["failed_model"] = failed[0][1]
-        # How a model failed (with which address, say) is not for clients.
-        kept = [*(found[0] for found in failed), *(one for one in told["notices"] if not _MODEL_FAILED.match(one))]
-        said["notices"] = [*([self.notice] if self.notice else []), *kept]
+        # How a model failed (``failed_because``, with an address, say) is not for clients.
+        of_two = ("answered_by", "failed_model", "shadowed", "guarantee", "models")
+        said |= {name: told[name] for name in of_two if name in told}
+        said["notices"] = [*([self.notice] if self.notice else []), *told["notices"]]
         probabilities = {name: told[name]["value"] for name in ("p_correct", "p_agree") if name in told}
         abstained = {name: told[name] for name in ("abstained", "abstained_because") if name in told}
         return {
-            "samples": told["launched"],
+            "samples": told["samples"],
+            "launched": told["launched"],
             "stop": told["reason"],
             "votes": told["evidence"],
             **said,
@@ -87,9 +82,9 @@ class Won:
         own = self._upstream_reply.get("usage") or {}
         if not own:
             told = self.message.response_metadata["reasc"]
-            both = {"input": told["tokens"]["input"], "samples": told["launched"]}
+            both = {"input": told["tokens"]["input"], "launched": told["launched"]}
             of_model = told.get("models", {}).get(told.get("answered_by"), both)
-            prompt = round(of_model["input"] / of_model["samples"])
+            prompt = round(of_model["input"] / of_model["launched"])
             return {"prompt_tokens": prompt, "completion_tokens": told["tokens"]["winner"]}
         return {name: own.get(name) for name in ("prompt_tokens", "completion_tokens")}
 

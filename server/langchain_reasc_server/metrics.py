@@ -90,7 +90,7 @@ class Metrics:
     def record_vote(self, account: Json, *, cut_off: bool = False) -> None:
         """Count a vote by its account, and whether its answer is ``cut_off``."""
         self._cut_off.inc(cut_off)
-        self._samples.inc(account["samples"])
+        self._samples.inc(account["launched"])
         self._stops.labels(account["stop"]).inc()
         for kind, tokens in account["tokens"].items():
             self._tokens.labels(kind).inc(tokens or 0)

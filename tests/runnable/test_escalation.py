@@ -72,7 +72,7 @@ def test_equal_votes_stand_and_all_else_goes_to_the_large_model(
     assert (account["answered_by"], result.answer, result.decision.reason) == (by, answer, reason)
     assert (account["answer"], account["reason"]) == (answer, reason) and not result.undecided
     assert f"the answer is {answer}" in result.message.text
-    counted = {name: told["samples"] for name, told in account["models"].items()}
+    counted = {name: told["launched"] for name, told in account["models"].items()}
     assert counted == {name: count for name, count in zip(("small", "large"), samples, strict=True) if count}
     assert "shadowed" not in account and "guarantee" not in account
 
@@ -116,7 +116,7 @@ def test_the_bill_is_of_every_response_of_both(runner: Any, small: list[Any], la
     for one, (prompt, generated) in zip(("small", "large"), prices, strict=True):
         if told := models.get(one):
             assert told["cost"] == pytest.approx((told["input"] * prompt + told["output"] * generated) / 1e6)
-    assert sum(one["samples"] for one in models.values()) == account["launched"] == len(result.responses)
+    assert sum(one["launched"] for one in models.values()) == account["launched"] == len(result.responses)
     assert sum(asked(reasc)) == len(result.responses)
     assert account["failed"] == len(result.failures)
     assert [one.index for one in result.responses] == [*range(len(result.responses))]
@@ -151,7 +151,8 @@ def test_a_large_model_that_is_down(runner: Any, small: list[Any], undecided: An
     account = runner.account(reasc, "q")
     assert (account["answered_by"], account["answer"], account["reason"]) == ("small", "1", "contested")
     assert account.get("abstained", False) == (expected == "")
-    assert account["notices"][0].startswith("the large model failed, so the small one answers: SamplingError(")
+    assert account["notices"][0] == "the large model failed, so the small one answers"
+    assert account["failed_model"] == "large" and "the large one is down" in account["failed_because"]
     assert account["models"]["large"]["reason"] == "failed"
     assert account["launched"] == 4 and account["failed"] == 1
 
@@ -160,9 +161,11 @@ def test_a_small_model_that_is_down_is_named_beside_the_answer(runner: Any) -> N
     result = runner.solve(pair(saying(DOWN)), "q")
     assert result.summary() == "answered by the larger model, as the smaller one failed"
     account = result.message.response_metadata["reasc"]
-    assert account["notices"][0].startswith("the small model failed, so the large one answers: SamplingError(")
+    assert account["notices"][0] == "the small model failed, so the large one answers"
+    assert result.notices[0].startswith("the small model failed, so the large one answers: SamplingError(")
+    assert account["failed_model"] == "small" and account["failed_because"].startswith("SamplingError(")
     assert account["models"]["small"] | {"cost": 0} == {
-        "answer": None, "evidence": {}, "reason": "failed", "samples": 2, "input": 0, "output": 0, "cost": 0
+        "answer": None, "evidence": {}, "reason": "failed", "launched": 2, "input": 0, "output": 0, "cost": 0
     }  # fmt: skip
 
 
@@ -228,8 +231,20 @@ def test_the_large_model_may_be_wrapped_or_vote(runner: Any, large: Any, samples
     message = runner.invoke(reasc, "q")
     account = message.response_metadata["reasc"]
     assert (account["answered_by"], account["answer"], account["reason"]) == ("large", "9", "escalated")
-    assert account["models"]["large"]["samples"] == samples and account["launched"] == samples + 2
+    assert account["models"]["large"]["launched"] == samples and account["launched"] == samples + 2
+    assert account["method"] == "race", "which sent it to the large model"
     assert "the answer is 9" in message.text
+
+
+@pytest.mark.parametrize("kind", [ReASCRunnable, ChatReASC])
+def test_a_config_bound_to_a_large_model_that_votes_reaches_its_samples(runner: Any, kind: Any) -> None:
+    model = saying("8", "9")
+    large = kind(model=model, rule=ASC(), answer="auto").with_config(metadata={"who": "inner"}, tags=["large"])
+    bound = large.bind(top_p=0.5).with_config(metadata={"who": "outer"})
+    runner.invoke(ReASCRunnable(model=saying("1", "2"), escalate_to=bound), "q", {"metadata": {"of": "both"}})
+    for config in model.log.configs:
+        assert "large" in config["tags"] and config["metadata"].items() >= {"who": "outer", "of": "both"}.items()
+    assert len(model.log.configs) == 7
 
 
 def test_arguments_bound_to_either_model_reach_it_alone(runner: Any) -> None:
@@ -390,7 +405,7 @@ def test_time_is_shared_by_both(runner: Any) -> None:
     account = runner.account(pair(saying("1", "2"), slow, timeout=0.3), "q")
     assert time.monotonic() - begun < 5
     assert (account["answered_by"], account["reason"]) == ("small", "contested")
-    assert "SampleTimeout" in account["notices"][0]
+    assert "SampleTimeout" in account["failed_because"]
     late = pair(saying(Reply("the answer is 1", delay=0.2), "2"), timeout=0.3, concurrency=1)
     with pytest.raises(SamplingError):
         runner.invoke(late, "q")
@@ -404,7 +419,7 @@ def test_a_sample_that_takes_too_long_fails_alone(runner: Any) -> None:
     account = runner.account(
         pair(saying("1", "2"), saying(Reply("on", endless=True, delay=0.01)), sample_timeout=0.2), "q"
     )
-    assert account["answered_by"] == "small" and "SampleTimeout" in account["notices"][0]
+    assert account["answered_by"] == "small" and "SampleTimeout" in account["failed_because"]
 
 
 def by_question(question: str, index: int) -> Reply:

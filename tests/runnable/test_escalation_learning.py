@@ -105,7 +105,7 @@ def test_a_question_in_the_shadow_is_billed_whole(
     account = result.message.response_metadata["reasc"]
     assert account["shadowed"] and result.answer == "1" and result.decision.reason == "escalated"
     assert result.summary() == "answered by the larger model; the smaller one was asked, too, to learn from both"
-    assert (account["models"]["small"]["samples"], account["models"]["large"]["samples"]) == samples
+    assert (account["models"]["small"]["launched"], account["models"]["large"]["launched"]) == samples
     bill = result.message.usage_metadata
     assert bill["total_tokens"] == sum(samples) * (PROMPT_TOKENS + 4) == result.usage.bill["total_tokens"]
     assert account["launched"] == sum(samples) == len(result.responses)
@@ -135,7 +135,7 @@ def test_a_failure_in_the_shadow_costs_no_answer_and_is_billed(
     account = result.message.response_metadata["reasc"]
     assert result.message.text in answers and account["answered_by"] == "large"
     assert account["launched"] == sum(samples) and account["failed"] == len(result.failures) > 0
-    assert sum(one["samples"] for one in account["models"].values()) == sum(samples)
+    assert sum(one["launched"] for one in account["models"].values()) == sum(samples)
     assert account["tokens"]["output"] == sum(one.output_tokens for one in result.responses)
     assert known(reasc).rows == 1
 

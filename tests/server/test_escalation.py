@@ -74,7 +74,7 @@ def test_a_contested_vote_gets_the_larger_model_s_reply(path: str, streamed: boo
             account = last["reasc"]
             small, big = account["models"]["small"], account["models"]["large"]
             assert (account["answered_by"], account["stop"], account["answer"]) == ("large", "escalated", "43")
-            assert (small["samples"], small["evidence"], big["samples"]) == (2, {"41": 1.0, "42": 1.0}, 1)
+            assert (small["launched"], small["evidence"], big["launched"]) == (2, {"41": 1.0, "42": 1.0}, 1)
             spent = sum(one["input"] + one["output"] for one in (small, big))
             assert account["tokens"]["spent"] == spent and account["tokens"]["saved"] is None
             assert "x-reasc-tokens-saved" not in reply.headers
