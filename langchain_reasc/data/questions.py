@@ -87,7 +87,7 @@ def read_unlabelled(
     """Read questions, with all accepted answers where there are some. A question that appears again is left out.
 
     Args:
-        source: as for :func:`read_questions`; a file of any other kind is a text with a question a line.
+        source: as for :func:`read_questions`; a file that ends in ``.txt``, or has no ending, has a question a line.
         question_field: the field of the question; None finds it among the usual names.
         answer_field: the field where a right answer may be; None reads none.
         limit: how many to read at most.

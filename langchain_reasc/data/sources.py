@@ -40,6 +40,7 @@ QUESTION_FIELDS: Final = ("question", "input", "problem", "prompt", "query")
 ANSWER_FIELDS: Final = ("answer", "reference", "target", "label", "solution", "answers")
 _HUB: Final = re.compile(r"hf:(?P<repository>[\w.-]+/[\w.-]+)(?::(?P<config>[^/:\s]+))?(?:/(?P<split>\S+))?", re.ASCII)
 _WITH_FIELDS: Final = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+_TEXTS: Final = (".txt", ".text", "")
 _LISTS: Final = ("data", "examples", "questions")
 _DELIMITERS: Final = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 _PARQUET_ROWS: Final = 1024  # in memory
@@ -85,8 +86,14 @@ def text_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """Yield each line of a text that is not blank, as the question of a row.
 
     Raises:
-        ConfigurationError: it cannot be read; the message names the line.
+        ConfigurationError: its name is that of another kind of file, such as README.md, or it cannot be read; the
+            message names the line.
     """
+    if (kind := _kind(path)) not in _TEXTS:
+        raise ConfigurationError(
+            f"{path}: each line of a text is asked as a question, and a {kind} file is seldom such a list; if this one "
+            "is, give its name the ending .txt"
+        )
     lines = ((number, line.strip()) for number, line in _lines(path))
     return ((f"{path}, line {number}", {"question": line}) for number, line in lines if line)
 

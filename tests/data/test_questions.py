@@ -51,6 +51,9 @@ def test_questions_without_answers_from_a_text(tmp_path: Path) -> None:
     assert len(read_unlabelled(path, limit=2)) == 2
     with pytest.raises(ConfigurationError, match="a question a line, and has no field 'answer'"):
         read_unlabelled(path, answer_field="answer")
+    for name in ("README.md", "page.html", "README.md.gz"):  # whether there is such a file or not
+        with pytest.raises(ConfigurationError, match=r"seldom such a list; .* give its name the ending \.txt"):
+            read_unlabelled(path.with_name(name))
 
 
 def test_questions_of_which_some_have_answers(tmp_path: Path) -> None:
