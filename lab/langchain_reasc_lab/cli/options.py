@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from langchain_reasc_lab.pools import MeasureSpec, Pool
     from langchain_reasc_lab.replay.methods import MethodSettings
 
-_CALIBRATION_SIZE: Final = 128
 _UNKNOWN_FAMILY: Final = "the paper's is unknown, as the model's name is of none of its families"
 
 
@@ -195,7 +194,7 @@ class ComparisonOptions:
         typer.Option(
             min=2,
             help="Questions of POOL itself whose first response calibrates, and which are not tested. "
-            r"\[default: 128, without a calibration pool]",
+            r"\[default: 128, or half of fewer than 256, without a calibration pool]",
         ),
     ] = None
     calibration_pool: Annotated[
@@ -257,10 +256,6 @@ class ComparisonOptions:
         except PoolError as error:
             remark(f"not calibrated on {beside}: {error}")
             return pool
-
-    def questions(self, pool: "Pool | None" = None) -> int:
-        """Return how many questions calibrate; of no pool, those that calibrate one that is not calibrated yet."""
-        return (pool.calibrating if pool else 0) or self.calibration_size or _CALIBRATION_SIZE
 
     def measures(self, pool: "Pool", *, all_signals: bool = False) -> "list[MeasureSpec]":
         """Return the measures to compare; none if the pool has neither signals nor scores and none was given."""

@@ -59,10 +59,10 @@ def replay(
 ) -> None:
     """Compare ReASC and other methods on recorded responses, without the model.
 
-    In recorded order, ReASC calibrates on the first responses to the first 128 questions, and all methods are compared
-    on the rest; or on all, where another pool calibrates, as beside the demo's test pool. With --shuffles, questions
-    and responses are rearranged and results averaged. A pool without scores or token signals compares the methods that
-    count votes, on all its questions.
+    In recorded order, ReASC calibrates on the first responses to the first 128 questions, or to half of fewer than 256,
+    and all methods are compared on the rest; or on all, where another pool calibrates, as beside the demo's test pool.
+    With --shuffles, questions and responses are rearranged and results averaged. A pool without scores or token
+    signals, or of fewer than 32 questions, compares the methods that need no calibration, on all its questions.
 
     With --escalate-to, POOL is a small model's, and the ways are compared to ask a large one only where it must be.
 
@@ -104,7 +104,7 @@ def replay(
         parameters=parameters,
         shuffles=shuffles,
         seed=options.seed,
-        calibration_size=options.questions(recorded),
+        calibration_size=options.calibration_size,
         settings=options.settings([recorded], calibration_responses=calibration_responses),
         controls=controls,
         rules=rules,

@@ -94,7 +94,7 @@ def report(
         shuffles = 0 if all(pool.calibrating for pool in read) else StudySettings().shuffles
     settings = StudySettings(
         shuffles=shuffles,
-        calibration_size=options.questions(),
+        calibration_size=options.calibration_size,
         seed=options.seed,
         methods=options.settings(read),
         parameters=parameters,

@@ -240,7 +240,7 @@ def _grader_notes(pool: Pool) -> Iterator[str]:
 def _missing_notes(pool: Pool) -> Iterator[str]:
     missing = []
     if not pool.has_scores and pool.signals is None:
-        missing.append("no scores or token signals, so ReASC cannot be replayed (only the methods that count votes)")
+        missing.append("no scores or token signals, so no row weighs votes by confidence")
     if not pool.has_prompt_tokens:
         missing.append("no prompt tokens, so only generated tokens are counted")
     for name, questions in PoolSignals(pool.path, pool.stores, {}).left_out.items():

@@ -33,10 +33,24 @@ from langchain_reasc_lab.replay.methods import (
 )
 from langchain_reasc_lab.replay.risk import Risk, likelihoods, risk_of
 
-__all__ = ["Outcomes", "Replay", "RowKey", "budget_of", "check_sizes", "compare", "live_rule", "replay", "splits"]
+__all__ = [
+    "Outcomes",
+    "Replay",
+    "RowKey",
+    "budget_of",
+    "calibrating",
+    "check_sizes",
+    "compare",
+    "live_rule",
+    "replay",
+    "splits",
+]
 
 RowKey = tuple[str, MeasureSpec | None]
 """A method's name, and the measure asked for."""
+_CALIBRATING: Final = 128
+"""Questions that calibrate, unless that is more than half of a pool."""
+_FEWEST_CALIBRATING: Final = 16
 _CORRELATED: Final = 0.2
 _CORRELATED_TRUST: Final = 1 / 3
 
@@ -150,7 +164,7 @@ def replay(
     *,
     shuffles: int = 0,
     seed: int = 0,
-    calibration_size: int = 128,
+    calibration_size: int | None = None,
     settings: MethodSettings | None = None,
     controls: bool = False,
     rules: Literal["usual", "all"] = "usual",
@@ -167,7 +181,8 @@ def replay(
         shuffles: 0 keeps the recorded order, calibrates on the first ``calibration_size`` questions and tests on the
             rest; N > 0 rearranges questions and the responses of each N times.
         seed: the seed of the shuffles.
-        calibration_size: questions whose first responses calibrate.
+        calibration_size: questions whose first responses calibrate; None for 128, or for half of fewer than 256. Fewer
+            than 32 compare only the methods that need no calibration.
         settings: the budget and the accuracy asked of the gate.
         controls: whether ASC has rows of its own at the cost of ReASC's, and with four samples launched at once.
         rules: ``"all"`` adds the rows of every other rule that the library has.
@@ -180,7 +195,8 @@ def replay(
         PoolError: the pool lacks what a measure needs.
     """
     settings = settings or MethodSettings()
-    size = calibration_size if measures else 0
+    size, note = calibrating(pool, calibration_size) if measures else (0, "")
+    measures = measures if size else ()
     check_sizes(pool, size, shuffles)
     recorded = recorded or RecordedPool(pool, PoolScores(pool))
     scores = recorded.scores
@@ -209,6 +225,7 @@ def replay(
     apart = pool.calibrating
     notes = (
         *pool.notes,
+        *filter(None, [note]),
         *_notes(pool, scores, measures, settings, tested_from=apart if shuffles else max(size, apart)),
     )
     for name, spec in [key for key in outcomes if key[0] == SAFEGUARDED]:
@@ -217,6 +234,26 @@ def replay(
             del outcomes[name, spec]  # it is the paper's
     run = Replay(pool, settings, shuffles, size, len(pool.questions) - max(size, apart), seed, outcomes, notes)
     return _without_refused(run)
+
+
+def calibrating(pool: Pool, size: int | None) -> tuple[int, str]:
+    """Return how many questions calibrate, and what to note of that; 0 if the pool holds too few.
+
+    Args:
+        pool: recorded responses.
+        size: how many are asked for; None for the usual number.
+    """
+    questions = len(pool.questions)
+    if pool.calibrating or size is not None:
+        return size or pool.calibrating, ""
+    half = questions // 2
+    if half < _FEWEST_CALIBRATING:
+        few = f"{questions} question{' is' if questions == 1 else 's are'} too few to calibrate on"
+        return 0, f"{few}, so only methods that need no calibration are compared; {2 * _FEWEST_CALIBRATING} would do"
+    if half < _CALIBRATING:
+        note = f"{half} of the {questions} questions calibrate, as {_CALIBRATING} would leave too few to test"
+        return half, note
+    return _CALIBRATING, ""
 
 
 def splits(pool: Pool, calibration_size: int, *, shuffles: int, seed: int) -> Iterator[Split]:

@@ -18,6 +18,7 @@ from langchain_reasc_lab.replay.methods import ASC_AT_ONCE, MIXTURE
 from langchain_reasc_lab.replay.metrics import RESAMPLES, Estimate, Row
 from langchain_reasc_lab.replay.replay import Replay, live_rule
 from langchain_reasc_lab.replay.risk import BINS
+from langchain_reasc_lab.replay.verdict import verdict
 from langchain_reasc_lab.replay.worked import Worked
 
 __all__ = ["PLAIN_HEAD", "comparison", "footnotes", "print_comparison", "worked_table"]
@@ -35,8 +36,11 @@ PLAIN_HEAD = box.Box("    \n    \n -- \n    \n    \n -- \n    \n    \n", ascii=T
 
 
 def print_comparison(run: Replay, rows: Sequence[Row], console: Console) -> None:
-    """Print the table, narrow if there is little room, with the notes that are needed to read it."""
+    """Print what it comes to, the table, narrow if there is little room, and the notes that are needed to read it."""
     plain = not console.encoding.startswith("utf")
+    first, *more = verdict(run, rows)
+    console.print(Text(first, "bold"), soft_wrap=not console.is_terminal)
+    console.print(Text(" ".join(more)), soft_wrap=not console.is_terminal)
     console.print(comparison(rows, width=console.width, plain=plain), crop=False, no_wrap=True)
     for line in footnotes(run, rows):
         console.print(escape(line).replace("Δ", _delta(plain)), soft_wrap=not console.is_terminal)
@@ -108,7 +112,7 @@ def _measured(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
         of_file = f" in {run.pool.calibration_path}" if run.pool.calibration_path else ""
         calibrated = f", calibrated on {run.calibration_size} others{of_file}"
         not_counted = " Calibration responses are not counted."
-    yield f"{run.tested} questions{calibrated}; {arranged}."
+    yield f"{run.tested} question{'s' * (run.tested != 1)}{calibrated}; {arranged}."
     prompts = [row.prompt_tokens / row.samples.value for row in rows if row.prompt_tokens is not None]
     more = f"; the prompt has {prompts[0]:.0f} more" if prompts else ""
     between = "; for rows that learn, with the variance between shuffles" if run.shuffles > 1 else ""

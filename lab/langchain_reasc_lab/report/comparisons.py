@@ -25,6 +25,7 @@ from langchain_reasc_lab.replay.methods import (
 )
 from langchain_reasc_lab.replay.metrics import Row
 from langchain_reasc_lab.replay.replay import Outcomes, RowKey, live_rule
+from langchain_reasc_lab.replay.verdict import PASS, four_rows
 from langchain_reasc_lab.report.blocks import (
     INTERVALS,
     Block,
@@ -39,12 +40,41 @@ from langchain_reasc_lab.report.study import Change, Study
 from langchain_reasc_lab.report.tables import Cell, Column, Table
 from langchain_reasc_lab.rules import CISC
 
-PASS: Final = "pass@1"
 _ASC: Final[RowKey] = (ASC_ROW, None)
 _POINTS: Final = "+.1f"
 _NO_RATIO: Final = (
     "pass@1 has no accuracy per cost: of one response it would be the highest of any table, whatever is answered."
 )
+
+
+def short(studies: Sequence[Study]) -> Table:
+    """Return asking once, always asking all, ASC, and ReASC as it runs by default."""
+    bill = Money.of(studies)
+
+    def block(study: Study) -> Block:
+        shown = four_rows(study.run, study.rows)
+        once = shown["Asking once"].tokens.value
+        rows = [
+            (
+                name,
+                row.accuracy.percent,
+                row.samples.value,
+                number(row.tokens.value / once) if once else None,
+                *([bill(study, row)] if bill else []),
+            )
+            for name, row in shown.items()
+        ]
+        ours = f"{study.name}: ReASC is the row '{shown['ReASC'].method}' of the main comparison."
+        return rows, [how_tested(study), ours, *([bill.note(study)] if bill else [])]
+
+    columns = [
+        Column("Method"),
+        Column("Right %", ".1f", "Share of the tested questions that are answered right."),
+        Column("Samples", ".1f", "Responses used per question."),
+        Column("Tokens ×", ".1f", "Generated tokens, as a multiple of those of asking once."),
+        *([bill.column] if bill else []),
+    ]
+    return table_of(studies, columns, block)
 
 
 def main(studies: Sequence[Study]) -> Table:

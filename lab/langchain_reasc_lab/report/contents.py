@@ -45,6 +45,7 @@ def _figure(name: str, title: str, make: Maker, paper: str = "") -> Entry:
 
 
 _ENTRIES: Final = (
+    _table("short", "In short", comparisons.short),
     _table("main", "Main comparison", comparisons.main, "Table 1"),
     _table("tasks", "Beyond mathematics: the main methods on each pool", comparisons.tasks, "Table 12"),
     _table("intervals", "Accuracy with its interval, resampled and exact", comparisons.intervals, "Table 10"),

@@ -143,8 +143,8 @@ def setting_lines(report: Report) -> Iterator[str]:
     arranged = f"{settings.shuffles} shuffles of questions and responses" if settings.shuffles else "the recorded order"
     if not all(study.pool.calibrating for study in report.studies):
         own = (
-            f"where a pool has more, the first responses of {settings.calibration_size} of its questions calibrate, "
-            "and the others are tested; "
+            f"the first responses of {settings.calibration_size or 'half'} of a pool's questions calibrate"
+            f"{'' if settings.calibration_size else ' (at most 128)'}, and the others are tested; "
         )
     yield (
         f"Means over {arranged}; {own}at most {settings.methods.max_samples} responses to each; seed {settings.seed}."

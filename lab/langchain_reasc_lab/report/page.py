@@ -26,8 +26,10 @@ from langchain_reasc_lab.report.tables import (
 _WIDTH = re.compile(r'<svg [^>]*?\bwidth="(\d+)"')
 _HALF: Final = 680
 """Pixels that a figure may be wide to stand beside another."""
-_FIRST: Final = ("main", "tradeoff")
+_FIRST: Final = ("short", "tradeoff")
 """The entries beside the verdict, on the first screen."""
+_FOLDED: Final = "main"
+"""The entry below them, which is folded."""
 _MARKS: Final = MARKED.format(best="Bold", second="underlined")
 
 
@@ -65,11 +67,13 @@ def _context(report: Report) -> dict[str, Any]:
     script, known = _read("report.js"), explained(report)
     parts = [_section(report, made, known.get(made.entry.name)) for made in report.parts if not made.is_empty]
     first = [part for part in parts if part["made"].entry.name in _FIRST] if report.verdicts else []
+    folded = next((part for part in parts if first and part["made"].entry.name == _FOLDED), None)
     return {
         "headline": headline(report),
         "verdicts": list(zip([study.name for study in report.studies], report.verdicts, strict=False)),
         "first": first,
-        "rest": [part for part in parts if part not in first],
+        "folded": folded,
+        "rest": [part for part in parts if part not in (*first, folded)],
         "missing": [([part.entry for part in gone], why) for why, gone in missing(report).items()],
         "pools": [(study.name, pool_facts(study), study.pool.notes) for study in report.studies],
         "settings": list(setting_lines(report)),

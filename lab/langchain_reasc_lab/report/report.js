@@ -33,6 +33,7 @@
     });
   };
   document.querySelectorAll("table[data-sortable]").forEach(sortable);
+  window.addEventListener("beforeprint", () => document.getElementById("all")?.setAttribute("open", ""));
 
   const root = document.documentElement;
   const system = window.matchMedia("(prefers-color-scheme: dark)");

@@ -9,11 +9,10 @@ from typing import Any
 from langchain_reasc.exceptions import ConfigurationError, ReASCError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc_lab.pools import MeasureSpec, Pool
-from langchain_reasc_lab.pools.reading import CALIBRATION_POOL
+from langchain_reasc_lab.replay.verdict import verdict
 from langchain_reasc_lab.report.contents import Entry, chosen_entries
 from langchain_reasc_lab.report.study import Study, StudySettings
 from langchain_reasc_lab.report.tables import Figure, Table
-from langchain_reasc_lab.report.verdict import verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +84,8 @@ def make_report(
     for entry in chosen:
         parts.append(_made(entry, tuple(studies)))
         on_progress(len(parts), len(chosen))
-    compared = any(part.entry.name == "main" and not part.is_empty for part in parts)
-    return Report(studies, parts, [verdict(study) for study in studies] if compared else [])
+    compared = any(part.entry.name in ("short", "main") and not part.is_empty for part in parts)
+    return Report(studies, parts, [verdict(study.run, study.rows) for study in studies] if compared else [])
 
 
 def _made(entry: Entry, studies: Sequence[Study]) -> Made:
@@ -153,12 +152,11 @@ def _options(report: Report) -> list[Option]:
     ]
 
 
-def _calibrated_by(pools: Sequence[Pool], size: int) -> Option:
+def _calibrated_by(pools: Sequence[Pool], size: int | None) -> Option:
     paths = {str(pool.calibration_path) for pool in pools if pool.calibration_path}
     if len(paths) == 1:
         return "--calibration-pool", paths.pop(), None
-    would_be_taken = not paths and any(pool.path.with_name(CALIBRATION_POOL).exists() for pool in pools)
-    return "--calibration-size", size, None if would_be_taken else StudySettings().calibration_size
+    return "--calibration-size", size, None
 
 
 def _measured_by(measure: MeasureSpec | None) -> list[Option]:

@@ -26,7 +26,16 @@ from langchain_reasc_lab.replay.methods import (
     paper_rule,
 )
 from langchain_reasc_lab.replay.metrics import Row, summarize
-from langchain_reasc_lab.replay.replay import Outcomes, Replay, RowKey, check_sizes, compare, replay, splits
+from langchain_reasc_lab.replay.replay import (
+    Outcomes,
+    Replay,
+    RowKey,
+    calibrating,
+    check_sizes,
+    compare,
+    replay,
+    splits,
+)
 
 _SIZE: Final = re.compile(r"(?<![0-9a-z.])(a?)(\d+(?:\.\d+)?)(b|m)(?![0-9a-z])", re.IGNORECASE)
 _EXPERTS: Final = re.compile(r"\d+x\d", re.IGNORECASE)
@@ -74,7 +83,7 @@ class StudySettings:
 
     Attributes:
         shuffles: how often a pool is rearranged; 0 keeps the recorded order.
-        calibration_size: questions whose first responses calibrate.
+        calibration_size: questions whose first responses calibrate; None for the usual number.
         seed: the seed of all that is random.
         methods: the budget, and the accuracy asked of the gate.
         parameters: N, the model's number of parameters, for TFLOPs; None if nobody said.
@@ -83,7 +92,7 @@ class StudySettings:
     """
 
     shuffles: int = 10
-    calibration_size: int = 128
+    calibration_size: int | None = None
     seed: int = 0
     methods: MethodSettings = field(default_factory=MethodSettings)
     parameters: float | None = None
@@ -120,12 +129,14 @@ class Study:
     @cached_property
     def uncalibrated(self) -> str | None:
         """Why ReASC cannot be studied on this pool; None if it can."""
-        questions, size = len(self.pool.questions), self.pool.calibrating or self.settings.calibration_size
+        questions, (size, note) = len(self.pool.questions), calibrating(self.pool, self.settings.calibration_size)
         if self.measure is None:
             return (
-                f"{self.name} has neither scores nor token signals, so ReASC has nothing to go by; record it from a "
-                "model that returns log-probabilities to have its rows"
+                f"{self.name} has neither scores nor token signals, so no row weighs votes by confidence; record it "
+                "from a model that returns log-probabilities to have them"
             )
+        if not size:
+            return f"{self.name}: {note}"
         if questions <= size:
             return (
                 f"{self.name} holds {questions} question{'s' if questions > 1 else ''}; a calibration on {size} leaves "
@@ -147,7 +158,7 @@ class Study:
     @cached_property
     def calibration_size(self) -> int:
         """The number of calibration questions: 0 if ReASC cannot be studied, and all questions are tested."""
-        return 0 if self.uncalibrated else self.pool.calibrating or self.settings.calibration_size
+        return 0 if self.uncalibrated else calibrating(self.pool, self.settings.calibration_size)[0]
 
     @cached_property
     def splits(self) -> Sequence[Split]:
@@ -189,7 +200,7 @@ class Study:
             [] if self.uncalibrated else [self.spec],
             shuffles=self.settings.shuffles,
             seed=self.settings.seed,
-            calibration_size=self.calibration_size,
+            calibration_size=self.settings.calibration_size,
             settings=self.settings.methods,
             controls=True,
             recorded=self.recorded,

@@ -42,7 +42,7 @@ def test_what_cannot_be_replayed_is_refused(tmp_path: Path) -> None:
     assert "no question with a reference or a verdict" in refused(write_lines(tmp_path / "p.sqlite", *unlabelled))
     assert "holds no question; record some" in refused(write_lines(tmp_path / "empty.jsonl"))
     one = write_pool(tmp_path / "one.sqlite", questions=1)
-    assert "holds 1 question; a calibration on 128 leaves none to test" in refused(one)
+    assert "holds 1 question; a calibration on 8 leaves none to test" in refused(one, "--calibration-size", 8)
 
 
 def test_different_numbers_of_responses_are_told(tmp_path: Path) -> None:

@@ -145,7 +145,8 @@ def test_a_pool_that_cannot_calibrate_is_not_used_and_refused_where_it_was_named
     test, beside = calibrated(tmp_path, **more), tmp_path / "calibration-pool.sqlite"
     done = reasc("report", test, "--only", "bins", "--calibration-size", 16)
     assert says not in done.stderr
-    done = reasc("replay", test, "--shuffles", 1, code=1)  # 40 questions are too few to calibrate on 128
+    done = reasc("replay", test, "--shuffles", 1)
+    assert "20 of the 40 questions calibrate" in done.stdout
     assert f"not calibrated on {beside}" in done.stderr and says in " ".join(done.stderr.split())
     refused = reasc("report", test, "--calibration-pool", beside, code=1)
     assert says in " ".join(refused.stderr.split())

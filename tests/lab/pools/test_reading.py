@@ -18,7 +18,7 @@ def notes(folder: Path, *questions: dict[str, Any]) -> str:
 
 def test_what_cannot_be_computed(tmp_path: Path) -> None:
     note = notes(tmp_path, question("a", response("7")))
-    assert "no scores or token signals, so ReASC cannot be replayed" in note and "no prompt tokens" in note
+    assert "no scores or token signals, so no row weighs votes" in note and "no prompt tokens" in note
     assert read_pool(write_pool(tmp_path / "full.sqlite", questions=2)).notes == ()
 
 

@@ -88,6 +88,30 @@ def test_recorded_order_calibrates_on_first_responses_of_the_first_questions_onl
     assert run.outcomes[MIXTURE, Measure()].calibrations[0].n == 10
 
 
+@pytest.mark.parametrize(
+    ("questions", "calibrating", "noted"),
+    [
+        (258, 128, None),
+        (100, 50, "50 of the 100 questions calibrate, as 128 would leave too few to test"),
+        (40, 20, "20 of the 40 questions calibrate"),
+        (31, 0, "31 questions are too few to calibrate on, so only methods that need no calibration are compared"),
+        (2, 0, "2 questions are too few"),
+        (1, 0, "1 question is too few"),
+    ],
+)
+def test_half_of_a_small_pool_calibrates_or_nothing_does(
+    tmp_path: Path, questions: int, calibrating: int, noted: str | None
+) -> None:
+    pool = read_pool(write_pool(tmp_path / "p.sqlite", questions, 2, signals=False, scores=True))
+    run = replay(pool, ["recorded"])
+    assert (run.calibration_size, run.tested) == (calibrating, questions - calibrating)
+    rows = {row.method for row in summarize(run, resamples=20)}
+    assert {"pass@1", "SC@16", "ASC", HORIZON, AGREEMENT} <= rows and (SAFEGUARDED in rows) == (calibrating > 0)
+    assert (
+        any(note.startswith(noted) for note in run.notes) if noted else not any("calibrat" in one for one in run.notes)
+    )
+
+
 def test_a_pool_without_scores_compares_counting_methods_on_all_questions_by_their_costs(tmp_path: Path) -> None:
     run = replay(read_pool(write_pool(tmp_path / "p.sqlite", questions=5, signals=False)))
     rows = {row.method: row for row in summarize(run, parameters=3e9, resamples=200)}
@@ -187,7 +211,7 @@ def test_responses_without_a_score_are_one_vote_and_do_not_calibrate(tmp_path: P
 def test_too_little_or_the_wrong_thing_is_refused(tmp_path: Path) -> None:
     pool = read_pool(write_pool(tmp_path / "p.sqlite", questions=10))
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"measures": [Measure()]}, "10 questions; a calibration on 128 leaves none"),
+        ({"measures": [Measure()], "calibration_size": 12}, "10 questions; a calibration on 12 leaves none"),
         ({"measures": [Measure()], "calibration_size": 1}, "at least 2 questions, got 1"),
         ({"shuffles": -1}, "got -1"),
         ({"measures": [Measure("top_k")], "calibration_size": 5}, "no 'top_k' signal"),
