@@ -12,6 +12,7 @@ from pydantic import AwareDatetime, ConfigDict, Field, FiniteFloat, model_valida
 
 from langchain_reasc._version import __version__
 from langchain_reasc.calibration.escalation import Escalation
+from langchain_reasc.calibration.expectation import Expectation, plain_words
 from langchain_reasc.calibration.parts import (
     AUROC,
     Gate,
@@ -73,6 +74,7 @@ class Calibration(Record):
         p_correct: how likely an answer is right; null without labels, or with one response to each question.
         p_agree: how likely further responses agree with an answer, which is not correctness; null if there are too few
             questions.
+        expected: what to expect of its rule; null if nobody asked.
         escalation: which answers of the model may stand without asking a larger one; null if none was asked.
         fingerprint: the model, sampling and prompt that it was measured on.
         large: the larger model, its sampling and its prompt; null without ``escalation``.
@@ -108,6 +110,7 @@ class Calibration(Record):
     guarantee: str | None = None
     p_correct: SupportCurve | None = None
     p_agree: SupportCurve | None = None
+    expected: Expectation | None = None
     escalation: Escalation | None = None
     fingerprint: Fingerprint = Field(default_factory=Fingerprint)
     large: Fingerprint | None = None
@@ -277,27 +280,10 @@ class Calibration(Record):
         model = f" of {self.fingerprint.model}" if self.fingerprint.model else ""
         return f"<Calibration{model}: {self.summary()}>"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        sentence, advice = plain_words(self)
+        return f"{sentence} Next: {advice or 'ReASCRunnable(model=..., calibration=...)'}."
 
     def summary(self) -> str:
-        """Return one line for a person."""
-        if self.escalation is not None:
-            return self.escalation.status
-        if self.method != "consensus":
-            head, of = f"{self.method} on {self.n} responses", _shown(self.auroc, "AUROC")
-            parts = [f"{self.measure}, μ {self.mean:.4g}, σ {self.std:.4g}, {self.gate}{of}"]
-            parts.append((self.mixture and self.mixture.one_group) or "")
-        else:
-            head, of = f"consensus on {self.n} questions", _shown(self.within, "AUROC within a question")
-            parts = [f"votes weigh by {self.measure}{of}" if self.measure else ""]
-        if self.by_agreement():
-            parts.append(f"votes are counted, not weighed: {self.untrusted}" if self.untrusted else "")
-        elif self.fallback:
-            parts.append(f"votes are counted (ASC): {self.fallback}")
-        elif why := self.unweighed:
-            parts.append(f"votes are counted, not weighed: {why}")
-        return f"{head}: {'; '.join(filter(None, parts)) or 'votes are counted'}"
-
-
-def _shown(auroc: AUROC | None, name: str) -> str:
-    return f", {name} {auroc.value:.2f} [{auroc.low:.2f}, {auroc.high:.2f}]" if auroc else ""
+        """Say in a sentence what it will do for its user."""
+        return plain_words(self)[0]

@@ -8,6 +8,7 @@ from typing import Final
 from langchain_reasc.calibration.calibration import Calibration
 from langchain_reasc.calibration.drift import ALARM
 from langchain_reasc.calibration.escalation import Escalation
+from langchain_reasc.calibration.expectation import plain_words
 from langchain_reasc.calibration.learner import MINIMUM
 from langchain_reasc.calibration.observations import Observation, Observations
 from langchain_reasc.calibration.parts import AUROC, Gate
@@ -26,6 +27,11 @@ _MONITORS: Final = {"going on": "second votes", "audits": "audits", "separation"
 
 def learning_knows(questions: Observations, calibration: Calibration | None) -> Iterator[str]:
     """Yield lines about what ``calibration="online"`` has learned."""
+    if calibration is None:
+        more = f"ask more questions: it learns from the {MINIMUM}th on"
+        yield from plain_lines("Too little was seen to calibrate, so votes are counted.", more)
+    else:
+        yield from plain_lines(*plain_words(calibration))
     yield from folded("Seen", f"{questions.seen:,} questions; {len(questions)} kept")
     if alarms := len(questions.restarts):
         times = "once" if alarms == 1 else f"{alarms} times"
@@ -61,10 +67,8 @@ def learning_knows(questions: Observations, calibration: Calibration | None) -> 
         )
     watched = ", ".join(f"{evidence:,.0f} of {_MONITORS[what]}" for what, evidence in questions.evidence.items())
     yield from folded("Drift", f"evidence {watched}; at {ALARM:,} all is forgotten")
-    if calibration is None:
-        yield from folded("In use", "votes are counted (ASC): too little was seen to calibrate")
-    else:
-        yield from calibration_lines(calibration)
+    if calibration is not None:
+        yield from _measured(calibration)
 
 
 def _kinds(questions: Observations) -> Iterator[str]:
@@ -120,8 +124,28 @@ def escalation_lines(known: Escalation) -> Iterator[str]:
     yield from folded("In use", known.status)
 
 
-def calibration_lines(calibration: Calibration) -> Iterator[str]:
-    """Yield lines about a calibration."""
+def plain_lines(sentence: str, advice: str | None = None, use: str | None = None) -> Iterator[str]:
+    """Yield what comes first: what to expect, and what to do next or else a command, before an empty line."""
+    yield from wrap(sentence, 79)
+    if advice:
+        yield from wrap(f"Next: {advice}", 79)
+    elif use:
+        yield f"Next: {use}"
+    yield ""
+
+
+def calibration_lines(calibration: Calibration, use: str | None = None) -> Iterator[str]:
+    """Yield lines about a calibration: what it will do, and what to do next, then what was measured.
+
+    Args:
+        calibration: the calibration.
+        use: the command that uses it, if there is nothing better to do next.
+    """
+    yield from plain_lines(*plain_words(calibration), use)
+    yield from _measured(calibration)
+
+
+def _measured(calibration: Calibration) -> Iterator[str]:
     if calibration.escalation is not None:
         yield from escalation_lines(calibration.escalation)
         return

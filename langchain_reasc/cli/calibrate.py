@@ -1,13 +1,13 @@
 """``reasc calibrate``: make a calibration file by asking questions, with right answers or without."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from langchain_reasc.cli.console import print_lines, progress, remark
+from langchain_reasc.cli.console import in_options, print_lines, progress, remark
 from langchain_reasc.cli.models import LearnedLargerModelOptions, ModelOptions
 from langchain_reasc.cli.options import (
     Concurrency,
@@ -37,7 +37,7 @@ def calibrate(
         Path,
         typer.Argument(
             metavar="DATA",
-            help="Questions with answers: .jsonl, .json, .csv, .tsv, .parquet; see reasc record. Or a text with a "
+            help="Questions with answers: .jsonl, .json, .csv, .tsv, .parquet; see reasc record. Or a .txt with a "
             "question a line.",
         ),
     ],
@@ -105,7 +105,6 @@ def calibrate(
 
     reasc calibrate questions.txt --model small.gguf --escalate-to openai:gpt-4o --price-ratio 30
     """
-    from langchain_reasc.calibration.summary import calibration_lines
     from langchain_reasc.runnable.calibrate import calibrate as calibrated
 
     rows = checkpoint or out.with_suffix(".rows.sqlite")
@@ -138,12 +137,7 @@ def calibrate(
             progress=move,
             **escalation,
         )
-    if calibration.accuracy == 0:
-        remark(
-            f"none of the {calibration.n} first responses is right; if the answer is looked for in the wrong place, "
-            "--answer says where it is, and if the label is the wrong field, --answer-field names the right one"
-        )
-    save(calibration, out, calibration_lines(calibration))
+    save(calibration, out)
 
 
 def _questions(data: Path, fields: FieldOptions, *, unlabelled: bool) -> "Sequence[tuple[str, Any]]":
@@ -186,20 +180,13 @@ def _remark_notices(model: Any) -> None:
         remark(notice)
 
 
-def save(calibration: "Calibration", out: Path, lines: Iterable[str]) -> None:
-    """Write a calibration, and print what it says."""
+def save(calibration: "Calibration", out: Path) -> None:
+    """Write a calibration, and print what it will do, what to do next, and what was measured."""
     from langchain_reasc.calibration import save_calibration
+    from langchain_reasc.calibration.summary import calibration_lines
 
     out.parent.mkdir(parents=True, exist_ok=True)
     save_calibration(calibration, out)
-    print_lines(lines)
-    known = calibration.escalation
-    beside, to = (" --escalate-to ...", ", escalate_to=...") if known else ("", "")
-    used = f'reasc ask --calibration {out}{beside}, or ReASCRunnable(calibration="{out}", model=...{to})'
-    if known is None or known.rule is not None:
-        remark(f"wrote {out}; use it with {used}")
-        return
-    remark(
-        f"wrote {out}, but with it the larger model answers alone. More questions may change that (--limit; those "
-        "asked so far are kept), a looser promise (--within 0.1), or another smaller model"
-    )
+    beside, to = (" --escalate-to ...", ", escalate_to=...") if calibration.escalation else ("", "")
+    print_lines(map(in_options, calibration_lines(calibration, f"reasc ask --calibration {out}{beside}")))
+    remark(f'wrote {out}, also for ReASCRunnable(calibration="{out}", model=...{to})')

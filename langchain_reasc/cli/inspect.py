@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from langchain_reasc.cli.console import print_json, print_lines
+from langchain_reasc.cli.console import in_options, print_json, print_lines
 from langchain_reasc.cli.options import AsJson
+from langchain_reasc.method.stopping import DEFAULT_BUDGET
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Learner, ObservationStore
@@ -42,11 +43,12 @@ def inspect(
         calibration = load_calibration(path)
         held = calibration.model_dump(mode="json")
         larger = () if calibration.large is None else _model(calibration.large, "Larger")
-        lines = [*_model(calibration.fingerprint), *larger, *calibration_lines(calibration)]
+        use = f"reasc ask --calibration {path}"
+        lines = [*calibration_lines(calibration, use), *_model(calibration.fingerprint), *larger]
     if as_json:
         print_json(held)
     else:
-        print_lines(lines)
+        print_lines(map(in_options, lines))
 
 
 def is_store(path: Path) -> bool:
@@ -78,16 +80,20 @@ def _held(store: "ObservationStore", learner: "Learner") -> dict[str, Any]:
 
 
 def _store(store: "ObservationStore", learner: "Learner") -> Iterator[str]:
-    from langchain_reasc.calibration.summary import escalation_lines, folded, learning_knows
+    from langchain_reasc.calibration import escalation_words, with_expectation
+    from langchain_reasc.calibration.summary import escalation_lines, folded, learning_knows, plain_lines
 
     if store.fingerprint is None:
         yield from folded("Store", "nothing was learned yet")
         return
-    yield from _model(store.fingerprint)
     for known in sorted(store.escalations(), key=lambda known: -known.rows):
+        yield from plain_lines(*escalation_words(known))
         yield from escalation_lines(known)
     if learner.observations.seen or not store.escalations():
-        yield from learning_knows(learner.observations, learner.calibration)
+        questions, made = learner.observations, learner.calibration
+        made = made and with_expectation(made, questions.newest, learner.measures, budget=DEFAULT_BUDGET)
+        yield from learning_knows(questions, made)
+    yield from _model(store.fingerprint)
 
 
 def _model(fingerprint: "Fingerprint", name: str = "Model") -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Any, Concatenate, Final, Literal, ParamSpec
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 
-from langchain_reasc.answers import AnswerSpec, ToolVotes, Vote, vote_of
+from langchain_reasc.answers import AnswerSpec, ToolVotes, Vote, ending_of, vote_of
 from langchain_reasc.calibration import (
     DEFAULT_AGREEMENT,
     WITHIN,
@@ -27,6 +27,7 @@ from langchain_reasc.calibration import (
     SignalProvenance,
     candidate_measures,
     fit,
+    with_expectation,
 )
 from langchain_reasc.calibration.offline import check_target
 from langchain_reasc.exceptions import (
@@ -216,6 +217,7 @@ class _Asked:
         )
         measures = [named] if named else _all_measures(labelled=any(one.references for one in questions))
         self._rows = _Rows(measures, self._fingerprint, checkpoint)
+        self._cut_off = list[bool]()  # of each response that was asked for now: whether it ended before its answer
 
     async def ask_all(self, io: Concurrency, progress: Progress) -> list[Observation]:
         """Ask the questions without a row. Return the rows of all questions, in order.
@@ -258,7 +260,10 @@ class _Asked:
             if not cutoff.given_up:
                 logger.warning("a question is left out of the calibration: %r", error)
             return error
-        messages = [response.message for response in result.responses if response.used]
+        used = [response for response in result.responses if response.used]
+        messages = [response.message for response in used]
+        cut = (one.message is not None and ending_of(one.message) == "cut off" for one in used)
+        self._cut_off.extend(one.answer is None and ended for one, ended in zip(used, cut, strict=True))
         row: Observation = await io.in_thread(partial(self._keep, at, id, finished[0], messages, cutoff))
         if self._named and not self._rows.scored and any(answer is not None for answer in row.answers):
             raise LogprobsUnavailable(
@@ -313,14 +318,11 @@ class _Asked:
 
     def fit(self, rows: Sequence[Observation], **options: Any) -> Calibration:
         """Calibrate on the rows; the options are those of :func:`~langchain_reasc.calibration.fit`."""
-        return fit(
-            rows,
-            self._rows.measures,
-            budget=self._setup.options.max_samples,
-            provenance=self._rows.provenance,
-            fingerprint=self._fingerprint,
-            **options,
-        )
+        measures, budget = self._rows.measures, self._setup.options.max_samples
+        provenance, fingerprint = self._rows.provenance, self._fingerprint
+        made = fit(rows, measures, budget=budget, provenance=provenance, fingerprint=fingerprint, **options)
+        cut_off = sum(self._cut_off) / len(self._cut_off) if self._cut_off else None
+        return with_expectation(made, rows, measures, budget=budget, cut_off=cut_off)
 
 
 def _all_measures(*, labelled: bool) -> list[Measure]:

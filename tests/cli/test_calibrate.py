@@ -15,7 +15,9 @@ MODEL = ("--model-class", "characterization.guesser.Guesser")
 def test_a_wrong_extractor_or_label_is_told(tmp_path: Path) -> None:
     data = write_lines(tmp_path / "q.jsonl", *({"question": f"What is {at}?", "answer": "never"} for at in range(6)))
     shown = reasc("calibrate", data, "--out", tmp_path / "new" / "c.json", *MODEL)
-    assert "none of the 6 first responses is right" in shown.stderr and "--answer-field" in shown.stderr
+    said = " ".join(shown.stdout.split())
+    assert said.startswith("This calibration is of little use: none of the 6 first responses is right. Next: say where")
+    assert "(--answer)" in said and "(--answer-field)" in said
     assert load_calibration(tmp_path / "new" / "c.json").accuracy == 0
 
 
@@ -35,8 +37,13 @@ def test_questions_without_labels_are_calibrated_on_and_the_file_can_be_used(tmp
     shown = reasc("calibrate", data, "--unlabelled", "--answer-field", "answer", "--out", out, "--limit", 24, *MODEL)
     made = load_calibration(out)
     assert (made.method, made.n) == ("consensus", 24)
-    assert shown.stdout.startswith("Questions    24, with no right answer\n")
-    assert f"wrote {out}" in shown.stderr and all(len(line) <= 80 for line in shown.stdout.splitlines())
+    sentence, more, advice, empty, first = shown.stdout.splitlines()[:5]
+    assert sentence.startswith("Expect about ") and "without" in sentence and more.startswith("this calibration it ")
+    assert (advice, empty) == (f"Next: reasc ask --calibration {out}", "")
+    assert first == "Questions    24, with no right answer"
+    assert f"wrote {out}" in shown.stderr and all(
+        len(line) <= 80 for line in shown.stdout.splitlines() if line != advice
+    )
     assert reasc("ask", "What is 3?", "--calibration", out, "--seed", 1, *MODEL).stdout == "7\n"
     assert "fixed" in reasc("ask", "What is 3?", "--calibration", out, "--system", "Think.", *MODEL, code=1).stderr
 

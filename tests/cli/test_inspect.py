@@ -71,14 +71,21 @@ def test_a_store_in_words(tmp_path: Path) -> None:
     saved = Learner.from_store(ObservationStore.open(path)).calibration
     assert saved is not None
     calibration = save_calibration(saved, tmp_path / "c.json")
-    model, *learned = reasc("inspect", calibration).stdout.splitlines()
-    assert model == shown.splitlines()[0] and learned == shown.splitlines()[-len(learned) :]
+    assert shown.startswith("Expect about ") and " samples in place of 16 for nearly the same answers" in shown
+    said = reasc("inspect", calibration).stdout
+    first, _, learned = said.partition("\n\n")
+    assert (
+        learned.split("Model  ")[0] in shown
+        and first.startswith("Expect fewer samples")
+        and f"--calibration {calibration}" in first
+    )
     assert json.loads(reasc("inspect", calibration, "--json").stdout)["method"] == "consensus"
 
 
 def test_a_store_that_has_seen_little(tmp_path: Path) -> None:
     shown = reasc("inspect", store(tmp_path / "a.sqlite", range(3))).stdout
-    assert "votes are counted (ASC): too little was seen to calibrate" in shown and "3 kept" in shown
+    assert shown.startswith("Too little was seen to calibrate, so votes are counted.\nNext: ask more questions")
+    assert "3 kept" in shown and "Model        some-model" in shown
     assert "Audits" not in shown and "Reliability" not in shown
 
 

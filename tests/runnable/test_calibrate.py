@@ -198,6 +198,13 @@ def test_a_first_response_without_an_answer_counts_as_wrong(runner: Any) -> None
     assert (made.n, made.accuracy, made.gate) == (40, expected.accuracy, expected.gate)
 
 
+def test_responses_that_were_cut_off_are_told_from_those_without_an_answer(runner: Any) -> None:
+    for metadata, says in (({"finish_reason": "length"}, "of the responses were cut off"), ({}, "no answer was")):
+        silent = Reply("first I think about", metadata=metadata)
+        made = runner.calibrate(saying("the answer is 1", silent), [f"q{at}" for at in range(20)])
+        assert says in made.summary() and made.expected.unanswered > 0.5
+
+
 @pytest.mark.sync_only
 def test_a_file_is_asked_as_its_questions_are(runner: Any, tmp_path: Any) -> None:
     rows = [(f"What is {at} +\n1, or so?", str(at + 1)) for at in range(12)]

@@ -43,7 +43,8 @@ def test_it_says_what_votes_cost_and_what_was_learned() -> None:
             f"tokens saved {share:.0%} {tokens['saved']:,}; {tokens['spent']:,} spent",
             f"cost of voting {tokens['spent'] / tokens['one_response']:.1f} × of one response to each request",
             f"Why your votes ended {account['stop']} 1 of the last 1",
-            "What was learned Seen 1 questions",
+            "What was learned Too little was seen to calibrate, so votes are counted.",
+            "Seen 1 questions",
             "Outcomes 1 of 1 were told: 1 right",
             "Drift evidence 0 of second votes",
         ):

@@ -46,7 +46,6 @@ def calibrate(
 
     reasc pool calibrate pool.sqlite --signal token_logprob --score mean --out calibration.json
     """
-    from langchain_reasc.calibration.summary import calibration_lines
     from langchain_reasc_lab.pools import calibrate_on_pool, read_pool
 
     keep_apart(out, pool)
@@ -56,7 +55,7 @@ def calibrate(
         _remark_none_right(recorded, chosen)
     only = [question.id for question in chosen]
     calibration = calibrate_on_pool(recorded, measure, p_target=p_target, seed=seed, only=only)
-    save(calibration, out, calibration_lines(calibration))
+    save(calibration, out)
 
 
 def _remark_none_right(pool: "Pool", questions: "Sequence[PoolQuestion]") -> None:

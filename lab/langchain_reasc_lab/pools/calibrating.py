@@ -21,6 +21,7 @@ from langchain_reasc.calibration import (
     fit,
     numbered,
     select_among,
+    with_expectation,
 )
 from langchain_reasc.exceptions import (
     CalibrationDataError,
@@ -30,7 +31,7 @@ from langchain_reasc.exceptions import (
     PoolError,
 )
 from langchain_reasc.method.confidence import SCORES, SPAN_SCORES, Measure, Spans
-from langchain_reasc.method.stopping import Response
+from langchain_reasc.method.stopping import DEFAULT_BUDGET, Response
 from langchain_reasc.method.token_signals import SIGNALS
 from langchain_reasc.models.fingerprint import Fingerprint, answer_name
 from langchain_reasc_lab.pools.pool import Pool
@@ -262,8 +263,9 @@ def calibrate_offline_on(
     for question, number in (*firsts, *further):
         numbers.setdefault(question, []).append(number)
     info = {one.signal: _provenance(pool, one) for one in measures}
+    rows = [_observation(pool, question, some, arrays) for question, some in numbers.items()]
     calibration = fit(
-        [_observation(pool, question, some, arrays) for question, some in numbers.items()],
+        rows,
         measures,
         p_target=p_target,
         provenance={signal: {name: one[name] for name in ("top_k", "vocabulary_size")} for signal, one in info.items()},
@@ -273,7 +275,11 @@ def calibrate_offline_on(
     )
     if calibration.method != "offline":
         raise CalibrationDataError(calibration.gate.closed_because or "labels determine no calibration")
-    return calibration
+    if not explained:
+        return calibration
+    drawn = [pool.questions[question].responses[number] for question, some in numbers.items() for number in some]
+    cut_off = sum(one.answer is None and one.cut_off for one in drawn) / len(drawn)
+    return with_expectation(calibration, rows, measures, budget=DEFAULT_BUDGET, cut_off=cut_off)
 
 
 def _observation(pool: Pool, question: int, numbers: Sequence[int], arrays: Sequence[Floats]) -> Observation:
