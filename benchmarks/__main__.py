@@ -86,8 +86,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--rounds", type=int, help="rounds of every measure, instead of what each thinks right")
     add("--threads", type=int, default=default_threads(), help="CPU threads of everybody (%(default)s)")
     add("--shipped-threads", type=int, default=1, help="the same on the shipped model (%(default)s)")
-    gpu = "layers on a GPU, for everybody; -1 for all. Needs llama-cpp-python built for it, and a --llama-server; "
-    add("--n-gpu-layers", type=int, default=0, help=f"{gpu}never tried by the authors, who had no GPU")
+    gpu = "layers on a GPU, for everybody; -1 for all. Needs llama-cpp-python built for it, and so a --llama-server"
+    add("--n-gpu-layers", type=int, default=0, help=gpu)
     flash = "for everybody; default: off on a processor, where llama.cpp is slower with it, auto on a GPU"
     add("--flash-attn", choices=_FLASH, help=flash)
     add("--quantization", choices=QUANTIZATIONS, default="Q4_0", help="of the random model (%(default)s)")

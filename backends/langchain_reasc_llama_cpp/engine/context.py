@@ -90,7 +90,7 @@ class DecodeContext:
         params.n_outputs_max = n_sequences + max(_IDLE) * self._pads
         params.kv_unified = True
         params.no_perf = True
-        fill_context_params(params, fields, n_threads=threads.now)
+        fill_context_params(params, fields, n_threads=threads.now, on_gpu=model.on_gpu)
         params.n_batch = self.n_batch = max(params.n_batch, n_sequences + max(_IDLE))
         log.clear_errors()
         self.handle: Any = self._llama.llama_init_from_model(model.handle, params)

@@ -1,6 +1,7 @@
 """A loaded GGUF: its weights, vocabulary and metadata."""
 
 import ctypes
+import logging
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
@@ -15,6 +16,8 @@ from langchain_reasc_llama_cpp.native.safe_kernels import check_loading, may_rep
 
 _TEXT: Final = 8  # GGUF value types
 _FLOAT32: Final = 6
+
+_logger: Final = logging.getLogger("langchain_reasc.llama_cpp")
 
 
 class NativeModel:
@@ -84,6 +87,13 @@ class NativeModel:
         self.weight_bytes: int = llama.llama_model_size(self.handle)
         self.training_context: int = llama.llama_model_n_ctx_train(self.handle)
         self.on_gpu: bool = fields.n_gpu_layers != 0 and llama.llama_supports_gpu_offload()
+        if fields.n_gpu_layers and not self.on_gpu:
+            _logger.warning(
+                "n_gpu_layers=%d, but %s runs on the CPU: llama-cpp-python finds no GPU, or was not built for one "
+                "(CMAKE_ARGS=-DGGML_CUDA=on)",
+                fields.n_gpu_layers,
+                path.name,
+            )
         self.is_recurrent: bool = llama.llama_model_is_recurrent(self.handle) or llama.llama_model_is_hybrid(
             self.handle
         )

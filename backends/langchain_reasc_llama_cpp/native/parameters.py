@@ -214,14 +214,14 @@ def fill_model_params(
     return alive
 
 
-def fill_context_params(params: Any, fields: LoadFields, *, n_threads: int) -> None:
+def fill_context_params(params: Any, fields: LoadFields, *, n_threads: int, on_gpu: bool) -> None:
     """Fill in a ``llama_context_params``; ``n_threads`` is used if the options have none."""
     for name in _OF_CONTEXT:
         setattr(params, name, getattr(fields, name))
     params.n_ubatch = fields.n_ubatch or fields.n_batch
     params.n_threads = fields.n_threads or n_threads
     params.n_threads_batch = fields.n_threads_batch or params.n_threads
-    params.flash_attn_type = _flash_attn_type(fields)
+    params.flash_attn_type = _flash_attn_type(fields, on_gpu)
     params.type_k, params.type_v = _KV_TYPES[fields.type_k], _KV_TYPES[fields.type_v]
     if fields.rope_scaling_type is not None:
         params.rope_scaling_type = _ROPE_TYPES[fields.rope_scaling_type]
@@ -230,9 +230,9 @@ def fill_context_params(params: Any, fields: LoadFields, *, n_threads: int) -> N
             setattr(params, name, value)
 
 
-def _flash_attn_type(fields: LoadFields) -> int:
+def _flash_attn_type(fields: LoadFields, on_gpu: bool) -> int:
     """Return 1 for on, 0 for off, -1 to let llama.cpp choose."""
-    if fields.flash_attn is None and fields.n_gpu_layers == 0 and fields.type_v in _UNQUANTISED:
+    if fields.flash_attn is None and not on_gpu and fields.type_v in _UNQUANTISED:
         return 0  # on a CPU, its half-precision sums move signals by what else is in the cache
     return -1 if fields.flash_attn is None else int(fields.flash_attn)
 

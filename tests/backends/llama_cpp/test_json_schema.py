@@ -141,7 +141,7 @@ def test_numbers_are_finite(model: ChatLlamaCpp) -> None:
         ({"$ref": "#/$defs/0", "$defs": DOUBLED}, "more than 5,000 parts"),
         ({"allOf": [{"$ref": "#"}, {"type": "object"}]}, "an allOf contains itself"),
         (nested(300), "nested more than 110 levels deep"),
-        (nested(5000), "recursion"),
+        (nested(5000), "recursion|nested more than 110 levels deep"),  # as deep as Python's JSON goes
         ({"items": {"type": "integer", "minimum": 10**400}}, "1000.*too large"),
         ({"type": "integer", "maximum": -(10**5000)}, "4300 digits"),
         ({"type": "number", "minimum": float("nan")}, "nan is not finite"),

@@ -88,7 +88,7 @@ def test_every_context_field_is_written_and_what_is_not_given_is_left() -> None:
     llama = library()
     written = llama.llama_context_default_params()
     threads = written.n_threads
-    fill_context_params(written, LoadFields(n_gpu_layers=1), n_threads=threads)
+    fill_context_params(written, LoadFields(), n_threads=threads, on_gpu=True)
     assert changed(llama.llama_context_default_params, written) <= {"n_batch", "n_threads_batch"}
     given: dict[str, Any] = {
         **{"n_batch": 96, "n_ubatch": 32, "n_threads": 3, "n_threads_batch": 5, "swa_full": False},
@@ -97,7 +97,7 @@ def test_every_context_field_is_written_and_what_is_not_given_is_left() -> None:
         **{"offload_kqv": False, "op_offload": False},
     }
     names = {"flash_attn": True, "type_k": "q4_1", "type_v": "iq4_nl", "rope_scaling_type": "longrope"}
-    fill_context_params(written, LoadFields(**given, **names), n_threads=1)
+    fill_context_params(written, LoadFields(**given, **names), n_threads=1, on_gpu=False)
     assert {name: getattr(written, name) for name in given} == given
     assert (written.flash_attn_type, written.rope_scaling_type) == (1, llama.LLAMA_ROPE_SCALING_TYPE_LONGROPE)
     assert (written.type_k, written.type_v) == (llama.GGML_TYPE_Q4_1, llama.GGML_TYPE_IQ4_NL)
@@ -119,6 +119,18 @@ def test_every_model_field_is_written_and_what_is_not_given_is_left() -> None:
     a, b, c, d, end = written.kv_overrides[:5]
     assert [item.key for item in (a, b, c, d, end)] == [b"a", b"b", b"c", b"d", b""]
     assert (a.value.val_bool, b.value.val_i64, c.value.val_f64, d.value.val_str) == (True, -3, 0.5, b"text")
+
+
+def test_layers_for_a_gpu_that_is_not_there_are_computed_as_without(caplog: pytest.LogCaptureFixture) -> None:
+    if library().llama_supports_gpu_offload():
+        pytest.skip("there is a GPU")
+    signals = []
+    for layers in (0, -1):
+        with ChatLlamaCpp(seed=1, n_gpu_layers=layers) as model:
+            signals.append(model.invoke("What is 2 + 2?").response_metadata["token_signals"])
+    assert signals[0] == signals[1]
+    (notice,) = caplog.records
+    assert "n_gpu_layers=-1" in notice.getMessage() and "finds no GPU" in notice.getMessage()
 
 
 def test_overridden_metadata_counts_for_us_too(tiny_path: Path) -> None:
