@@ -1,4 +1,4 @@
-"""The pages of the site (``make docs``): the repository's Markdown files, and a reference made from docstrings.
+"""The pages of the site (``make docs``): the repository's Markdown files, notebooks, and a reference from docstrings.
 
 mkdocs calls the functions named ``on_...``. Each page keeps its path in the repository, so its relative links hold on
 GitHub and on the site. A page ``reference/PACKAGE.md`` in the navigation documents every public name of the package.
@@ -12,6 +12,8 @@ from typing import Any, Final
 import griffe
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from nbconvert import MarkdownExporter
 from pymdownx.slugs import slugify
 
 ROOT: Final = Path(__file__).parents[2]
@@ -23,8 +25,16 @@ logger = logging.getLogger("mkdocs.reference")
 
 
 def pages() -> list[Path]:
-    """Return the Markdown files that are pages of the site."""
-    return sorted(path for pattern in ("*.md", "backends/*.md", "docs/*.md") for path in ROOT.glob(pattern))
+    """Return the Markdown files and notebooks that are pages of the site."""
+    patterns = ("*.md", "backends/*.md", "docs/*.md", "docs/*.ipynb")
+    return sorted(path for pattern in patterns for path in ROOT.glob(pattern))
+
+
+class Notebook(File):
+    """A notebook, shown as a page with its outputs."""
+
+    def is_documentation_page(self) -> bool:
+        return True
 
 
 def on_config(config: MkDocsConfig) -> None:
@@ -32,15 +42,24 @@ def on_config(config: MkDocsConfig) -> None:
     config.mdx_configs["toc"]["slugify"] = slugify(case="lower")
 
 
+def on_page_read_source(page: Page, config: MkDocsConfig) -> str | None:
+    """Return the Markdown of a notebook; mkdocs reads other pages itself."""
+    return _text(Path(page.file.abs_src_path)) if isinstance(page.file, Notebook) else None
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Replace the files of ``docs/`` by the repository's pages, the files they link to, and the reference."""
     found = {*pages(), Path(__file__).with_name("site.css")}
     for page in pages():
-        text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        text = re.sub(r"```.*?```", "", _text(page), flags=re.DOTALL)
         linked = (page.parent / link for link in LINK.findall(text) if "://" not in link)
         found |= {path.resolve() for path in linked if path.is_file()}
     kept = [file for file in files if file.src_dir != config.docs_dir]
-    own = [File(str(path.relative_to(ROOT)), str(ROOT), config.site_dir, True) for path in sorted(found)]
+    kinds = {".ipynb": Notebook}
+    own = [
+        kinds.get(path.suffix, File)(str(path.relative_to(ROOT)), str(ROOT), config.site_dir, True)
+        for path in sorted(found)
+    ]
     for file in own:
         file.dest_uri = _place(file.src_uri)
     return Files([*kept, *own, *reference(config)])
@@ -95,12 +114,19 @@ def _summary(item: griffe.Object) -> str:
     return re.sub(r"(`[^`]*`)|\|", lambda found: found[1] or "\\|", sentence)
 
 
+def _text(page: Path) -> str:
+    """Return the Markdown of a page."""
+    if page.suffix == ".ipynb":
+        return str(MarkdownExporter().from_filename(str(page))[0])
+    return page.read_text(encoding="utf-8")
+
+
 def _place(path: str) -> str:
     """Return where a file of the repository is on the site."""
     suffix = Path(path).suffix
-    if suffix != ".md":
+    if suffix not in {".md", ".ipynb"}:
         return path if suffix in SHOWN_BY_BROWSERS | {".css"} else f"{path}.txt"
-    name = path.removeprefix("docs/").removesuffix("README.md").removesuffix(".md").strip("/").lower()
+    name = path.removeprefix("docs/").removesuffix("README.md").removesuffix(suffix).strip("/").lower()
     return f"{name}/index.html" if name else "index.html"
 
 

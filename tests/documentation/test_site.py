@@ -39,7 +39,7 @@ def public(package: str) -> set[str]:
 
 
 def test_the_navigation_lists_every_page() -> None:
-    pages = [path for pattern in ("*.md", "backends/*.md", "docs/*.md") for path in ROOT.glob(pattern)]
+    pages = [path for pattern in ("*.md", "backends/*.md", "docs/*.md", "docs/*.ipynb") for path in ROOT.glob(pattern)]
     listed = [path for path in NAVIGATION if not path.startswith("reference/")]
     assert sorted(listed) == sorted(str(path.relative_to(ROOT)) for path in pages)
 
