@@ -3,10 +3,11 @@
 import difflib
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pydantic import BaseModel, ValidationError
 
@@ -117,6 +118,27 @@ def warn_once(text: str, of: int = 0) -> None:
         of: the object's ``id()``; 0 to log once per process.
     """
     logger.warning("%s", text)
+
+
+class Repeated:
+    """Logs the first warning of each cause, and at the end of the block how many there were. Safe in many threads."""
+
+    def __init__(self) -> None:
+        self._counts = Counter[str]()
+
+    def warn(self, what: str, error: Exception) -> None:
+        """Count a warning; ``what`` is its cause, with the error that comes with it this time."""
+        self._counts[what] += 1
+        if self._counts[what] == 1:
+            logger.warning("%s: %r", what, error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for what, count in self._counts.items():
+            if count > 1:
+                logger.warning("%s: %d in all, of which the first was shown", what, count)
 
 
 def explained(error: ValidationError) -> ConfigurationError:

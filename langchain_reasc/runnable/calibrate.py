@@ -30,6 +30,7 @@ from langchain_reasc.calibration import (
     with_expectation,
 )
 from langchain_reasc.calibration.offline import check_target
+from langchain_reasc.complaints import Repeated
 from langchain_reasc.exceptions import (
     CalibrationDataError,
     ConfigurationError,
@@ -58,6 +59,8 @@ logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 
+_NO_LABEL: Final = "a question has no label, as its answers could not be compared with the right one"
+_LEFT_OUT: Final = "a question is left out of the calibration"
 _AT_ONCE: Final = 4  # samples of a question: what counting votes needs at least
 
 
@@ -207,6 +210,7 @@ class _Asked:
             sample_timeout=None,
             **options,
         )._setup
+        self._warnings = Repeated()
         self._questions, self._prompts = questions, [to_messages(one.input) for one in questions]
         self._config, self._concurrency = config, concurrency
         resolved = self._setup.model.resolved(config)
@@ -232,7 +236,7 @@ class _Asked:
             if (held := self._rows.take_row(id)) is not None:
                 rows[at] = held
         missing = [at for at in range(len(ids)) if at not in rows]
-        with show_progress(progress, len(ids)) as move:
+        with self._warnings, show_progress(progress, len(ids)) as move:
             for _ in rows:
                 move()
 
@@ -258,7 +262,7 @@ class _Asked:
             result = await answer_question(await ask(request, plan, on_finished=finished.append))
         except Exception as error:
             if not cutoff.given_up:
-                logger.warning("a question is left out of the calibration: %r", error)
+                self._warnings.warn(_LEFT_OUT, error)
             return error
         used = [response for response in result.responses if response.used]
         messages = [response.message for response in used]
@@ -283,9 +287,7 @@ class _Asked:
             if (references := self._questions[at].references) is not None:
                 right = self._grade(at, references, finished, messages, cutoff)
         except Exception as error:
-            logger.warning(
-                "a question has no label, as its answers could not be compared with the right one: %r", error
-            )
+            self._warnings.warn(_NO_LABEL, error)
             named = None  # so that the next call asks it again
         return self._rows.append(finished, right, named)
 
@@ -372,14 +374,14 @@ async def _calibrate_two(
             row = await shadow(question, request, large, known, asked, grade=grade if labelled else None)
         except Exception as error:
             if not cutoff.given_up:
-                logger.warning("a question is left out of the calibration: %r", error)
+                warnings.warn(_LEFT_OUT, error)
             return error
         if row is not None:
             await io.in_thread(partial(learner.observe, kind, row, id))
         return None
 
-    failed = list[Exception]()
-    with show_progress(progress, len(questions)) as move:
+    failed, warnings = list[Exception](), Repeated()
+    with warnings, show_progress(progress, len(questions)) as move:
         async with io.workers(concurrency, cutoff) as each, aclosing(each(ask_one, questions)) as done:
             async for error in done:
                 failed += [error] if error else []
