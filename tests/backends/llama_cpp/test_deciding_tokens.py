@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from langchain_core.messages import AIMessage
 from langchain_reasc_lab.pools import record_pool
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
+from backends.llama_cpp.conftest import REAL, real_options
 from backends.llama_cpp.faces import Face, merged
 from backends.llama_cpp.tool_models import HERMES, LLAMA, Weather
 from langchain_reasc import Measure, ReASCRunnable, calibrate
@@ -23,11 +25,12 @@ from langchain_reasc.models.token_text import recorded_pieces, tokens_of_calls
 MEAN = Measure("token_logprob", "mean")
 
 
-@pytest.fixture(scope="module", params=["hermes", "llama", "shipped"])
+@pytest.fixture(scope="module", params=["hermes", "llama", *REAL])
 def model(request: pytest.FixtureRequest, tools_path: Path) -> Iterator[Any]:
-    """Random models, whose tokens are bytes, and the shipped one, each held to calls by a grammar."""
+    """Random models, whose tokens are bytes, and real ones, each held to calls by a grammar."""
     template = {"hermes": HERMES, "llama": LLAMA}.get(request.param)
-    options = {} if request.param == "shipped" else {"model_path": tools_path, "chat_template": template}
+    random = {"model_path": tools_path, "chat_template": template}
+    options = random if template else real_options(request.param)
     with ChatLlamaCpp(seed=1, **options) as made:
         yield made.bind_tools([Weather], tool_choice="Weather", max_tokens=200)
 
@@ -43,14 +46,16 @@ def deciding(message: AIMessage) -> tuple[np.ndarray, str]:
 
 
 def check(message: AIMessage) -> None:
-    """The tokens that decide spell the name and the arguments, and their signals are what is read."""
+    """The tokens that decide are those in which the name or the arguments are, and their signals are what is read."""
     [call] = message.tool_calls
-    (mask, kept), text = deciding(message), message.response_metadata["generated_text"]["text"]
+    (mask, _), text = deciding(message), message.response_metadata["generated_text"]["text"]
     begin = next(re.finditer(r'"(?:arguments|parameters)"\s*:\s*', text)).end()
     arguments, end = json.JSONDecoder(strict=False).raw_decode(text, begin)
     assert arguments == call["args"]
-    assert kept.endswith(text[begin:end])
-    assert kept.removesuffix(text[begin:end]) in ("Weather", '{"name": "Weather"')  # which is one token
+    name = text.index("Weather")
+    spans = [tuple(len(text[:at].encode()) for at in span) for span in ((name, name + len("Weather")), (begin, end))]
+    ends = np.cumsum([0, *map(len, recorded_pieces(message.response_metadata) or ())]).tolist()
+    assert mask.tolist() == [any(a < last and first < b for first, last in spans) for a, b in pairwise(ends)]
     signals = np.array(message.response_metadata["token_signals"]["token_logprob"])
     reading = read_signals(message, of_calls=True)
     np.testing.assert_allclose(reading.signals["token_logprob"], signals[mask], rtol=1e-5)

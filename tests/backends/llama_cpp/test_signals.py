@@ -123,8 +123,8 @@ def test_signals_are_exact(tmp_path: Path, scale: float, n: int) -> None:
         check_exact(model, "hello", n, k=7)
 
 
-def test_the_shipped_models_signals_are_exact(solo: ChatLlamaCpp) -> None:
-    model = solo.model_copy(update={"top_k": 30, "max_tokens": 40, "seed": 3})
+def test_a_real_models_signals_are_exact(real: ChatLlamaCpp) -> None:
+    model = real.model_copy(update={"top_k": 30, "max_tokens": 40, "seed": 3})
     check_exact(model, QUESTION, 8, k=20)
 
 
@@ -155,8 +155,8 @@ def check_response(message: AIMessage, k: int) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"max_tokens": 9}, {"stop": ["."]}], ids=["to its end", "length", "stop"])
-def test_a_stream_of_logprobs_gives_each_entry_once(face: Face, shipped: ChatLlamaCpp, options: dict[str, Any]) -> None:
-    chunks = face.stream(shipped, QUESTION, logprobs=True, top_logprobs=2, seed=5, **options)
+def test_a_stream_of_logprobs_gives_each_entry_once(face: Face, real: ChatLlamaCpp, options: dict[str, Any]) -> None:
+    chunks = face.stream(real, QUESTION, logprobs=True, top_logprobs=2, seed=5, **options)
     assert sum("logprobs" in chunk.response_metadata for chunk in chunks) > 5
     check_response(merged(chunks), 2)
 
@@ -168,7 +168,7 @@ def test_samples_carry_logprobs_cancelled_or_not(face: Face, endless: ChatLlamaC
         assert len(message.response_metadata["logprobs"]["content"]) == output_tokens(message)
 
 
-def test_requests_beside_each_other_get_what_each_asked_for(shipped: ChatLlamaCpp) -> None:
+def test_requests_beside_each_other_get_what_each_asked_for(real: ChatLlamaCpp) -> None:
     both = ("top_k", "token_logprob")
     options: dict[str, dict[str, Any]] = {
         "logprobs": {"logprobs": True, "top_logprobs": 20, "signals": both},
@@ -176,7 +176,7 @@ def test_requests_beside_each_other_get_what_each_asked_for(shipped: ChatLlamaCp
         "signals": {"signals": ("self_certainty",)},
         "nothing": {"signals": ()},
     }
-    beside = RunnableParallel({name: shipped.bind(**asked) for name, asked in options.items()})
+    beside = RunnableParallel({name: real.bind(**asked) for name, asked in options.items()})
     for answers in beside.batch([QUESTION] * 3):
         check_response(answers["logprobs"], 20)
         check_response(answers["few"], 0)

@@ -11,6 +11,7 @@ from langchain_core.tools import tool
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.tools import ToolChoice
 
+from backends.llama_cpp.conftest import REAL, real_options
 from backends.llama_cpp.faces import Face, merged
 from backends.llama_cpp.tiny_gguf import write_tiny_model
 from backends.llama_cpp.tool_models import HERMES, HERMES_WORD, LLAMA, LLAMA_WORD, Weather
@@ -27,11 +28,14 @@ def ping() -> str:
     return "pong"
 
 
-@pytest.fixture(scope="module", params=["hermes", "llama", "none"])
+@pytest.fixture(scope="module", params=["hermes", "llama", "none", *REAL[1:]])
 def model(request: pytest.FixtureRequest, tools_path: Path) -> Iterator[ChatLlamaCpp]:
-    """A random model with a template that knows tools in one way or another, or not at all."""
-    template = {"hermes": HERMES, "llama": LLAMA, "none": None}[request.param]
-    with ChatLlamaCpp(model_path=tools_path, chat_template=template, seed=1, max_tokens=1000) as made:
+    """A random model with a template that knows tools in one way or another, or not at all; and a real one."""
+    if request.param == "smollm2":
+        options = real_options(request.param)
+    else:
+        options = {"model_path": tools_path, "chat_template": {"hermes": HERMES, "llama": LLAMA}.get(request.param)}
+    with ChatLlamaCpp(**{**options, "seed": 1, "max_tokens": 1000}) as made:
         yield made
 
 
