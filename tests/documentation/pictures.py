@@ -1,58 +1,17 @@
-"""Two pictures of the documentation: what ReASC saves, and the packages with what each imports.
+"""A picture of the documentation: the packages, and what each imports.
 
-``python tests/documentation/pictures.py`` draws both anew: run it after a package imports another for the first
-time, and after the first table of ``docs/measured.md`` changed.
+``python tests/documentation/pictures.py`` draws it anew: run it after a package imports another for the first time.
 """
 
 import ast
-import re
 from collections.abc import Iterator
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-SAVINGS: Final = ROOT / "docs" / "savings.svg"
 PACKAGES: Final = ROOT / "docs" / "rooms.svg"
-DOLLARS_PER_MILLION: Final = 10
-"""The price of a million generated tokens that the picture assumes."""
-
-METHODS: Final = {
-    "Ask once": "pass@1",
-    "Always ask 16 times": "SC@16",
-    "Stop by counting votes": "ASC",
-    "ReASC, nothing learned": "Finite horizon (0.97)",
-    "ReASC, no labels, no logprobs": "Agreement (0.975)",
-    "ReASC, labels and logprobs": "ReASC (offline, safeguarded)",
-    "ReASC, no labels, logprobs": "ReASC (online)",
-}
-"""How the picture names a method -> its first row in ``docs/measured.md``."""
-
-
-class Measured(NamedTuple):
-    """One row of the table: right answers in percent, responses and generated tokens per question."""
-
-    accuracy: str
-    samples: str
-    tokens: int
-
-    @property
-    def dollars(self) -> str:
-        """What the generated tokens of 1,000 questions cost."""
-        return f"${self.tokens * 1000 * DOLLARS_PER_MILLION / 1e6:.2f}"
-
-
-def measured() -> dict[str, Measured]:
-    """Return the measured row of each method."""
-    page = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
-    rows = {}
-    for shown, name in METHODS.items():
-        row = re.search(rf"^ +{re.escape(name)} +([\d.]+) \[[^]]*\] +([\d.]+) +([\d,]+) ", page, re.MULTILINE)
-        assert row, name
-        rows[shown] = Measured(row[1], row[2], int(row[3].replace(",", "")))
-    return rows
-
 
 STYLE: Final = """<style>
   text { font: 14px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328 }
@@ -60,27 +19,6 @@ STYLE: Final = """<style>
   .small { font-size: 12px; fill: #57606a }
   .step { font-size: 12px; font-weight: 700; fill: #fff; text-anchor: middle }
 </style>"""
-
-
-def savings() -> str:
-    """Draw what each method generates per question, and what 1,000 questions cost."""
-    rows = measured()
-    longest = max(row.tokens for row in rows.values())
-    price = f"${DOLLARS_PER_MILLION} for a million generated tokens"
-    lines = [
-        _text(18, 30, "Generated tokens per question; cost of 1,000 questions; right answers", "name"),
-        _text(18, 49, f"512 problems, a small model trained for them; at {price}.", "small"),
-    ]
-    for place, (name, row) in enumerate(rows.items()):
-        y, width = 64 + 34 * place, round(320 * row.tokens / longest)
-        color = "#1a5fb4" if name.startswith("ReASC") else "#8c959f"
-        lines += [
-            _text(18, y + 19, name),
-            f'<rect x="240" y="{y + 4}" width="{width}" height="20" rx="3" fill="{color}"/>',
-            f'<text x="{248 + width}" y="{y + 19}"><tspan class="name">{row.tokens:,}</tspan> tokens, '
-            f"{row.dollars}, {row.accuracy} % right</text>",
-        ]
-    return _svg(840, 86 + 34 * len(rows), "Generated tokens per question, and what 1,000 questions cost", lines)
 
 
 LAB, BACKEND, LLAMA_CPP, OPENAI = (f"langchain_reasc_{name}" for name in ("lab", "backend", "llama_cpp", "openai"))
@@ -188,5 +126,4 @@ def _modules(tree: ast.Module) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    SAVINGS.write_text(savings(), encoding="utf-8")
     PACKAGES.write_text(packages(), encoding="utf-8")
