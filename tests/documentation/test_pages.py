@@ -80,6 +80,24 @@ def test_the_picture_has_every_package() -> None:
     assert found == {name for name in BOXES if not name.startswith("langchain_reasc_")}
 
 
+def compared(page: str) -> tuple[list[list[str]], str]:
+    """The cells of the rows that compare asking once with always asking, and the number of recordings."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if " → " in line]
+    [recordings] = re.findall(r"(\d+)\s+(?:such )?recordings", text)[:1]
+    return rows, recordings
+
+
+def test_the_readme_repeats_what_was_measured() -> None:
+    shown, recordings = compared("README.md")
+    measured, all_recordings = compared("docs/measured.md")
+    assert len(shown) == 6 and recordings == all_recordings
+    for named, right, points, samples, tokens in shown[1:]:
+        [row] = [row for row in measured if row[0].startswith(f"{named},") and len(row) == 7]
+        assert right == f"{row[2].split(':')[0]} ({row[1]})"
+        assert [points, samples, tokens] == [row[6], row[3], row[5]]
+
+
 @pytest.mark.parametrize("rule", [*rules().values(), Agreement], ids=lambda rule: rule.name)
 def test_the_page_on_rules_has_every_rule(rule: type[StoppingRule]) -> None:
     page = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")

@@ -88,7 +88,7 @@ def test_what_the_container_is_told_is_what_compose_gives_it() -> None:
 def test_the_image_is_built_of_all_that_the_package_is_made_of() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     made_of = {path.split("/")[0] for path in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]}
-    made_of |= {"pyproject.toml", project["project"]["readme"], *project["project"]["license-files"]}
+    made_of |= {"pyproject.toml", "README.md", "hatch_build.py", *project["project"]["license-files"]}
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert {line[1:] for line in lines if line.startswith("!")} == made_of
     [extras] = [re.findall(r"'/source\[([\w,]+)\]'", rest) for step, rest in STEPS if step == "RUN"]
