@@ -77,12 +77,14 @@ from langchain_reasc.answers.schemas import (
 )
 from langchain_reasc.answers.spelling import equivalent, normalize, read_quantity, without_unit
 from langchain_reasc.answers.text import boxed_content, statements
-from langchain_reasc.answers.vote import TOO_SLOW, Places, Vote, places_of, vote_of
+from langchain_reasc.answers.vote import ADVICE, NO_ANSWER, TOO_SLOW, Places, Vote, places_of, vote_of
 
 __all__ = [
+    "ADVICE",
     "ANY_TEXT",
     "EXTRACTION_VERSION",
     "JUDGE_PROMPT",
+    "NO_ANSWER",
     "REASONING",
     "STRUCTURE",
     "TOO_SLOW",

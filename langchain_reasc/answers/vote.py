@@ -16,6 +16,7 @@ from langchain_reasc.answers.objects import REFUSED_OBJECT, ObjectVotes
 from langchain_reasc.answers.schemas import Schemas
 
 CUT_OFF = "cut off before an explicit answer"
+EMPTY = "an empty response"
 FILTERED = "stopped by a content filter"
 INVALID_CALLS = "invalid tool calls"
 NO_ANSWER = "no answer was found in it"
@@ -23,6 +24,12 @@ REFUSAL = "a refusal"
 TOO_SLOW = "its answer was not found in time"
 """Why a response has no vote if finding its answer took too long."""
 UNENDED = "its reasoning never ended"
+ADVICE: Final[Mapping[str, str]] = {
+    NO_ANSWER: "answer=... says what is compared (a number, letter, pattern, JSON; in Python free_text), or let the "
+    "prompt ask for \\boxed{}",
+    **dict.fromkeys((CUT_OFF, UNENDED), "max_tokens=... allows longer responses"),
+}
+"""What helps if no response has a vote, by why that is."""
 _NO_VOTE: Final[Mapping[Ending, str]] = {"refused": REFUSAL, "filtered": FILTERED}
 
 
@@ -61,7 +68,9 @@ def vote_of(
         vote = _vote_of(message, extract, tools, schemas)
     except TimeoutError:
         return Vote(None, why_none=TOO_SLOW)
-    return replace(vote, instead="") if vote.answer is None and says_nothing(message) else vote
+    if vote.answer is not None or not says_nothing(message):
+        return vote
+    return replace(vote, instead="", why_none=EMPTY if vote.why_none == NO_ANSWER else vote.why_none)
 
 
 def _vote_of(message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: Schemas | None) -> Vote:

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from langchain_reasc.cli.console import ending, in_options, print_json, remark, stderr, stdout
+from langchain_reasc.cli.console import in_options, print_json, remark, stderr, stdout
 from langchain_reasc.cli.models import LargerModelOptions, ModelOptions, embedded
 from langchain_reasc.cli.options import AsJson, PromptOptions, Worth, one_of
 from langchain_reasc.exceptions import SamplingError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from langchain_reasc.calibration import Calibration
     from langchain_reasc.method.stopping import Decision
     from langchain_reasc.runnable.result import ReASCResult, SampledResponse
@@ -61,7 +63,8 @@ def ask(
     """Answer one question, sampling only until the evidence is sufficient.
 
     Prints the answer to stdout, and how it was decided to stderr. The exit code is 3 if the answer is undecided because
-    the budget was spent before the evidence was sufficient.
+    the budget was spent before the evidence was sufficient, or if no response has an answer to vote on. Then the text
+    of a response is printed instead.
 
     [bold]Examples[/]
 
@@ -75,42 +78,49 @@ def ask(
 
     reasc ask - --model hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF/qwen2.5-0.5b-instruct-q4_k_m.gguf --json < question.txt
     """
-    from langchain_reasc.method.registry import rule_from_text
-    from langchain_reasc.runnable.runnable import ReASCRunnable
+    from langchain_reasc.cli.live import LiveVotes
 
-    text = _question(question)
-    stopping = None if rule is None else rule_from_text(rule, budget=max_samples)
-    how = asking.prompting()
-    known = _calibration(calibration, shipped=source.is_shipped and not larger.is_given)
-    with larger.open(seed=seed) as escalation, source.open(**how.sampling, seed=seed) as model:
-        reasc = ReASCRunnable(
-            model=model,
-            calibration=known,
-            # As in calibration: the model states its confidence only if it is asked to.
-            ask_confidence=known is not None and known.fingerprint.ask_confidence is not None,
-            rule=stopping,
-            safeguard=cast(Literal["default", "paper"], safeguard),
-            max_samples=max_samples,
-            worth=worth,
-            concurrency=concurrency,
-            answer=how.answer,
-            fixed_prompt=how.prompt.fixed,
-            allow_fingerprint_mismatch=allow_mismatch,
-            **escalation,
-        )
-        result = reasc.solve(how.prompt.messages(text), on_response=_show_sample if trace else None)
+    text, console = _question(question), stderr()
+    with LiveVotes(console, max_samples, quiet=as_json) as live:
+        if not any(str(name).startswith("hf:") for name in (source.model, larger.escalate_to)):
+            live.start()  # a download shows a bar of its own
+        from langchain_reasc.method.registry import rule_from_text  # this takes seconds
+        from langchain_reasc.runnable.runnable import ReASCRunnable
+
+        def told(response: "SampledResponse", decision: "Decision") -> None:
+            live.add(response, printed=trace)
+            if trace:
+                _show_sample(console, response, decision)
+
+        stopping = None if rule is None else rule_from_text(rule, budget=max_samples)
+        how = asking.prompting()
+        known = _calibration(calibration, shipped=source.is_shipped and not larger.is_given)
+        with larger.open(seed=seed) as escalation, source.open(**how.sampling, seed=seed) as model:
+            live.start()
+            reasc = ReASCRunnable(
+                model=model,
+                calibration=known,
+                # As in calibration: the model states its confidence only if it is asked to.
+                ask_confidence=known is not None and known.fingerprint.ask_confidence is not None,
+                rule=stopping,
+                safeguard=cast(Literal["default", "paper"], safeguard),
+                max_samples=max_samples,
+                worth=worth,
+                concurrency=concurrency,
+                answer=how.answer,
+                fixed_prompt=how.prompt.fixed,
+                allow_fingerprint_mismatch=allow_mismatch,
+                **escalation,
+            )
+            result = reasc.solve(how.prompt.messages(text), {"callbacks": [live]}, on_response=told)
     if as_json:
         print_json(_as_data(result))
     else:
         _show(result)
     if source.is_shipped:
         remark("note: the shipped model can only solve arithmetic word problems; --model takes any chat GGUF")
-    if result.answer is None:
-        raise SamplingError(
-            f"no answer was found in {result.decision.samples} samples; one of them ends "
-            f"{ending(str(result.message.text))}. --answer says where the answer is, --max-tokens allows longer "
-            "responses"
-        )
+    if not (result.answer or result.message.text):
+        raise SamplingError(f"{result.summary()}; their texts are empty")
     if result.undecided:
         raise typer.Exit(_UNDECIDED)
 
@@ -131,10 +141,12 @@ def _question(given: str) -> str:
 
 def _show(result: "ReASCResult") -> None:
     """Print the answer, how it was decided, what was spent, the votes, and notices."""
+    from langchain_reasc.answers import without_reasoning
     from langchain_reasc.runnable.result import cost, shortened, votes
 
-    if result.answer is not None:
-        stdout().print(result.answer, markup=False, soft_wrap=True)
+    said = result.message.text
+    if given := (without_reasoning(said) or said).strip() if result.answer is None else result.answer:
+        stdout().print(given, markup=False, soft_wrap=True)
         style = "bold yellow" if result.undecided else "bold"
         stderr().print(in_options(result.summary()), style=style, markup=False, soft_wrap=True)
     evidence = ", ".join(f"{shortened(answer)}: {evidence:.2f}" for answer, _, evidence in votes(result))
@@ -154,13 +166,12 @@ def _calibration(chosen: str | None, *, shipped: bool) -> "Calibration | None":
     return load_calibration(own) if shipped and own.exists() else None
 
 
-def _show_sample(response: "SampledResponse", decision: "Decision") -> None:
+def _show_sample(console: "Console", response: "SampledResponse", decision: "Decision") -> None:
     text = " ".join(str(response.message.text).split()) if response.message else ""
     score = "" if response.score is None else f"  score {response.score:.3f}"
     passed = decision.reason == "gate"  # then no vote is counted
     ahead = f"posterior of the votes {decision.posterior:.3f}"
     after = "passes the gate" if passed else f"{ahead}  {'stop' if decision.stop else 'go on'}"
-    console = stderr()
     whose = f"{response.asked} model " if response.asked else ""
     console.print(
         f"{whose}#{response.index + 1}  answer {response.answer}{score}  weight {response.weight:.2f}  {after}",

@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rich.segment import Segment
 
 _WIDTH: Final = 100  # of tables where there is no terminal
+_EVERY: Final = 30.0  # seconds between two lines of progress where there is no terminal
 # C0 but for tab and newline, DEL, C1, and what overrides the direction of writing
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _SHORTEST_SECRET: Final = 6  # characters; anything shorter is in many a message by chance
@@ -161,7 +163,7 @@ def print_json(data: Any) -> None:
 def progress(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar on stderr. Yield a function that moves it, called with (done, total).
 
-    If stderr is not a terminal, print a line at the end instead. With ``quiet``, print nothing.
+    If stderr is not a terminal, print a line every half minute and at the end instead. With ``quiet``, print nothing.
     """
     from rich.progress import (
         BarColumn,
@@ -174,16 +176,19 @@ def progress(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, int]
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = stderr()
-    reached = (0, 0)
+    reached, said = (0, 0), time.monotonic()
     shown = console.is_terminal and not quiet
     bar = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console, disable=not shown)
     with bar if shown else nullcontext():  # where it is disabled, older versions of rich print an empty line for it
         task = bar.add_task(title, total=None)
 
         def move(done: int, total: int) -> None:
-            nonlocal reached
+            nonlocal reached, said
             reached = (done, total)
             bar.update(task, completed=done, total=total)
+            if not (quiet or console.is_terminal) and done < total and time.monotonic() - said >= _EVERY:
+                said = time.monotonic()
+                remark(f"{title}: {done} of {total}")
 
         yield move
     if not (quiet or console.is_terminal):

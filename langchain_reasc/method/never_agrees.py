@@ -18,7 +18,7 @@ from langchain_reasc.method.stopping import Cap, StoppingRule, Supported
 
 __all__ = ["UNANSWERED", "NeverAgrees", "Unanswered", "chance_of_agreement", "rule_in_use"]
 
-UNANSWERED: Final = 8
+UNANSWERED: Final = 4
 """Responses without an answer, and none with one, after which sampling stops."""
 _REFUSED_ALIKE: Final = 3
 
@@ -85,10 +85,12 @@ class NeverAgrees(StoppingRule):
 class Unanswered(StoppingRule):
     """Stop where no response has an answer and further ones would hardly have one: ``rule | Unanswered()``.
 
-    That is after eight without one, whatever the reason: cut off, empty, filtered, malformed, refused. A model that
-    answers with probability p is stopped so with (1 − p)⁸: .004 at p = .5, .058 at .3. Three that are refused alike are
-    enough (the same calls, or calls of the same unknown tools), as the model alone would be refused so, too, and an
-    agent tells it why. The reason is ``unanswered``.
+    That is after four without one, whatever the reason: cut off, empty, filtered, malformed, refused. Four are what a
+    clear question costs, too. A model that answers with probability p is stopped so with (1 − p)⁴: .06 at p = .5, .24
+    at .3. But then few answers could be decided: more than half of 16 responses give one after four that do not on .6 %
+    of the questions at most (p = .6). Three that are refused alike are enough (the same calls, or calls of the same
+    unknown tools), as the model alone would be refused so, too, and an agent tells it why. The reason is
+    ``unanswered``.
     """
 
     name: ClassVar[str] = "unanswered"

@@ -11,6 +11,8 @@ from typing import Final
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.answers import (
+    ADVICE,
+    NO_ANSWER,
     REASONING,
     TOO_SLOW,
     Classes,
@@ -82,6 +84,8 @@ class Ballot:
         self._near = Classes(self._is_near)
         self._failures: dict[str, None] = {}  # notices, in order, each once
         self._no_vote: Counter[str] = Counter()  # why -> responses
+        own = not isinstance(options.answer, str)  # which knows what is compared
+        self._helps = {why: advice for why, advice in ADVICE.items() if not (own and why == NO_ANSWER)}
         self._odd: Counter[str] = Counter()  # what was odd about log-probabilities -> responses
         self.missing: list[str] = []
         self._refused: str | None = None  # why the server gives no logprobs
@@ -126,7 +130,9 @@ class Ballot:
         seen, notices = len(responses), list(self._failures)
         if self._no_vote:
             reasons = "; ".join([f"{why} ({count})" for why, count in self._no_vote.most_common()])
-            notices.append(f"{self._no_vote.total()} of {seen} responses cast no vote: {reasons}")
+            notice = f"{self._no_vote.total()} of {seen} responses cast no vote: {reasons}"
+            advice = dict.fromkeys(self._helps[why] for why, _ in self._no_vote.most_common() if why in self._helps)
+            notices.append("; ".join([notice, *(advice if self._no_vote.total() == seen else ())]))
         if cut := [response for response in responses if response.cut_off and response.answer is not None]:
             notices.append(
                 f"{len(cut)} of {seen} responses were cut off after they had said their answer: it counts as a vote, "

@@ -12,6 +12,7 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.calibration import AnsweredQuestion, AnsweredQuestionListener
+from langchain_reasc.complaints import warn_once
 from langchain_reasc.exceptions import (
     LogprobsUnavailable,
     ReASCError,
@@ -110,7 +111,6 @@ class Question:
         self._lost: list[Sample] = []
         self._responses: dict[int, Response] = {}
         self._next = self._launched = 0
-        self._unanswered = True  # until a response has an answer, or it was said that none has
         self._ended_by: Literal["timeout", "budget"] | None = None
         # Whether one more response is to be compared with the decision of a rule.
         self._to_audit = bool(setup.online and plan.calibration and setup.online.audits(options.audit))
@@ -145,8 +145,8 @@ class Question:
             return 0
         if self.decision:
             return int(self._to_audit)
-        if launched and self._unanswered:
-            self._check_progress()
+        if launched and not self._responses:
+            self._check_failures()
         first_alone = launched == 0 and self.plan.rule.may_accept_first
         if first_alone or self.asks:
             return 1
@@ -327,11 +327,12 @@ class Question:
                     raise
                 raise LogprobsUnavailable(f"{error}. {self.model.not_requested}") from error
         self._responses[sample.index] = response
-        self._unanswered = self._unanswered and response.answer is None
         decision = self._decided()
         if decision.stop:
             self.decision = decision
             self._to_audit = self._to_audit and decision.reason not in _NOT_AUDITED
+            if decision.reason == "unanswered" and not self._on_response:  # which is told of it
+                warn_once(f"sampling stops: {'; '.join(self._ballot.notices(self._given))}")
         if self._on_response:
             self._on_response(self._sampled([sample])[0], decision)
 
@@ -367,13 +368,8 @@ class Question:
                 outcome += f": {error!r}"
         self._audit_notices = [*notices, f"one more response was paid for to audit this answer{outcome}"]
 
-    def _check_progress(self) -> None:
-        """Raise if all samples so far have failed (two or more, or one that will recur). Warn if none has an answer."""
-        if self._responses:
-            self._unanswered = False
-            notices = self._ballot.notices(self._given)
-            logger.warning("%s; sampling goes on", "; ".join(notices))
-            return
+    def _check_failures(self) -> None:
+        """Raise if all samples so far have failed (two or more, or one that will recur)."""
         if len(self._samples) > 1 or will_recur(self._samples[0].error):
             raise error_without_response([sample for _, sample in sorted(self._samples.items())])
 

@@ -297,7 +297,7 @@ def _ending(result: ReASCResult) -> str:
     if decision.reason == "alone":
         return "taken as it is: the first response needs no vote"
     if decision.answer is None:
-        return f"no answer: none of {_number(decision.samples, 'response')} names one"
+        return f"no vote: none of {_number(decision.samples, 'response')} has an answer that can be compared"
     if decision.reason == "gate":
         promise = result.message.response_metadata["reasc"].get("guarantee")
         return "accepted by the gate: the first response was confident enough" + (f"; {promise}" if promise else "")

@@ -43,12 +43,18 @@ def samples(wave: Wave, *, is_async: bool, live: bool = False) -> AsyncGenerator
     model = wave.model
     if model.ask_confidence:
         wave = replace(wave, messages=model.prompt(wave.messages))
-    is_parallel = model.sampler is not None and not live
+    is_parallel = model.sampler is not None and not live and not _shows_text(wave.config)
     drawing: AsyncGenerator[Any]
     drawing = _draw_in_parallel(wave, workers) if is_parallel else _draw_separately(wave, workers, live=live)
     if model.quiet or is_parallel:  # else LangChain traces the call of each sample
         drawing = traced(wave, drawing, workers)
     return _with_stated_confidence(drawing) if model.ask_confidence else drawing
+
+
+def _shows_text(config: RunnableConfig) -> bool:
+    """Return whether a handler, such as the live line of ``reasc ask``, shows text as it comes."""
+    callbacks: Any = config.get("callbacks") or ()
+    return any(getattr(one, "shows_text", False) for one in getattr(callbacks, "handlers", callbacks))
 
 
 async def _with_stated_confidence(drawing: AsyncGenerator[Any]) -> AsyncGenerator[Sample | AIMessageChunk]:

@@ -122,9 +122,11 @@ def test_options_are_kept_by_copies_pickles_and_configurable_fields(runner: Any)
 
 
 def test_no_vote_at_all_is_an_error_that_keeps_what_was_paid_for(runner: Any) -> None:
-    with pytest.raises(NoVote, match=r"no response to the question 'q' names one of its 3 labels .*5 of 5") as error:
+    with pytest.raises(
+        NoVote, match=r"no response to the question 'q' names one of its 3 labels .*4 of 4[^;]*; if they"
+    ) as error:
         ask(runner, naming("refunds"), TEAM, max_samples=5)
-    assert len(error.value.responses) == 5 and "refunds" in error.value.responses[0].text
+    assert len(error.value.responses) == 4 and "refunds" in error.value.responses[0].text
     assert error.value.is_retryable is False
     again = pickle.loads(pickle.dumps(error.value))
     assert [message.text for message in again.responses] == [message.text for message in error.value.responses]

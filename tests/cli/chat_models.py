@@ -71,6 +71,13 @@ class Escaping(Scripted):
         return said(f"So {OBEYED} \\boxed{{5{OBEYED}}}", usage)
 
 
+class Silent(Scripted):
+    """Says nothing."""
+
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        return said("", {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2})
+
+
 class Unseeded(BaseChatModel):
     """Takes neither seed nor temperature, and cannot be made without ``size``."""
 

@@ -180,3 +180,9 @@ def test_what_a_preset_sets_beyond_the_fields_goes_into_the_body_of_the_request(
     assert (model.top_p, model.extra_body) == (0.8, {"min_p": 0.1, "top_k": 5})
     with pytest.raises(ConfigurationError, match="Scripted has no field for --top-k"):
         opened(CLASS, top_k=20)
+
+
+def test_ask_fails_where_all_responses_are_empty() -> None:
+    failed = reasc("ask", "?", "--model-class", "cli.chat_models.Silent", code=1)
+    assert failed.stdout == "" and "4 of 4 responses cast no vote: an empty response (4)" in failed.stderr
+    assert failed.stderr.rstrip().endswith("has an answer that can be compared; their texts are empty")

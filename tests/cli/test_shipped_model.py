@@ -4,6 +4,7 @@ import json
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_reasc_lab.pools import read_pool
@@ -86,13 +87,19 @@ def test_ask_by_the_paper_or_as_far_as_the_calibration_vouches(tmp_path: Path) -
     assert "takes 'default' or 'paper', got 'none'" in " ".join(refused.split())
 
 
-def test_without_an_answer_ask_fails_and_says_what_to_do() -> None:
-    refused = reasc("ask", QUESTION, "--seed", 1, "--answer", "regex:nowhere", "--max-samples", 2, code=1)
-    assert refused.stdout == ""
-    assert "error: no answer was found in 2 samples; one of them ends" in refused.stderr
-    assert "--answer says where the answer is, --max-tokens allows longer responses" in refused.stderr
-    data = reasc("ask", QUESTION, "--seed", 1, "--answer", "regex:nowhere", "--max-samples", 2, "--json", code=1)
-    assert json.loads(data.stdout)["answer"] is None and "error: no answer was found" in data.stderr
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [(("--answer", "regex:nowhere"), "--answer says what is"), (("--max-tokens", 9), "--max-tokens allows longer")],
+    ids=["nothing to compare", "cut off"],
+)
+def test_where_nothing_can_be_voted_on_ask_prints_a_text_and_what_helps(options: Any, advice: str) -> None:
+    asked = ("ask", QUESTION, "--seed", 1, *options)
+    shown = reasc(*asked, code=3)
+    assert "no vote: none of 4 responses has an answer that can be compared" in shown.stderr
+    assert advice in shown.stderr and "=..." not in shown.stderr and "sampling stops" not in shown.stderr
+    data = json.loads(reasc(*asked, "--json", code=3).stdout)
+    assert (data["answer"], data["reason"], data["launched"]) == (None, "unanswered", 4)
+    assert shown.stdout.strip() == data["text"].strip() != ""
 
 
 def test_a_model_is_asked_for_its_confidence_where_the_calibration_was_made_so(tmp_path: Path) -> None:

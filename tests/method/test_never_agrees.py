@@ -97,10 +97,9 @@ EMPTY, YES = Response(None, instead=""), Response("yes")
     ("responses", "expected"),
     [
         ([A] * 3, ("unanswered", None, 3)),
-        ([A, B, A, B, A], ("unanswered", None, 5)),
-        ([A, A, B, B, NONE], (None, None, 5)),
-        ([A, A, B, B, *[NONE, EMPTY] * 2], ("unanswered", None, 8)),
-        ([EMPTY] * 8, ("unanswered", None, 8)),
+        ([A, B, A], (None, None, 3)),
+        ([A, A, NONE, EMPTY], ("unanswered", None, 4)),
+        ([EMPTY] * 4, ("unanswered", None, 4)),
         ([A, A, YES, A, *[NONE] * 6], (None, "yes", 10)),
         ([A, A, YES, YES, YES, YES], ("agreement", "yes", 6)),
         ([EMPTY, EMPTY, Response(None, not_voted=True)], ("alone", None, 3)),
@@ -116,15 +115,15 @@ def test_sampling_ends_where_no_response_has_an_answer(responses: list[Response]
     assert not any(decide(rule, responses[:n]).stop for n in range(decision.samples))
 
 
-@pytest.mark.parametrize(("p", "bound"), [(0.3, 0.058), (0.5, 0.004), (0.8, 0.0)])
+@pytest.mark.parametrize(("p", "bound"), [(0.3, 0.24), (0.5, 0.062), (0.8, 0.002)])
 def test_a_model_that_answers_now_and_then_is_seldom_stopped(p: float, bound: float) -> None:
-    drawn = np.random.default_rng(1).random((4000, 8)) < p
+    drawn = np.random.default_rng(1).random((4000, 4)) < p
     stopped = [decide(RULE | Unanswered(), [YES if one else NONE for one in row]).reason for row in drawn.tolist()]
     assert abs(stopped.count("unanswered") / 4000 - bound) < 0.02
 
 
 @pytest.mark.parametrize(
-    ("responses", "further"), [([], 4), ([A], 2), ([A, A], 1), ([NONE], 4), ([NONE] * 5, 3), ([EMPTY] * 7, 1)], ids=str
+    ("responses", "further"), [([], 4), ([A], 2), ([A, A], 1), ([NONE], 3), ([NONE] * 2, 2), ([EMPTY] * 3, 1)], ids=str
 )
 def test_no_more_samples_are_launched_than_could_end_it(responses: list[Response], further: int) -> None:
     assert fewest_further(ASC() | Unanswered(), responses, 8) == further

@@ -42,7 +42,7 @@ ENDLESS = Reply("the answer is 1", endless=True)
         (["1", "2", "1", "1"], {}, "undecided: the budget is spent, and 3 of 4 responses gave it"),
         (["1"], {"max_samples": 1}, "undecided: the budget is spent, and 1 of 1 response gave it"),
         (["1", ENDLESS], {"timeout": 0.3}, "undecided: the time is over, and 1 of 1 response gave it"),
-        ([Reply("no idea")], {}, "no answer: none of 4 responses names one"),
+        ([Reply("no idea")], {}, "no vote: none of 4 responses has an answer that can be compared"),
         (
             ["1"],
             {"rule": ASC(0.9)},

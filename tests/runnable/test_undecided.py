@@ -11,6 +11,7 @@ from servers.chat_wire import Chat, Refused
 from servers.fake_server import serving
 
 from langchain_reasc import ChatReASC, ReASCRunnable
+from langchain_reasc.complaints import warn_once
 from langchain_reasc.exceptions import Undecided
 
 from .fakes import PROMPT_TOKENS, Reply, saying
@@ -53,14 +54,35 @@ def test_a_conversation_goes_on_after_an_abstention(runner: Any, kind: Any) -> N
         assert [one["content"] for one in served.requests[0]["messages"]] == ["How much is it?", "Just try."]
 
 
-def test_no_answer_anywhere_is_said_after_a_wave_and_at_the_end(runner: Any, caplog: Any) -> None:
-    reasc = ReASCRunnable(model=saying(Reply("no idea")), max_samples=12)
+CUT_OFF = Reply("so it", metadata={"finish_reason": "length"})
+COMPARED, LONGER = "answer=... says what is compared", "max_tokens=... allows longer responses"
+
+
+@pytest.mark.parametrize(
+    ("replies", "advice"),
+    [
+        ([Reply("no idea")], [COMPARED]),
+        ([CUT_OFF], [LONGER]),
+        ([Reply("no idea"), CUT_OFF], [COMPARED, LONGER]),
+        ([Reply("")], []),
+    ],
+    ids=["nothing to compare", "cut off", "both", "empty"],
+)
+def test_how_to_get_votes_is_said_once_where_there_are_none(
+    runner: Any, caplog: Any, replies: list[Reply], advice: list[str]
+) -> None:
+    warn_once.cache_clear()
+    asked = ReASCRunnable(model=saying(*replies))
     with caplog.at_level(logging.WARNING, "langchain_reasc"):
-        result = runner.solve(reasc, "q")
-    assert (result.answer, result.decision.samples) == (None, 8)
-    assert any(notice.startswith("8 of 8 responses cast no vote: ") for notice in result.notices)
-    [record] = caplog.records
-    assert record.getMessage().startswith("4 of 4 responses cast no vote")
+        [notice] = [one for one in runner.solve(asked, "q").notices if "cast no vote" in one]
+        runner.solve(asked, "again")
+    assert [record.getMessage() for record in caplog.records] == [f"sampling stops: {notice}"]
+    assert [one for one in (COMPARED, LONGER) if one in notice] == advice
+
+
+def test_advice_is_not_given_where_one_response_votes(runner: Any) -> None:
+    [notice] = [one for one in runner.solve(reasc("4", CUT_OFF), "q").notices if "cast no vote" in one]
+    assert LONGER not in notice
 
 
 # Four responses of fifteen say "4", and others at most two each: nothing can overtake it, and most say otherwise.
