@@ -173,7 +173,7 @@ def test_a_small_model_that_is_down_is_named_beside_the_answer(runner: Any) -> N
 def test_an_answer_that_the_large_model_does_not_give_is_undecided(runner: Any, undecided: Any, expected: Any) -> None:
     reasc = pair(saying("1", "2"), saying(Reply("no idea")), on_undecided=undecided)
     if expected is Undecided:
-        with pytest.raises(Undecided, match="no answer"):
+        with pytest.raises(Undecided, match="no vote"):
             runner.invoke(reasc, "q")
         return
     message = runner.invoke(reasc, "q")

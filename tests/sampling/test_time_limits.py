@@ -126,7 +126,7 @@ def test_to_find_answers_takes_no_longer_than_the_question_may(runner: Any, neve
     begun = time.monotonic()
     result = solved(runner, never, model, answer=finds[slow], timeout=SOON)
     assert time.monotonic() - begun < 10
-    assert result.decision.reason == "timeout"
+    assert result.decision.reason == ("unanswered" if slow == "a function" else "timeout")  # by four without a vote
 
 
 class SlowToBegin(Parallel):
