@@ -146,7 +146,7 @@ def _shipped() -> _Subject:
 
 
 def _named(model: str) -> _Subject:
-    from langchain_reasc_lab.small_questions import PROMPT, small_questions
+    from langchain_reasc_lab.data.small_questions import PROMPT, small_questions
 
     path, questions = Path(model), small_questions()
     if model == "smollm2":
@@ -201,7 +201,7 @@ def _record(
 
 def _print_kinds(pool: "Pool", samples: int) -> None:
     """Print how often each kind of question is answered rightly, once and by vote, and where votes do not help."""
-    from langchain_reasc_lab.small_questions import kind_of
+    from langchain_reasc_lab.data.small_questions import kind_of
 
     _heading(f"Do votes help? Right answers, asked once and by the votes of {samples}")
     kinds: dict[str, list[PoolQuestion]] = {}

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from langchain_reasc_lab.small_questions import PROMPT, kind_of, small_questions
+from langchain_reasc_lab.data.small_questions import PROMPT, kind_of, small_questions
 
 
 def test_as_many_of_each_kind_and_none_twice() -> None:
