@@ -70,7 +70,7 @@ def main() -> None:
         print(told(message))
         for name, one in message.response_metadata.get("reasc", {}).get("models", {}).items():
             tokens = one["input"] + one["output"]
-            print(f"        {name} model: {one['samples']} samples, {tokens} tokens, {one['reason']}")
+            print(f"        {name} model: {one['launched']} samples, {tokens} tokens, {one['reason']}")
 
 
 if __name__ == "__main__":

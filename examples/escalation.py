@@ -136,8 +136,8 @@ def main() -> None:
         for start in range(0, len(asked), 20):
             part = [question for question, _ in asked[start : start + 20]]
             accounts += [account_of(message) for message in reasc.batch(part, {"max_concurrency": 4})]
-            if reasc.learned:
-                told = f"after {len(accounts):3}  {reasc.learned.summary()}"
+            if reasc.learned and reasc.learned.escalation:
+                told = f"after {len(accounts):3}  {reasc.learned.escalation.status}"
                 print(textwrap.fill(told, 80, subsequent_indent=" " * 11), flush=True)
 
     print()

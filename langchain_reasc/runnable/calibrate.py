@@ -323,7 +323,8 @@ class _Asked:
         measures, budget = self._rows.measures, self._setup.options.max_samples
         provenance, fingerprint = self._rows.provenance, self._fingerprint
         made = fit(rows, measures, budget=budget, provenance=provenance, fingerprint=fingerprint, **options)
-        cut_off = sum(self._cut_off) / len(self._cut_off) if self._cut_off else None
+        known = len(self._cut_off) == sum(len(row.answers) for row in rows)  # a row of a checkpoint does not say it
+        cut_off = sum(self._cut_off) / len(self._cut_off) if known else None
         return with_expectation(made, rows, measures, budget=budget, cut_off=cut_off)
 
 
