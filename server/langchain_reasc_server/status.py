@@ -177,20 +177,25 @@ def _row(one: Decided, heads: Sequence[str]) -> str:
 
 
 def _knows(lines: Sequence[str]) -> str:
-    """Return the lines of ``reasc inspect`` as a list whose texts wrap, with meters and tables in place of columns."""
+    """Return the lines of ``reasc inspect`` as a list whose texts wrap, with meters and tables in place of columns.
+
+    A sentence and the next step come first, up to an empty line.
+    """
+    first = [*lines].index("") if "" in lines else 0
+    plain, lines = " ".join(lines[:first]), lines[first:]
     parts = list[str]()
     for is_table, group in groupby(lines, lambda line: _ROW.match(line) is not None):
         if is_table:
             rows = ("<td>".join(map(escape, re.split(r"\s{2,}", line[2:]))) for line in group)
             parts.append(f"<dd><table>{''.join(f'<tr><td>{row}' for row in rows)}</table>")
             continue
-        for line in group:
+        for line in filter(None, group):
             name, text = escape(line[:_NAMES].strip()), escape(line[_NAMES:].strip())
             if bar := _BAR.fullmatch(line):
                 parts.append(f'<dd><span>{bar[1]}</span><meter max="40" value="{len(bar[2])}"></meter> {bar[3]}')
             else:
                 parts.append(f"<dt>{name}<dd>{text}" if name else f" {text}")
-    return f'<dl class="knows">{"".join(parts)}</dl>'
+    return f'<p>{escape(plain)}</p><dl class="knows">{"".join(parts)}</dl>'
 
 
 def _short(text: str) -> str:

@@ -48,7 +48,7 @@ def test_it_says_what_votes_cost_and_what_was_learned() -> None:
             "Outcomes 1 of 1 were told: 1 right",
             "Drift evidence 0 of second votes",
         ):
-            assert eventually(lambda expected=expected: expected in shown()), (expected, shown())
+            assert eventually(lambda expected=expected: expected in shown()), f"{expected}: {shown()}"
         page = server.http.get(home)
         assert EVIL not in page.text and "&lt;script&gt;" in page.text, "an answer is text"
         assert "secret" not in page.text, "prompts are not shown"
