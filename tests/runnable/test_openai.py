@@ -35,7 +35,7 @@ def test_samples_logprobs_and_usage_arrive_whole(runner: Any) -> None:
         reasc = ReASCRunnable(model=chat(served), calibration=calibration(fingerprint=ON_GPT, mean=3.0))
         result = runner.solve(reasc, "q")
     assert (result.answer, result.decision.samples, result.decision.reason) == ("42", 4, "evidence")
-    for response in result.responses:
+    for response in (one for one in result.responses if one.used):
         assert response.message.text == "it is 42"
         assert read_signals(response.message).signals["top_k"].tolist() == [1.25] * 3
         assert response.score == 1.25
