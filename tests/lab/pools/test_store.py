@@ -183,7 +183,7 @@ def test_what_only_looks_like_a_table_is_not_read(tmp_path: Path, table: str, st
         ("responses", "prompt_tokens", "many", "prompt_tokens is 'many'"),
         ("responses", "completion_tokens", -1, "completion_tokens is -1"),
         ("messages", "token_lengths", '"abc"', "token_lengths is 'abc'"),
-        ("messages", "beside", "[" * 5000, "it is nested more than 100 levels deep"),
+        ("messages", "beside", "[" * 100_000, "it is nested more than 100 levels deep"),
     ],
 )
 def test_a_value_that_no_recording_wrote_is_named(
