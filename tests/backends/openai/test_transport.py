@@ -97,7 +97,8 @@ print("done")
 
 @pytest.mark.sync_only
 def test_a_model_that_was_used_before_a_fork_works_in_both_processes(fake: Fake) -> None:
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKING, fake.url]  # of fork, from Python 3.12 on
+    # From Python 3.12 on, os.fork warns.
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKING, fake.url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert (done.stdout.split(), done.stderr, done.returncode) == (["done", "done"], "", 0)
 
