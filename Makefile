@@ -26,7 +26,7 @@ LLAMA_CPP_LOWEST := $(subst >=,==,$(firstword $(subst $(comma), ,$(LLAMA_CPP))))
 LOWEST_TESTS := tests/test_imports.py \
   $(addprefix tests/,calibration models/logprobs sampling runnable data lab cli) \
   $(addprefix tests/backends/openai/,test_chat_model.py test_langchain_openai_internals.py test_errors.py test_probing.py test_samples.py) \
-  $(addprefix tests/backends/llama_cpp/,test_chat_model.py test_model_files.py test_readme.py test_tools.py) \
+  $(addprefix tests/backends/llama_cpp/,test_chat_model.py test_model_files.py test_page.py test_tools.py) \
   $(filter-out tests/agents/test_standard.py,$(wildcard tests/agents/test_*.py))
 
 .PHONY: help demo test test-slow test-lowest lint docs dist format types bench clean always

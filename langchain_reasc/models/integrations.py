@@ -132,7 +132,7 @@ KNOWN: Final[Mapping[str, Integration | Describe]] = {
 """The chat models that are known, by class path; where each figure comes from stands beside it.
 
 ``tests/models/integrations`` calls each but ChatVertexAI through its own class, against a server that speaks the
-provider's wire format; the table "Chat models" in ``backends/README.md`` says the same as this one.
+provider's wire format; the table in ``docs/chat_models.md`` says the same as this one.
 """
 
 

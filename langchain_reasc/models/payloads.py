@@ -1,6 +1,6 @@
 """Parse and check log-probabilities, with a reader for each provider's format.
 
-``backends/README.md`` lists every shape and every check. One principle stands behind the checks: what a server did not
+``docs/chat_models.md`` lists every shape and every check. One principle stands behind the checks: what a server did not
 say is left out, withheld or refused, each with a message; it never becomes a number.
 """
 

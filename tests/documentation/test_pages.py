@@ -19,7 +19,6 @@ from langchain_reasc.method import (
 )
 
 from .check_snippets import ROOT, documents, snippets
-from .option_tables import README, written
 from .pictures import BOXES, PACKAGES, arrows, packages
 
 SVG: Final = "{http://www.w3.org/2000/svg}"
@@ -45,12 +44,6 @@ def test_contributing_names_files_that_exist() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     named = re.findall(r"`((?:langchain_reasc|lab|backends|benchmarks|tests)/[\w/.]*)`", text)
     assert len(named) > 15 and not [path for path in named if not (ROOT / path).exists()]
-
-
-def test_the_tables_of_options_are_what_the_fields_say() -> None:
-    """Run ``python tests/documentation/option_tables.py`` where they are not."""
-    readme = README.read_text(encoding="utf-8")
-    assert written(readme) == readme
 
 
 def test_the_bound_on_differences_is_what_its_lines_print(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,8 @@ from typing import Any, Final
 import html5lib
 import pytest
 import yaml
+from langchain_core.language_models import BaseChatModel
+from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from langchain_reasc import ReASCRunnable
 
@@ -61,17 +63,34 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
         assert len(names) > 3 and not missing, package
 
 
-@pytest.mark.slow
-def test_every_option_has_its_default_and_its_meaning(site: Path) -> None:
-    text = site.joinpath("reference/langchain_reasc/index.html").read_text(encoding="utf-8")
+def options(site: Path, name: str) -> dict[str, str]:
+    """Name of each option of a class -> what the reference says of it."""
+    package = name.partition(".")[0]
+    text = site.joinpath(f"reference/{package}/index.html").read_text(encoding="utf-8")
     page = html5lib.parse(text, namespaceHTMLElements=False)
     parents = {child: parent for parent in page.iter() for child in parent}
-    shown = {
-        heading.get("id", ""): " ".join("".join(parents[heading].itertext()).split()) for heading in page.iter("h3")
+    headings = [heading for heading in page.iter("h3") if heading.get("id", "").startswith(f"{name}.")]
+    return {
+        heading.get("id", "").rpartition(".")[2]: " ".join("".join(parents[heading].itertext()).split())
+        for heading in headings
     }
+
+
+@pytest.mark.slow
+def test_every_option_has_its_default_and_its_meaning(site: Path) -> None:
+    shown = options(site, "langchain_reasc.ReASCRunnable")
     for name, field in ReASCRunnable.model_fields.items():
         if field.description:  # LangChain's own has none
-            option = shown[f"langchain_reasc.ReASCRunnable.{name}"].replace('"', "'")
+            option = shown[name].replace('"', "'")
             assert " ".join(field.description.split()[:3]).replace("`", "").replace('"', "'") in option, (name, option)
             if isinstance(field.default, str | int | float | None):
                 assert f"= {field.default!r}" in option, (name, option)
+
+
+@pytest.mark.slow
+def test_every_option_of_a_local_model_has_its_meaning(site: Path) -> None:
+    shown = options(site, "langchain_reasc_llama_cpp.ChatLlamaCpp")
+    own = set(ChatLlamaCpp.model_fields) - set(BaseChatModel.model_fields)
+    short = {name for name in own if len(shown.get(name, "").partition(f" {name}: ")[2].split()) < 8}
+    assert len(own) > 50 and not short, short
+    assert "Probability | None = 0.95" in shown["top_p"] and "n_parallel: int = 8" in shown["n_parallel"]

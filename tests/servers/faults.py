@@ -1,4 +1,4 @@
-"""Faults of servers, by their names in the table of backends/README.md."""
+"""Faults of servers, by their names in the table of docs/servers.md."""
 
 import asyncio
 import json

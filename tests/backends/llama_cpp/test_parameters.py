@@ -5,10 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.language_models import BaseChatModel
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.native import LoadFields, fill_context_params, fill_model_params, library
-from langchain_reasc_llama_cpp.options import CallOptions
 
 from langchain_reasc.exceptions import ConfigurationError, ModelError, ModelFileError
 
@@ -168,14 +166,6 @@ def test_overridden_metadata_counts_for_us_too(tiny_path: Path) -> None:
 def test_wrong_parameters_are_refused(tiny_path: Path, options: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         ChatLlamaCpp(model_path=tiny_path, **options)
-
-
-def test_the_readme_lists_every_option() -> None:
-    readme = (Path(__file__).parents[3] / "backends" / "README.md").read_text(encoding="utf-8")
-    listed = readme.split("### Options")[1].split("\n### ")[0]
-    ours = set(ChatLlamaCpp.model_fields) - set(BaseChatModel.model_fields) | {"verbose"}
-    ours |= set(CallOptions.model_fields)
-    assert [name for name in sorted(ours) if f"`{name}`" not in listed] == []
 
 
 def test_what_llama_cpp_itself_refuses(tiny_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,10 +12,9 @@ from servers.exchange import Answer
 from . import openai_wires as openai
 from . import other_wires as other
 
-README = (Path(__file__).parents[3] / "backends" / "README.md").read_text()
-SECTION = README[README.index("### Chat models") : README.index("### Your own chat model")]
-ROWS = {row[0].strip("`"): row[1:] for row in re.findall(r"^\| (`\w+`) " + r"\| (.*?) *" * 5 + r"\|$", SECTION, re.M)}
-"""The table "Chat models" of the backends' README: class -> signals, k, n, whether it is streamed, tests."""
+PAGE = (Path(__file__).parents[3] / "docs" / "chat_models.md").read_text(encoding="utf-8")
+ROWS = {row[0].strip("`"): row[1:] for row in re.findall(r"^\| (`\w+`) " + r"\| (.*?) *" * 4 + r"\|$", PAGE, re.M)}
+"""The table of docs/chat_models.md: class -> whether it gives logprobs, k, n, whether it is streamed."""
 KEY = "sk-this-is-a-secret"
 
 

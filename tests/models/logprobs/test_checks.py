@@ -1,4 +1,4 @@
-"""What is done with odd log-probabilities, row by row of the table in ``backends/README.md``."""
+"""What is done with odd log-probabilities, row by row of the table in ``docs/chat_models.md``."""
 
 import math
 from collections.abc import Iterator

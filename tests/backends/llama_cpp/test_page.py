@@ -1,4 +1,4 @@
-"""The examples of the backends' README run as they stand, on the shipped model."""
+"""The examples of docs/llama_cpp.md run as they stand, on the shipped model."""
 
 import re
 from pathlib import Path
@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-README = (Path(__file__).parents[3] / "backends" / "README.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "llama_cpp.md").read_text(encoding="utf-8")
 
 
 def run_example(holding: str) -> None:
-    """Run the one example of the backends' README that holds a text."""
-    [code] = (code for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if holding in code)
+    """Run the one example of the page that holds a text."""
+    [code] = (code for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if holding in code)
     names: dict[str, Any] = {}
     try:
-        exec(compile(code, "README.md", "exec"), names)
+        exec(compile(code, "llama_cpp.md", "exec"), names)
     finally:
         names["model"].close()
 
 
-def test_the_readme_s_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
     run_example("samples.cancel()")
     ends = re.findall(r"^(\d) ?.*?\{'input_tokens': \d+", capsys.readouterr().out, re.DOTALL | re.MULTILINE)
     assert sorted(ends) == [str(index) for index in range(8)]
