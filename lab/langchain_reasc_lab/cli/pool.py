@@ -146,11 +146,13 @@ def import_(
     from langchain_reasc_lab.pools.public import SOURCES, import_source
 
     if source is not None:
-        written = import_source(source, path, out)
+        written, left_out = import_source(source, path, out)
         known = SOURCES[source]
         terms = "it has no licence: do not publish them" if known.license == "none" else f"licence: {known.license}"
         remark(f"{known.repository}, {terms}")
-        remark(f"wrote {', '.join(path.name for path in written)} into {out}")
+        if left_out:
+            remark(f"left out {len(left_out)} without recorded answers: {', '.join(left_out)}")
+        remark(f"wrote {len(written)} recording{'s' * (len(written) > 1)} into {out}")
         return
     if out.suffix.lower() in (".jsonl", ".json", ".parquet"):
         raise typer.BadParameter(f"{out} would be an SQLite file: name it .sqlite; `reasc pool export` writes others")

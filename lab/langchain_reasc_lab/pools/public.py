@@ -48,7 +48,7 @@ class PublicSource:
     recordings: Callable[[Path], Iterator[PublicRecording]]
 
 
-def import_source(source: str, checkout: Path, folder: Path) -> list[Path]:
+def import_source(source: str, checkout: Path, folder: Path) -> tuple[list[Path], list[str]]:
     """Write each recording of a source as a pool into a folder.
 
     Args:
@@ -57,7 +57,8 @@ def import_source(source: str, checkout: Path, folder: Path) -> list[Path]:
         folder: where the pools go; it may hold others.
 
     Returns:
-        The pools.
+        The pools, and the names of recordings that were left out, because they say which responses are right, but not
+        what was answered.
 
     Raises:
         ConfigurationError: the source is unknown, the checkout holds none of its files, or a pool is there already.
@@ -65,10 +66,13 @@ def import_source(source: str, checkout: Path, folder: Path) -> list[Path]:
     """
     if source not in SOURCES:
         raise ConfigurationError(f"unknown source {source!r}; choose {', '.join(SOURCES)}")
-    known, written = SOURCES[source], list[Path]()
+    known, written, left_out = SOURCES[source], list[Path](), list[str]()
     recordings = known.recordings(checkout)
     try:
         for name, model, questions in recordings:
+            if all(response.answer is None for question in questions for response in question.responses):
+                left_out.append(name)
+                continue
             out = folder / f"{source}_{name}.sqlite"
             with new_pool(out) as made:
                 about = {"source": f"https://github.com/{known.repository}", "license": known.license}
@@ -82,7 +86,7 @@ def import_source(source: str, checkout: Path, folder: Path) -> list[Path]:
         raise PoolError(f"{checkout}: a file is not as {known.repository} had it ({error!r:.200})") from error
     if not written:
         raise ConfigurationError(f"{checkout} holds no recording of {known.repository}; name a checkout of it")
-    return written
+    return written, left_out
 
 
 def _json(path: Path) -> Any:
@@ -135,6 +139,8 @@ def _mot(checkout: Path) -> Iterator[PublicRecording]:
         for data in ("gsm", "date"):
             few: dict[str, list[Any]] = {}
             for path in sorted((checkout / folder).glob(f"{data}_[cp]ot[12]*.json")):
+                if path.with_name(f"{path.stem}_40.json").exists():
+                    continue  # that file has the same responses and more
                 rows = _json(path)
                 if len(rows[0]["generated"]) >= _FEWEST:
                     yield PublicRecording(f"{path.stem}_{model}", model, _mot_questions(data, [rows]))
@@ -168,7 +174,7 @@ def _date(text: str | None) -> str | None:
 
 _EPOCH_TASKS: Final = {"GPQA Diamond": "gpqa", "OTIS Mock AIME 2024-2025": "otis"}
 _EPOCH_SCORES: Final = ("choice", "model_extracted_exact_match", "model_graded")
-_SAID: Final = re.compile(r"ANSWER:\D*(\d+)")
+_SAID: Final = re.compile(r"(?:ANSWER:|answer is|\\boxed\{)\D*(\d+)")
 
 
 def _epoch(checkout: Path) -> Iterator[PublicRecording]:

@@ -48,6 +48,26 @@ def test_a_run_names_its_model_and_keeps_verdicts_and_tokens(tmp_path: Path) -> 
     assert gpqa.metadata["license"].startswith("CC BY")
 
 
+def test_a_run_of_verdicts_alone_is_left_out_and_answers_are_found_in_texts(tmp_path: Path) -> None:
+    copied = shutil.copytree(PUBLIC / "epoch", tmp_path / "in")
+    for summaries in copied.rglob("summaries.json"):
+        samples = json.loads(summaries.read_text())
+        for sample in samples:
+            scores = sample["scores"]
+            if "choice" in scores:
+                del scores["choice"]["answer"]
+            else:
+                scores["model_graded"]["answer"] = "There are 7.\nThe final answer is $\\boxed{042}$."
+        summaries.write_text(json.dumps(samples))
+    said = reasc("pool", "import", copied, tmp_path / "out", "--source", "epoch").stderr
+    assert (
+        "left out 1 without recorded answers: gpqa_deepseek-reasoner_CDdjbq\n" in said
+        and "wrote 1 recording into" in said
+    )
+    [pool] = [read_pool(path) for path in (tmp_path / "out").iterdir()]
+    assert {one.answer for one in pool.responses} == {"42"}
+
+
 CONSOL = {
     "resources/experiment_input/data/gsm.jsonl": '{"input": "3+4", "target": 7}\n{"input": "20/3", "target": 6.666667}',
     "resources/experiment_input/data/medqa.jsonl": '{"question": "?", "answer_idx": "C"}',
@@ -56,17 +76,14 @@ CONSOL = {
     "resources/experiment_output/gsm/gpt4omini-gsm-sprt-1/0.csv": ",answer,token_usage\n0,7.0,107",
     "resources/experiment_output/medqa/gpt4omini-medqa-vote/0.csv": ",answer,token_usage\n0,3.0,9",
 }
+DATES = {"question": "Which day?", "answer": {"01/01/2020": 0, "05/01/2021": 1}}
 MOT = {
-    "GPT3_result/date_cot1.json": json.dumps(
-        [
-            {
-                "question": "Which day?",
-                "answer": {"01/01/2020": 0, "05/01/2021": 1},
-                "results": ["5/1/2021\n", None] * 4,
-            }
-            | {"generated": ["A: 5/1/2021", "no"] * 4}
-        ]
-    ),
+    **{
+        f"GPT3_result/date_{name}.json": json.dumps(
+            [DATES | {"results": ["5/1/2021\n", None] * n, "generated": ["A: 5/1/2021", "no"] * n}]
+        )
+        for name, n in (("cot1", 4), ("cot1_40", 5), ("cot2_t=0.4", 4))
+    },
     **{
         f"GPT4_result/gsm_{name}.json": json.dumps([{"question": "?", "answer": 7, "results": [n], "generated": ["x"]}])
         for name, n in (("cot1", 7.0), ("pot1", "inf"), ("pot2", 8), ("greedy_cot1", 9))
@@ -96,9 +113,13 @@ def test_a_table_of_votes_for_each_question(tmp_path: Path) -> None:
 
 def test_files_of_few_responses_each_are_one_recording(tmp_path: Path) -> None:
     pools = imported("mot", tmp_path / "out", checkout(tmp_path / "in", MOT))
-    assert set(pools) == {"mot_date_cot1_gpt-3.5-turbo.sqlite", "mot_gsm_all_gpt-4.sqlite"}
-    date, gsm = pools.values()
-    assert votes(date) == [[("05/01/2021", True), (None, False)] * 4]
+    assert set(pools) == {
+        "mot_date_cot1_40_gpt-3.5-turbo.sqlite",  # which holds the responses of date_cot1.json, too
+        "mot_date_cot2_t=0.4_gpt-3.5-turbo.sqlite",
+        "mot_gsm_all_gpt-4.sqlite",
+    }
+    date, _, gsm = pools.values()
+    assert votes(date) == [[("05/01/2021", True), (None, False)] * 5]
     assert [answer for answer, _ in votes(gsm)[0]] == ["7", "inf", "8"]
 
 
