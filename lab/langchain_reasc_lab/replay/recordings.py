@@ -18,7 +18,7 @@ from langchain_reasc_lab.pools import MeasureSpec, Pool, read_pool
 from langchain_reasc_lab.pools.json_lines import read_json_lines
 from langchain_reasc_lab.pools.merging import new_pool
 from langchain_reasc_lab.replay.bootstrap import Estimate
-from langchain_reasc_lab.replay.methods import AGREEMENT, ONCE, MethodSettings
+from langchain_reasc_lab.replay.methods import ONCE, MethodSettings
 from langchain_reasc_lab.replay.metrics import summarize
 from langchain_reasc_lab.replay.replay import budget_of, replay
 
@@ -26,11 +26,13 @@ __all__ = [
     "LeftOut",
     "RecordingResult",
     "RuleResult",
+    "RuleSummary",
+    "Summary",
     "open_recording",
     "recordings_as_data",
     "recordings_in",
     "replay_recordings",
-    "summary",
+    "summarized",
 ]
 
 _SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".sqlite")
@@ -196,17 +198,79 @@ def _stem(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".sqlite")
 
 
-def summary(results: Sequence[RecordingResult], left_out: Sequence[LeftOut]) -> str:
-    """Return one sentence on all recordings."""
-    learned = [one for result in results if (one := result.rule(AGREEMENT))]
-    tokens = [one.tokens_vs_sc.value for one in learned]
-    near = sum(one.accuracy_vs_sc.value >= -0.01 for one in learned)
-    helped = sum(result.votes == "Votes help" for result in results)
-    skipped = f"; {len(left_out)} of {len(results) + len(left_out)} files were left out" if left_out else ""
-    return (
-        f"Of {len(results)} recordings, votes help in {helped}; {AGREEMENT}, without labels and logprobs, took "
-        f"{min(tokens):.2f} to {max(tokens):.2f} of the tokens of always asking (median {np.median(tokens):.2f}), and "
-        f"lost more than one point to that in {len(results) - near}{skipped}."
+@dataclass(frozen=True, slots=True)
+class RuleSummary:
+    """One rule on all recordings, beside always using the budget.
+
+    Attributes:
+        method: its name.
+        tokens_vs_asc: its tokens relative to ASC: the lowest, the median and the highest of all recordings.
+        tokens_vs_sc: likewise, relative to always using the budget.
+        points_vs_sc: the mean difference in right answers to always using the budget, in points.
+        a_point_lost: recordings on which it has more than one point fewer right answers.
+        worse: the files on which it is clearly worse, so that the 95 % interval is below 0.
+        worse_by_a_point: those of them on which the interval is below -1 point.
+        better: the files on which it is clearly better.
+    """
+
+    method: str
+    tokens_vs_asc: tuple[float, float, float]
+    tokens_vs_sc: tuple[float, float, float]
+    points_vs_sc: float
+    a_point_lost: int
+    worse: tuple[str, ...]
+    worse_by_a_point: tuple[str, ...]
+    better: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All recordings in numbers.
+
+    Attributes:
+        recordings: how many there are.
+        votes_help: on how many always using the budget is clearly better than asking once.
+        votes_harm: on how many it is clearly worse.
+        by_chance: on how many the interval of a rule that is nowhere different would be below 0; on as many, above.
+        rules: each rule that was compared on all of them.
+    """
+
+    recordings: int
+    votes_help: int
+    votes_harm: int
+    by_chance: float
+    rules: tuple[RuleSummary, ...]
+
+
+def summarized(results: Sequence[RecordingResult]) -> Summary:
+    """Return all recordings in numbers; there is one at least."""
+    gains = [one.always.accuracy_vs_once for one in results]
+    names = [rule.method for rule in results[0].rules if all(one.rule(rule.method) for one in results)]
+    return Summary(
+        recordings=len(results),
+        votes_help=sum(gain.low > 0 for gain in gains),
+        votes_harm=sum(gain.high < 0 for gain in gains),
+        by_chance=0.025 * len(results),
+        rules=tuple(_rule_summary(name, results) for name in names),
+    )
+
+
+def _rule_summary(method: str, results: Sequence[RecordingResult]) -> RuleSummary:
+    found = [(one.file, rule) for one in results if (rule := one.rule(method))]
+
+    def spread(of: Callable[[RuleResult], Estimate]) -> tuple[float, float, float]:
+        low, median, high = np.percentile([of(rule).value for _, rule in found], [0, 50, 100])
+        return float(low), float(median), float(high)
+
+    return RuleSummary(
+        method=method,
+        tokens_vs_asc=spread(lambda rule: rule.tokens_vs_asc),
+        tokens_vs_sc=spread(lambda rule: rule.tokens_vs_sc),
+        points_vs_sc=100 * float(np.mean([rule.accuracy_vs_sc.value for _, rule in found])),
+        a_point_lost=sum(rule.accuracy_vs_sc.value < -0.01 for _, rule in found),
+        worse=tuple(file for file, rule in found if rule.accuracy_vs_sc.high < 0),
+        worse_by_a_point=tuple(file for file, rule in found if rule.accuracy_vs_sc.high < -0.01),
+        better=tuple(file for file, rule in found if rule.accuracy_vs_sc.low > 0),
     )
 
 
@@ -214,6 +278,7 @@ def recordings_as_data(
     results: Sequence[RecordingResult], left_out: Sequence[LeftOut], *, shuffles: int, seed: int
 ) -> dict[str, Any]:
     """Return everything as plain data; numbers that do not exist are null."""
-    held = {"recordings": results, "left_out": left_out}
-    plain = json.loads(TypeAdapter(dict[str, list[RecordingResult] | list[LeftOut]]).dump_json(held))  # type: ignore[arg-type]
+    summary = summarized(results) if results else None
+    held = {"recordings": results, "left_out": left_out, "summary": summary}
+    plain = json.loads(TypeAdapter(dict[str, list[RecordingResult] | list[LeftOut] | Summary | None]).dump_json(held))  # type: ignore[arg-type]
     return {"library_version": __version__, "shuffles": shuffles, "seed": seed, **plain}

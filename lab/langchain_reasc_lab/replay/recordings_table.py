@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from langchain_reasc_lab.replay.bootstrap import Estimate
-from langchain_reasc_lab.replay.recordings import LeftOut, RecordingResult, RuleResult, summary
+from langchain_reasc_lab.replay.methods import AGREEMENT
+from langchain_reasc_lab.replay.recordings import LeftOut, RecordingResult, Summary, summarized
 
 __all__ = ["table_lines"]
 
@@ -16,7 +17,7 @@ _NAME = 21
 def table_lines(
     results: Sequence[RecordingResult], left_out: Sequence[LeftOut], *, shuffles: int, seed: int
 ) -> Iterator[str]:
-    """Yield the lines of the table: recordings by model, then what was left out, and one sentence on all."""
+    """Yield the lines of the table: recordings by model, then what was left out, and all recordings in numbers."""
     if results:
         arranged = f"mean of {shuffles} shuffles (seed {seed})" if shuffles else "recorded order"
         yield from _wrapped(
@@ -36,8 +37,10 @@ def table_lines(
         yield ""
     for one in left_out:
         yield from _wrapped(f"Left out: {one.file}: {one.reason}")
-    if results:
-        yield from _wrapped(summary(results, left_out))
+    if left_out:
+        yield ""
+    if len(results) > 1:
+        yield from _summary_lines(summarized(results))
 
 
 def _section(result: RecordingResult) -> Iterator[str]:
@@ -52,16 +55,41 @@ def _section(result: RecordingResult) -> Iterator[str]:
     )
     yield f" {result.votes}: {_points(result.always.accuracy_vs_once)} points"
     for rule in result.rules:
-        yield from _row(rule)
+        points = f"{_points(rule.accuracy_vs_sc):>19} {_points(rule.accuracy_vs_once):>19}"
+        tokens = f"{rule.tokens_vs_asc.value:4.2f} {rule.tokens_vs_sc.value:4.2f}"
+        yield from _row(rule.method, f"{rule.samples.value:7.2f} {tokens} {points}")
 
 
-def _row(rule: RuleResult) -> Iterator[str]:
-    first, *rest = wrap(rule.method, _NAME)
-    yield (
-        f" {first:{_NAME}} {rule.samples.value:7.2f} {rule.tokens_vs_asc.value:4.2f} {rule.tokens_vs_sc.value:4.2f} "
-        f"{_points(rule.accuracy_vs_sc):>19} {_points(rule.accuracy_vs_once):>19}"
-    )
+def _row(method: str, cells: str) -> Iterator[str]:
+    first, *rest = wrap(method, _NAME)
+    yield f" {first:{_NAME}} {cells}"
     yield from (f"   {line}" for line in rest)
+
+
+def _summary_lines(summary: Summary) -> Iterator[str]:
+    held = summary.recordings
+    yield from _wrapped(
+        f"All {held} recordings. /ASC, /SC: median (lowest-highest). Points to SC: on how many recordings they are "
+        "below -1, and on how many the interval is below 0 (worse) or above 0 (better)."
+    )
+    yield ""
+    yield f" {'Rule':{_NAME}} {'/ASC':^16} {'/SC':^16} {'< -1':>6} {'worse':>6} {'better':>6}"
+    yield "─" * _WIDTH
+    for rule in summary.rules:
+        asc, sc = (
+            f"{middle:.2f} ({low:.2f}-{high:.2f})" for low, middle, high in (rule.tokens_vs_asc, rule.tokens_vs_sc)
+        )
+        counts = f"{rule.a_point_lost:6} {len(rule.worse):6} {len(rule.better):6}"
+        yield from _row(rule.method, f"{asc:16} {sc:16} {counts}")
+    yield ""
+    ours = next(rule for rule in summary.rules if rule.method == AGREEMENT)
+    named = f": {', '.join(ours.worse)}" if ours.worse else ""
+    yield from _wrapped(
+        f"Votes clearly help on {summary.votes_help} of {held} recordings, and clearly harm on {summary.votes_harm}. "
+        f"{AGREEMENT}, which needs no labels and no logprobs, has {ours.points_vs_sc:+.2f} points to SC on average. It "
+        f"is clearly worse on {len(ours.worse)}, of which {len(ours.worse_by_a_point)} by more than a point{named}. "
+        f"Chance alone would put {summary.by_chance:.1f} of {held} intervals below 0, and as many above."
+    )
 
 
 def _share(accuracy: Estimate) -> str:
