@@ -4,9 +4,9 @@ Every question that was asked is a row, an ``Observation``. ``answered_question`
 question. ``observations`` says which rows count, ``observation_file`` stores them in SQLite, and ``observation_log``
 shares the file between processes.
 
-``fitting`` makes a calibration from rows, with or without labels. ``trust`` tests whether a measure of confidence
-deserves to weigh votes, ``selection`` chooses a measure by labels, ``offline`` is Algorithm 1, ``promises`` says how
-likely an answer is right, ``expectation`` how many samples to expect. ``mixture`` is Algorithm 2, on first responses.
+``fitting`` makes a calibration from rows, with or without labels, and says how many samples to expect. ``trust`` tests
+whether a measure of confidence deserves to weigh votes, ``selection`` chooses a measure by labels, ``offline`` is
+Algorithm 1, ``promises`` says how likely an answer is right. ``mixture`` is Algorithm 2, on first responses.
 
 ``calibration`` is the result, with its ``parts`` and its ``stored_rule``; ``file`` reads and writes it, ``summary``
 describes it in words. ``learner`` fits again as rows arrive, ``drift`` notices that the rows have changed, and
@@ -20,7 +20,6 @@ from langchain_reasc.calibration.calibration import *  # noqa: F403
 from langchain_reasc.calibration.drift import *  # noqa: F403
 from langchain_reasc.calibration.escalation import *  # noqa: F403
 from langchain_reasc.calibration.escalation_learner import *  # noqa: F403
-from langchain_reasc.calibration.expectation import *  # noqa: F403
 from langchain_reasc.calibration.file import *  # noqa: F403
 from langchain_reasc.calibration.fitting import *  # noqa: F403
 from langchain_reasc.calibration.learner import *  # noqa: F403

@@ -4,7 +4,7 @@ The fields read top-down like the JSON file. ``Calibration.model_json_schema()``
 """
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,9 @@ from pydantic import AwareDatetime, ConfigDict, Field, FiniteFloat, model_valida
 
 from langchain_reasc._version import __version__
 from langchain_reasc.calibration.escalation import Escalation
-from langchain_reasc.calibration.expectation import Expectation, plain_words
 from langchain_reasc.calibration.parts import (
     AUROC,
+    Expectation,
     Gate,
     Mixture,
     Positive,
@@ -39,6 +39,13 @@ from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.fingerprint import Fingerprint
 
 __all__ = ["Calibration", "Fingerprint"]
+
+_UNANSWERED: Final = 0.25
+"""Share of the responses: where more have no answer, that is to be mended first."""
+_FEWEST: Final = 16
+"""Questions that a calibration needs to be relied on."""
+_AS_MANY: Final = 0.95
+"""Samples with a calibration, in those without it, from which on it changes nothing."""
 
 
 class Calibration(Record):
@@ -281,9 +288,59 @@ class Calibration(Record):
         return f"<Calibration{model}: {self.summary()}>"
 
     def __str__(self) -> str:
-        sentence, advice = plain_words(self)
+        sentence, advice = self.plain_words()
         return f"{sentence} Next: {advice or 'ReASCRunnable(model=..., calibration=...)'}."
 
     def summary(self) -> str:
         """Say in a sentence what it will do for its user."""
-        return plain_words(self)[0]
+        return self.plain_words()[0]
+
+    def plain_words(self) -> tuple[str, str | None]:
+        """Return what a calibration will do for its user, and what to do next, in Python's words; None: use it."""
+        if self.escalation is not None:
+            return self.escalation.plain_words()
+        expected = self.expected
+        useless, again = "This calibration is of little use:", "and calibrate again"
+        if expected and expected.unanswered >= _UNANSWERED:
+            if expected.cut_off is not None and expected.cut_off > expected.unanswered / 2:
+                why = f"{expected.cut_off:.0%} of the responses were cut off before their answer"
+                return f"{useless} {why}.", f"allow the model more tokens (max_tokens=...), {again}"
+            why = f"no answer was found in {expected.unanswered:.0%} of the responses"
+            where = "say where the answer is (answer=...)"
+            if expected.cut_off is None:
+                where += ", or allow more tokens (max_tokens=...) if responses are cut off"
+            return f"{useless} {why}.", f"{where}, {again}"
+        if self.accuracy == 0:
+            why = f"none of the {self.n} first responses is right"
+            where = "say where the answer is (answer=...), or which field has the right answers (answer_field=...)"
+            return f"{useless} {why}.", f"{where}, {again}"
+        if self.n < _FEWEST:
+            return f"{useless} {self.n} questions are too few.", "calibrate on 64 questions or more"
+        if expected and expected.all_equal:
+            cold = self.fingerprint.sampling.get("temperature") == 0
+            same = f"All responses to a question gave the same answer{' (temperature 0)' * cold}"
+            other = (
+                f"raise the temperature, {again}"
+                if cold
+                else "ask once, without ReASC, if all questions are like these"
+            )
+            return f"{same}, so asking once is enough.", other
+        counted = self.untrusted or self.fallback or self.unweighed
+        unknown = ", because it is not shown that the model's confidence can be trusted" if counted else ""
+        if expected is None or expected.samples is None or expected.uncalibrated is None:
+            if self.counts():
+                several = "calibrate on several responses to each question (max_samples=...)"
+                return f"This calibration changes nothing: votes are counted, as without it{unknown}.", several
+            if self.gate.under("default")[0] is not None:
+                return "Expect fewer samples: a confident first response is accepted alone.", None
+            why = "votes agree sooner" if counted else "confident responses count for more"
+            return f"Expect fewer samples: {why}.", None
+        ours, without = (f"{one:.{int(one < 10)}f}" for one in (expected.samples, expected.uncalibrated))
+        if expected.samples >= _AS_MANY * expected.uncalibrated:
+            same = f"about {ours} samples of {expected.budget} are asked with it, and about {without} without it"
+            return f"This calibration changes nothing: {same}{unknown}.", "leave it out"
+        told = " It also tells how likely an answer is right." if self.p_correct else ""
+        return (
+            f"Expect about {ours} samples in place of {expected.budget} for nearly the same answers; without this "
+            f"calibration it would be about {without}.{told}"
+        ), None

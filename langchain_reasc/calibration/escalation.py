@@ -388,6 +388,19 @@ class Escalation(_Record):
             f"most {self.bound(name):.1%} ({1 - ALPHA:.0%} confidence)"
         )
 
+    def plain_words(self) -> tuple[str, str | None]:
+        """Return what is to be expected of a small model before a large one, and what to do next; None: use it."""
+        if self.rule is None:
+            return (
+                "Nothing is saved so far: the large model answers every question.",
+                "ask more questions, allow more contradictions (within=0.1), or take another small model",
+            )
+        what = "are wrong where it is right" if self.labelled else "contradict it"
+        return (
+            f"Expect {self.cost(self.rule):.0%} of the price of the large model alone: {self.rule} of the small one "
+            f"may stand, and at most {self.bound(self.rule):.1%} of the answers {what}."
+        ), None
+
     def bound(self, name: str) -> float:
         """Return the bound on the rate at which a rule contradicts the large model, as far as it is known now."""
         known = self._record(name)

@@ -1,4 +1,4 @@
-"""``fit``: the one function that makes a calibration from rows.
+"""``fit``: the one function that makes a calibration from rows; ``with_expectation`` adds what to expect of it.
 
 How answers agree sets the prior of the agreement rule (:mod:`~langchain_reasc.method.agreement`). A measure of
 confidence weighs votes if it separates the responses that agree with the majority of the *others* from those that do
@@ -19,7 +19,7 @@ import numpy as np
 from langchain_reasc.calibration.calibration import Calibration
 from langchain_reasc.calibration.observations import Observation
 from langchain_reasc.calibration.offline import calibrate_first_responses
-from langchain_reasc.calibration.parts import Gate
+from langchain_reasc.calibration.parts import Expectation, Gate
 from langchain_reasc.calibration.promises import promises_of
 from langchain_reasc.calibration.selection import Selection, can_be_compared, default_measure, select_among
 from langchain_reasc.calibration.stored_rule import RuleBlock
@@ -27,10 +27,12 @@ from langchain_reasc.calibration.trust import Trusted, alternatives, trusted_mea
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.agreement import Prior, default_components, likelihoods
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.stopping import DEFAULT_BUDGET
+from langchain_reasc.method.decision import Response
+from langchain_reasc.method.horizon import FiniteHorizon
+from langchain_reasc.method.stopping import DEFAULT_BUDGET, Cap, StoppingRule, decide
 from langchain_reasc.models.fingerprint import Fingerprint
 
-__all__ = ["DEFAULT_AGREEMENT", "fit", "fit_prior"]
+__all__ = ["DEFAULT_AGREEMENT", "fit", "fit_prior", "with_expectation"]
 
 DEFAULT_AGREEMENT: Final = 0.975
 """θ of a calibration without labels: the lowest that costs at most 0.3 points on any kind of simulated pools."""
@@ -264,3 +266,67 @@ def fit_prior(answers: Sequence[Iterable[int | str | None]], towards: Prior | No
             belongs = joint / joint.sum(axis=1, keepdims=True)
             weights = (times @ belongs + pseudo * before) / (counts.total() + pseudo)
     return Prior(grid, tuple((weights / weights.sum()).tolist()))
+
+
+def with_expectation(
+    calibration: Calibration,
+    questions: Sequence[Observation],
+    measures: Sequence[Measure],
+    *,
+    budget: int,
+    cut_off: float | None = None,
+    seed: int = 0,
+) -> Calibration:
+    """Return the calibration with what to expect of it.
+
+    The rule decides on the questions that it was fitted on. Where they have too few responses, further ones are drawn
+    as the calibration expects them, without a score.
+
+    Args:
+        calibration: the calibration.
+        questions: the questions that it was fitted on.
+        measures: the measure of each row of their scores.
+        budget: responses to a question at most.
+        cut_off: share of the responses that were cut off before their answer; None if unknown.
+        seed: the seed of further responses.
+    """
+    answers = [answer for one in questions for answer in one.answers]
+    voted = [one for one in questions if any(answer is not None for answer in one.answers)]
+    several = [one for one in voted if len(one.answers) > 1]
+    samples = uncalibrated = None
+    if calibration.rule_ is not None and several:
+        prior, rng = calibration.rule_.agreement_prior, np.random.default_rng(seed)
+        row = measures.index(calibration.measure) if calibration.measure in measures else None
+        drawn = [[*one.responses(row), *_further(prior, one.answers, budget, rng)] for one in voted]
+        rule = calibration.rule(budget=budget, on_missing_confidence="count")
+        samples, uncalibrated = (_mean(one, drawn, budget) for one in (rule, FiniteHorizon(0.97, budget)))
+    expected = Expectation(
+        samples=samples,
+        uncalibrated=uncalibrated,
+        budget=budget,
+        unanswered=answers.count(None) / max(1, len(answers)),
+        cut_off=cut_off,
+        all_equal=bool(several) and all(len({*one.answers} - {None}) == 1 for one in voted),
+    )
+    return calibration.model_copy(update={"expected": expected})
+
+
+def _mean(rule: StoppingRule, questions: Sequence[Sequence[Response]], budget: int) -> float:
+    return float(np.mean([decide(rule | Cap(budget), responses).samples for responses in questions]))
+
+
+def _further(prior: Prior, answers: Sequence[int | None], budget: int, rng: np.random.Generator) -> list[Response]:
+    """Draw further responses to a question, by the process of the prior that its answers make likely."""
+    votes = Counter(str(answer) for answer in answers if answer is not None)
+    counts = tuple(sorted(votes.values(), reverse=True))
+    weights = likelihoods([counts], prior.components)[0] * np.array(prior.weights)
+    discount, concentration = prior.components[rng.choice(len(weights), p=weights / weights.sum())]
+    drawn = []
+    for number in range(len(answers), budget):
+        names, seen = list(votes), votes.total()
+        share = np.array([votes[name] - discount for name in names]) / (seen + concentration)
+        at = int(np.searchsorted(share.cumsum(), rng.random()))
+        answer = names[at] if at < len(names) else f"new {number}"
+        votes[answer] += 1
+        drawn.append(Response(answer))
+    return drawn

@@ -1,4 +1,4 @@
-"""Parts of a calibration file: the gate, the AUROC, the mixture, and the measures that were not chosen.
+"""Parts of a calibration file: the gate, the AUROC, the mixture, what to expect, and the measures that were not chosen.
 
 The models read like the JSON file.
 """
@@ -7,7 +7,17 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
-__all__ = ["AUROC", "Gate", "Mixture", "Positive", "Probability", "Record", "RejectedMeasure", "Safeguard"]
+__all__ = [
+    "AUROC",
+    "Expectation",
+    "Gate",
+    "Mixture",
+    "Positive",
+    "Probability",
+    "Record",
+    "RejectedMeasure",
+    "Safeguard",
+]
 
 Positive = Annotated[FiniteFloat, Field(gt=0)]
 """A finite number above 0."""
@@ -133,3 +143,23 @@ class RejectedMeasure(Record):
     window: int
     auroc: Probability
     behind: FiniteFloat
+
+
+class Expectation(Record):
+    """What to expect of the rule of a calibration, on questions like those that it was made of.
+
+    Attributes:
+        samples: responses to a question, in the mean; null if the questions had one response each.
+        uncalibrated: the same by the rule that decides without a calibration.
+        budget: responses to a question at most.
+        unanswered: share of the responses in which no answer was found.
+        cut_off: share of the responses that were cut off before their answer; null if unknown.
+        all_equal: whether no question had two different answers.
+    """
+
+    samples: Positive | None
+    uncalibrated: Positive | None
+    budget: int = Field(ge=1)
+    unanswered: Probability
+    cut_off: Probability | None = None
+    all_equal: bool

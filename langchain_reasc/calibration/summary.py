@@ -8,7 +8,6 @@ from typing import Final
 from langchain_reasc.calibration.calibration import Calibration
 from langchain_reasc.calibration.drift import ALARM
 from langchain_reasc.calibration.escalation import Escalation
-from langchain_reasc.calibration.expectation import plain_words
 from langchain_reasc.calibration.learner import MINIMUM
 from langchain_reasc.calibration.observations import Observation, Observations
 from langchain_reasc.calibration.parts import AUROC, Gate
@@ -31,7 +30,7 @@ def learning_knows(questions: Observations, calibration: Calibration | None) -> 
         more = f"ask more questions: it learns from the {MINIMUM}th on"
         yield from plain_lines("Too little was seen to calibrate, so votes are counted.", more)
     else:
-        yield from plain_lines(*plain_words(calibration))
+        yield from plain_lines(*calibration.plain_words())
     yield from folded("Seen", f"{questions.seen:,} questions; {len(questions)} kept")
     if alarms := len(questions.restarts):
         times = "once" if alarms == 1 else f"{alarms} times"
@@ -141,7 +140,7 @@ def calibration_lines(calibration: Calibration, use: str | None = None) -> Itera
         calibration: the calibration.
         use: the command that uses it, if there is nothing better to do next.
     """
-    yield from plain_lines(*plain_words(calibration), use)
+    yield from plain_lines(*calibration.plain_words(), use)
     yield from _measured(calibration)
 
 

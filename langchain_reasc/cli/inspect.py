@@ -80,14 +80,14 @@ def _held(store: "ObservationStore", learner: "Learner") -> dict[str, Any]:
 
 
 def _store(store: "ObservationStore", learner: "Learner") -> Iterator[str]:
-    from langchain_reasc.calibration import escalation_words, with_expectation
+    from langchain_reasc.calibration import with_expectation
     from langchain_reasc.calibration.summary import escalation_lines, folded, learning_knows, plain_lines
 
     if store.fingerprint is None:
         yield from folded("Store", "nothing was learned yet")
         return
     for known in sorted(store.escalations(), key=lambda known: -known.rows):
-        yield from plain_lines(*escalation_words(known))
+        yield from plain_lines(*known.plain_words())
         yield from escalation_lines(known)
     if learner.observations.seen or not store.escalations():
         questions, made = learner.observations, learner.calibration
