@@ -183,10 +183,11 @@ def _remark_notices(model: Any) -> None:
 def save(calibration: "Calibration", out: Path) -> None:
     """Write a calibration, and print what it will do, what to do next, and what was measured."""
     from langchain_reasc.calibration import save_calibration
-    from langchain_reasc.calibration.summary import calibration_lines
+    from langchain_reasc.calibration.summary import describe_calibration
 
     out.parent.mkdir(parents=True, exist_ok=True)
     save_calibration(calibration, out)
     beside, to = (" --escalate-to ...", ", escalate_to=...") if calibration.escalation else ("", "")
-    print_lines(map(in_options, calibration_lines(calibration, f"reasc ask --calibration {out}{beside}")))
+    described = describe_calibration(calibration).lines(f"reasc ask --calibration {out}{beside}")
+    print_lines(map(in_options, described))
     remark(f'wrote {out}, also for ReASCRunnable(calibration="{out}", model=...{to})')

@@ -31,7 +31,7 @@ def inspect(
     reasc inspect online.sqlite
     """
     from langchain_reasc.calibration import Learner, ObservationStore, load_calibration
-    from langchain_reasc.calibration.summary import calibration_lines
+    from langchain_reasc.calibration.summary import describe_calibration
 
     if plot is not None:
         raise typer.BadParameter(f"--plot is a command of its own: reasc plot {path} {plot}")
@@ -43,8 +43,8 @@ def inspect(
         calibration = load_calibration(path)
         held = calibration.model_dump(mode="json")
         larger = () if calibration.large is None else _model(calibration.large, "Larger")
-        use = f"reasc ask --calibration {path}"
-        lines = [*calibration_lines(calibration, use), *_model(calibration.fingerprint), *larger]
+        described = describe_calibration(calibration).lines(f"reasc ask --calibration {path}")
+        lines = [*described, *_model(calibration.fingerprint), *larger]
     if as_json:
         print_json(held)
     else:
@@ -81,26 +81,25 @@ def _held(store: "ObservationStore", learner: "Learner") -> dict[str, Any]:
 
 def _store(store: "ObservationStore", learner: "Learner") -> Iterator[str]:
     from langchain_reasc.calibration import with_expectation
-    from langchain_reasc.calibration.summary import escalation_lines, folded, learning_knows, plain_lines
+    from langchain_reasc.calibration.summary import Entry, describe_escalation, describe_learning
 
     if store.fingerprint is None:
-        yield from folded("Store", "nothing was learned yet")
+        yield from Entry("Store", "nothing was learned yet").lines()
         return
     for known in sorted(store.escalations(), key=lambda known: -known.rows):
-        yield from plain_lines(*known.plain_words())
-        yield from escalation_lines(known)
+        yield from describe_escalation(known).lines()
     if learner.observations.seen or not store.escalations():
         questions, made = learner.observations, learner.calibration
         made = made and with_expectation(made, questions.newest, learner.measures, budget=DEFAULT_BUDGET)
-        yield from learning_knows(questions, made)
+        yield from describe_learning(questions, made).lines()
     yield from _model(store.fingerprint)
 
 
 def _model(fingerprint: "Fingerprint", name: str = "Model") -> Iterator[str]:
-    from langchain_reasc.calibration.summary import folded
+    from langchain_reasc.calibration.summary import Entry
 
     sampling = ", ".join(f"{name} {value}" for name, value in fingerprint.sampling.items() if value is not None)
     parts = [fingerprint.model or "not known", fingerprint.quantization, sampling]
     if fingerprint.answer:
         parts.append(f"answer {fingerprint.answer}")
-    yield from folded(name, ", ".join(filter(None, parts)))
+    yield from Entry(name, ", ".join(filter(None, parts))).lines()

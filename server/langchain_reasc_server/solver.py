@@ -6,7 +6,7 @@ import math
 import re
 from collections import OrderedDict
 from collections.abc import Mapping
-from itertools import chain
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -16,7 +16,13 @@ from starlette.requests import Request
 
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.calibration import ConsensusCalibrator, EscalationLearner, Observations
-from langchain_reasc.calibration.summary import calibration_lines, escalation_lines, folded, learning_knows
+from langchain_reasc.calibration.summary import (
+    Description,
+    Entry,
+    describe_calibration,
+    describe_escalation,
+    describe_learning,
+)
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc_server.calls import COUNTED, Call, Hear, VotePolicy
 from langchain_reasc_server.chat import Won
@@ -157,26 +163,30 @@ class Solver:
         servers: list[Any] = getattr(self._own.larger, "status", list)()
         return {**{one.url: one.healthy for one in servers}, **self.upstream.health()}
 
-    def knows(self) -> list[str]:
-        """Describe what was learned, or the calibration, in lines of 80 columns."""
+    def knows(self) -> list[Description]:
+        """Describe what was learned, or the calibration; with two models, of each of the first kinds of request."""
         if isinstance(learner := self._own.calibrator, EscalationLearner):
-            kinds = [[f"Kind {at + 1}", *escalation_lines(one)] for at, one in enumerate(learner.kinds[:_SHOWN_KINDS])]
-            return [*chain(*kinds)] or [*folded("In use", "the larger model answers: nothing was learned yet")]
+            kinds = [describe_escalation(one) for one in learner.kinds[:_SHOWN_KINDS]]
+            return kinds or [Description("The larger model answers: nothing was learned yet.", None, ())]
         known, calibration = self.learning(), self._own.learned
-        if known is not None:
-            others = "; ".join(f"{model}: {_learning(one).seen:,} questions" for model, one in self._models.items())
-            unsaved = getattr(self._own.calibrator, "unsaved", 0)
-            lost = folded("Not kept", f"{unsaved:,} questions: {self.votes.state} cannot be written") if unsaved else []
-            return [*learning_knows(known, calibration), *folded("Also", others), *lost]
-        return [*folded("Votes", "are counted")] if calibration is None else [*calibration_lines(calibration)]
+        if known is None:
+            counted = Description("Votes are counted.", None, ())
+            return [counted if calibration is None else describe_calibration(calibration)]
+        described = describe_learning(known, calibration)
+        entries = [*described.entries]
+        if others := [f"{model}: {_learning(one).seen:,} questions" for model, one in self._models.items()]:
+            entries.append(Entry("Also", "; ".join(others)))
+        if unsaved := getattr(self._own.calibrator, "unsaved", 0):
+            entries.append(Entry("Not kept", f"{unsaved:,} questions: {self.votes.state} cannot be written"))
+        return [replace(described, entries=entries)]
 
     def progress(self) -> str:
-        """Say how far learning is, in a few words; nothing if the server does not learn."""
-        own = self._own.calibrator
-        if isinstance(own, EscalationLearner):
-            return own.kinds[0].status if own.kinds else "the large model answers until something is learned"
-        said = own.notice(self._own.learned) if isinstance(own, ConsensusCalibrator) else ""
-        return re.split(r": counting|,? of answers", said)[0]
+        """Say in a sentence how far learning is, or of two models what may be expected; nothing if that is unknown."""
+        own, calibration = self._own.calibrator, self._own.learned
+        if isinstance(own, ConsensusCalibrator):
+            said = re.split(r": counting|,? of answers", own.notice(calibration))[0]
+            return f"{said[:1].upper()}{said[1:]}." if said else ""
+        return calibration.summary() if calibration and calibration.escalation else ""
 
     def learning(self) -> Observations | None:
         """Return the observations to learn from, or None if the server does not learn."""

@@ -1,16 +1,15 @@
 """The status page: what votes cost and save, what was learned, and the last decisions."""
 
 import math
-import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
-from itertools import groupby
 from typing import Final
 
+from langchain_reasc.calibration.summary import Description, Entry
 from langchain_reasc_server.calls import VotePolicy
 from langchain_reasc_server.keys import Client
 from langchain_reasc_server.metrics import Metrics
@@ -24,9 +23,6 @@ _LONGEST: Final = 60  # characters of an answer
 _REFRESH: Final = 10  # seconds
 _MANY: Final = 0.2
 """The share of requests that failed, or of answers that were cut off, which the first sentence speaks of."""
-_NAMES: Final = 13  # columns of the names in lines of ``reasc inspect``
-_BAR: Final = re.compile(r" +(all|[0-9-]+ %) (#+) (\d+)")
-_ROW: Final = re.compile(r" {2}\S| {40}")
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ def headline(metrics: Metrics, model: str, votes: VotePolicy, healthy: Mapping[s
         model: the upstream's model.
         votes: the operator's policy.
         healthy: server -> whether it is healthy.
-        learning: how far learning is; empty if the server does not learn.
+        learning: how far learning is, or what may be expected of two models, in a sentence; empty if unknown.
     """
     voted, passed = metrics.total("reasc_stops_total"), metrics.total("reasc_requests_total", way="pass")
     failed, cut = metrics.total("reasc_upstream_errors_total"), metrics.total("reasc_cut_off_total")
@@ -72,11 +68,10 @@ def headline(metrics: Metrics, model: str, votes: VotePolicy, healthy: Mapping[s
         texts = "; --answer number, say, votes on texts" if votes.answer == "message" else ""
         return f"Answering, but nothing was voted on yet: x-reasc-passed-through in replies says why{texts}."
     by_large, asked = metrics.total("reasc_answered_by_total", model="large"), metrics.total("reasc_samples_total")
-    learns = f" {learning[:1].upper()}{learning[1:]}." if learning else ""
     if answered := metrics.total("reasc_answered_by_total"):
-        return f"Answering: the larger model gives {by_large / answered:.0%} of the answers.{learns}"
+        return learning or f"Answering: the larger model gives {by_large / answered:.0%} of the answers."
     doing = f"asks {model} {asked / voted:.1f} times a question in place of {votes.max_samples}"
-    return f"Answering: {doing}.{learns} Nothing to do."
+    return " ".join(filter(None, (f"Answering: {doing}.", learning, "Nothing to do.")))
 
 
 def status_page(
@@ -85,7 +80,7 @@ def status_page(
     decided: Sequence[Decided],
     *,
     now: str,
-    knows: Sequence[str],
+    knows: Sequence[Description],
     answers: bool,
 ) -> str:
     """Return the page as HTML without scripts or external files.
@@ -95,7 +90,7 @@ def status_page(
         metrics: counters since the server started.
         decided: the last votes of the client that asks for the page, newest last.
         now: the first sentence.
-        knows: lines that describe what was learned.
+        knows: what was learned.
         answers: whether to show the answers of the last votes. Without keys this must be False, because a proxy on this
             machine would make strangers look like local users.
     """
@@ -106,7 +101,7 @@ def status_page(
         f"<main><h1>reasc serve <small>{escape(model)}</small></h1><p class='now'>{escape(now)}</p>"
         f"<dl class='tiles'>{''.join(_tiles(metrics, decided))}</dl>"
         f"<h2>Why your votes ended</h2>{_stops(decided)}{_votes(decided) if answers else ''}"
-        f"<h2>What was learned</h2>{_knows(knows)}"
+        f"<h2>What was learned</h2>{''.join(map(_described, knows))}"
         f"<footer>{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC; counted since the server began</footer></main></html>"
     )
 
@@ -176,26 +171,21 @@ def _row(one: Decided, heads: Sequence[str]) -> str:
     return "<tr>" + "".join(f'<td data-name="{name}">{escape(text)}' for name, text in zip(heads, cells, strict=True))
 
 
-def _knows(lines: Sequence[str]) -> str:
-    """Return the lines of ``reasc inspect`` as a list whose texts wrap, with meters and tables in place of columns.
+def _described(known: Description) -> str:
+    advice = f" Next: {known.advice}" if known.advice else ""
+    return f'<p>{escape(known.sentence + advice)}</p><dl class="knows">{"".join(map(_entry, known.entries))}</dl>'
 
-    A sentence and the next step come first, up to an empty line.
-    """
-    first = [*lines].index("") if "" in lines else 0
-    plain, lines = " ".join(lines[:first]), lines[first:]
-    parts = list[str]()
-    for is_table, group in groupby(lines, lambda line: _ROW.match(line) is not None):
-        if is_table:
-            rows = ("<td>".join(map(escape, re.split(r"\s{2,}", line[2:]))) for line in group)
-            parts.append(f"<dd><table>{''.join(f'<tr><td>{row}' for row in rows)}</table>")
-            continue
-        for line in filter(None, group):
-            name, text = escape(line[:_NAMES].strip()), escape(line[_NAMES:].strip())
-            if bar := _BAR.fullmatch(line):
-                parts.append(f'<dd><span>{bar[1]}</span><meter max="40" value="{len(bar[2])}"></meter> {bar[3]}')
-            else:
-                parts.append(f"<dt>{name}<dd>{text}" if name else f" {text}")
-    return f'<p>{escape(plain)}</p><dl class="knows">{"".join(parts)}</dl>'
+
+def _entry(entry: Entry) -> str:
+    name = f"<dt>{escape(entry.name)}" if entry.name else ""
+    most = max((number for _, number in entry.bars), default=0)
+    meters = (
+        f'<dd><span>{label}</span><meter max="{most}" value="{number}"></meter> {number}'
+        for label, number in entry.bars
+    )
+    rows = ("".join(f"<td>{escape(cell)}" for cell in row) for row in entry.table)
+    table = f"<dd><table>{''.join(f'<tr>{row}' for row in rows)}</table>" if entry.table else ""
+    return f"{name}<dd>{escape(entry.text)}{''.join(meters)}{table}"
 
 
 def _short(text: str) -> str:

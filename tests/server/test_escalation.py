@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from calibration.test_escalation import WRONG, known
+from cli.test_commands import reasc
 from langchain_reasc_openai import ChatOpenAICompatible
 from langchain_reasc_server.keys import read_keys
 from langchain_reasc_server.local import LangChainModel
@@ -17,7 +19,7 @@ from servers.exchange import refuses
 from servers.fake_server import Served, serving
 from starlette.datastructures import Headers
 
-from langchain_reasc.calibration import ObservationStore
+from langchain_reasc.calibration import Calibration, Fingerprint, ObservationStore, save_calibration
 
 from .serving import FAST, HELLO, KEY, TOOL, Front, Said, events_in, front, models
 from .test_local import Scripted
@@ -160,15 +162,33 @@ def test_it_learns_from_both_and_servers_that_share_a_file_learn_together(tmp_pa
         shadowed = sum(one.get("shadowed", False) for one in accounts)
         [known] = ObservationStore.open(state).escalations()
         assert known.rows == shadowed < 40
-        for server in (first, second):
-            assert any("1 equal vote" in line for line in server.gateway.solver.knows())
         told = first.post({"id": "x", "correct": True}, "/../reasc/outcome")
         assert told.status_code == 404, "nothing is learned of outcomes"
         pages = [one.http.get(one.url.removesuffix("/v1") + "/").text for one in (first, second)]
-        assert all("answered by the larger model" in page and "1 equal vote" in page for page in pages)
+        assert all("answered by the larger model" in page for page in pages)
+        assert all(re.search(r"<tr><td>1 equal vote<td>\d+<td>0<td>", page) for page in pages), "each in its cell"
+        said = " ".join(reasc("inspect", state).stdout.partition("\n\n")[0].split())
+        assert said.startswith("Expect ") and said in map(first_sentence, pages), "of the one that learned last"
         counts = first.http.get(first.url.removesuffix("/v1") + "/metrics").text
         assert 'reasc_answered_by_total{model="small"}' in counts and "reasc_shadowed_total" in counts
         assert counts.count("reasc_upstream_healthy{") == 2, "of both models' servers"
+
+
+def first_sentence(page: str) -> str:
+    [said] = re.findall(r"<p class='now'>(.*?)</p>", page)
+    return said
+
+
+def test_the_page_says_that_the_small_model_may_not_answer_alone(tmp_path: Path) -> None:
+    refused = Calibration.of_escalation(known([WRONG] * 200), None, Fingerprint(), Fingerprint())
+    path = save_calibration(refused, tmp_path / "c.json")
+    with two(Said(), Said(), votes={"calibration": str(path)}) as (server, _):
+        assert server.chat().json()["reasc"]["answered_by"] == "large"
+        page = server.http.get(server.url.removesuffix("/v1") + "/").text
+    said = first_sentence(page)
+    assert said == "Nothing is saved so far: the large model answers every question."
+    assert reasc("inspect", path).stdout.startswith(said)
+    assert "<dt>In use<dd>the large model answers alone, by 200 questions" in page
 
 
 def test_a_model_in_this_process_escalates_to_servers() -> None:

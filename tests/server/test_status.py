@@ -50,6 +50,9 @@ def test_it_says_what_votes_cost_and_what_was_learned() -> None:
         ):
             assert eventually(lambda expected=expected: expected in shown()), f"{expected}: {shown()}"
         page = server.http.get(home)
+        assert re.search(
+            r'<dt>Leader<dd>[^<]*<dd><span>[0-9-]+ %</span><meter max="1" value="1"></meter> 1<dt>', page.text
+        )
         assert EVIL not in page.text and "&lt;script&gt;" in page.text, "an answer is text"
         assert "secret" not in page.text, "prompts are not shown"
         assert "default-src 'none'" in page.headers["content-security-policy"]

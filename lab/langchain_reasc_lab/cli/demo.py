@@ -224,13 +224,13 @@ def _print_kinds(pool: "Pool", samples: int) -> None:
 
 def _calibrate(pool: "Pool", out: Path, p_target: float, seed: int) -> "Calibration":
     from langchain_reasc.calibration import save_calibration
-    from langchain_reasc.calibration.summary import calibration_lines
+    from langchain_reasc.calibration.summary import describe_calibration
     from langchain_reasc_lab.pools import calibrate_on_pool
 
     _heading("Calibration")
     calibration = calibrate_on_pool(pool, "auto", p_target=p_target, seed=seed)
     save_calibration(calibration, out / "calibration.json")
-    print_lines(calibration_lines(calibration))
+    print_lines(describe_calibration(calibration).lines())
     return calibration
 
 
@@ -239,7 +239,7 @@ def _calibrate_unlabelled(
 ) -> "Calibration":
     """Calibrate on some of the calibration problems without their answers."""
     from langchain_reasc.calibration import save_calibration
-    from langchain_reasc.calibration.summary import calibration_lines
+    from langchain_reasc.calibration.summary import describe_calibration
     from langchain_reasc.runnable.calibrate import calibrate
 
     _heading("Calibration without labels")
@@ -247,7 +247,7 @@ def _calibrate_unlabelled(
     with progress("Learning") as move:
         learned = calibrate(model, questions, max_samples=samples, concurrency=_AT_ONCE, seed=seed, progress=move)
     save_calibration(learned, out / "unlabelled.json")
-    print_lines(calibration_lines(learned))
+    print_lines(describe_calibration(learned).lines())
     return learned
 
 
