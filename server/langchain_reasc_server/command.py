@@ -53,9 +53,7 @@ def serve(
     ping: Annotated[float, typer.Option(min=0.05, help="Seconds between comments that keep a stream alive.")] = 5.0,
     workers: Annotated[int, typer.Option(min=1, help="Number of processes; needs --url.")] = 1,
     shutdown: Annotated[int, typer.Option(min=0, help="Seconds that requests have to end when it is stopped.")] = 30,
-    traces: Annotated[
-        bool, typer.Option("--traces", help="Export OpenTelemetry spans as its variables (OTEL_...) say.")
-    ] = False,
+    traces: Annotated[bool, typer.Option(help="Export OpenTelemetry spans as its variables (OTEL_...) say.")] = False,
     log: Annotated[
         str,
         typer.Option(

@@ -112,10 +112,7 @@ class UpstreamOptions:
             r"\[default: it is asked, with some short requests]",
         ),
     ] = None
-    pass_keys: Annotated[
-        bool, typer.Option("--pass-keys", help="Send each client's own key to --url, which then checks it.")
-    ] = False
-
+    pass_keys: Annotated[bool, typer.Option(help="Send each client's own key to --url, which then checks it.")] = False
     timeout: Annotated[
         float,
         typer.Option(min=0.1, help="Seconds that --url may be silent, before its response and in a stream."),
@@ -234,7 +231,7 @@ class ServeVoteOptions:
     state: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The file in which the server keeps what it learns.")
     ] = None
-    no_learning: Annotated[bool, typer.Option("--no-learning", help="Count votes without learning.")] = False
+    learning: Annotated[bool, typer.Option(help="Learn without labels, or only count votes.")] = True
 
     def votes(self, *, shipped: bool) -> "VotePolicy":
         """Return the policy of the server.
@@ -244,7 +241,7 @@ class ServeVoteOptions:
         """
         from langchain_reasc_server.calls import VotePolicy
 
-        if self.no_learning and (self.calibration or self.state):
+        if not self.learning and (self.calibration or self.state):
             raise ConfigurationError("--no-learning excludes --calibration and --state")
         if self.state and (self.calibration or self.rule):
             raise ConfigurationError(
@@ -255,7 +252,7 @@ class ServeVoteOptions:
         return VotePolicy(
             **{name: getattr(self, name) for name in names},
             answer=default if self.answer is None else self.answer,
-            calibration=self.calibration or (None if self.no_learning or self.rule else "online"),
+            calibration=self.calibration or ("online" if self.learning and not self.rule else None),
             offered=self._offered(),
             state=None if self.state is None else str(self.state),
         )

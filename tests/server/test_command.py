@@ -116,6 +116,21 @@ def test_options_come_from_a_file_and_the_command_line_comes_first(upstream: Ser
     assert "(number)" in run("--check", "--config", again), "what is in force is a file of options"
 
 
+def test_a_flag_of_a_file_is_switched_off_on_the_command_line(upstream: Served, tmp_path: Path) -> None:
+    config = tmp_path / "serve.toml"
+    flags = {"pass-keys": "true", "traces": "true", "learning": "false"}
+    lines = [f"{name} = {value}\n" for name, value in flags.items()]
+    config.write_text(f'url = "{upstream.root}"\nmodel = "tiny"\npreset = "generic"\n{"".join(lines)}')
+
+    def in_force(*given: str) -> dict[str, str]:
+        checked = CliRunner().invoke(app, ["--check", "--config", str(config), *given])
+        return {name: value for name, value in re.findall(r"(\S+) = (\S+) +#", checked.stdout) if name in flags}
+
+    assert in_force() == flags
+    other = {"pass-keys": "false", "traces": "false", "learning": "true"}
+    assert in_force("--no-pass-keys", "--no-traces", "--learning") == other
+
+
 WRONG_VALUES = {
     "max-samples = '8'": "max-samples: Input should be a valid integer, got '8'",
     "max-samples = 8.5": "max-samples: Input should be a valid integer, got 8.5",
