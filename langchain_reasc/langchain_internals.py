@@ -102,6 +102,20 @@ def is_handlers(error: BaseException) -> bool:
 # langchain's init_chat_model
 
 
+def provider_class(provider: str) -> type[BaseChatModel]:
+    """Return the class of the models that ``init_chat_model`` makes of a provider. Nothing public tells this.
+
+    Raises:
+        ValueError: the provider is unknown.
+        ImportError: langchain, or the provider's package, is not installed.
+    """
+    from langchain.chat_models import base
+
+    creator: Any = base._get_chat_model_creator(provider)
+    kind: type[BaseChatModel] = creator.keywords["cls"]
+    return kind
+
+
 def is_configurable_model(model: Runnable[Any, Any]) -> bool:
     """Return whether this is a configurable model of ``init_chat_model``; by name, as langchain may be missing."""
     return type(model).__name__ == "_ConfigurableModel"

@@ -14,7 +14,12 @@ from langchain_core.utils import _merge, utils
 from pydantic import BaseModel, field_validator
 
 import langchain_reasc
-from langchain_reasc.langchain_internals import configured_keys, is_configurable_model, validates_by_functions
+from langchain_reasc.langchain_internals import (
+    configured_keys,
+    is_configurable_model,
+    provider_class,
+    validates_by_functions,
+)
 
 PACKAGE = Path(langchain_reasc.__file__).parent
 CHANGED = f"langchain-core {version('langchain-core')} changed what langchain_internals.py rests on: "
@@ -70,6 +75,7 @@ def test_what_init_chat_model_returns() -> None:
     assert is_configurable_model(model) and callable(model._model)
     assert configured_keys(model) == {"first_model", "first_temperature"}
     assert configured_keys(init_chat_model("gpt-4o", model_provider="openai", configurable_fields="any")) is None
+    assert provider_class("openai") is pytest.importorskip("langchain_openai").ChatOpenAI
 
 
 def test_nothing_else_in_the_core_uses_private_names() -> None:

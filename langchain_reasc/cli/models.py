@@ -80,6 +80,12 @@ class ModelOptions:
     ] = None
 
     @property
+    def is_of_provider(self) -> bool:
+        """Whether this is a provider's model, by its name."""
+        named = self.model is not None and _PROVIDER.fullmatch(self.model) and not Path(self.model).exists()
+        return bool(named) and not self.url and self.model_class is None
+
+    @property
     def is_shipped(self) -> bool:
         """Whether this is the model that comes with the package."""
         return self.model is None and not self.url and self.model_class is None
@@ -108,9 +114,8 @@ class ModelOptions:
         elif self.url:
             kind = import_package("langchain_reasc_openai").ChatOpenAICompatible
             options |= {"url": list(self.url), "model": self.model or ""}
-        elif self.model and _PROVIDER.fullmatch(self.model) and not Path(self.model).exists():
-            make = partial(_named_model, self.model)
-            kind = type(make() if self.key_variable is None else make(api_key=secret_in(self.key_variable)))
+        elif self.model is not None and self.is_of_provider:
+            kind, make = _of_provider(self.model)
         else:
             if self.key_variable is not None:
                 raise ConfigurationError("--key-variable goes with --url, --model-class or a provider's model")
@@ -134,10 +139,10 @@ def _named_file(name: str) -> tuple[str, ...]:
 def _file(name: str) -> str:
     """Return the path of a GGUF. Refuse what must be the name of another kind of model."""
     if re.match("https?://", name):
-        raise ConfigurationError(f"--model takes no address; give the server as --url {name}")
+        raise ConfigurationError(f"{name} is an address: give it as --url, or --escalate-url of the larger model")
     if not (name.lower().endswith(".gguf") or Path(name).expanduser().exists()):
         raise ModelFileError(
-            f"there is no model file {name}. For a model of a provider write the provider before it, as in --model "
+            f"there is no model file {name}. For a model of a provider write the provider before it, as in "
             f"openai:gpt-4o-mini ({pip_install('agents,openai')}); for a model of a server give its --url, too"
         )
     return name
@@ -162,19 +167,15 @@ class LargerModelOptions:
 
     escalate_to: Annotated[
         str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="A larger model for contested questions: a GGUF file, hf:OWNER/REPO/FILE, or its name for LangChain's "
-            "init_chat_model, such as openai:gpt-4o.",
-        ),
+        typer.Option(metavar="MODEL", help="A larger model for contested questions, named as for --model."),
     ] = None
     escalate_url: Annotated[
         list[str] | None,
-        typer.Option(metavar="URL", help="An OpenAI-compatible server of the larger model instead; repeatable."),
+        typer.Option(metavar="URL", help="Its server instead, as with --url; repeatable."),
     ] = None
     escalate_model: Annotated[str | None, typer.Option(metavar="NAME", help="Its name at --escalate-url.")] = None
     escalate_key: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Environment variable that holds the API key of --escalate-url.")
+        str | None, typer.Option(metavar="NAME", help="Its API key there, as with --key-variable.")
     ] = None
     price_ratio: Annotated[
         Any,  # a number, or prices
@@ -214,11 +215,9 @@ class LargerModelOptions:
             yield {}
             return
         name, urls = self.escalate_to or self.escalate_model, self.escalate_url
-        if not urls and name and not (name.startswith("hf:") or name.endswith(".gguf") or Path(name).exists()):
-            yield {"escalate_to": _named_model(name), **self.options}
-            return
         source = ModelOptions(model=name, url=urls, key_variable=self.escalate_key)
-        with source.open(**(of_servers if urls else {"seed": seed})) as model:
+        options = of_servers if urls else {} if source.is_of_provider else {"seed": seed}
+        with source.open(**options) as model:
             yield {"escalate_to": model, **self.options}
 
     def check(self) -> None:
@@ -248,15 +247,19 @@ class LearnedLargerModelOptions(LargerModelOptions):
     ] = None
 
 
-def _named_model(name: str, **arguments: Any) -> Any:
-    from langchain_reasc.models.prepared import model_of
+def _of_provider(name: str) -> "tuple[type[BaseChatModel], Callable[..., BaseChatModel]]":
+    """Return the class of a provider's model, and what makes the model."""
+    from langchain_reasc.langchain_internals import provider_class
 
     try:
-        return model_of(name, **arguments)
-    except ReASCError:
-        raise
-    except Exception as error:  # of the provider's package
-        raise ConfigurationError(f"no chat model can be made of {name!r}: {error}") from None
+        from langchain.chat_models import init_chat_model
+    except ImportError:
+        raise missing_extra("agents", "langchain") from None
+    try:
+        return provider_class(name.partition(":")[0]), partial(init_chat_model, name)
+    except (ImportError, ValueError) as error:
+        why = str(error).partition("\n")[0]
+        raise ConfigurationError(f"no chat model can be made of the name {name!r}: {why}") from None
 
 
 def embedded(name: str) -> Path:

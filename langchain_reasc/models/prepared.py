@@ -306,8 +306,8 @@ def _what_is_given(model: AnyRunnable) -> str | None:
     return f"gives {kind.__name__}" if is_other else None
 
 
-def model_of(given: ModelOrName, **arguments: Any) -> Runnable[LanguageModelInput, Any]:
-    """Return the model itself; a name makes a new one, with these arguments, and the provider's defaults and API key.
+def model_of(given: ModelOrName) -> Runnable[LanguageModelInput, Any]:
+    """Return the model itself; a name makes a new one, with the provider's defaults and API key.
 
     Raises:
         ConfigurationError: no provider is known for the name, or the provider refuses it.
@@ -323,7 +323,7 @@ def model_of(given: ModelOrName, **arguments: Any) -> Runnable[LanguageModelInpu
     try:
         if not given.strip():
             raise ValueError("it is empty")
-        made: BaseChatModel = init_chat_model(given, **arguments)
+        made: BaseChatModel = init_chat_model(given)
         return made
     except ValidationError as error:  # whose text would show the values, API keys too
         why, cause = "; ".join(findings(error, values=False)), None

@@ -57,8 +57,12 @@ WRONG = {
     "a key alone": (("--escalate-key", "K"), "--escalate-key goes with --escalate-url"),
     "a price alone": (("--price-ratio", "3"), "--price-ratio goes with --escalate-to or --escalate-url"),
     "no such file": (("--escalate-to", "big.gguf"), "big.gguf"),
-    "no provider": (("--escalate-to", "big"), "write the provider before it, as in 'openai:gpt-4o-mini', or give a"),
-    "no key": (("--escalate-to", "openai:gpt-4o"), "no chat model can be made of 'openai:gpt-4o': Missing"),
+    "no provider": (("--escalate-to", "big"), "write the provider before it, as in openai:gpt-4o-mini (pip install"),
+    "an address": (
+        ("--escalate-to", "http://gpu2:8000"),
+        "http://gpu2:8000 is an address: give it as --url, or --escal",
+    ),
+    "no key": (("--escalate-to", "openai:gpt-4o"), "ChatOpenAI refuses these arguments: OpenAIError: Missing cred"),
     "no such variable": ((*DEAD, "--escalate-key", "NOWHERE_KEY"), "variable NOWHERE_KEY is not set"),
     "a negative price": ((*DEAD, "--price-ratio", "-1"), "--price-ratio takes prices of 0 or more"),
 }

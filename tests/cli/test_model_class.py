@@ -76,6 +76,14 @@ def test_a_model_of_a_provider_and_a_gguf_take_arguments(monkeypatch: pytest.Mon
         assert (local.context_size, local.n_gpu_layers, local.n_threads, local.temperature) == (512, 0, 1, 0.5)
 
 
+def test_a_model_of_a_provider_is_made_once_with_what_it_requires(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", KEY)
+    required = ["azure_endpoint=https://a.example", "api_version=2024-10-21"]
+    with ModelOptions("azure_openai:gpt-4o", key_variable="A_KEY", model_kwargs=required).open() as model:
+        assert (type(model).__name__, model.model_name) == ("AzureChatOpenAI", "gpt-4o")
+        assert model.azure_endpoint == "https://a.example"
+
+
 def test_a_default_seed_is_no_matter_where_there_is_none() -> None:
     assert isinstance(opened(UNSEEDED, "size=3", default_seed=0, temperature=None), Unseeded)
     with pytest.raises(ConfigurationError, match=r"Unseeded has no field for --seed \(looked for seed, random_seed\)"):
@@ -118,7 +126,7 @@ def test_what_is_wrong_is_said_in_a_line(path: str, given: tuple[str, ...], says
         ("ask", ("--url", "http://[::1]:9", "--model-kwargs", "timout=1"), "did you mean 'timeout'?"),
         ("ask", ("--url", "http://[::1]:9", "--model-kwargs", "base_url=x"), "--url and --model-kwargs both set"),
         ("ask", ("--temperature", "1", "--model-kwargs", "temperature=2"), "both set ChatLlamaCpp's 'temperature'"),
-        ("ask", ("--model", "http://gpu1:8000"), "give the server as --url http://gpu1:8000"),
+        ("ask", ("--model", "http://gpu1:8000"), "http://gpu1:8000 is an address: give it as --url"),
         ("ask", ("--model", "gpt-4o-mini"), 'openai:gpt-4o-mini (pip install "langchain-reasc[agents,openai]")'),
         ("ask", ("--model", "anthropix:x"), "no chat model can be made of the name 'anthropix:x'"),
         ("ask", ("--model", "openai:m", "--model-kwargs", "temprature=1"), "did you mean 'temperature'?"),
