@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import griffe
 
-ROLE: Final = re.compile(r":(?:class|func|meth|attr|data|mod):`(~?)([\w.]+)`")
+ROLE: Final = re.compile(r":(?:class|func|meth|attr|data|mod):`(?:(~?)([\w.]+)|([\w.]+) <([\w.]+)>)`")
 BOUNDS: Final = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
 
 logger = griffe.get_logger("docs.site")
@@ -99,7 +99,7 @@ def _markdown(text: str, item: griffe.Object) -> str:
     text = re.sub(r"^( *)Example:\n(?=\s*>>>)", r"\1Examples:\n", text, flags=re.MULTILINE)
     text = re.sub(r"^( *)\.\. code-block:: (\w+)\n\n((?:\1    .*\n?|\n)+)", _fenced, text, flags=re.MULTILINE)
     text = re.sub(r"::\n\n", ":\n\n", text)
-    return ROLE.sub(lambda role: _link(role[1], role[2], item), text)
+    return ROLE.sub(lambda role: _link(item, role[4] or role[2], role[3], short=bool(role[1])), text)
 
 
 def _fenced(block: re.Match[str]) -> str:
@@ -108,9 +108,9 @@ def _fenced(block: re.Match[str]) -> str:
     return "\n".join([f"{indent}```{language}", *lines, f"{indent}```", "", ""])
 
 
-def _link(short: str, name: str, item: griffe.Object) -> str:
+def _link(item: griffe.Object, name: str, title: str | None, *, short: bool) -> str:
     """Return a link to a name; text alone if the name is not in the reference."""
-    shown = name.rpartition(".")[2] if short else name.lstrip(".").removeprefix("langchain_reasc.")
+    shown = title or (name.rpartition(".")[2] if short else name.lstrip(".").removeprefix("langchain_reasc."))
     target = _resolved(item, name)
     if target is None:
         if "." in name and not name.startswith(".") and name.split(".")[0] not in item.modules_collection:

@@ -19,6 +19,8 @@ from pymdownx.slugs import slugify
 ROOT: Final = Path(__file__).parents[2]
 SOURCES: Final = [ROOT, ROOT / "backends", ROOT / "lab"]
 LINK: Final = re.compile(r"\]\(([^)\s#]+)")
+INLINE_CODE: Final = re.compile(r"(?<=<code>)[^<]*-[^<]*(?=</code>)")
+HYPHENATED: Final = re.compile(r"[^\s&;]*-[^\s&;]*")
 SHOWN_BY_BROWSERS: Final = {".svg", ".png", ".html"}
 
 logger = logging.getLogger("mkdocs.reference")
@@ -47,6 +49,11 @@ def on_page_read_source(page: Page, config: MkDocsConfig) -> str | None:
     return _text(Path(page.file.abs_src_path)) if isinstance(page.file, Notebook) else None
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Mark the words with hyphens in code within a line, which browsers would break."""
+    return INLINE_CODE.sub(lambda code: HYPHENATED.sub(r"<span>\g<0></span>", code[0]), html)
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Replace the files of ``docs/`` by the repository's pages, the files they link to, and the reference."""
     found = {*pages(), Path(__file__).with_name("site.css")}
@@ -72,7 +79,7 @@ def reference(config: MkDocsConfig) -> list[File]:
     made, places = [], dict[str, str]()
     for path in (path for path in _paths(config.nav) if path.startswith("reference/")):
         package = loader.load(Path(path).stem)
-        lines = [f"# {package.path}", "", _summary(package), "", "| | |", "|---|---|"]
+        lines = [f"# {package.path.replace('.', '.<wbr>')}", "", _summary(package), "", "| | |", "|---|---|"]
         blocks = []
         for name in public_names(package):
             item = package[name].final_target if package[name].is_alias else package[name]
@@ -110,8 +117,8 @@ def _summary(item: griffe.Object) -> str:
     if not item.docstring:
         logger.warning(f"{item.path} is public, but has no docstring")
         return ""
-    sentence = re.split(r"(?<=\.)\s", " ".join(item.docstring.value.split("\n\n")[0].split()))[0]
-    return re.sub(r"(`[^`]*`)|\|", lambda found: found[1] or "\\|", sentence)
+    sentence = re.split(r"(?<=\.)(?<! al\.)\s", " ".join(item.docstring.value.split("\n\n")[0].split()))[0]
+    return re.sub(r"(`+[^`]*`+)|\|", lambda found: found[1] or "\\|", sentence)
 
 
 def _text(page: Path) -> str:
