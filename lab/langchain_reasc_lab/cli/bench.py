@@ -26,12 +26,12 @@ def bench(
         ),
     ] = None,
 ) -> None:
-    """Compare every rule on every recording of a folder, without a model.
+    """Compare rules on every recording of a folder, without a model.
 
-    Of each recording, the table says whether votes help at all, and what each rule would have spent and lost. ReASC by
-    confidence has rows where a recording has scores or token signals; up to 128 questions, at most half, then
-    calibrate. At most 16 responses to a question are used. `reasc pool import --source` makes recordings of public
-    repositories.
+    Of each recording, the table says whether votes help at all, and what each rule would have spent and lost, beside
+    simple ones: three votes (SC@3), and a lead of two or three. ReASC by confidence has rows where a recording has
+    scores or token signals; up to 128 questions, at most half, then calibrate. At most 16 responses to a question are
+    used. `reasc pool import --source` makes recordings of public repositories.
 
     [bold]Examples[/]
 

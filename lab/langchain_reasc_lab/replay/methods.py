@@ -58,6 +58,7 @@ __all__ = [
     "counting",
     "other_counting",
     "other_weighing",
+    "simple",
     "weighing",
 ]
 
@@ -193,6 +194,16 @@ def counting(settings: MethodSettings) -> list[Method]:
     ]
 
 
+def simple(settings: MethodSettings) -> list[Method]:
+    """Return the methods that anybody would try first: three votes, and a lead of two or three."""
+    cap = Cap(settings.max_samples)
+    return [
+        Method("SC@3", FixedBudget(3) | cap),
+        Method("Ahead by 2", AheadBy(2) | cap),
+        Method("Ahead by 3 (MAKER)", AheadBy(3) | cap),
+    ]
+
+
 def asc_at_once(settings: MethodSettings) -> Method:
     """Return ASC in waves of 4 samples, all of which are paid for. A live wave may be smaller."""
     return Method(ASC_AT_ONCE, ASC() | Cap(settings.max_samples), at_once=_AT_ONCE)
@@ -314,11 +325,10 @@ def other_counting(pool: Pool, split: Split, settings: MethodSettings) -> Iterat
     """Yield the other rules that need answers only; L = 3 learns from all answers to the calibration questions."""
     budget = settings.max_samples
     cap = Cap(budget)
+    yield from simple(settings)
     yield Method("Finite horizon (0.95)", FiniteHorizon(0.95, budget) | cap)
     yield Method("Cannot catch up", CannotCatchUp(budget) | cap)
     yield Method("ASC or cannot catch up", ASC() | CannotCatchUp(budget) | cap)
-    yield Method("Ahead by 2", AheadBy(2) | cap)
-    yield Method("Ahead by 3 (MAKER)", AheadBy(3) | cap)
     yield Method("SPRT (ConSol)", SPRT() | cap)
     yield Method("Majority certificate", MajorityCertificate() | cap)
     yield Method("CITE", CITE() | cap)

@@ -175,6 +175,7 @@ def _result(path: Path, pool: Pool, *, shuffles: int, seed: int) -> RecordingRes
         seed=seed,
         calibration_size=min(_CALIBRATION_SIZE, len(pool.questions) // 2),
         settings=MethodSettings(max_samples=budget, seed=seed),
+        rules="simple",
     )
     rows = summarize(run)
     names = [field.name for field in fields(RuleResult)]

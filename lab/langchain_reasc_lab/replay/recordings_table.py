@@ -69,18 +69,17 @@ def _row(method: str, cells: str) -> Iterator[str]:
 def _summary_lines(summary: Summary) -> Iterator[str]:
     held = summary.recordings
     yield from _wrapped(
-        f"All {held} recordings. /ASC, /SC: median (lowest-highest). Points to SC: on how many recordings they are "
-        "below -1, and on how many the interval is below 0 (worse) or above 0 (better)."
+        f"All {held} recordings. /ASC: median; /SC: median (lowest-highest). Points to SC: their mean, on how many "
+        "recordings they are below -1, and on how many the interval is below 0 (worse) or above 0 (better)."
     )
     yield ""
-    yield f" {'Rule':{_NAME}} {'/ASC':^16} {'/SC':^16} {'< -1':>6} {'worse':>6} {'better':>6}"
+    yield f" {'Rule':{_NAME}} {'/ASC':>4} {'/SC':^16} {'points':>6} {'< -1':>6} {'worse':>6} {'better':>6}"
     yield "─" * _WIDTH
     for rule in summary.rules:
-        asc, sc = (
-            f"{middle:.2f} ({low:.2f}-{high:.2f})" for low, middle, high in (rule.tokens_vs_asc, rule.tokens_vs_sc)
-        )
+        low, middle, high = rule.tokens_vs_sc
+        tokens = f"{rule.tokens_vs_asc[1]:.2f} {middle:.2f} ({low:.2f}-{high:.2f})"
         counts = f"{rule.a_point_lost:6} {len(rule.worse):6} {len(rule.better):6}"
-        yield from _row(rule.method, f"{asc:16} {sc:16} {counts}")
+        yield from _row(rule.method, f"{tokens:21} {rule.points_vs_sc:+6.2f} {counts}")
     yield ""
     ours = next(rule for rule in summary.rules if rule.method == AGREEMENT)
     named = f": {', '.join(ours.worse)}" if ours.worse else ""

@@ -29,6 +29,7 @@ from langchain_reasc_lab.replay.methods import (
     counting,
     other_counting,
     other_weighing,
+    simple,
     weighing,
 )
 from langchain_reasc_lab.replay.risk import Risk, likelihoods, risk_of
@@ -167,7 +168,7 @@ def replay(
     calibration_size: int | None = None,
     settings: MethodSettings | None = None,
     controls: bool = False,
-    rules: Literal["usual", "all"] = "usual",
+    rules: Literal["usual", "simple", "all"] = "usual",
     on_progress: Callable[[int, int], None] | None = None,
     recorded: RecordedPool | None = None,
     calibrated: Callable[[Split, MeasureSpec], Calibrated] | None = None,
@@ -185,7 +186,8 @@ def replay(
             than 32 compare only the methods that need no calibration.
         settings: the budget and the accuracy asked of the gate.
         controls: whether ASC has rows of its own at the cost of ReASC's, and with four samples launched at once.
-        rules: ``"all"`` adds the rows of every other rule that the library has.
+        rules: ``"simple"`` adds three votes and a lead of two or three; ``"all"`` also every other rule that the
+            library has.
         on_progress: called with (arrangements done, arrangements).
         recorded: the same pool as arrays, if the caller has it.
         calibrated: the calibrations of each arrangement, if the caller has them.
@@ -205,7 +207,9 @@ def replay(
         yield from counting(settings)
         if controls:
             yield asc_at_once(settings)
-        if rules == "all":
+        if rules == "simple":
+            yield from simple(settings)
+        elif rules == "all":
             yield from other_counting(pool, split, settings)
         for spec in measures:
             made = calibrated(split, spec) if calibrated else calibrated_on(pool, scores, split, spec, settings)

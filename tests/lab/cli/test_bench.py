@@ -10,7 +10,7 @@ from cli.test_commands import reasc
 from lab.data.test_public import PUBLIC
 from lab.pools.synthetic import json_lines, question, response, write_pool
 
-RULES = ["ESC (w=4)", "ASC", "Finite horizon (0.97)", "Agreement (0.975)"]
+RULES = ["ESC (w=4)", "ASC", "Finite horizon (0.97)", "Agreement (0.975)", "SC@3", "Ahead by 2", "Ahead by 3 (MAKER)"]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def test_every_recording_has_its_rows_in_80_columns(folder: Path, tmp_path: Path
     assert max(map(len, shown.splitlines())) <= 80 and picture.stat().st_size > 10_000
     for model in ("codellama-7b", "deepseek-reasoner", "gemini-1.5-flash-002"):
         section = shown.split(f"\n{model}\n")[1].split("\n\n")[0]
-        assert [line[1:22].strip() for line in section.splitlines()[-4:]] == RULES
+        assert [line[1:22].strip() for line in section.splitlines()[-len(RULES) :]] == RULES
         assert "Right: asking once" in section and "\n Votes " in section
     assert "each counts as one token" in shown.split("gemini-1.5-flash-002\n")[1]
     assert "left out" not in shown
@@ -37,7 +37,8 @@ def test_numbers_are_those_of_replay(folder: Path) -> None:
     data = json.loads(reasc("bench", folder, "--shuffles", 2, "--json").stdout)
     assert [one["model"] for one in data["recordings"]] == ["codellama-7b", "deepseek-reasoner", "gemini-1.5-flash-002"]
     for one in data["recordings"]:
-        replayed = json.loads(reasc("replay", folder / one["file"], "--shuffles", 2, "--json").stdout)
+        options = ("--shuffles", 2, "--rules", "all", "--json")
+        replayed = json.loads(reasc("replay", folder / one["file"], *options).stdout)
         rows = {row["method"]: row for row in replayed["rows"]}
         assert [rule["method"] for rule in one["rules"]] == RULES and one["budget"] == replayed["max_samples"]
         for rule in [one["once"], one["always"], *one["rules"]]:
@@ -65,7 +66,8 @@ def test_all_recordings_are_summed_up(folder: Path, tmp_path: Path) -> None:
         held = [one for each in data["recordings"] for one in each["rules"] if one["method"] == rule["method"]]
         low, middle, high = sorted(one["tokens_vs_sc"]["value"] for one in held)
         assert rule["tokens_vs_sc"] == pytest.approx([low, middle, high])
-        assert f"{middle:.2f} ({low:.2f}-{high:.2f}) {rule['a_point_lost']} " in said
+        points = f"{rule['points_vs_sc']:+.2f} {rule['a_point_lost']} "
+        assert f"{middle:.2f} ({low:.2f}-{high:.2f}) {points}" in said
         assert rule["a_point_lost"] == sum(one["accuracy_vs_sc"]["value"] < -0.01 for one in held)
     assert f"Votes clearly help on {summed['votes_help']} of 3 recordings" in said
 

@@ -10,7 +10,8 @@ from langchain_reasc_lab.rules import CISC
 from lab.pools.synthetic import write_pool
 from langchain_reasc.method import Cap, Measure, Response, decide
 
-PRIORLESS = ["Finite horizon (0.95)", "Cannot catch up", "ASC or cannot catch up", "Ahead by 2", "Ahead by 3 (MAKER)"]
+SIMPLE = ["SC@3", "Ahead by 2", "Ahead by 3 (MAKER)"]
+PRIORLESS = [*SIMPLE, "Finite horizon (0.95)", "Cannot catch up", "ASC or cannot catch up"]
 PRIORLESS += ["SPRT (ConSol)", "Majority certificate", "CITE"]
 COUNTING = [*PRIORLESS, "L = 3 (0.95)", "L = 3 (0.975)", "L = 3 (0.99)"]
 SIX = MethodSettings(max_samples=6)
@@ -24,7 +25,7 @@ def test_every_other_rule_has_its_row_where_it_is_asked_for(tmp_path: Path) -> N
     certainty, logprob = (
         {row.method: row for row in rows if row.spec == one and row.method in OTHER_WEIGHING} for one in specs
     )
-    assert [row.method for row in rows if row.spec is None][-11:] == COUNTING
+    assert [row.method for row in rows if row.spec is None][-12:] == COUNTING
     assert tuple(certainty) == OTHER_WEIGHING
     assert list(logprob) == ["Bayesian vote (0.99)", "CGES", "CITE (weighted)", "CISC"]
     assert any("no row of DeepConf (top 90 %) by token_logprob" in line for line in footnotes(run, rows))
@@ -35,8 +36,11 @@ def test_every_other_rule_has_its_row_where_it_is_asked_for(tmp_path: Path) -> N
     assert by_name["Cannot catch up"].accuracy == by_name["SC@6"].accuracy
     usual = {row.method for row in summarize(replay(pool, specs, calibration_size=20, settings=SIX), resamples=20)}
     assert not usual & {*COUNTING, *OTHER_WEIGHING}
+    simple = summarize(replay(pool, settings=SIX, rules="simple"), resamples=20)
+    assert [row.method for row in simple][-3:] == SIMPLE
+    assert {row.method: row.samples.value for row in simple}["SC@3"] == 3
     uncalibrated = summarize(replay(pool, settings=SIX, rules="all"), resamples=20)
-    assert [row.method for row in uncalibrated][-8:] == PRIORLESS  # L = 3 is learned
+    assert [row.method for row in uncalibrated][-9:] == PRIORLESS  # L = 3 is learned
 
 
 def test_a_rule_that_never_stops_is_called_once(monkeypatch: pytest.MonkeyPatch) -> None:
