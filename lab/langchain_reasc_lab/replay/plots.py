@@ -1,7 +1,7 @@
 """Plots: accuracy against tokens, risk against coverage, several recordings, posteriors of a question (Figure 5)."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +12,7 @@ from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE, Decision
 from langchain_reasc_lab.replay.bootstrap import Estimate
 from langchain_reasc_lab.replay.methods import AGREEMENT, ASC_ROW, ONLINE
 from langchain_reasc_lab.replay.metrics import Row
-from langchain_reasc_lab.replay.recordings import RecordingResult
+from langchain_reasc_lab.replay.recordings import RecordingResult, RuleResult
 from langchain_reasc_lab.replay.risk import Risk
 from langchain_reasc_lab.replay.worked import Worked
 
@@ -52,6 +52,7 @@ _SHOWN: Final = (
 )
 """The rules in the picture of several recordings: name, None for asking once; colour; label."""
 _WIDTH: Final = 5.2  # inches, so that it can be read on a telephone, legend and all
+_NAMED: Final = 60  # recordings whose names fit on a picture
 _PANELS: Final = 6  # posteriors in a row, at most
 _LEGEND_ROW: Final = 0.17  # inches
 _LEGEND_ROWS: Final = 5  # that a figure of the usual height has room for
@@ -242,35 +243,45 @@ def plot_recordings(results: Sequence[RecordingResult], path: Path) -> Path:
 
 
 def draw_recordings(results: Sequence[RecordingResult]) -> "Figure":
-    """Return the picture of :func:`plot_recordings`, not saved: a line a recording, tokens left and points right."""
-    figure = empty_figure(9.5, 1.3 + 0.21 * len(results))
-    tokens, points = figure.subplots(1, 2, sharey=True)
-    for at, (name, colour, label) in enumerate(_SHOWN):
-        found = [(line, one.once if name is None else one.rule(name)) for line, one in enumerate(results)]
-        drawn = [(line + 0.12 * (at - 1.5), rule) for line, rule in found if rule is not None]
-        for axes, cells in (
-            (tokens, [rule.tokens_vs_sc for _, rule in drawn]),
-            (points, [rule.accuracy_vs_sc.percent for _, rule in drawn]),
-        ):
-            if cells:
+    """Return the picture of :func:`plot_recordings`, not saved: a line a recording, tokens left and points right.
+
+    Of many recordings, lines have no names, each panel is ordered by ReASC, and only ReASC has intervals.
+    """
+    many = len(results) > _NAMED
+    figure = empty_figure(9.5, 1.3 + (0.035 if many else 0.21) * len(results))
+    tokens, points = figure.subplots(1, 2, sharey=not many)
+    of: dict[Axes, Callable[[RuleResult], Estimate]] = {
+        tokens: lambda rule: rule.tokens_vs_sc,
+        points: lambda rule: rule.accuracy_vs_sc.percent,
+    }
+    for axes, cell in of.items():
+        rows = sorted(results, key=lambda one: cell(one.rule(AGREEMENT) or one.once).value) if many else results
+        for at, (name, colour, label) in enumerate(_SHOWN):
+            found = [(line, one.once if name is None else one.rule(name)) for line, one in enumerate(rows)]
+            drawn = [(line + 0.12 * (at - 1.5), cell(rule)) for line, rule in found if rule is not None]
+            if drawn:
                 axes.errorbar(
-                    [one.value for one in cells],
+                    [one.value for _, one in drawn],
                     [line for line, _ in drawn],
-                    xerr=reach(cells),
+                    xerr=reach([one for _, one in drawn]) if not many or name == AGREEMENT else None,
                     fmt=MARKERS[at],
                     color=colour,
-                    markersize=4,
-                    elinewidth=0.8,
+                    markersize=2.5 if many else 4,
+                    elinewidth=0.5 if many else 0.8,
                     label=label,
                 )
-    tokens.set_yticks(range(len(results)), [_short(result) for result in results], fontsize=7)
-    tokens.set_ylim(len(results) - 0.4, -0.6)
+        axes.set_ylim(len(results) - 0.4, -0.6)
+        axes.grid(alpha=0.25)
+    if many:
+        for axes, by in ((tokens, "tokens"), (points, "points")):
+            axes.set_yticks([])
+            axes.set_ylabel(f"{len(results)} recordings, by ReASC's {by}")
+    else:
+        tokens.set_yticks(range(len(results)), [_short(result) for result in results], fontsize=7)
     tokens.set_xlim(0, 1.02)
     tokens.set_xlabel("generated tokens ÷ those of always asking")
     points.axvline(0, color="0.5", linewidth=0.8)
     points.set_xlabel("right answers: points to always asking")
-    for axes in (tokens, points):
-        axes.grid(alpha=0.25)
     legend_below(figure, columns=4)
     return figure
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from cli.test_commands import reasc
+from langchain_reasc_lab.replay.plots import draw_recordings
+from langchain_reasc_lab.replay.recordings import replay_recordings
 
 from lab.data.test_public import PUBLIC
 from lab.pools.synthetic import json_lines, question, response, write_pool
@@ -80,6 +82,13 @@ def test_a_recording_on_which_the_rule_is_clearly_worse_is_named(tmp_path: Path)
     said = " ".join(reasc("bench", tmp_path, "--shuffles", 4).stdout.split())
     assert "Votes clearly help on 1 of 2 recordings, and clearly harm on 0." in said
     assert "clearly worse on 1, of which 0 by more than a point: mixed.jsonl. Chance alone would put 0.1 of 2" in said
+
+
+def test_a_picture_of_many_recordings_is_not_taller_than_a_page(folder: Path) -> None:
+    results, _ = replay_recordings([next(folder.glob("epoch_otis*"))], shuffles=2)
+    few, many = draw_recordings(results * 3), draw_recordings(results * 200)
+    assert few.axes[0].get_yticklabels()[0].get_text().startswith("gemini-1.5-flash-002")
+    assert [axes.get_ylabel()[:15] for axes in many.axes] == ["200 recordings,"] * 2 and many.get_figheight() < 10
 
 
 def test_confidence_has_rows_where_there_are_scores(tmp_path: Path) -> None:
