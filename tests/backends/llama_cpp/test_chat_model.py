@@ -74,6 +74,7 @@ def test_generate_gives_n_and_the_prompt_is_billed_once(real: ChatLlamaCpp, face
 
 
 def test_batch_answers_each_input(shipped: ChatLlamaCpp, face: Face) -> None:
+    """On the shipped model, which is sure of its tokens: rounding of SmolLM2's 4-bit weights decides close ones."""
     questions = [f"Kira has {n} roses. Kira buys {n + 2} roses. How many roses does Kira have?" for n in range(3, 13)]
     together = face.batch(shipped, questions, temperature=0.0)
     alone = [face.invoke(shipped, question, temperature=0.0) for question in questions]

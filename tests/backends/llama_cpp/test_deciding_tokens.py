@@ -30,7 +30,7 @@ def model(request: pytest.FixtureRequest, tools_path: Path) -> Iterator[Any]:
     """Random models, whose tokens are bytes, and real ones, each held to calls by a grammar."""
     template = {"hermes": HERMES, "llama": LLAMA}.get(request.param)
     random = {"model_path": tools_path, "chat_template": template}
-    options = random if template else real_options(request.param)
+    options = random if template else real_options(request)
     with ChatLlamaCpp(seed=1, **options) as made:
         yield made.bind_tools([Weather], tool_choice="Weather", max_tokens=200)
 

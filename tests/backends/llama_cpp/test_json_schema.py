@@ -1,10 +1,9 @@
-"""JSON schemas as grammars: what a random model writes under one keeps to its schema."""
+"""JSON schemas as grammars: what a model writes under one keeps to its schema."""
 
 import json
 from collections.abc import Iterator
 from datetime import date
 from enum import Enum
-from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -13,6 +12,7 @@ import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from pydantic import BaseModel, Field
 
+from backends.llama_cpp.conftest import REAL
 from backends.llama_cpp.faces import printed
 from langchain_reasc.exceptions import ConfigurationError
 
@@ -99,10 +99,11 @@ def nested(times: int) -> dict[str, Any]:
 DOUBLED = {str(i): {"allOf": [{"$ref": f"#/$defs/{i + 1}"}] * 2} for i in range(18)} | {"18": {"type": "object"}}
 
 
-@pytest.fixture(scope="module")
-def model(endless_path: Path) -> Iterator[ChatLlamaCpp]:
-    """A random model that does not know how to end."""
-    with ChatLlamaCpp(model_path=endless_path, n_ctx=4096, max_tokens=1200, temperature=1.5, signals=()) as made:
+@pytest.fixture(scope="module", params=["random", *REAL[1:]])
+def model(request: pytest.FixtureRequest) -> Iterator[ChatLlamaCpp]:
+    """A random model that does not know how to end, and a real one, whose tokens are words."""
+    path = request.getfixturevalue("endless_path" if request.param == "random" else "smollm2")
+    with ChatLlamaCpp(model_path=path, n_ctx=4096, max_tokens=1200, temperature=1.5, signals=()) as made:
         yield made
 
 

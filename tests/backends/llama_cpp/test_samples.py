@@ -9,6 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
+from backends.llama_cpp.conftest import REAL, real_options
 from backends.llama_cpp.faces import Face, cache_read, output_tokens, texts, wait_until, wait_until_decoding
 from langchain_reasc.exceptions import ConfigurationError
 
@@ -42,19 +43,32 @@ def comparable(samples: list[tuple[int, AIMessage]]) -> list[Any]:
     ]
 
 
-def test_the_same_calls_give_the_same_responses_to_the_last_bit(face: Face) -> None:
+@pytest.fixture(params=REAL)
+def load_options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return real_options(request, max_tokens=16)
+
+
+def test_the_same_calls_give_the_same_responses_to_the_last_bit(load_options: dict[str, Any], face: Face) -> None:
     courses = []
     for seed, questions in ((1, [*QUESTIONS, QUESTIONS[0]]),) * 2 + ((2, QUESTIONS[:1]),):
-        with ChatLlamaCpp(seed=seed) as model:
+        with ChatLlamaCpp(seed=seed, **load_options) as model:
             courses.append([comparable(face.sample(model, question, n=8)) for question in questions])
     assert courses[0] == courses[1]
     assert courses[0][:1] != courses[2]
 
 
-def test_more_samples_than_slots_run_in_turns_and_come_as_they_end(shipped: ChatLlamaCpp, face: Face) -> None:
-    lengths = [output_tokens(message) for _, message in face.sample(shipped, QUESTIONS[0], n=8)]
+@pytest.mark.parametrize("full_precision", REAL, indirect=True)
+def test_samples_drawn_together_are_those_drawn_singly(full_precision: Path) -> None:
+    with ChatLlamaCpp(model_path=full_precision, n_ctx=512, seed=1, max_tokens=16, **EXACT) as model:
+        together = texts(list(model.sample(QUESTIONS[0], n=12)))  # which are more than there are slots
+        assert together == {at: model.invoke(QUESTIONS[0], seed=1 + at).text for at in range(12)}
+        assert len(set(together.values())) > 1
+
+
+def test_more_samples_than_slots_run_in_turns_and_come_as_they_end(real: ChatLlamaCpp, face: Face) -> None:
+    lengths = [output_tokens(message) for _, message in face.sample(real, QUESTIONS[0], n=8, stop=["."])]
     assert lengths == sorted(lengths) and len(set(lengths)) > 1
-    samples = dict(face.sample(shipped, QUESTIONS[0], n=21))
+    samples = dict(face.sample(real, QUESTIONS[0], n=21, stop=["."]))
     assert sorted(samples) == list(range(21))
     assert {m.response_metadata["finish_reason"] for m in samples.values()} == {"stop"}
     assert all(len(m.response_metadata["token_signals"]["top_k"]) == output_tokens(m) for m in samples.values())

@@ -32,7 +32,7 @@ def ping() -> str:
 def model(request: pytest.FixtureRequest, tools_path: Path) -> Iterator[ChatLlamaCpp]:
     """A random model with a template that knows tools in one way or another, or not at all; and a real one."""
     if request.param == "smollm2":
-        options = real_options(request.param)
+        options = real_options(request)
     else:
         options = {"model_path": tools_path, "chat_template": {"hermes": HERMES, "llama": LLAMA}.get(request.param)}
     with ChatLlamaCpp(**{**options, "seed": 1, "max_tokens": 1000}) as made:
