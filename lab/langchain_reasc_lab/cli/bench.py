@@ -51,6 +51,6 @@ def bench(
     if not results:
         raise PoolError(f"none of the files in {folder} could be compared")
     if plot is not None:
-        from langchain_reasc_lab.replay.plots import plot_recordings
+        from langchain_reasc_lab.replay.plots import draw_recordings, save_figure
 
-        remark(f"wrote {plot_recordings(results, plot)}")
+        remark(f"wrote {save_figure(draw_recordings(results), plot)}")

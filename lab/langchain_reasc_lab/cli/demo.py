@@ -116,10 +116,10 @@ def demo(
         learned = _calibrate_unlabelled(asked, subject, calibrating, out, samples, seed)
         _run_live(asked, subject, testing, learned, samples)
     if plot:
-        from langchain_reasc_lab.replay.plots import plot_posteriors, plot_tradeoff
+        from langchain_reasc_lab.replay.plots import draw_posteriors, draw_tradeoff, save_figure
 
-        remark(f"wrote {plot_tradeoff(rows, out / _TRADEOFF)}")
-        remark(f"wrote {plot_posteriors(worked, out / _POSTERIORS)}")
+        remark(f"wrote {save_figure(draw_tradeoff(rows), out / _TRADEOFF)}")
+        remark(f"wrote {save_figure(draw_posteriors(worked), out / _POSTERIORS)}")
     remark(f"done in {time.perf_counter() - started:.0f} s; everything is in {out}/")
     command = shlex.join(_report_command(out, shuffles, options))
     remark(f"The comparison as a page, with every other table and figure:\n  {command}")

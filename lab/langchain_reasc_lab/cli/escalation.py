@@ -54,8 +54,8 @@ class EscalationOptions:
             WITHIN,
             cascades_as_data,
             compare_cascades,
+            draw_frontier,
             join,
-            plot_frontier,
             print_cascades,
         )
         from langchain_reasc_lab.pools import read_pool
@@ -79,7 +79,9 @@ class EscalationOptions:
         else:
             print_cascades(found, stdout())
         if plot is not None:
-            remark(f"wrote {plot_frontier(found, plot)}")
+            from langchain_reasc_lab.replay.plots import save_figure
+
+            remark(f"wrote {save_figure(draw_frontier(found), plot)}")
 
     def check(self, **others: Any) -> None:
         """Refuse options of one comparison in the other.

@@ -114,13 +114,13 @@ def replay(
     else:
         print_comparison(run, rows, stdout())
     if plot is not None:
-        from langchain_reasc_lab.replay.plots import plot_tradeoff
+        from langchain_reasc_lab.replay.plots import draw_tradeoff, save_figure
 
-        remark(f"wrote {plot_tradeoff(rows, plot)}")
+        remark(f"wrote {save_figure(draw_tradeoff(rows), plot)}")
     if risk is not None:
-        from langchain_reasc_lab.replay.plots import plot_risk
+        from langchain_reasc_lab.replay.plots import draw_risk, save_figure
 
-        remark(f"wrote {plot_risk(rows, risk)}")
+        remark(f"wrote {save_figure(draw_risk(rows), risk)}")
 
 
 def run_replay(

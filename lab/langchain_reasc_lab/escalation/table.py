@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rich import box
@@ -19,7 +18,7 @@ from langchain_reasc_lab.replay import COLOURS, MARKERS, PLAIN_HEAD, Estimate, e
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["cascades_as_data", "draw_frontier", "plot_frontier", "print_cascades"]
+__all__ = ["cascades_as_data", "draw_frontier", "print_cascades"]
 
 _WIDTHS = {" Row": 29, "Cost": 5, "Later": 5, "Right %": 7, "Points to large": 17, "Esc.": 4, "Shad.": 5}  # 78 columns
 _MOST_DRAWN: Final = 1.5
@@ -157,22 +156,14 @@ def _estimate(estimate: Estimate) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in asdict(estimate).items()}
 
 
-def plot_frontier(found: Comparison, path: Path) -> Path:
-    """Draw what each row costs over the last questions against its accuracy relative to the large model's, into a file.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draw_frontier(found).savefig(path, bbox_inches="tight")
-    return path
-
-
 def draw_frontier(found: Comparison) -> "Figure":
-    """Return the picture of :func:`plot_frontier`, not saved.
+    """Draw what each row costs over the last questions against its accuracy relative to the large model's.
 
     A dashed line joins the two models: any share of questions that is routed by lot is on it. Rows that cost much more
     than the large model are named, but not drawn.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
     """
     drawn = [row for row in found.rows if row.later.value <= _MOST_DRAWN]
     figure = empty_figure(5.2, 4.0)

@@ -29,12 +29,9 @@ __all__ = [
     "draw_tradeoff",
     "empty_figure",
     "legend_below",
-    "plot_posteriors",
-    "plot_recordings",
-    "plot_risk",
-    "plot_tradeoff",
     "ranked",
     "reach",
+    "save_figure",
 ]
 
 COLOURS: Final = ("#3b7dd8", "#d9772b", "#2f9e63", "#d64545", "#8e6bc9", "#1f9aa8", "#c2588f", "#8a8a2c")
@@ -74,21 +71,22 @@ def empty_figure(width: float, height: float) -> "Figure":
     return figure
 
 
-def plot_tradeoff(rows: Sequence[Row], path: Path) -> Path:
-    """Draw accuracy against generated tokens per question, with 95 % intervals, into a file.
+def save_figure(figure: "Figure", path: Path) -> Path:
+    """Write a figure into a file, whose suffix determines the format, and return the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, bbox_inches="tight")
+    return path
+
+
+def draw_tradeoff(rows: Sequence[Row]) -> "Figure":
+    """Draw accuracy against generated tokens per question, with 95 % intervals.
 
     Args:
         rows: the rows of :func:`~langchain_reasc_lab.replay.metrics.summarize`.
-        path: the file to write; its suffix determines the format.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    return _save(draw_tradeoff(rows), path)
-
-
-def draw_tradeoff(rows: Sequence[Row]) -> "Figure":
-    """Return the picture of :func:`plot_tradeoff`, not saved."""
     figure = empty_figure(_WIDTH, 3.8)
     axes = figure.subplots()
     for at, row in enumerate(rows):
@@ -123,22 +121,16 @@ def reach(cells: Sequence[Estimate | float | str | None]) -> list[list[float]]:
     return [below, above]
 
 
-def plot_risk(rows: Sequence[Row], path: Path) -> Path:
-    """Draw risk-coverage curves into a file: the share of wrong answers, where the unlikely ones are left out.
+def draw_risk(rows: Sequence[Row]) -> "Figure":
+    """Draw risk-coverage curves: the share of wrong answers, where the unlikely ones are left out.
 
     Args:
         rows: the rows of :func:`~langchain_reasc_lab.replay.metrics.summarize`; those without P(correct) are ignored.
-        path: the file to write; its suffix determines the format.
 
     Raises:
         ConfigurationError: no row has one.
         MissingExtraError: matplotlib is not installed.
     """
-    return _save(draw_risk(rows), path)
-
-
-def draw_risk(rows: Sequence[Row]) -> "Figure":
-    """Return the picture of :func:`plot_risk`, not saved; errors as there."""
     curves = ranked(rows)
     if not curves:
         raise ConfigurationError(
@@ -170,23 +162,14 @@ def ranked(rows: Sequence[Row]) -> list[tuple[Row, Risk]]:
     return [(row, risk) for row, risk in held if len(np.unique(row.outcomes.p_correct[row.outcomes.tested])) > 1]
 
 
-def plot_posteriors(worked: Worked, path: Path) -> Path:
-    """Draw the Beta posterior sample by sample into a file: ASC above, ReASC below, on the same responses.
+def draw_posteriors(worked: Worked) -> "Figure":
+    """Draw the Beta posterior sample by sample: ASC above, ReASC below, on the same responses.
 
     Each panel shows Beta(v1 + 1, v2 + 1) after n samples, shaded where the leader is ahead (p > 1/2).
-
-    Args:
-        worked: the question.
-        path: the file to write; its suffix determines the format.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    return _save(draw_posteriors(worked), path)
-
-
-def draw_posteriors(worked: Worked) -> "Figure":
-    """Return the picture of :func:`plot_posteriors`, not saved."""
     columns = min(_PANELS, max(len(worked.asc), len(worked.reasc)))
     figure = empty_figure(1.6 * columns + 0.6, 4.6)
     grid = figure.subplots(2, columns, sharey=True, squeeze=False)
@@ -229,23 +212,14 @@ def _thinned(decisions: Sequence[Decision], columns: int) -> list[Decision]:
     return list(decisions) if len(decisions) <= columns else [*decisions[: columns - 1], decisions[-1]]
 
 
-def plot_recordings(results: Sequence[RecordingResult], path: Path) -> Path:
-    """Draw what rules spend and lose on each of several recordings, beside always using the budget, into a file.
+def draw_recordings(results: Sequence[RecordingResult]) -> "Figure":
+    """Draw what rules spend and lose on each of several recordings, beside always using the budget.
 
-    Args:
-        results: the recordings.
-        path: the file to write; its suffix determines the format.
+    A recording is a line, with tokens on the left and points on the right. Of many recordings, lines have no names, each
+    panel is ordered by ReASC, and only ReASC has intervals.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
-    """
-    return _save(draw_recordings(results), path)
-
-
-def draw_recordings(results: Sequence[RecordingResult]) -> "Figure":
-    """Return the picture of :func:`plot_recordings`, not saved: a line a recording, tokens left and points right.
-
-    Of many recordings, lines have no names, each panel is ordered by ReASC, and only ReASC has intervals.
     """
     many = len(results) > _NAMED
     figure = empty_figure(9.5, 1.3 + (0.035 if many else 0.21) * len(results))
@@ -307,12 +281,6 @@ def legend_below(figure: "Figure", *, columns: int = 2, order: Sequence[str] = (
     rows = math.ceil(len(labels) / columns)
     figure.set_figheight(figure.get_figheight() + _LEGEND_ROW * max(0, rows - _LEGEND_ROWS))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
-
-
-def _save(figure: "Figure", path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, bbox_inches="tight")
-    return path
 
 
 def _title(row: Row, among: Sequence[Row]) -> str:

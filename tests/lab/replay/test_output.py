@@ -13,11 +13,12 @@ from langchain_reasc_lab.replay import (
     Replay,
     Row,
     as_data,
+    draw_posteriors,
+    draw_tradeoff,
     pick_worked,
-    plot_posteriors,
-    plot_tradeoff,
     print_comparison,
     replay,
+    save_figure,
     summarize,
     worked_table,
 )
@@ -96,8 +97,8 @@ def test_the_data_is_complete_and_plain_json(run: Replay, rows: list[Row]) -> No
 def test_pictures_are_written(pool: Pool, rows: list[Row], tmp_path: Path) -> None:
     calibration = calibrate_offline_on(pool, PoolScores(pool), [(at, 0) for at in range(40)], Measure())
     for picture in (
-        plot_tradeoff(rows, tmp_path / "a.png"),
-        plot_posteriors(pick_worked(pool, calibration), tmp_path / "b.png"),
+        save_figure(draw_tradeoff(rows), tmp_path / "a.png"),
+        save_figure(draw_posteriors(pick_worked(pool, calibration)), tmp_path / "b.png"),
     ):
         assert picture.read_bytes().startswith(b"\x89PNG")
         assert picture.stat().st_size > 10_000
@@ -108,7 +109,7 @@ def test_without_matplotlib_the_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     with pytest.raises(MissingExtraError, match=r"langchain-reasc\[lab\]"):
-        plot_tradeoff(rows, tmp_path / "a.png")
+        draw_tradeoff(rows)
 
 
 def test_the_worked_question_shows_reasc_stopping_before_asc(pool: Pool) -> None:

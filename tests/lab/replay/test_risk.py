@@ -7,7 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from langchain_reasc_lab.pools import Pool, read_pool
-from langchain_reasc_lab.replay import OFFLINE, as_data, footnotes, likelihoods, plot_risk, replay, risk_of, summarize
+from langchain_reasc_lab.replay import (
+    OFFLINE,
+    as_data,
+    draw_risk,
+    footnotes,
+    likelihoods,
+    replay,
+    risk_of,
+    save_figure,
+    summarize,
+)
 
 from lab.pools.synthetic import question, response, write_lines, write_pool
 from langchain_reasc.exceptions import ConfigurationError
@@ -72,7 +82,7 @@ def test_replay_tells_it_of_every_method_from_other_questions(pool: Pool, tmp_pa
     assert len(offline["risk_coverage"]) == 60
     notes = "\n".join(footnotes(run, rows))
     assert "bins of equal width" in notes and "  SC@16: ECE " in notes and f"  {OFFLINE} by self_certainty" in notes
-    assert plot_risk(rows, tmp_path / "risk.png").stat().st_size > 10_000
+    assert save_figure(draw_risk(rows), tmp_path / "risk.png").stat().st_size > 10_000
 
 
 @pytest.mark.slow  # replays twice
@@ -92,4 +102,4 @@ def test_without_calibration_questions_there_is_no_probability(tmp_path: Path) -
     assert as_data(run, rows)["rows"][0]["p_correct"] is None
     assert not any("P(correct)" in line for line in footnotes(run, rows))
     with pytest.raises(ConfigurationError, match="no P"):
-        plot_risk(rows, tmp_path / "risk.png")
+        draw_risk(rows)
