@@ -6,7 +6,7 @@ difference in right answers to always using the budget; both are means over reco
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,11 @@ from langchain_reasc_lab.replay.arrangement import COLUMNS, Arrangement, Recorde
 from langchain_reasc_lab.replay.methods import Method
 from langchain_reasc_lab.replay.recordings import open_recording, recordings_in
 from langchain_reasc_lab.replay.replay import budget_of, splits
-from langchain_reasc_lab.replay.stream import Stream
 
 from benchmarks.command import parser_of
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.method import Cap, FiniteHorizon, FixedBudget
+from langchain_reasc.method import Cap, FiniteHorizon, FixedBudget, StoppingRule
 
 VALUES: dict[str, tuple[Any, ...]] = {
     "FiniteHorizon's confidence": (0.97, 0.9, 0.95, 0.98, 0.99),
@@ -36,17 +35,12 @@ VALUES: dict[str, tuple[Any, ...]] = {
 QUESTIONS = 300
 
 
-@dataclass(frozen=True, slots=True)
-class AtThreshold(Stream):
-    """A stream whose calibrations stop at another threshold."""
-
-    threshold: float = 0.975
-
-    def _decided_by(self, calibration: Calibration | None) -> Any:
-        if calibration is not None and (rule := calibration.rule_) is not None:
-            changed = rule.model_copy(update={"parameters": {**rule.parameters, "threshold": self.threshold}})
-            calibration = calibration.model_copy(update={"rule_": changed})
-        return Stream._decided_by(self, calibration)
+def at_threshold(threshold: float, budget: int, calibration: Calibration) -> StoppingRule:
+    """Return the rule of a calibration at another threshold."""
+    if (rule := calibration.rule_) is not None:
+        changed = rule.model_copy(update={"parameters": {**rule.parameters, "threshold": threshold}})
+        calibration = calibration.model_copy(update={"rule_": changed})
+    return calibration.rule(on_missing_confidence="count", budget=budget)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -102,22 +96,18 @@ def _on(arrangement: Arrangement, asked: Sequence[int], budget: int) -> dict[str
     def beside(cells: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return np.asarray(cells[asked][:, columns].mean(axis=0) - [0, always[1]])
 
-    def learned(stream: Stream) -> npt.NDArray[np.float64]:
-        streamed = stream.run()
-        samples = np.array([decision.samples for decision in streamed.decisions])
-        return beside(arrangement.cells(streamed.decisions, samples + streamed.audited))
+    def learned(**changed: Any) -> npt.NDArray[np.float64]:
+        return beside(arrangement.outcome_of(replace(arrangement.stream(()), **changed)))
 
-    stream = arrangement.stream(())
-    parts = {name: getattr(stream, name) for name in ("responses", "scores", "measures", "budget")}
     horizon, threshold, warm_up, worth = VALUES.values()
     rows = (
         [
             beside(arrangement.outcome(Method("", FiniteHorizon(one, budget) | Cap(budget), in_use=True)))
             for one in horizon
         ],
-        [learned(AtThreshold(**parts, threshold=one)) for one in threshold],
-        [learned(replace(stream, minimum=one)) for one in warm_up],
-        [learned(replace(stream, worth=one)) for one in worth],
+        [learned(rule=partial(at_threshold, one, budget)) for one in threshold],
+        [learned(minimum=one) for one in warm_up],
+        [learned(worth=one) for one in worth],
     )
     return {name: np.array(one) for name, one in zip(VALUES, rows, strict=True)}
 

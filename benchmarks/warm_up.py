@@ -58,9 +58,7 @@ def _outcomes(
         arrangement = Arrangement(recorded, split, asked, DEFAULT_BUDGET)
         plain = arrangement.outcome(asc)[asked]
         for warm_up in WARM_UPS:
-            streamed = replace(arrangement.stream(measures), minimum=warm_up).run()
-            samples = np.array([decision.samples for decision in streamed.decisions])
-            learned = arrangement.cells(streamed.decisions, samples + streamed.audited)[asked]
+            learned = arrangement.outcome_of(replace(arrangement.stream(measures), minimum=warm_up))[asked]
             outcomes[warm_up].append(np.column_stack([one[:, [correct, tokens]] for one in (learned, plain)]))
     return {warm_up: np.array(rows) for warm_up, rows in outcomes.items()}
 

@@ -64,12 +64,16 @@ class Arrangement:
         if not self._questions.size:
             return np.full((self._recorded.lengths.size, len(COLUMNS)), np.nan)
         if method.learns is not None:
-            streamed = self.stream(method.learns, worth=method.worth).run()
-            samples = np.array([decision.samples for decision in streamed.decisions])
-            return self.cells(streamed.decisions, samples + streamed.audited)
+            return self.outcome_of(self.stream(method.learns, worth=method.worth))
         decisions = self.decisions(method)
         waves = [-(-decision.samples // method.at_once) for decision in decisions]
         return self.cells(decisions, np.array(waves) * method.at_once)
+
+    def outcome_of(self, stream: Stream) -> Cells:
+        """Return what learning along a stream of these questions does; shape as of :meth:`outcome`."""
+        streamed = stream.run()
+        samples = np.array([decision.samples for decision in streamed.decisions])
+        return self.cells(streamed.decisions, samples + streamed.audited)
 
     def cells(self, decisions: Sequence[Decision], drawn: Integers) -> Cells:
         """Return what decisions come to; shape as of :meth:`outcome`.

@@ -53,6 +53,7 @@ class Stream:
         worth: samples that a question may cost for one more point of agreement; 0 for any number, None for the default.
         minimum: questions before the first calibration.
         kinds: the kind of request that each question is; None: all are of one kind.
+        rule: makes the rule of a calibration; None for the rule by default, with ``worth``.
     """
 
     responses: Callable[[Measure | None], Sequence[Sequence[Response]]]
@@ -62,6 +63,7 @@ class Stream:
     worth: float | None = None
     minimum: int = MINIMUM
     kinds: Sequence[str] | None = None
+    rule: Callable[[Calibration], StoppingRule] | None = None
 
     def run(self) -> Streamed:
         """Answer and learn, to the end."""
@@ -91,10 +93,13 @@ class Stream:
 
     def _decided_by(self, calibration: Calibration | None) -> tuple[StoppingRule, Sequence[Sequence[Response]]]:
         """Return the rule, and all responses as it reads them."""
-        rule: StoppingRule = ASC()
-        if calibration is not None:
+        if calibration is None:
+            return rule_in_use(ASC(), self.budget), self.responses(None)
+        if self.rule is not None:
+            rule = self.rule(calibration)
+        else:
             rule = calibration.rule(on_missing_confidence="count", budget=self.budget, worth=self.worth)
-        return rule_in_use(rule, self.budget), self.responses(calibration.measure if calibration else None)
+        return rule_in_use(rule, self.budget), self.responses(calibration.measure)
 
     def _observed(self, row: int, given: Sequence[str | None], decision: Decision, *, counted: bool) -> Observation:
         """Return a question as sampling left it: with its first responses, which gave these answers."""
