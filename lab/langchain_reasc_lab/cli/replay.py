@@ -80,6 +80,7 @@ def replay(
     """
     from langchain_reasc_lab.replay.metrics import as_data
     from langchain_reasc_lab.replay.table import print_comparison
+    from langchain_reasc_lab.replay.verdict import verdict_as_data
 
     if signals and options.signal:
         raise typer.BadParameter("--signals all has a row for every signal; leave out --signal")
@@ -110,7 +111,7 @@ def replay(
         rules=rules,
     )
     if as_json:
-        print_json(as_data(run, rows))
+        print_json({"verdict": verdict_as_data(run, rows), **as_data(run, rows)})
     else:
         print_comparison(run, rows, stdout())
     if plot is not None:

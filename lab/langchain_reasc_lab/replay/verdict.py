@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from langchain_reasc_lab.replay.bootstrap import Estimate
 from langchain_reasc_lab.replay.methods import AGREEMENT, ASC_ROW, HORIZON
-from langchain_reasc_lab.replay.metrics import Row
+from langchain_reasc_lab.replay.metrics import Row, measure_data
 from langchain_reasc_lab.replay.replay import Replay, live_rule
 
-__all__ = ["PASS", "four_rows", "verdict"]
+__all__ = ["PASS", "four_rows", "verdict", "verdict_as_data"]
 
 PASS: Final = "pass@1"
 _CLOSE: Final = 5.0
@@ -63,12 +63,32 @@ def verdict(run: Replay, rows: Sequence[Row]) -> list[str]:
     return sentences
 
 
+def verdict_as_data(run: Replay, rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the sentences, and the figures of the first one with the row that each is of; null if there is none."""
+    named = four_rows(run, rows)
+    once = named["Asking once"]
+    figures = {
+        name: {
+            "method": row.method,
+            "measure": measure_data(row.spec),
+            "accuracy": row.accuracy.value,
+            "tokens_vs_once": ratio if math.isfinite(ratio := _ratio(row, once)) else None,
+        }
+        for name, row in named.items()
+    }
+    return {"sentences": verdict(run, rows), "figures": figures}
+
+
+def _ratio(row: Row, once: Row) -> float:
+    return row.tokens.value / once.tokens.value if once.tokens.value else math.nan
+
+
 def _right(row: Row) -> str:
     return f"{100 * row.accuracy.value:.0f} %"
 
 
 def _times(row: Row, once: Row) -> str:
-    ratio = row.tokens.value / once.tokens.value if once.tokens.value else math.nan
+    ratio = _ratio(row, once)
     if not math.isfinite(ratio):
         return "times that the pool does not tell"
     return f"{ratio:.1f} times" if ratio < 9.95 else f"{ratio:.0f} times"

@@ -1,10 +1,12 @@
 """The verdict on a replay: what it claims is what the numbers bear out, also where they bear out nothing."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from cli.test_commands import reasc
 from langchain_reasc_lab.report import chosen_entries, make_report
 
 from lab.pools.synthetic import question, response, write_lines
@@ -75,6 +77,21 @@ def test_the_verdict_claims_what_the_numbers_bear_out(
     studied = study(write_lines(tmp_path / "p.sqlite", *lines), measure, size=128)
     [sentences] = make_report([studied], chosen_entries(["short"])).verdicts
     assert sentences[0].startswith(begins) and all(one in " ".join(sentences) for one in holds)
+
+
+def test_the_data_of_a_replay_has_the_figures_of_the_first_sentence(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "p.sqlite", *calibrating(), *led("1", "7", 40))
+    said, data = reasc("replay", path).stdout, json.loads(reasc("replay", path, "--json").stdout)
+    figures, rows = data["verdict"]["figures"], {(row["method"], str(row["measure"])): row for row in data["rows"]}
+    right = {name: f"{100 * one['accuracy']:.0f} %" for name, one in figures.items()}
+    times = {name: one["tokens_vs_once"] for name, one in figures.items()}
+    first = (
+        f"Asking once: {right['Asking once']} right. ReASC: {right['ReASC']}, for {times['ReASC']:.1f} times the "
+        f"tokens. Always 16: {right['Always 16']}, for {times['Always 16']:.0f} times."
+    )
+    assert data["verdict"]["sentences"][0] == first and said.startswith(first)
+    for one in figures.values():
+        assert rows[one["method"], str(one["measure"])]["accuracy"]["value"] == one["accuracy"]
 
 
 def test_each_pool_has_its_own_where_methods_are_compared(tmp_path: Path) -> None:
