@@ -39,8 +39,12 @@ def bench(
 
     reasc bench recordings/ --plot bench.png --json > bench.json
     """
-    from langchain_reasc_lab.replay.recordings import recordings_as_data, recordings_in, replay_recordings
-    from langchain_reasc_lab.replay.recordings_table import table_lines
+    from langchain_reasc_lab.replay.recordings import (
+        recordings_as_data,
+        recordings_in,
+        replay_recordings,
+        table_lines,
+    )
 
     with progress("Replaying recordings") as move:
         results, left_out = replay_recordings(recordings_in(folder), shuffles=shuffles, seed=seed, on_progress=move)

@@ -215,8 +215,8 @@ def _thinned(decisions: Sequence[Decision], columns: int) -> list[Decision]:
 def draw_recordings(results: Sequence[RecordingResult]) -> "Figure":
     """Draw what rules spend and lose on each of several recordings, beside always using the budget.
 
-    A recording is a line, with tokens on the left and points on the right. Of many recordings, lines have no names, each
-    panel is ordered by ReASC, and only ReASC has intervals.
+    A recording is a line, with tokens on the left and points on the right. Of many recordings, lines have no names,
+    each panel is ordered by ReASC, and only ReASC has intervals.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
