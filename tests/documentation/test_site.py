@@ -93,4 +93,4 @@ def test_every_option_of_a_local_model_has_its_meaning(site: Path) -> None:
     own = set(ChatLlamaCpp.model_fields) - set(BaseChatModel.model_fields)
     short = {name for name in own if len(shown.get(name, "").partition(f" {name}: ")[2].split()) < 8}
     assert len(own) > 50 and not short, short
-    assert "Probability | None = 0.95" in shown["top_p"] and "n_parallel: int = 8" in shown["n_parallel"]
+    assert "Share | None = 0.95" in shown["top_p"] and "n_parallel: int = 8" in shown["n_parallel"]
