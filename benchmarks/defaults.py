@@ -19,6 +19,7 @@ from langchain_reasc_lab.replay.arrangement import COLUMNS, Arrangement, Recorde
 from langchain_reasc_lab.replay.methods import Method
 from langchain_reasc_lab.replay.recordings import open_recording, recordings_in
 from langchain_reasc_lab.replay.replay import budget_of, splits
+from langchain_reasc_lab.rules import AheadBy
 
 from benchmarks.command import parser_of
 from langchain_reasc.calibration import Calibration
@@ -26,13 +27,18 @@ from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method import Cap, FiniteHorizon, FixedBudget, StoppingRule
 
 VALUES: dict[str, tuple[Any, ...]] = {
-    "FiniteHorizon's confidence": (0.97, 0.9, 0.95, 0.98, 0.99),
+    "FiniteHorizon's confidence, or lead": (0.97, 0.9, 0.95, 0.98, 0.99, 2, 3),
     "online: threshold": (0.975, 0.95, 0.96, 0.985, 0.99),
     "online: questions before it learns": (16, 8, 32),
     "online: worth, samples a point": (None, 5.0, 20.0, 0.0),
 }
 """Parameter -> its default, and other values."""
 QUESTIONS = 300
+
+
+def uncalibrated(value: float, budget: int) -> StoppingRule:
+    """Return FiniteHorizon at a confidence, or the rule that stops at a lead of 1 vote or more."""
+    return (AheadBy(int(value)) if value >= 1 else FiniteHorizon(value, budget)) | Cap(budget)
 
 
 def at_threshold(threshold: float, budget: int, calibration: Calibration) -> StoppingRule:
@@ -101,10 +107,7 @@ def _on(arrangement: Arrangement, asked: Sequence[int], budget: int) -> dict[str
 
     horizon, threshold, warm_up, worth = VALUES.values()
     rows = (
-        [
-            beside(arrangement.outcome(Method("", FiniteHorizon(one, budget) | Cap(budget), in_use=True)))
-            for one in horizon
-        ],
+        [beside(arrangement.outcome(Method("", uncalibrated(one, budget), in_use=True))) for one in horizon],
         [learned(rule=partial(at_threshold, one, budget)) for one in threshold],
         [learned(minimum=one) for one in warm_up],
         [learned(worth=one) for one in worth],

@@ -298,11 +298,11 @@ def table_lines(
         arranged = f"mean of {shuffles} shuffles (seed {seed})" if shuffles else "recorded order"
         yield from _wrapped(
             f"Every rule on recorded responses, without a model; {arranged}; [..]: 95 % intervals. Samples: responses "
-            "used per question. /ASC, /SC: generated tokens relative to ASC, and to always using the budget (SC). "
-            "Points: the difference in right answers to SC, and to asking once."
+            "used per question. /once, /ASC, /SC: generated tokens relative to asking once, to ASC, and to always using "
+            "the budget (SC). Points: the difference in right answers to SC."
         )
         yield ""
-        yield f" {'Rule':{_NAME}} {'Samples':>7} {'/ASC':>4} {'/SC':>4} {'points to SC':>19} {'to asking once':>19}"
+        yield f" {'Rule':{_NAME}} {'Samples':>7} {'/once':>5} {'/ASC':>4} {'/SC':>4} {'points to SC':>19}"
         yield "─" * _WIDTH
     model = None
     for result in results:
@@ -331,9 +331,9 @@ def _section(result: RecordingResult) -> Iterator[str]:
     )
     yield f" {result.votes}: {_points(result.always.accuracy_vs_once)} points"
     for rule in result.rules:
-        points = f"{_points(rule.accuracy_vs_sc):>19} {_points(rule.accuracy_vs_once):>19}"
-        tokens = f"{rule.tokens_vs_asc.value:4.2f} {rule.tokens_vs_sc.value:4.2f}"
-        yield from _row(rule.method, f"{rule.samples.value:7.2f} {tokens} {points}")
+        to_once = rule.tokens_vs_sc.value / result.once.tokens_vs_sc.value
+        tokens = f"{to_once:5.2f} {rule.tokens_vs_asc.value:4.2f} {rule.tokens_vs_sc.value:4.2f}"
+        yield from _row(rule.method, f"{rule.samples.value:7.2f} {tokens} {_points(rule.accuracy_vs_sc):>19}")
 
 
 def _row(method: str, cells: str) -> Iterator[str]:
