@@ -69,16 +69,9 @@ class Description:
     entries: Sequence[Entry]
 
     def lines(self, use: str | None = None) -> Iterator[str]:
-        """Yield lines: the sentence and the next step, an empty line, and the entries.
-
-        Args:
-            use: the command that uses what is described, which is the next step without other advice.
-        """
+        """Yield the sentence, the advice, or else the command that is ``use``, an empty line, and the entries."""
         yield from wrap(self.sentence, 79)
-        if self.advice:
-            yield from wrap(f"Next: {self.advice}", 79)
-        elif use:
-            yield f"Next: {use}"
+        yield from wrap(f"Next: {self.advice}", 79) if self.advice else [f"Next: {use}"] if use else []
         yield ""
         for entry in self.entries:
             yield from entry.lines()
@@ -86,12 +79,9 @@ class Description:
 
 def describe_learning(questions: Observations, calibration: Calibration | None) -> Description:
     """Describe what ``calibration="online"`` has learned."""
-    if calibration is None:
-        more = f"ask more questions: it learns from the {MINIMUM}th on"
-        words: tuple[str, str | None] = "Too little was seen to calibrate, so votes are counted.", more
-    else:
-        words = calibration.plain_words()
-    return Description(*words, [*_learned(questions, calibration)])
+    more = f"ask more questions: it learns from the {MINIMUM}th on"
+    few = "Too little was seen to calibrate, so votes are counted.", more
+    return Description(*(calibration.plain_words() if calibration else few), [*_learned(questions, calibration)])
 
 
 def _learned(questions: Observations, calibration: Calibration | None) -> Iterator[Entry]:
@@ -160,12 +150,9 @@ def _share(question: Observation) -> float:
 def _leaders(questions: Observations) -> Entry:
     """Return a histogram of the share of responses with the leading answer."""
     tenths = Counter(int(10 * _share(question)) for question in questions)
-    bars = [
-        ("all" if tenth == 10 else f"{10 * tenth}-{10 * tenth + 9} %", count)
-        for tenth, count in sorted(tenths.items(), reverse=True)
-    ]
+    names = {tenth: "all" if tenth == 10 else f"{10 * tenth}-{10 * tenth + 9} %" for tenth in tenths}
     said = "how many questions (bars) have their leading answer from how many of the responses"
-    return Entry("Leader", said, bars)
+    return Entry("Leader", said, [(names[tenth], tenths[tenth]) for tenth in sorted(tenths, reverse=True)])
 
 
 def describe_escalation(known: Escalation) -> Description:

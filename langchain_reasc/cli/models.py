@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeGuard, get_args
 
 import typer
 
@@ -80,12 +80,6 @@ class ModelOptions:
     ] = None
 
     @property
-    def is_of_provider(self) -> bool:
-        """Whether this is a provider's model, by its name."""
-        named = self.model is not None and _PROVIDER.fullmatch(self.model) and not Path(self.model).exists()
-        return bool(named) and not self.url and self.model_class is None
-
-    @property
     def is_shipped(self) -> bool:
         """Whether this is the model that comes with the package."""
         return self.model is None and not self.url and self.model_class is None
@@ -114,7 +108,7 @@ class ModelOptions:
         elif self.url:
             kind = import_package("langchain_reasc_openai").ChatOpenAICompatible
             options |= {"url": list(self.url), "model": self.model or ""}
-        elif self.model is not None and self.is_of_provider:
+        elif _is_of_provider(self.model):
             kind, make = _of_provider(self.model)
         else:
             if self.key_variable is not None:
@@ -216,7 +210,7 @@ class LargerModelOptions:
             return
         name, urls = self.escalate_to or self.escalate_model, self.escalate_url
         source = ModelOptions(model=name, url=urls, key_variable=self.escalate_key)
-        options = of_servers if urls else {} if source.is_of_provider else {"seed": seed}
+        options = of_servers if urls else {} if _is_of_provider(name) else {"seed": seed}
         with source.open(**options) as model:
             yield {"escalate_to": model, **self.options}
 
@@ -245,6 +239,10 @@ class LearnedLargerModelOptions(LargerModelOptions):
             r"repeats. \[default: 0.05]"
         ),
     ] = None
+
+
+def _is_of_provider(name: str | None) -> TypeGuard[str]:
+    return name is not None and _PROVIDER.fullmatch(name) is not None and not Path(name).exists()
 
 
 def _of_provider(name: str) -> "tuple[type[BaseChatModel], Callable[..., BaseChatModel]]":
