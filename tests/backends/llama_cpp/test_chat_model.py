@@ -64,7 +64,7 @@ def test_a_stream_adds_up_to_the_response(real: ChatLlamaCpp, face: Face) -> Non
 
 def test_generate_gives_n_and_the_prompt_is_billed_once(real: ChatLlamaCpp, face: Face) -> None:
     question = f"{type(face).__name__} asks: {QUESTION}"  # each face asks something new
-    result = face.generate(real, [[HumanMessage(question)], [HumanMessage(QUESTION)]], n=3)
+    result = face.generate(real, [[HumanMessage(question)], [HumanMessage(QUESTION)]], n=3, max_tokens=40)
     assert [len(generations) for generations in result.generations] == [3, 3]
     messages: list[Any] = [cast(ChatGeneration, generation).message for generation in result.generations[0]]
     assert len({message.content for message in messages}) > 1
@@ -105,6 +105,7 @@ def test_stop_strings_end_the_response_before_them(real: ChatLlamaCpp, face: Fac
 
 def test_a_seed_fixes_the_response_and_its_absence_does_not(real: ChatLlamaCpp, face: Face) -> None:
     reference = SyncFace()  # both faces give the same, whatever comes between
+    real = real.model_copy(update={"max_tokens": 40})
     assert face.invoke(real, QUESTION, seed=5).content == reference.invoke(real, QUESTION, seed=5).content
     ours, theirs = dict(face.sample(real, QUESTION, n=5)), dict(reference.sample(real, QUESTION, n=5))
     for message in (*ours.values(), *theirs.values()):
