@@ -298,8 +298,8 @@ def table_lines(
         arranged = f"mean of {shuffles} shuffles (seed {seed})" if shuffles else "recorded order"
         yield from _wrapped(
             f"Every rule on recorded responses, without a model; {arranged}; [..]: 95 % intervals. Samples: responses "
-            "used per question. /once, /ASC, /SC: generated tokens relative to asking once, to ASC, and to always using "
-            "the budget (SC). Points: the difference in right answers to SC."
+            "used per question. /once, /ASC, /SC: generated tokens relative to asking once, to ASC, and to always "
+            "using the budget (SC). Points: the difference in right answers to SC."
         )
         yield ""
         yield f" {'Rule':{_NAME}} {'Samples':>7} {'/once':>5} {'/ASC':>4} {'/SC':>4} {'points to SC':>19}"
