@@ -55,6 +55,7 @@ def test_the_links_of_a_release_lead_to_files_of_its_version() -> None:
         assert tag == f"v{__version__}" and (ROOT / path).is_file()
         assert (kind == "raw") == (Path(path).suffix in {".svg", ".png"})
     assert all(url.startswith(repository) for url in release["urls"].values())
+    assert '\npip install "langchain-reasc[openai]"\n' in release["readme"]["text"]
 
 
 def test_a_build_without_a_repository_changes_nothing() -> None:
