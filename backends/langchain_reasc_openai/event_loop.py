@@ -78,7 +78,7 @@ class LoopThread:
             if self._loop is None:
                 begun: Future[tuple[asyncio.AbstractEventLoop, Callable[[], None]]] = Future()
                 run = _serve(begun, self._at_end)
-                self._thread = threading.Thread(target=asyncio.run, args=(run,), name=self._name, daemon=True)
+                self._thread = threading.Thread(target=_run, args=(run,), name=self._name, daemon=True)
                 self._thread.start()
                 self._loop, self._stop = begun.result()
                 weakref.finalize(self, self._stop).atexit = False
@@ -93,6 +93,16 @@ _live: weakref.WeakSet[LoopThread] = weakref.WeakSet()
 def _close_all() -> None:
     """Close all loops at the interpreter's end: else daemon threads stop in the middle, and Python warns of tasks."""
     for loop in list(_live):
+        loop.close()
+
+
+def _run(serve: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine in a new loop; asyncio.run ends by starting a thread, which Python 3.12 refuses when it exits."""
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(serve)
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
         loop.close()
 
 

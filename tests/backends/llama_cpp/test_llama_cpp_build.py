@@ -154,7 +154,9 @@ def test_make_hands_over_what_it_is_given(clone: Clone) -> None:
     given = "-DGGML_CUDA=on -DCMAKE_C_FLAGS=\"-g -O1\" '-DX=a b'"
 
     def make(*arguments: str) -> None:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "CMAKE"))}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "CMAKE", "LLAMA_CPP"))
+        }
         home = {"HOME": str(clone.folder), "XDG_CACHE_HOME": ""}
         command = ["make", "--no-print-directory", ".venv/.llama-cpp", *arguments]
         subprocess.run(command, cwd=clone.folder, env=environment | home, capture_output=True, check=True)
