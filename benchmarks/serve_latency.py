@@ -193,9 +193,15 @@ def front(*upstreams: str, **more: object) -> Iterator[tuple[str, int]]:
     options += [part for url in upstreams for part in ("--url", url)]
     for name, value in more.items():
         options += [f"--{name.replace('_', '-')}", *([] if value is None else [str(value)])]
-    with _process([sys.executable, "-c", _START, *options], stderr=subprocess.PIPE) as started:
-        assert started.stderr is not None
-        yield started.stderr.readline().split(" ")[0], started.pid
+    with (
+        tempfile.NamedTemporaryFile("w") as log,  # a pipe that nobody reads would fill, and stop the server
+        _process([sys.executable, "-c", _START, *options], stderr=log) as started,
+    ):
+        until = time.monotonic() + _STARTED_WITHIN
+        while not (told := Path(log.name).read_text(encoding="utf-8")).count("\n"):
+            assert started.poll() is None and time.monotonic() < until, told
+            time.sleep(0.05)
+        yield told.split(" ")[0], started.pid
 
 
 @contextmanager
