@@ -86,7 +86,7 @@ def test_llama_server_calibrates_and_decides(tmp_path: Path) -> None:
     told = shown(run("llama_server.py", "--start", "--calibrate", "8", "--questions", "2", cwd=tmp_path))
     first, calibrated, *decided = told.splitlines()
     assert first.startswith("llama-server") and "alternatives per token" in first
-    assert calibrated.startswith("offline on 8 responses: top_k/bottom_group/W=16")
+    assert calibrated.startswith("This calibration is of little use: 8 questions are too few")
     assert len(decided) == 2 and all(" samples, by " in line for line in decided)
 
 
