@@ -331,7 +331,7 @@ def _section(result: RecordingResult) -> Iterator[str]:
     )
     yield f" {result.votes}: {_points(result.always.accuracy_vs_once)} points"
     for rule in result.rules:
-        to_once = rule.tokens_vs_sc.value / result.once.tokens_vs_sc.value
+        to_once = rule.tokens_vs_sc.value / (result.once.tokens_vs_sc.value or math.nan)
         tokens = f"{to_once:5.2f} {rule.tokens_vs_asc.value:4.2f} {rule.tokens_vs_sc.value:4.2f}"
         yield from _row(rule.method, f"{rule.samples.value:7.2f} {tokens} {_points(rule.accuracy_vs_sc):>19}")
 
