@@ -20,7 +20,7 @@ from langchain_core.messages import (
     is_data_content_block,
 )
 
-from langchain_reasc.answers import Extractor, boxed_content, escape_tags, message_extractor, statements, vote_of
+from langchain_reasc.answers import Extractor, boxed_content, escape_tags, last_statement, message_extractor, vote_of
 from langchain_reasc.exceptions import ConfigurationError
 
 _TAGS: Final = ("state", "question", "labels")
@@ -176,7 +176,8 @@ def _candidates(text: str, *, cut_off: bool) -> Iterator[str]:
     if (marked := _marked(text, cut_off=cut_off)) is not None:
         yield marked
         return
-    yield from (stated for stated, _ in statements(text, cut_off=cut_off))
+    if statement := last_statement(text, cut_off=cut_off):
+        yield statement.span
     if not cut_off:
         yield text.rstrip().rpartition("\n")[2]
 

@@ -63,6 +63,7 @@ from langchain_reasc.answers.extractors import (
     matching,
     message_extractor,
 )
+from langchain_reasc.answers.forms import Form, form_of, same, written
 from langchain_reasc.answers.json_values import REASONING
 from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
 from langchain_reasc.answers.objects import ObjectVotes, with_answer
@@ -75,12 +76,12 @@ from langchain_reasc.answers.schemas import (
     text_schema_of,
     why_unchecked,
 )
-from langchain_reasc.answers.spelling import equivalent, normalize, read_quantity, without_unit
-from langchain_reasc.answers.text import boxed_content, statements
-from langchain_reasc.answers.vote import ADVICE, NO_ANSWER, TOO_SLOW, Places, Vote, places_of, vote_of
+from langchain_reasc.answers.span import boxed_content, last_statement
+from langchain_reasc.answers.vote import ADVICE, NO_ANSWER, TOO_SLOW, Places, Vote, places_of, question_text, vote_of
 
 __all__ = [
     "ADVICE",
+    "Form",
     "ANY_TEXT",
     "EXTRACTION_VERSION",
     "JUDGE_PROMPT",
@@ -106,8 +107,11 @@ __all__ = [
     "canonical_mathematics",
     "choice",
     "ending_of",
-    "equivalent",
     "escape_tags",
+    "form_of",
+    "last_statement",
+    "same",
+    "written",
     "extractor",
     "fill_prompt",
     "free_text",
@@ -121,22 +125,19 @@ __all__ = [
     "last_number",
     "matching",
     "message_extractor",
-    "normalize",
     "places_of",
-    "read_quantity",
+    "question_text",
     "require_math_verify",
     "runs_functions",
     "says_nothing",
     "schemas_of",
     "spelling",
-    "statements",
     "text_schema_of",
     "vote_of",
     "why_unchecked",
     "with_answer",
     "without_reasoning",
-    "without_unit",
 ]
 
-EXTRACTION_VERSION = 5
+EXTRACTION_VERSION = 6
 """The version of the rules that find answers. Recordings name the version, since another may find other answers."""

@@ -21,7 +21,7 @@ from langchain_core.runnables import Runnable, RunnableBinding
 
 from langchain_reasc.answers.endings import ending_of, is_refusal, without_reasoning
 from langchain_reasc.answers.json_values import field_of_last_object
-from langchain_reasc.answers.text import explicit_answer
+from langchain_reasc.answers.span import last_statement
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.langchain_internals import langsmith_params
 
@@ -225,7 +225,8 @@ def read_verdict(reply: AIMessage) -> bool | None:
     text = text.strip("`\n ")
     if cut_off:
         return _verdict(_LEADING.match(text))
-    stated = [*(field_of_last_object(text, field) for field in _FIELDS), explicit_answer(text)]
+    statement = last_statement(text)
+    stated = [*(field_of_last_object(text, field) for field in _FIELDS), statement and statement.span]
     verdicts = (_verdict_in(said) for said in stated if said)
     if (verdict := next((one for one in verdicts if one is not None), None)) is not None:
         return verdict

@@ -2,16 +2,18 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args, get_origin
 
 import regex
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 
+from langchain_reasc.answers.choices import LATIN, ChoiceFinder, LabelFinder
 from langchain_reasc.answers.equivalence import (
     JUDGE_PROMPT,
     Equivalence,
@@ -20,19 +22,12 @@ from langchain_reasc.answers.equivalence import (
     by_function,
     by_judge,
 )
+from langchain_reasc.answers.forms import Form, form_of, same, written
 from langchain_reasc.answers.json_values import REASONING, Names, field_of_last_object
 from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
 from langchain_reasc.answers.objects import ObjectVotes, whole_object
 from langchain_reasc.answers.schemas import Schema
-from langchain_reasc.answers.spelling import normalize, without_unit
-from langchain_reasc.answers.text import (
-    ChoiceFinder,
-    boxed_content,
-    closing_number,
-    explicit_answer,
-    last_number_in,
-    last_of,
-)
+from langchain_reasc.answers.span import boxed_content, find_span, last_number_in, last_statement
 from langchain_reasc.exceptions import ConfigurationError
 
 ANY_TEXT: Final = "text"
@@ -43,16 +38,17 @@ _PATTERN_SECONDS: Final = 1.0
 
 @dataclass(frozen=True)
 class Extractor:
-    """A function from a response to a normalized answer. ``a | b`` asks ``b`` if ``a`` finds no answer.
+    """A function from a response to an answer. ``a | b`` asks ``b`` if ``a`` finds no answer.
 
     Attributes:
-        find: finds the raw answer in a text (or in the message, with ``reads_message``), or returns None. With
+        find: finds the span of the answer in a text (or in the message, with ``reads_message``), or returns None. With
             ``cut_off=True`` it accepts only answers that the text states explicitly.
         name: the name shown in messages.
         over_tool_calls: whether its answer also counts for a response that calls tools.
         reads_message: whether ``find`` is given the ``AIMessage``.
-        canonical: spells a raw answer so that equal answers agree.
-        without_units: whether its answers have no unit, so that the unit of a label is dropped too.
+        reads_question: whether ``find`` takes the text of the question, as ``question``.
+        canonical: writes a span as the answer.
+        by_form: whether answers are compared by their forms (see :mod:`.forms`), and not as they are written.
         blocks: whether finding an answer may take seconds, and so runs in a thread instead of the event loop.
         texts_vote: whether texts are compared. Otherwise all texts vote for one common answer.
         objects: how answers that are objects are compared; None if answers are not objects.
@@ -64,26 +60,37 @@ class Extractor:
     name: str
     over_tool_calls: bool = False
     reads_message: bool = False
-    canonical: Callable[[str], str] = normalize
-    without_units: bool = False
+    reads_question: bool = False
+    canonical: Callable[[str], str] = written
+    by_form: bool = True
     blocks: bool = False
     texts_vote: bool = True
     objects: ObjectVotes | None = None
     equivalence: Equivalence | None = None
     otherwise: "Extractor | None" = None
 
-    def __call__(self, response: str | AIMessage, *, cut_off: bool = False) -> str | None:
+    def __call__(self, response: str | AIMessage, *, question: str = "", cut_off: bool = False) -> str | None:
         """Return the answer in a text or a message. If it was cut off, accept only explicit statements."""
-        raw, found_by = self._first(response, cut_off)
-        return None if raw is None else found_by.canonical(raw) or None
+        span, finder = self._first(response, question, cut_off)
+        return None if span is None else finder.canonical(span) or None
 
-    def raw(self, response: str | AIMessage, *, cut_off: bool = False) -> str | None:
-        """Return the answer as the response spells it, not normalized."""
-        return self._first(response, cut_off)[0]
+    def raw(self, response: str | AIMessage, *, question: str = "", cut_off: bool = False) -> str | None:
+        """Return the span of the answer as the response spells it."""
+        return self._first(response, question, cut_off)[0]
 
     def label(self, right: str) -> str:
-        """Spell the right answer as extracted answers are spelled: ``18 dollars`` is 18 if units are dropped."""
-        return self.canonical(without_unit(right) if self.without_units else right)
+        """Write the right answer as extracted answers are written."""
+        return self.canonical(right)
+
+    def form(self, answer: str) -> Form:
+        """Return what an answer is compared by."""
+        return form_of(answer) if self.by_form else Form(answer, answer)
+
+    def is_same(self, answer: str | None, label: str) -> bool:
+        """Return whether an answer is that of a label; where one has a unit, the other may leave it out."""
+        if answer is None:
+            return False
+        return answer == label or (self.by_form and same(answer, label))
 
     def __or__(self, other: "Extractor") -> "Extractor":
         rest = self.otherwise | other if self.otherwise else other
@@ -97,49 +104,83 @@ class Extractor:
             equivalence=self.equivalence or other.equivalence,
         )
 
-    def _first(self, response: str | AIMessage, cut_off: bool) -> "tuple[str | None, Extractor]":
-        """Return the first answer that the chain of extractors finds, and the extractor that found it."""
-        given: Any = response
+    def _first(self, response: str | AIMessage, question: str, cut_off: bool) -> "tuple[str | None, Extractor]":
+        """Return the first span that the chain of extractors finds, and the extractor that found it."""
+        content: Any = response
         if isinstance(response, str):
-            given = AIMessage(response) if self.reads_message else response
+            content = AIMessage(response) if self.reads_message else response
         elif not self.reads_message:
-            given = str(response.text)
-        if (found := self.find(given, cut_off=cut_off)) is not None:
-            return str(found), self
-        return self.otherwise._first(response, cut_off) if self.otherwise else (None, self)
+            content = str(response.text)
+        beside = {"question": question} if self.reads_question else {}
+        span = self.find(content, cut_off=cut_off, **beside)
+        if span is not None:
+            return str(span), self
+        if self.otherwise is None:
+            return None, self
+        return self.otherwise._first(response, question, cut_off)
 
 
-AnswerSpec = str | Extractor | Callable[[str], str | None]
+AnswerSpec = str | Extractor | Callable[[str], str | None] | Sequence[str] | type[Enum]
 """Where the answer is in a response: what :func:`extractor` accepts."""
 
 
-def extractor(spec: AnswerSpec = "auto") -> Extractor:
-    """Return the extractor that a name or a function stands for.
+def extractor(spec: Any = "auto") -> Extractor:
+    """Return the extractor that a name, labels or a function stand for.
 
     Args:
-        spec: ``"auto"`` (what the response states as its answer, else its last number), ``"boxed"``, ``"number"`` (the
-            last one), ``"choice"``, ``"math"`` (like auto, and equal formulas agree), ``"regex:PATTERN"`` (its first
-            group), ``"json:FIELD"`` (dots descend), ``"json"`` (the whole object, as :func:`json_object`), ``"text"``
-            (the whole response), ``"message"`` (for agents: tool calls and JSON objects, without comparing texts), or
-            any function from text to an answer or None.
+        spec: ``"auto"`` (what the response states as its answer, or is), ``"boxed"``, ``"number"`` (the last one),
+            ``"choice"``, ``"math"`` (like auto, and equal formulas agree), ``"regex:PATTERN"`` (its first group),
+            ``"json:FIELD"`` (dots descend), ``"json"`` (the whole object, as :func:`json_object`), ``"text"`` (the
+            whole response), ``"message"`` (for agents: tool calls and JSON objects, without comparing texts), labels
+            (a list of names, an ``Enum`` or a ``Literal``), or any function from text to an answer or None.
 
     Raises:
-        ConfigurationError: an unknown name or an invalid pattern.
+        ConfigurationError: an unknown name, an invalid pattern, or fewer than two different labels.
         MissingExtraError: ``"math"`` without the extra ``math``.
     """
     if isinstance(spec, Extractor):
         return spec
+    if (names := _label_names(spec)) is not None:
+        return labels(names)
     if callable(spec):
         return Extractor(partial(_unless_cut_off, spec), _name_of(spec), over_tool_calls=True, blocks=True)
-    kind, _, rest = spec.partition(":")
+    kind, _, rest = str(spec).partition(":")
     if kind in _WITH_ARGUMENT and rest:
         return _WITH_ARGUMENT[kind](rest)
     if spec not in _NAMED:
         raise ConfigurationError(
             f"unknown answer extractor {spec!r}; choose auto, boxed, number, choice, math, text, message, json, "
-            "regex:PATTERN, json:FIELD, or pass a function from text to an answer"
+            "regex:PATTERN, json:FIELD, or pass a list of labels, or a function from text to an answer"
         )
     return _NAMED[spec]()
+
+
+def _label_names(spec: Any) -> list[str] | None:
+    """Return the labels that a list, an Enum or a Literal names, or None for any other spec."""
+    if isinstance(spec, type) and issubclass(spec, Enum):
+        return [str(member.value) for member in spec]
+    if get_origin(spec) is Literal:
+        return [str(name.value if isinstance(name, Enum) else name) for name in get_args(spec)]
+    if isinstance(spec, Sequence) and not isinstance(spec, str):
+        return [str(name) for name in spec]
+    return None
+
+
+def labels(names: Sequence[str]) -> Extractor:
+    """Return an extractor of the label that a response is or states.
+
+    A response that names several labels as alternatives, or none, casts no vote; "not spam" is not spam.
+
+    Args:
+        names: the labels. Their case does not count.
+
+    Raises:
+        ConfigurationError: fewer than two different labels, or an empty one.
+    """
+    folded = {name.casefold().strip() for name in names}
+    if len(folded) < 2 or len(folded) < len(names) or "" in folded:
+        raise ConfigurationError(f"answer=[...] needs at least two different labels that are not empty, got {names!r}")
+    return Extractor(LabelFinder(names), f"labels:{'|'.join(names)}", reads_question=True, canonical=str, by_form=False)
 
 
 def message_extractor(find: Callable[[AIMessage], str | None], *, name: str | None = None) -> Extractor:
@@ -157,18 +198,21 @@ def message_extractor(find: Callable[[AIMessage], str | None], *, name: str | No
 
 
 def boxed() -> Extractor:
-    """Return an extractor of the content of the last ``\\boxed{...}``, braces balanced, without its unit."""
-    return Extractor(_boxed, "boxed", without_units=True)
+    """Return an extractor of the content of the last ``\\boxed{...}``, braces balanced."""
+    return Extractor(boxed_content, "boxed")
 
 
 def last_number() -> Extractor:
     """Return an extractor of the last quantity in the text: ``-5``, ``$1,234.5``, ``3/4``, ``3.2e-4``, ``3:45 PM``."""
-    return Extractor(_last_number, "number", without_units=True)
+    return Extractor(_last_number, "number")
 
 
-def choice(letters: str = "ABCDEFGHIJ") -> Extractor:
-    """Return an extractor of the letter of a multiple-choice answer: boxed, stated, called right, or alone."""
-    return Extractor(ChoiceFinder(letters), "choice")
+def choice(letters: str = LATIN) -> Extractor:
+    """Return an extractor of the letters of a multiple-choice answer: boxed, stated, called right, or alone.
+
+    Several letters that are joined are one answer, whatever their order.
+    """
+    return Extractor(ChoiceFinder(letters), "choice", reads_question=True, canonical=str, by_form=False)
 
 
 def mathematical() -> Extractor:
@@ -180,7 +224,7 @@ def mathematical() -> Extractor:
         MissingExtraError: math-verify is not installed.
     """
     require_math_verify()
-    return Extractor(_auto, "math", canonical=canonical_mathematics, without_units=True, blocks=True)
+    return Extractor(find_span, "math", reads_question=True, canonical=canonical_mathematics, blocks=True)
 
 
 def matching(pattern: str) -> Extractor:
@@ -244,7 +288,7 @@ def json_object(
     """
     given: Any = {"by_field": by_field, "leave_out": leave_out, "voted": voted, "schema": schema, "check": check}
     votes = ObjectVotes(tolerance=tolerance or {}, **given)
-    return Extractor(votes.in_text, str(votes), canonical=votes.label, objects=votes, blocks=check is not None)
+    return Extractor(votes.in_text, str(votes), canonical=votes.label, by_form=False, objects=votes, blocks=check is not None)
 
 
 def free_text(
@@ -305,7 +349,7 @@ def free_text(
         equivalence = by_judge(judge, JUDGE_PROMPT if prompt is None else prompt)
     equivalence = replace(equivalence, timeout=timeout)
     name = f"free_text:{equivalence.name}"
-    return Extractor(partial(_unless_cut_off, str), name, canonical=_as_written, blocks=True, equivalence=equivalence)
+    return Extractor(partial(_unless_cut_off, str), name, canonical=_as_written, by_form=False, blocks=True, equivalence=equivalence)
 
 
 def whole_message(schema: Schema | None = None) -> Extractor:
@@ -318,7 +362,7 @@ def whole_message(schema: Schema | None = None) -> Extractor:
             casts no vote.
     """
     find = partial(_object_or_text, votes=ObjectVotes(schema=schema))
-    return Extractor(find, "message", canonical=str, texts_vote=False)
+    return Extractor(find, "message", canonical=str, by_form=False, texts_vote=False)
 
 
 def held_to_schema(extract: Extractor, schema: Schema | None) -> Extractor:
@@ -338,20 +382,11 @@ def _unless_cut_off(find: Callable[[Any], str | None], given: Any, *, cut_off: b
     return None if cut_off else find(given)
 
 
-def _auto(text: str, *, cut_off: bool = False) -> str | None:
-    found = explicit_answer(text, cut_off=cut_off)
-    # A box that was cut off is not an answer, even if it has digits.
-    return found if found is not None or cut_off or "\\boxed{" in text else closing_number(text)
-
-
-def _boxed(text: str, *, cut_off: bool = False) -> str | None:
-    inside = boxed_content(text, cut_off=cut_off)
-    return None if inside is None else without_unit(inside)
-
-
 def _last_number(text: str, *, cut_off: bool = False) -> str | None:
-    stated = explicit_answer(text, cut_off=True) if cut_off else text
-    return None if stated is None else last_number_in(stated)
+    statement = last_statement(text, cut_off=True) if cut_off else None
+    if cut_off and statement is None:
+        return None
+    return last_number_in(statement.span if statement else text)
 
 
 def _object_or_text(text: str, *, votes: ObjectVotes, cut_off: bool = False) -> str | None:
@@ -370,7 +405,7 @@ def _name_of(find: Callable[..., Any]) -> str:
 
 _WITH_ARGUMENT: Final[Mapping[str, Callable[[str], Extractor]]] = {"regex": matching, "json": json_field}
 _NAMED: Final[Mapping[str, Callable[[], Extractor]]] = {
-    "auto": partial(Extractor, _auto, "auto", without_units=True),
+    "auto": partial(Extractor, find_span, "auto", reads_question=True),
     "boxed": boxed,
     "number": last_number,
     "choice": choice,

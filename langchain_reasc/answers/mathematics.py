@@ -14,11 +14,13 @@ import re
 import subprocess
 import sys
 import threading
+import unicodedata
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from langchain_reasc.answers.spelling import normalize, plain_text, read_quantity
+from langchain_reasc.answers.forms import form_of, list_parts, named_value
+from langchain_reasc.answers.notation import without_markup
 from langchain_reasc.exceptions import MissingExtraError, missing_extra
 
 SECONDS = 3.0
@@ -27,9 +29,15 @@ _STARTING = 60.0
 """Seconds that the worker may take to import sympy."""
 _LONGEST = 300
 _PROCESSES = min(4, os.cpu_count() or 1)
-_FUNCTIONS = "sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|exp|sqrt|pmatrix|bmatrix|matrix"
+_FUNCTIONS = "sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|exp|sqrt|pmatrix|bmatrix|matrix|begin|end"
 _WORDS = re.compile(rf"(?<![\\a-z])(?!(?:{_FUNCTIONS})(?![a-z]))[a-z]{{3,}}", re.IGNORECASE)
-_OR = re.compile(r"\s+(?:or|and)\s+")
+_SYMBOLIC = re.compile(r"[a-zA-Z\\^√π∞]")
+_NOT_READ_RIGHT = re.compile(r"!|_|\\overline|\\over(?![a-z])|\b0[xob]|[%°‰$?]|\(mod")
+"""What math-verify reads past: it takes 1/2004! for 1/2006!, and 101_2 for 101_3."""
+_SAYS_NOTHING = frozenset(("true", "false", "0=0", "nan", "zoo", "0"))
+_TO_TEX = {"π": "\\pi ", "∞": "\\infty ", "≤": "\\le ", "≥": "\\ge ", "×": "\\times ", "·": "\\cdot ", "−": "-", "±": "\\pm "}
+_ROOT = re.compile(r"√\s?(\{|\w+)")
+_POWER = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 
 
 def require_math_verify() -> None:
@@ -43,18 +51,35 @@ def require_math_verify() -> None:
 
 
 def canonical_mathematics(answer: str) -> str:
-    """Return the common spelling of all equal formulas, or that of :func:`normalize` if it is not found in time.
+    """Return the common spelling of all equal formulas, or that of :func:`written` if it is not found in time.
 
-    There is no tolerance: ``0.333`` is not ``1/3``.
+    There is no tolerance: ``0.333`` is not ``1/3``. A list is spelled part by part, and a name before an equals sign
+    stays, so that only whole formulas are compared.
     """
-    plain = normalize(answer)
-    if len(plain) < 2 or len(plain) > _LONGEST or read_quantity(plain) is not None or _WORDS.search(plain):
-        return plain
+    form = form_of(answer)
+    if len(form.written) > _LONGEST or not _SYMBOLIC.search(form.written):
+        return form.written
+    parts = list_parts(form.written)
+    if len(parts) > 1:
+        return ", ".join(canonical_mathematics(part) for part in parts)
+    if equation := named_value(form.written):
+        name, value = equation
+        return f"{name} = {canonical_mathematics(value)}"
+    if form.weaker or _WORDS.search(form.written) or _NOT_READ_RIGHT.search(answer):
+        return form.written
     try:
-        found = _read_formula(_OR.sub(", ", " ".join(plain_text(answer).strip(" $.").split())))
+        spelling = _read_formula(_as_tex(without_markup(answer)))
     except queue.Empty:  # all workers are busy with other formulas
-        return plain
-    return plain if found is None else normalize(found)
+        return form.written
+    return form.written if spelling is None or spelling.lower() in _SAYS_NOTHING else spelling
+
+
+def _as_tex(formula: str) -> str:
+    formula = _ROOT.sub(lambda root: "\\sqrt{" if root[1] == "{" else f"\\sqrt{{{root[1]}}}", formula)
+    formula = _POWER.sub(lambda power: f"^{{{unicodedata.normalize('NFKC', power[0])}}}", formula)
+    for sign, command in _TO_TEX.items():
+        formula = formula.replace(sign, command)
+    return " ".join(formula.strip(" $.").split())
 
 
 @lru_cache(maxsize=4096)

@@ -107,7 +107,7 @@ def _spelled_equation(equation: Any) -> str | None:
 
     left, right = equation.args
     if isinstance(left, sympy.Symbol) and not right.has(left):
-        return _spelling(right)  # x = 5 says 5
+        return f"{left}={_spelling(right)}"
     return f"{_spelling(_zero(left - right))}=0"
 
 

@@ -1,12 +1,12 @@
 """Find what a message votes for, and where the answer is in its text."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, NamedTuple
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_reasc.answers.calls import UNKNOWN_TOOL, ToolVotes
 from langchain_reasc.answers.endings import Ending, ending_of, is_refusal, says_nothing, without_reasoning
@@ -61,11 +61,24 @@ _EVERY_CALL = ToolVotes()
 
 
 def vote_of(
-    message: AIMessage, extract: Extractor, tools: ToolVotes = _EVERY_CALL, schemas: Schemas | None = None
+    message: AIMessage,
+    extract: Extractor,
+    tools: ToolVotes = _EVERY_CALL,
+    schemas: Schemas | None = None,
+    *,
+    question: str = "",
 ) -> Vote:
-    """Return the vote of a response. ``schemas`` are those of :func:`schemas_of`; None if the tools are unknown."""
+    """Return the vote of a response.
+
+    Args:
+        message: the response.
+        extract: finds its answer.
+        tools: how calls of tools are compared.
+        schemas: those of :func:`schemas_of`; None if the tools are unknown.
+        question: the text of the question.
+    """
     try:
-        vote = _vote_of(message, extract, tools, schemas)
+        vote = _vote_of(message, extract, tools, schemas, question)
     except TimeoutError:
         return Vote(None, why_none=TOO_SLOW)
     if vote.answer is not None or not says_nothing(message):
@@ -73,7 +86,9 @@ def vote_of(
     return replace(vote, instead="", why_none=EMPTY if vote.why_none == NO_ANSWER else vote.why_none)
 
 
-def _vote_of(message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: Schemas | None) -> Vote:
+def _vote_of(
+    message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: Schemas | None, question: str
+) -> Vote:
     ending = ending_of(message)
     cut_off = ending == "cut off"
     if extract.reads_message:
@@ -83,13 +98,20 @@ def _vote_of(message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: 
     malformed = ending == "malformed call" or bool(message.invalid_tool_calls)
     calls = malformed or bool(message.tool_calls)
     if extract.over_tool_calls or not calls:
-        vote = _vote_of_text(without_reasoning(_spoken_text(message)), extract, cut_off)
+        vote = _vote_of_text(without_reasoning(_spoken_text(message)), extract, question, cut_off)
         if vote.answer is not None or not calls:
             return vote
     if malformed:
         invalid = [(call["name"], call["args"]) for call in message.invalid_tool_calls]
         return Vote(None, cut_off, INVALID_CALLS, instead=str(invalid) if invalid and not cut_off else None)
     return _vote_of_calls(message, extract, tools, schemas, cut_off)
+
+
+def question_text(messages: Sequence[BaseMessage]) -> str:
+    """Return the text of the last human message, or of the last message if there is none."""
+    human = [message for message in messages if message.type == "human"]
+    last = (human or list(messages))[-1:]
+    return str(last[0].text) if last else ""
 
 
 def _why_refused(message: AIMessage, ending: Ending) -> str | None:
@@ -100,10 +122,10 @@ def _vote(answer: str | None, cut_off: bool, why_none: str = NO_ANSWER) -> Vote:
     return Vote(answer, cut_off, None if answer is not None else CUT_OFF if cut_off else why_none)
 
 
-def _vote_of_text(text: str | None, extract: Extractor, cut_off: bool) -> Vote:
+def _vote_of_text(text: str | None, extract: Extractor, question: str, cut_off: bool) -> Vote:
     if text is None:
         return _vote(None, cut_off, UNENDED)
-    vote = _vote(extract(text, cut_off=cut_off), cut_off)
+    vote = _vote(extract(text, question=question, cut_off=cut_off), cut_off)
     if vote.answer is not None:
         return _by_field(vote, extract.objects) if extract.objects else vote
     if extract.texts_vote:
@@ -182,7 +204,7 @@ class Places(NamedTuple):
     last_step: Place | None
 
 
-def places_of(message: AIMessage, extract: Extractor, vote: Vote) -> Places:
+def places_of(message: AIMessage, extract: Extractor, vote: Vote, *, question: str = "") -> Places:
     """Find the range of a response's text that spells its answer.
 
     An extractor returns an answer without its place, and any function can be an extractor. So the place is found by
@@ -192,12 +214,12 @@ def places_of(message: AIMessage, extract: Extractor, vote: Vote) -> Places:
     """
     text = _spoken_text(message)
     in_text = vote.answer is not None and not vote.calls and not extract.reads_message
-    answer = _place_of_answer(text, extract, cut_off=vote.cut_off) if in_text else None
+    answer = _place_of_answer(text, extract, question, cut_off=vote.cut_off) if in_text else None
     return Places(text, answer, _last_step(text, answer))
 
 
-def _place_of_answer(text: str, extract: Extractor, *, cut_off: bool) -> Place | None:
-    found = spelled = _found(text, extract, cut_off=cut_off)
+def _place_of_answer(text: str, extract: Extractor, question: str, *, cut_off: bool) -> Place | None:
+    found = spelled = _found(text, extract, question, cut_off=cut_off)
     if extract.objects:  # whose answer is canonical, not as it is written
         spoken = without_reasoning(text) or ""
         written = last_object(spoken, cut_off=cut_off)
@@ -206,15 +228,15 @@ def _place_of_answer(text: str, extract: Extractor, *, cut_off: bool) -> Place |
         return None
     for begin, end in islice(_spellings(spelled, text), _TRIED):
         altered = "".join(map(_other, text[begin:end]))
-        if _found(text[:begin] + altered + text[end:], extract, cut_off=cut_off) != found:
+        if _found(text[:begin] + altered + text[end:], extract, question, cut_off=cut_off) != found:
             return begin, end
     return None
 
 
-def _found(text: str, extract: Extractor, *, cut_off: bool) -> str | None:
+def _found(text: str, extract: Extractor, question: str, *, cut_off: bool) -> str | None:
     spoken = without_reasoning(text)
     try:
-        return None if spoken is None else extract.raw(spoken, cut_off=cut_off)
+        return None if spoken is None else extract.raw(spoken, question=question, cut_off=cut_off)
     except Exception:  # a user's function may raise over a text that no model wrote
         return None
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from langchain_reasc.answers import boxed, normalize
+from langchain_reasc.answers import boxed, written
 from langchain_reasc.data.sources import ANSWER_FIELDS, QUESTION_FIELDS, Row
 from langchain_reasc.exceptions import ConfigurationError
 
@@ -50,7 +50,7 @@ def accepted_answers(answers: Sequence[str], where: str) -> tuple[str, ...]:
     """
     accepted = tuple(
         dict.fromkeys(
-            normalize(text.rpartition("####")[2]) if "####" in text else boxed()(text) or normalize(text)
+            written(text.rpartition("####")[2]) if "####" in text else boxed()(text) or written(text)
             for text in answers
         )
     )

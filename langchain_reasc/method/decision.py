@@ -14,6 +14,7 @@ __all__ = [
     "Response",
     "combine",
     "decide_by_kind",
+    "joined",
     "share_of_answer",
     "support",
 ]
@@ -25,6 +26,8 @@ Reason = _Sufficient | _Insufficient
 
 UNDECIDED: Final[tuple[Reason, ...]] = get_args(_Insufficient)
 """Reasons to stop without sufficient evidence. If parts of a decision have different reasons, the first one counts."""
+
+_LONGEST_CHAIN: Final = 4
 
 ANSWER: Final = "answer"
 """The kind of an answer without a kind, if other answers have one."""
@@ -44,6 +47,8 @@ class Response:
             :class:`~langchain_reasc.method.fields.ByField` reads them.
         not_voted: whether the response is not voted on. It casts no vote; if all responses before it are empty, it is
             the answer.
+        key: what the answer is compared by; None for the answer as it is written.
+        weaker: the keys of answers that say the same and leave something out, such as a unit: ``5`` of ``5 km``.
         instead: content without an answer: the calls that were refused, or ``""`` for an empty response. None if that
             does not matter.
     """
@@ -55,6 +60,8 @@ class Response:
     fields: Mapping[str, str] | None = None
     not_voted: bool = False
     instead: str | None = None
+    key: str | None = None
+    weaker: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.score is not None and not math.isfinite(self.score):  # max(1, exp(nan)) would count it as a vote
@@ -110,6 +117,43 @@ class Decision:
     def undecided(self) -> bool:
         """Whether sampling stopped for one of the reasons in :data:`UNDECIDED`, without sufficient evidence."""
         return self.reason in UNDECIDED
+
+
+def joined(responses: Sequence[Response]) -> list[Response]:
+    """Return the responses with one spelling for equal answers: that of the first response which gives the whole of it.
+
+    Answers are equal if their keys are. An answer that leaves something out joins the only answer that has it: ``5``
+    joins ``5 km``, unless another response says ``5 m``.
+    """
+    if all(response.key is None for response in responses):
+        return list(responses)
+    stronger: dict[str, set[str]] = {}
+    for response in responses:
+        for weak in response.weaker:
+            if response.key is not None and weak != response.key:
+                stronger.setdefault(weak, set()).add(response.key)
+    spellings: dict[str, str] = {}
+    classes = [_strongest(response.key or response.answer, stronger) for response in responses]
+    for response, name in zip(responses, classes, strict=True):
+        if response.answer is not None and name is not None and name == (response.key or response.answer):
+            spellings.setdefault(name, response.answer)
+    return [
+        response if name is None else replace(response, answer=spellings[name], key=None, weaker=())
+        for response, name in zip(responses, classes, strict=True)
+    ]
+
+
+def _strongest(key: str | None, stronger: Mapping[str, set[str]]) -> str | None:
+    """Return the key that an answer is counted under: the only one that says more, as far as that goes, or its own."""
+    for _ in range(_LONGEST_CHAIN):
+        if key is None or key not in stronger:
+            break
+        others = stronger[key]
+        strongest = {other for other in others if not (stronger.get(other, set()) & others)}
+        if len(strongest) != 1:
+            break
+        key = strongest.pop()
+    return key
 
 
 def succession(evidence: Sequence[float]) -> float:

@@ -14,7 +14,7 @@ from numbers import Integral
 from typing import ClassVar, Literal
 
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
-from langchain_reasc.method.decision import Decision, Reason, Response, decide_by_kind
+from langchain_reasc.method.decision import Decision, Reason, Response, decide_by_kind, joined
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer, evidence_by_answer, leader, posterior
 
 __all__ = [
@@ -114,7 +114,8 @@ def decide(rule: StoppingRule, responses: Sequence[Response], *, undecided: int 
         responses = [one.voting(None) if one.not_voted else one for one in responses]
     flat = next((at for at, one in enumerate(responses) if one.kind is not None), len(responses))
     for n in range(min(max(rule.earliest, undecided + 1), len(responses)), len(responses) + 1):
-        decision = rule(responses[:n]) if n <= flat else decide_by_kind(rule, responses[:n])
+        given = joined(responses[:n])
+        decision = rule(given) if n <= flat else decide_by_kind(rule, given)
         if decision.stop:
             break
     return decision

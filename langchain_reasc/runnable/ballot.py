@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -20,6 +21,7 @@ from langchain_reasc.answers import (
     arguments_of,
     held_to_schema,
     places_of,
+    question_text,
     vote_of,
     why_unchecked,
     with_answer,
@@ -70,6 +72,7 @@ class Ballot:
         setup, model, options = request.setup, request.model, request.setup.options
         clock, cutoff = request.clock, request.cutoff
         self.extract = held_to_schema(setup.extract, model.text_schema)
+        self._question = question_text(request.messages)
         self.meanings: Meanings | None = None
         if equivalence := setup.extract.equivalence:
             self.meanings = Meanings(equivalence, request.messages, request.config, clock=clock, cutoff=cutoff)
@@ -107,7 +110,11 @@ class Ballot:
             self._refused = self._refused or message.response_metadata.get(LOGPROBS_REFUSED)
             score = self._score(message, vote)
         answer = self._class_of(vote)
-        return Response(answer, score, vote.cut_off, vote.kind, vote.fields, instead=vote.instead)
+        response = Response(answer, score, vote.cut_off, vote.kind, vote.fields, instead=vote.instead)
+        if answer is None or vote.calls or not self.extract.by_form:
+            return response
+        form = self.extract.form(answer)
+        return replace(response, key=form.key, weaker=form.weaker)
 
     def read_audit(self, message: AIMessage) -> str | None:
         """Return the answer of a response that decides nothing; its token signals are kept to learn from."""
@@ -162,7 +169,7 @@ class Ballot:
 
     def _vote(self, message: AIMessage) -> Vote:
         """Find the vote in the response's own words while the question has time: a user's function may take long."""
-        read = partial(vote_of, message, self.extract, self._tools, self._schemas)
+        read = partial(vote_of, message, self.extract, self._tools, self._schemas, question=self._question)
         left = self._clock.left
         vote = Vote(None)
         try:
@@ -216,7 +223,7 @@ class Ballot:
                 self.readings.append(reading)
 
     def _reading(self, message: AIMessage, vote: Vote) -> SignalReading:
-        places = places_of(message, self.extract, vote) if self._reads_spans else None
+        places = places_of(message, self.extract, vote, question=self._question) if self._reads_spans else None
         return read_signals(message, of_calls=vote.calls, places=places)
 
     def _score_by(self, measure: Measure, reading: SignalReading) -> float:

@@ -16,7 +16,7 @@ from typing import Any, Concatenate, Final, Literal, ParamSpec
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 
-from langchain_reasc.answers import AnswerSpec, ToolVotes, Vote, ending_of, vote_of
+from langchain_reasc.answers import AnswerSpec, ToolVotes, Vote, ending_of, question_text, vote_of
 from langchain_reasc.calibration import (
     DEFAULT_AGREEMENT,
     WITHIN,
@@ -305,7 +305,9 @@ class _Asked:
         votes: dict[int, Vote] = {}
         for number, message in zip(finished.answers, messages, strict=True):
             if number is not None and message is not None and number not in votes:
-                votes[number] = vote_of(message, setup.extract, tools, schemas)
+                votes[number] = vote_of(
+                    message, setup.extract, tools, schemas, question=question_text(self._prompts[at])
+                )
         found = graded(
             votes,
             references,
@@ -362,8 +364,8 @@ async def _calibrate_two(
             return None
 
         def grade(message: AIMessage) -> bool:
-            vote = vote_of(message, setup.extract, setup.options.tool_votes, setup.model.schemas)
             tools, schemas = setup.options.tool_votes, setup.model.schemas
+            vote = vote_of(message, setup.extract, tools, schemas, question=question_text(prompt))
             told: dict[str, Any] = {"tools": tools, "schemas": schemas, "cutoff": cutoff}
             return graded({0: vote}, one.references or (), prompt, setup.extract, config, **told)[0]
 

@@ -89,8 +89,10 @@ def graded(
         answer = vote.answer
         if vote.calls:
             return any(tools.same(tools.label(label, schemas), answer or "") for label in labels)
-        if meanings is None or answer is None or answer in labels:
-            return answer in labels
+        if answer is None or any(extract.is_same(answer, label) for label in labels):
+            return answer is not None
+        if meanings is None:
+            return False
         return any(meanings.same(label, answer) for label in labels)
 
     return {number: is_right(vote) for number, vote in votes.items()}

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 
-from langchain_reasc.answers import Classes, Equivalence, Unclear, spelling
+from langchain_reasc.answers import Classes, Equivalence, Unclear, question_text, spelling
 from langchain_reasc.exceptions import is_control_flow
 from langchain_reasc.sampling import Cutoff, QuestionClock, within
 
@@ -35,8 +35,7 @@ class Meanings:
         cutoff: Cutoff,
     ) -> None:
         self._equivalence, self._config, self._clock, self._cutoff = equivalence, config, clock, cutoff
-        human = [message for message in messages if message.type == "human"]
-        self._same = equivalence.between(str((human or messages)[-1].text), self._ask)
+        self._same = equivalence.between(question_text(messages), self._ask)
         self._classes = Classes(self._compare, spelling=spelling)
         self._comparisons = self._failed = self._in_a_row = 0
         self._first_failure: Exception | None = None

@@ -23,7 +23,7 @@ from langchain_reasc.exceptions import (
     root_of,
     will_recur,
 )
-from langchain_reasc.method.decision import share_of_answer
+from langchain_reasc.method.decision import joined, share_of_answer
 from langchain_reasc.method.never_agrees import rule_in_use
 from langchain_reasc.method.stopping import Decision, Response, decide, fewest_further
 from langchain_reasc.models.prepared import PreparedModel
@@ -343,7 +343,7 @@ class Question:
     @property
     def _given(self) -> list[Response]:
         """The responses so far, in launch order."""
-        return list(self._responses.values())
+        return joined(list(self._responses.values()))
 
     def _useful(self, most: int) -> int:
         """Return how many of so many samples may be needed to decide."""
@@ -398,10 +398,11 @@ class Question:
         return winner, replace(decision, answer=given, whole=None)
 
     def _sampled(self, samples: Sequence[Sample]) -> tuple[SampledResponse, ...]:
-        weights = dict(zip(self._responses, self.plan.rule.weights(self._given), strict=True))
+        responses = dict(zip(self._responses, self._given, strict=True))
+        weights = dict(zip(responses, self.plan.rule.weights(list(responses.values())), strict=True))
         sampled, unread = [], Response(None)
         for sample in samples:
-            response = self._responses.get(sample.index, unread)
+            response = responses.get(sample.index, unread)
             sampled.append(
                 SampledResponse(
                     index=sample.index,

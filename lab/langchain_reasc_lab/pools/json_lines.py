@@ -34,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from langchain_reasc.answers import normalize
+from langchain_reasc.answers import written
 from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.files import open_file, parse_json
@@ -246,7 +246,7 @@ def _pool_response(given: _Response, *, normalized: bool) -> PoolResponse:
     if given.completion_tokens is None:
         columns["completion_tokens"] = 1 if given.text is None else tokens_of_text(len(given.text.encode()))
     if not normalized:  # to do so again would change what is not text, such as the arguments of a tool call
-        columns["answer"] = normalize(given.answer) if given.answer and given.answer.strip() else None
+        columns["answer"] = written(given.answer) if given.answer and given.answer.strip() else None
     return PoolResponse(**columns)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from langchain_reasc.answers import normalize
+from langchain_reasc.answers import written
 from langchain_reasc.exceptions import ConfigurationError, PoolError, ReASCError
 from langchain_reasc.files import parse_json, read_text
 from langchain_reasc.models.usage import tokens_of_text
@@ -100,9 +100,9 @@ def _json_lines(path: Path) -> list[Any]:
 def _numeric(value: Any) -> str | None:
     """Return an answer that may be a number; binary fractions are rounded."""
     try:
-        return normalize(str(round(float(value), 6)))
+        return written(str(round(float(value), 6)))
     except (ValueError, OverflowError, TypeError):
-        return normalize(str(value)) if value else None
+        return written(str(value)) if value else None
 
 
 _CONSOL_MODELS: Final = {"gpt4omini": "gpt-4o-mini"}
@@ -210,7 +210,7 @@ def _epoch_response(sample: Any, model: str) -> PoolResponse:
     if name == "model_graded" and answer:
         answer = said[-1] if (said := _SAID.findall(answer)) else None
     tokens = ((sample.get("model_usage") or {}).get(model) or {}).get("output_tokens", 1)
-    return PoolResponse(answer and normalize(answer), tokens, correct=score.get("value") == "C")
+    return PoolResponse(answer and written(answer), tokens, correct=score.get("value") == "C")
 
 
 def _cruxeval(checkout: Path) -> Iterator[PublicRecording]:
@@ -240,7 +240,7 @@ def _ranked_votes(checkout: Path) -> Iterator[PublicRecording]:
         questions = []
         for number, one in enumerate(_json_lines(path)):
             firsts = [ranking[0] if ranking[0] != "invalid" else None for ranking in one["resps"]]
-            responses = tuple(PoolResponse(first and normalize(first), 1) for first in firsts)
+            responses = tuple(PoolResponse(first and written(first), 1) for first in firsts)
             questions.append(PoolQuestion(f"{number}", (one["target"],), responses))
         yield PublicRecording("8", "", questions)
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers import EXTRACTION_VERSION, TOO_SLOW, extractor, normalize, vote_of
+from langchain_reasc.answers import EXTRACTION_VERSION, TOO_SLOW, extractor, written, vote_of
 from langchain_reasc.exceptions import ConfigurationError, PoolError, ReASCError
 from langchain_reasc_lab.pools.pool import Pool, PoolSignals
 from langchain_reasc_lab.pools.store import Message, PoolQuestion, PoolResponse, PoolStore
@@ -84,11 +84,11 @@ def label_normalizer(metadata: Mapping[str, Any]) -> Callable[[str], str]:
     """Return the function that spells labels like the answers of a pool with this metadata, to compare them."""
     spec = metadata.get("answer")
     if "extraction_version" not in metadata or not isinstance(spec, str):
-        return normalize
+        return written
     try:
         return extractor(spec).label
     except ReASCError:  # an extra that is not installed here
-        return normalize
+        return written
 
 
 def message_of(stored: Message, finish_reason: str | None) -> AIMessage | None:

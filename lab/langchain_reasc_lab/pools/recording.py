@@ -17,7 +17,7 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import Runnable
 
 from langchain_reasc._version import __version__
-from langchain_reasc.answers import EXTRACTION_VERSION, AnswerSpec, extractor, normalize
+from langchain_reasc.answers import EXTRACTION_VERSION, AnswerSpec, extractor, written
 from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import (
     ConfidenceError,
@@ -376,7 +376,7 @@ def _changed_labels(pool: Pool, questions: Sequence[LabelledQuestion]) -> dict[s
     labels = {one.id: one.references for one in questions}
     given = ((held, labels.get(held.id, held.references)) for held in pool.questions)
     return {
-        held.id: label for held, label in given if set(map(normalize, label)) != set(map(normalize, held.references))
+        held.id: label for held, label in given if set(map(written, label)) != set(map(written, held.references))
     }
 
 

@@ -1,0 +1,205 @@
+"""Find the option or the label that a response chooses.
+
+An option is a letter; several that are joined are a set, and alternatives ("A or C") are no choice. A label is one of
+the names that the caller gives.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from langchain_reasc.answers import languages
+from langchain_reasc.answers.json_values import leaves, last_object
+from langchain_reasc.answers.notation import plain_text, without_markup
+from langchain_reasc.answers.sentences import without_closing_words
+from langchain_reasc.answers.span import before_next_question, find_span, last_statement, sentences
+
+LATIN: Final = "ABCDEFGHIJ"
+_CIRCLED: Final = {sign: str(number) for number, sign in enumerate("①②③④⑤⑥⑦⑧⑨⑩", 1)}
+_LISTED: Final = re.compile(r"(?:(?<=\s)|(?<=[?？:.。,]|\()|\A)[(（]?([^\W\d_]|[①-⑩])\s?[).:、．）](?=\s|\S)")
+_OR: Final = re.compile(r"\b(?:or|oder|ou|lub|veya|eller)\b|\sили\s|或|または|또는", re.IGNORECASE)
+
+
+class ChoiceFinder:
+    """Finds the letters of the options that a response chooses.
+
+    Args:
+        letters: the letters that may be options.
+    """
+
+    def __init__(self, letters: str = LATIN) -> None:
+        self._letters = letters
+
+    def __call__(self, text: str, *, question: str = "", cut_off: bool = False) -> str | None:
+        """Return the letter in lower case, several as ``a, c``; None if the text chooses none.
+
+        Args:
+            text: a response, without its reasoning.
+            question: the question, whose options may have letters of another script.
+            cut_off: whether the response was cut off. Then only an explicit statement counts, or a text that is only
+                a letter (the model may be limited to one token).
+        """
+        text = before_next_question(text)
+        letters = self._letters + letters_of(question)
+        statement = last_statement(text, cut_off=cut_off)
+        if statement and (chosen := chosen_letters(statement.span, letters)):
+            return chosen
+        if cut_off:
+            return chosen_letters(text, letters) if len(text.strip(" .()*")) == 1 else None
+        span = find_span(text, question)
+        if span and (chosen := chosen_letters(span, letters)):
+            return chosen
+        if statement or _OR.search(text.rstrip().rpartition("\n")[2]):
+            return None
+        return _implied(text, letters)
+
+
+@lru_cache(maxsize=256)
+def letters_of(question: str) -> str:
+    """Return the letters beside the options that a question lists, in capitals."""
+    listed = dict.fromkeys(match[1].upper() for match in _LISTED.finditer(question[-4000:]))
+    known = LATIN + "".join(language.letters for language in languages.LANGUAGES) + "".join(_CIRCLED)
+    letters = [letter for letter in listed if letter in known]
+    spaced = re.findall(r"(?:(?<=\s)|\A)([^\W\d_])\s(?=\S)", question) if "\u3040" <= question[:1] else []
+    return "".join(dict.fromkeys([*letters, *(letter for letter in spaced if letter in known)]))
+
+
+def chosen_letters(span: str, letters: str) -> str | None:
+    """Return the letter that a whole span names, with or without its option's text, or the set of several."""
+    text = without_closing_words(plain_text(without_markup(span)).strip(" .。!\"'"))
+    text = without_markup(text).strip(" .。")
+    several = re.split(r"\s*(?:,|;|&|\band\b|\bund\b|\by\b|\bet\b|、|と|和|и)\s*", text)
+    named = [_letter(part, letters) for part in several if part]
+    if named and all(named):
+        return ", ".join(sorted(set(filter(None, named))))
+    match = _with_text(letters).match(text)
+    if match is None or _OR.match(text, match.end()):
+        return None
+    return next(filter(None, match.groups())).casefold()
+
+
+@lru_cache(maxsize=64)
+def _with_text(letters: str) -> re.Pattern[str]:
+    either = f"[{re.escape(letters + letters.lower())}]"
+    nouns = "|".join(map(re.escape, [*languages.words("choice"), *languages.words("answer"), "graph", "figure", "picture"]))
+    return re.compile(
+        rf"(?:(?:the|die|der|la|a|o|el|le|l')\s)?(?:(?:{nouns})\s?)?"
+        rf"(?:[(\[]({either})[)\]]|({either})(?=[).:,]|\s?[-–—]\s|\s\()|({either})(?=\s(?:şıkkı|seçeneği|is|because|since)))",
+        re.IGNORECASE,
+    )
+
+
+@lru_cache(maxsize=64)
+def _alone(letters: str) -> re.Pattern[str]:
+    either = f"[{re.escape(letters + letters.lower())}]"
+    nouns = "|".join(map(re.escape, [*languages.words("choice"), *languages.words("answer"), "graph", "figure", "picture"]))
+    return re.compile(
+        rf"(?:(?:the|die|der|la|a|o|el|le|l')\s)?(?:(?:{nouns})s?\s?)?[(\[]?({either})[)\]]?[).:]?"
+        rf"(?:\s?(?:번|şıkkı|seçeneği)\w*)?",
+        re.IGNORECASE,
+    )
+
+
+def _letter(part: str, letters: str) -> str | None:
+    match = _alone(letters).fullmatch(part.strip())
+    return match[1].casefold() if match else None
+
+
+_RIGHT: Final = r"(?:is|are|would be)\s+(?:the\s+)?(?:\w+\s+)?(?:correct|right|true|best|answer)"
+_CHOSEN: Final = r"(?:choose|chose|choosing|select|selecting|pick|picking|go with|going with|hence|so|therefore|thus|is|are|option|choice)"
+_WRONG: Final = r"(?!\W{0,3}(?:is|are|was)\s+(?:not|wrong|incorrect|false|un))"
+
+
+def _implied(text: str, letters: str) -> str | None:
+    """Return the letter that is called right or chosen, or that stands alone on a line, the last one."""
+    capital = f"[{re.escape(letters)}]"
+    either = rf"(?:[(\[]({capital})[)\]]|({capital})(?![\w'’]))"
+    for pattern in (
+        rf"{either}\W{{0,3}}\s*{_RIGHT}",
+        rf"(?i:\b{_CHOSEN})\s+(?:option\s+|choice\s+)?[*_]*{either}(?=[*_\s.,;:)]|\Z){_WRONG}(?!\s+[a-z])",
+        rf"^[^\w\n]{{0,20}}({capital})(?:[^\w\n]{{0,20}}|[).:]\s[^\n]{{1,80}})$",
+        rf"\(({capital})\){_WRONG}",
+    ):
+        found = list(re.finditer(pattern, text[-4000:], re.MULTILINE))
+        if found:
+            return next(filter(None, found[-1].groups())).casefold()
+    return None
+
+
+class LabelFinder:
+    """Finds the label that a response is or states.
+
+    Args:
+        labels: the labels.
+    """
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self._labels = {_folded(label): label for label in labels}
+        ordered = sorted(self._labels, key=len, reverse=True)
+        self._pattern = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, ordered))})(?![\w-])")
+
+    def __call__(self, text: str, *, question: str = "", cut_off: bool = False) -> str | None:
+        """Return the label, or None if the text names none, or several as alternatives."""
+        text = before_next_question(text)
+        if label := self._labels.get(_folded(text)):
+            return label
+        if (value := self._in_object(text)) is not None:
+            return value
+        statement = last_statement(text, cut_off=cut_off)
+        if statement:
+            return self._only(statement.span)
+        if cut_off:
+            return None
+        return self._headed(text) or self._said(text) or self._concluded(text, question)
+
+    def _in_object(self, text: str) -> str | None:
+        if "{" not in text or (found := last_object(text)) is None:
+            return None
+        values = [self._labels.get(_folded(str(value))) for _, value in leaves(found.value)]
+        labels = {value for value in values if value}
+        return labels.pop() if len(labels) == 1 else None
+
+    def _headed(self, text: str) -> str | None:
+        """Return the label on a line of its own, alone, with a head as in "Label: spam", or before a dash."""
+        for line in reversed(text.split("\n")):
+            bare = _folded(line)
+            after_head = bare.rpartition(": ")[2]
+            for part in (bare, after_head, re.split(r"\s[-–—]\s|:\s", bare, maxsplit=1)[0]):
+                if label := self._labels.get(part.strip(" .")):
+                    return label
+        return None
+
+    def _said(self, text: str) -> str | None:
+        """Return the label of the first sentence of the last paragraph that says "is" of one."""
+        paragraph = re.split(r"\n\s*\n", text.strip())[-1]
+        for sentence in sentences(paragraph):
+            folded = _folded(sentence)
+            for match in self._pattern.finditer(folded):
+                is_said = re.search(r"\b(?:is|as|be|are|to|ist|est|es)\s(?:an?\s|the\s|clearly\s)?\Z", folded[: match.start()])
+                if is_said:
+                    return self._only(folded[match.start() :]) if _OR.search(folded) else self._labels[match[0]]
+        return None
+
+    def _concluded(self, text: str, question: str) -> str | None:
+        span = find_span(text, question)
+        if span is None:
+            return None
+        return self._only(span) or (self._only(text) if len(text.split()) <= 12 else None)
+
+    def _only(self, span: str) -> str | None:
+        """Return the only label that a span names and does not deny."""
+        folded = _folded(span)
+        if label := self._labels.get(folded):
+            return label
+        named = set()
+        for match in self._pattern.finditer(folded):
+            before = folded[: match.start()]
+            if not re.search(r"\b(?:not|non|never|isn't|neither|nor|no)[\s-](?:an?\s)?\Z", before):
+                named.add(self._labels[match[0]])
+        return named.pop() if len(named) == 1 else None
+
+
+def _folded(text: str) -> str:
+    folded = without_markup(without_markup(text).strip(" .!,;:")).casefold().replace("_", " ")
+    return " ".join(folded.replace("**", "").replace("`", "").split()).strip(" .!,;:\"'")

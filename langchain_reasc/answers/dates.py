@@ -1,0 +1,74 @@
+"""Read dates and times of day: ``March 5, 2024``, ``5 mars 2024`` and ``2024-03-05``; ``3:45 PM`` and ``15:45``.
+
+Only forms with one meaning are read: 05/06/2024 stays a text.
+"""
+
+import re
+from functools import cache
+from typing import Final
+
+from langchain_reasc.answers.languages import MONTHS
+
+_ISO: Final = re.compile(r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)")
+_CHINESE: Final = re.compile(r"(?:(?P<year>\d{4})\s?[年년]\s?)?(?P<month>\d{1,2})\s?[月월]\s?(?P<day>\d{1,2})\s?[日号號일]")
+_DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th|er|º|ª|\.)?"
+_YEAR: Final = r"(?:,?\s?(?:de |del |of |г\. ?)?(?P<year>\d{3,4})(?:\s?(?:г\.?|года|r\.))?)?"
+_WEEKDAY: Final = r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day,?\s)?"
+_ZONES: Final = r"(?:\s?(?P<zone>UTC|GMT|CES?T|[ECMP][SD]?T|BST|JST|IST|Z))?"
+_CLOCK: Final = re.compile(
+    rf"(?P<hour>\d{{1,2}})(?:[:.h](?P<minute>\d\d)(?::(?P<second>\d\d))?)?\s?(?:(?P<half>[ap])\.?\s?m\b\.?)?"
+    rf"(?:\s?(?:Uhr|o'clock|heures?|h))?{_ZONES}",
+    re.IGNORECASE,
+)
+
+
+def read_date(text: str) -> str | None:
+    """Return a date as ``2024-03-05``, ``--03-05`` without a year or ``2024-03`` without a day; None for other texts."""
+    for pattern in (_ISO, _CHINESE, *_named_patterns()):
+        if match := pattern.fullmatch(text):
+            return _written(match.groupdict())
+    return None
+
+
+def read_time(text: str) -> tuple[str, str | None] | None:
+    """Return a time of day as ``15:45``, and how it is written without am and pm if that leaves its half open.
+
+    A time that may be in either half, as ``3:45``, has the form ``3:45``; in the morning it is ``03:45``.
+    """
+    match = _CLOCK.fullmatch(text)
+    if match is None or not (match["minute"] or match["half"]):
+        return None
+    if "." in text and not match["half"]:  # 3.45
+        return None
+    hour, minute = int(match["hour"]), int(match["minute"] or 0)
+    half = (match["half"] or "").lower()
+    if hour > 24 or minute > 59 or (half and not 1 <= hour <= 12):
+        return None
+    rest = f":{minute:02}" + (f":{match['second']}" if match["second"] else "")
+    zone = f" {match['zone'].upper()}" if match["zone"] else ""
+    if not half:
+        is_open = 1 <= hour <= 12 and not match["hour"].startswith("0")
+        return (f"{hour if is_open else f'{hour:02}'}{rest}{zone}", None)
+    return (f"{hour % 12 + 12 * (half == 'p'):02}{rest}{zone}", f"{hour}{rest}{zone}")
+
+
+def _written(parts: dict[str, str | None]) -> str | None:
+    month = parts["month"] or ""
+    number = int(month) if month.isdecimal() else MONTHS[month.casefold().rstrip(".")]
+    day, year = parts.get("day"), parts.get("year")
+    if not 1 <= number <= 12 or (day and not 1 <= int(day) <= 31) or not (day or year):
+        return None
+    written = f"{year or '-'}-{number:02}"
+    return f"{written}-{int(day):02}" if day else written
+
+
+@cache
+def _named_patterns() -> tuple[re.Pattern[str], ...]:
+    names = "|".join(map(re.escape, sorted(MONTHS, key=len, reverse=True)))
+    month = rf"(?P<month>(?:{names})\.?)"
+    patterns = (
+        rf"{_WEEKDAY}{month}\s{_DAY}{_YEAR}",
+        rf"{_WEEKDAY}(?:the |le |el |il |am |den )?{_DAY}\s(?:of |de |di |d')?{month}{_YEAR}",
+        rf"{month},?\s(?:de |of )?(?P<year>\d{{4}})",
+    )
+    return tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)

@@ -1,0 +1,618 @@
+"""The canonical form of an answer: what has to be equal if two answers are the same.
+
+A whole span is a quantity, a date or time, a range or bound, a list, set or tuple of forms, yes or no, an equation
+``name = form``, JSON, or else a text. A span is reduced only if all of it was understood; the rest is compared as text,
+so that a missing rule splits a vote, and never joins two.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, lru_cache
+from typing import Any, Final
+
+from langchain_reasc.answers import languages, units
+from langchain_reasc.answers.dates import read_date, read_time
+from langchain_reasc.answers.json_values import canonical
+from langchain_reasc.answers.notation import plain_text, without_markup
+from langchain_reasc.answers.numbers import read_number, spelled
+
+LONGEST: Final = 1000
+"""The most characters of an answer that is read. A longer answer is compared as a text."""
+_MOST_PARTS: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What an answer is compared by.
+
+    Attributes:
+        written: the answer as it is shown and stored. Its own form has the same key.
+        key: equal for answers that are the same.
+        weaker: the keys of answers that say the same and leave something out: ``5`` of ``5 km``, the simplest last.
+            Such an answer joins the only stronger one that the responses to its question name.
+    """
+
+    written: str
+    key: str
+    weaker: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=8192)
+def form_of(answer: str) -> Form:
+    """Return the form of an answer."""
+    if len(answer) > LONGEST:
+        return _as_text(answer)
+    text = without_markup(answer)
+    if form := _json(text) or _bullets(text):
+        return form
+    if is_code(text):
+        return _as_text(text)
+    line = " ".join(plain_text(text).split())
+    return _form_of_line(_without_outer_marks(line)) if line else Form("", "")
+
+
+def written(answer: str) -> str:
+    """Return an answer as it is shown and stored: ``41`` for ``**41**``."""
+    return form_of(answer).written
+
+
+def same(answer: str, other: str) -> bool:
+    """Return whether two answers alone are the same, where one may leave out the unit of the other."""
+    first, second = form_of(answer), form_of(other)
+    return first.key == second.key or first.key in second.weaker or second.key in first.weaker
+
+
+def _form_of_line(line: str) -> Form:
+    for read in _READERS:
+        if form := read(line):
+            return form
+    return _as_text(line)
+
+
+# Marks around an answer
+
+_FINAL_MARKS: Final = re.compile(r"[\s.。,;:،…]+\Z|(?<=[^\W\d_]{2})[!！]+\Z|[?？]+\Z")
+_FIRST_MARKS: Final = re.compile(r"\A[\s:;,。]+")
+
+
+def _without_outer_marks(line: str) -> str:
+    before = ""
+    while line != before:
+        before = line
+        line = _FIRST_MARKS.sub("", _FINAL_MARKS.sub("", without_markup(line)))
+    return line
+
+
+# JSON, and lines with bullets
+
+_BULLET: Final = re.compile(r"\s*(?:[-*•–]|\(?\d{1,2}[.)]|[a-z]\))\s+(?=\S)")
+
+
+def _json(text: str) -> Form | None:
+    if text[:1] not in ("{", "[") or text[-1:] not in ("}", "]"):
+        return None
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, list) and value and not any(isinstance(item, dict | list) for item in value):
+        texts = [item if isinstance(item, str) else json.dumps(item) for item in value]
+        return _listed(text, texts, [form_of(item) for item in texts])
+    key = canonical(value)
+    return Form(key, key)
+
+
+def _bullets(text: str) -> Form | None:
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) < 2 or not all(map(_BULLET.match, lines)):
+        return None
+    items = [_BULLET.sub("", line, count=1) for line in lines]
+    return _listed(", ".join(items), items, [form_of(item) for item in items])
+
+
+# Yes and no
+
+_AFTER_YES: Final = re.compile(r"\s*(?:[,.;:!。,、،—–-]|\Z)\s*(?!\d)")
+
+
+def _yes_or_no(line: str) -> Form | None:
+    folded = line.casefold()
+    for verdict, field in (("yes", "yes"), ("no", "no")):
+        for word in languages.words(field):
+            if not folded.startswith(word):
+                continue
+            rest = line[len(word) :]
+            speakers = [language for language in languages.LANGUAGES if word in getattr(language, field)]
+            spoken = languages.language_of(line)
+            language = spoken if spoken in speakers else speakers[0]
+            if _AFTER_YES.match(rest) and not _pattern_of(language.condition).search(rest):
+                return Form(verdict, verdict)
+    return None
+
+
+@cache
+def _pattern_of(words: tuple[str, ...]) -> re.Pattern[str]:
+    return words_pattern(words)
+
+
+def words_pattern(words: Sequence[str]) -> re.Pattern[str]:
+    """Return a pattern of whole words; a word of a script without spaces may stand anywhere."""
+    spaced = "|".join(re.escape(word) for word in words if not _is_unspaced(word))
+    unspaced = "|".join(re.escape(word) for word in words if _is_unspaced(word))
+    return re.compile(rf"(?<!\w)(?:{spaced})(?!\w)" + (f"|{unspaced}" if unspaced else ""), re.IGNORECASE)
+
+
+def _is_unspaced(word: str) -> bool:
+    return "\u3040" <= word[0] <= "\u9fff" or "\uac00" <= word[0] <= "\ud7a3"
+
+
+# A letter of multiple choice
+
+_BRACKETED: Final = re.compile(r"[(\[](\w)[)\]]|(\w)[).]")
+
+
+def _letter(line: str) -> Form | None:
+    match = _BRACKETED.fullmatch(line)
+    if match is None:
+        return None
+    letter = match[1] or match[2]
+    return None if letter.isdigit() else Form(letter, letter.casefold())
+
+
+# Dates and times
+
+_BEFORE_DATE: Final = re.compile(r"(?:in|on|at|by|the|year|em|en|le|am|um|im|il|el|w|в)\s", re.IGNORECASE)
+_YEAR: Final = re.compile(r"(?:1[0-9]|20)\d\d")
+
+
+def _date(line: str) -> Form | None:
+    bare = _BEFORE_DATE.sub("", line, count=1) if _BEFORE_DATE.match(line) else line
+    if date := read_date(bare):
+        return Form(date, date)
+    if bare != line and _YEAR.fullmatch(bare):
+        return Form(bare, bare)
+    if time := read_time(bare):
+        explicit, is_open = time
+        return Form(bare, explicit, () if is_open is None else (is_open,))
+    return None
+
+
+# Quantities
+
+_NOT_A_NOUN: Final = frozenset(
+    "squared cubed or and more less fewer bc ad bce ce ago of out in on at to from by per below above before after times "
+    "factorial remainder mod over under plus minus than each percent left right if when but not with without e i x y n "
+    "is are was were the billionth millionth quadrillion quintillion hundred thousand st nd rd th and/or "
+    "greater higher lower older younger longer shorter away behind ahead later earlier early late square cubic".split()
+)
+_NOUN: Final = re.compile(r"[^\W\d_]+(?:[ '-][^\W\d_]+){0,2}")
+_MINUS: Final = re.compile(r"(?:minus|negative)\s(?=[\d$.]|[a-z])", re.IGNORECASE)
+_PERCENT: Final = re.compile(
+    r"\s?(?:%|(?:percent|per cent|pct|prozent|por ciento|por cento|pour cent|per cento|procent|процент\w*)(?!\w))",
+    re.IGNORECASE,
+)
+_PER_MILLE: Final = re.compile(r"\s?‰")
+_OF_SOMETHING: Final = re.compile(r"\s(?:of|de|d'|von|di)\s(?:the\s|all\s)?(?P<noun>[^\W\d_]+(?: [^\W\d_]+){0,2})\Z")
+_MONEY_SCALE: Final = re.compile(r"\s?(k|K|M|m|mn|mm|MM|B|b|bn|Bn|T|tn)(?![A-Za-z])")
+_THOUSANDS: Final = {"k": 3, "m": 6, "b": 9, "t": 12}
+_FEET: Final = re.compile(r"(?P<feet>\d+)\s?(?:'|′|ft|feet)\s?(?P<inches>\d+(?:\.\d+)?)\s?(?:\"|″|''|in|inches)?", re.IGNORECASE)
+_AND: Final = re.compile(r",?\s(?:and\s)?|,\s?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Quantity:
+    value: Fraction
+    unit: units.Unit | None = None
+    noun: str = ""
+    is_share: bool = False
+
+    @property
+    def key(self) -> str:
+        """The number, with the unit: ``5000 m``."""
+        number = spelled(self.value)
+        if self.is_share:
+            return f"{number} of 1"
+        if self.unit is None:
+            return f"{number} {self.noun}".rstrip()
+        if self.unit.is_money or self.unit.meanings:
+            return f"{spelled(self.value * self.unit.factor)} {self.unit.name}"
+        return " ".join(units.in_base_units(self.value, self.unit.name))
+
+    @property
+    def weaker(self) -> tuple[str, ...]:
+        """What leaves out the unit, or names it by a word with two meanings."""
+        number = spelled(self.value)
+        if self.is_share:
+            percents = self.value * 100
+            return (number, spelled(percents)) if percents > 1 else (number,)
+        if self.unit is None:
+            return (number,) if self.noun else ()
+        vague = [f"{number} {name}" for name, meanings in units.AMBIGUOUS.items() if self.unit.name in meanings]
+        return (*vague, number)
+
+
+def _quantity(line: str) -> Form | None:
+    if read := _read_quantity(line):
+        shown = line if read.weaker else read.key
+        return Form(shown, read.key, read.weaker)
+    return _sum(line)
+
+
+def _read_quantity(text: str, *, unit: units.Unit | None = None) -> _Quantity | None:
+    """Read a whole text as a number with its unit; ``unit`` is that of a number that has none."""
+    is_negative = False
+    if minus := _MINUS.match(text):
+        is_negative, text = True, text[minus.end() :]
+    for comma_decimal in (False, True):
+        quantity = _with_sign(text, comma_decimal) or _with_unit(text, comma_decimal)
+        if quantity is None or (comma_decimal and not (quantity.unit or quantity.is_share)):
+            continue
+        bare = quantity.unit is None and not quantity.noun and not quantity.is_share
+        return _Quantity(
+            -quantity.value if is_negative else quantity.value,
+            unit if bare else quantity.unit,
+            quantity.noun,
+            quantity.is_share,
+        )
+    return None
+
+
+def _with_sign(text: str, comma_decimal: bool) -> _Quantity | None:
+    """Read a number behind the sign of a currency."""
+    sign = _signs().match(text)
+    if sign is None:
+        return None
+    money = units.currency(sign["money"])
+    rest = text[sign.end() :]
+    number = read_number(rest, comma_decimal=comma_decimal)
+    if money is None or number is None:
+        return None
+    value, after = number.value, rest[number.end :]
+    if scale := _MONEY_SCALE.match(after):
+        value *= 10 ** _THOUSANDS[scale[1][0].lower()]
+        after = after[scale.end() :]
+    if sign["minus"]:
+        value = -value
+    after = after.strip()
+    if after in ("", money.name) or units.read_unit(after) == money:
+        return _Quantity(value, money)
+    rate = units.read_unit(f"{money.name} {after}") or units.read_unit(f"{money.name}{after}")
+    if rate is not None:
+        return _Quantity(value, rate)
+    if _is_noun(after):
+        return _Quantity(value, units.Unit(f"{money.name} {after.casefold()}", is_money=True))
+    return None
+
+
+@cache
+def _signs() -> re.Pattern[str]:
+    signs = "|".join(map(re.escape, units.currency_signs()))
+    return re.compile(rf"(?P<minus>-\s?)?(?P<money>{signs})\s?(?=[-\d.])", re.IGNORECASE)
+
+
+def _with_unit(text: str, comma_decimal: bool) -> _Quantity | None:
+    number = read_number(text, comma_decimal=comma_decimal)
+    if number is None:
+        return None
+    after = text[number.end :]
+    if not after:
+        return _Quantity(number.value)
+    if share := _PERCENT.match(after):
+        return _share(number.value / 100, after[share.end() :])
+    if share := _PER_MILLE.fullmatch(after):
+        return _share(number.value / 1000, "")
+    is_stuck = not after.startswith((" ", "-", "'"))
+    name = after.strip().lstrip("-") if after.startswith("-") else after.strip()
+    if is_stuck and re.match(r"[A-Za-z](?![A-Za-z])", after) and "/" not in after:
+        return None  # 12A, 3a, 4k, 5m
+    if unit := units.read_unit(name):
+        return _Quantity(number.value, unit)
+    if is_stuck and not _is_unspaced(name):
+        return None  # 6ab, 25π
+    if (phrase := _OF_SOMETHING.search(after)) and (unit := units.read_unit(after[: phrase.start()].strip())):
+        return _Quantity(number.value, unit)
+    if _is_noun(name):
+        return _Quantity(number.value, noun=name.casefold())
+    return None
+
+
+def _share(value: Fraction, after: str) -> _Quantity | None:
+    if after and not _OF_SOMETHING.fullmatch(after):
+        return None
+    return _Quantity(value, is_share=True)
+
+
+def _is_noun(text: str) -> bool:
+    if not _NOUN.fullmatch(text):
+        return False
+    words = re.split(r"[ '-]", text.casefold())
+    return _NOT_A_NOUN.isdisjoint(words) and (len(words[0]) > 1 or not words[0].isascii())
+
+
+def _sum(line: str) -> Form | None:
+    """Read ``5 hours 30 minutes``, ``3 dollars and 50 cents`` or ``5'3"``."""
+    if feet := _FEET.fullmatch(line):
+        line = f"{feet['feet']} ft {feet['inches']} in"
+    cuts = [match for match in _AND.finditer(line) if line[match.end() : match.end() + 1].isdigit()]
+    pieces = [line[start:end] for start, end in _between(cuts, len(line))]
+    quantities = [_read_quantity(piece) for piece in pieces]
+    if len(pieces) < 2 or any(part is None or part.unit is None for part in quantities):
+        return None
+    keys = [part.key.partition(" ") for part in quantities if part]
+    if len({unit for _, _, unit in keys}) > 1 or len({part.unit.name for part in quantities if part and part.unit}) == 1:
+        if not all(part and part.unit and part.unit.is_money for part in quantities) or len({u for _, _, u in keys}) > 1:
+            return None
+    total = sum((Fraction(number) for number, _, _ in keys), Fraction(0))
+    return Form(line, f"{float(total):.12g} {keys[0][2]}")
+
+
+def _between(cuts: Sequence[re.Match[str]], end: int) -> list[tuple[int, int]]:
+    starts = [0, *(cut.end() for cut in cuts)]
+    return list(zip(starts, [*(cut.start() for cut in cuts), end], strict=True))
+
+
+# Bounds and ranges
+
+_BOUNDS: Final = {
+    "≥": r"at least|no (?:less|fewer) than|not (?:less|fewer) than|a minimum of|minimum of|≥|>=",
+    "≤": r"at most|no more than|not more than|a maximum of|maximum of|up to|≤|<=",
+    ">": r"more than|greater than|over|above|>",
+    "<": r"fewer than|less than|under|below|<",
+}
+_BOUND: Final = re.compile(
+    "|".join(f"(?P<b{at}>{words})" for at, words in enumerate(_BOUNDS.values())) + r"(?=[\s\d])", re.IGNORECASE
+)
+_OR_MORE: Final = re.compile(r"(?P<quantity>.+?),?\s(?:or|and)\s(?:(?P<more>more|higher|above|greater|over|older)|less|fewer|lower|below|under|younger)(?P<noun>(?:\s.*)?)")
+_RANGE: Final = re.compile(r"\s?(?:–|—|-|~|\bto\b|\buntil\b|\bbis\b)\s?|\s(?:à|a|al|tot)\s")
+
+
+def _bound(line: str) -> Form | None:
+    sign, rest = "", line
+    if bound := _BOUND.match(line):
+        sign = list(_BOUNDS)[int((bound.lastgroup or "b0")[1:])]
+        rest = line[bound.end() :].strip()
+    elif bound := _OR_MORE.fullmatch(line):
+        sign = "≥" if bound["more"] else "≤"
+        rest = bound["quantity"] + bound["noun"]
+    if not sign or (quantity := _read_quantity(rest)) is None:
+        return None
+    return Form(line, f"{sign} {quantity.key}", tuple(f"{sign} {key}" for key in quantity.weaker))
+
+
+def _range(line: str) -> Form | None:
+    bare = re.sub(r"\A(?:from|between|von|de|entre|zwischen)\s", "", line, flags=re.IGNORECASE)
+    cuts = list(_RANGE.finditer(bare, 1))
+    if line.lower().startswith("between "):
+        cuts = list(re.finditer(r"\sand\s", bare))
+    for cut in cuts:
+        low_text, high_text = bare[: cut.start()], bare[cut.end() :]
+        if form := _range_of_quantities(line, low_text, high_text) or _range_of_times(line, low_text, high_text):
+            return form
+    return None
+
+
+def _range_of_quantities(line: str, low_text: str, high_text: str) -> Form | None:
+    high = _read_quantity(high_text)
+    if high is None or not low_text:
+        return None
+    low = _read_quantity(low_text, unit=high.unit)
+    if low is None or low.value >= high.value:
+        return None
+    if high.is_share and not low.is_share and low.unit is None:
+        low = _Quantity(low.value / 100, is_share=True)
+    if high.noun and not low.noun:
+        low = _Quantity(low.value, noun=high.noun)
+    weaker = [f"{low_key}…{high_key}" for low_key, high_key in zip(low.weaker, high.weaker, strict=False)]
+    return Form(line, f"{low.key}…{high.key}", tuple(weaker))
+
+
+def _range_of_times(line: str, low_text: str, high_text: str) -> Form | None:
+    low, high = _date(low_text), _date(high_text)
+    return Form(line, f"{low.key}…{high.key}") if low and high else None
+
+
+# Equations
+
+_NAME: Final = re.compile(
+    r"(?P<name>[^\W\d](?:_?\{?\w{1,3}\}?)?'?(?:\([\w,. ]*\))?|[^\W\d][\w ]{1,30})\s?=\s?(?P<value>[^=]+)"
+)
+
+
+def named_value(line: str) -> tuple[str, str] | None:
+    """Return the name and the value of ``x = 5``, or None."""
+    match = _NAME.fullmatch(line)
+    if match is None or len(list_parts(line)) > 1 or "≤" in line:
+        return None
+    return "".join(match["name"].split()), match["value"].strip()
+
+
+def _equation(line: str) -> Form | None:
+    """Read ``x = 5``, which an answer ``5`` may mean."""
+    equation = named_value(line)
+    if equation is None:
+        return None
+    name, value = equation
+    form = _form_of_line(value)
+    return Form(line, f"{name}={form.key}", (form.key, *form.weaker))
+
+
+# Lists, sets and tuples
+
+_OPENING: Final = {"(": ")", "[": "]", "{": "}", "<": ">", "⟨": "⟩"}
+_WORDS_BETWEEN: Final = re.compile(r"(?:\s*[,;、،]\s*)?(?:\s(?:and|&)\s|\s(?:und|et|y|e|en|och|oraz|и|ve)\s)|\s*[;、]\s*")
+_OR: Final = re.compile(r"(?:\s*,\s*)?\s(?:or|oder|ou|lub|или|veya)\s")
+
+
+def _enclosed(line: str) -> Form | None:
+    """Read a set, a tuple, an interval, or a list in brackets."""
+    opening, closing = line[:1], line[-1:]
+    if opening not in _OPENING or closing not in (")", "]", "}", ">", "⟩") or len(line) < 3:
+        return None
+    inside = line[1:-1]
+    if not _is_balanced(inside):
+        return None
+    parts = _cut_at(inside, ",;")
+    if len(parts) < 2 and not (opening + closing == "{}" and inside.strip()):
+        return None
+    forms = [_form_of_line(_without_outer_marks(part)) for part in parts or [inside.strip()]]
+    if opening + closing == "{}":
+        keys = sorted({form.key for form in forms})
+        return Form(line, "{" + "; ".join(keys) + "}")
+    if opening + closing == "[]":
+        return _listed(line, parts, forms)
+    return Form(line, opening + "; ".join(form.key for form in forms) + closing)
+
+
+def _several(line: str) -> Form | None:
+    """Read parts that are joined by commas, "and" or "or"."""
+    parts = list_parts(line)
+    if not 1 < len(parts) <= _MOST_PARTS:
+        return None
+    forms = [_form_of_line(_without_outer_marks(part)) for part in parts]
+    if _cut_by(_OR, line):
+        return Form(line, " or ".join(form.key for form in forms))
+    return _listed(line, parts, forms)
+
+
+def list_parts(line: str) -> list[str]:
+    """Return the parts of a line that are joined by "or", or else by commas and "and", outside of brackets."""
+    if not _is_balanced(line):
+        return [line]
+    if alternatives := _cut_by(_OR, line):
+        return alternatives
+    pieces = _cut_by(_WORDS_BETWEEN, line) or [line]
+    return [part for piece in pieces for part in _cut_at(piece, ",;、،") or [piece]]
+
+
+def _listed(line: str, parts: Sequence[str], forms: Sequence[Form]) -> Form:
+    """Return the form of a list. A list of one part is that part."""
+    if len(forms) == 1:
+        return Form(line, "[" + forms[0].key + "]")
+    key = "; ".join(form.key for form in forms)
+    barest = "; ".join(form.weaker[-1] if form.weaker else form.key for form in forms)
+    return Form(line, key, (barest,) if barest != key else ())
+
+
+def _cut_by(pattern: re.Pattern[str], line: str) -> list[str]:
+    """Cut a line at the matches that are outside of brackets; nothing if there is none."""
+    depths = _depths(line)
+    cuts = [match for match in pattern.finditer(line) if depths[match.start()] == 0]
+    parts = [line[start:end] for start, end in _between(cuts, len(line))]
+    return [part for part in parts if part.strip()] if cuts else []
+
+
+def _cut_at(line: str, marks: str) -> list[str]:
+    """Cut a line at marks outside of brackets that are not within a number; nothing if there is none."""
+    return _cut_by(re.compile(rf"[{marks}](?!(?<=\d,)\d{{3}}(?!\d))\s*"), line)
+
+
+def _depths(line: str) -> list[int]:
+    depths, depth = [], 0
+    for sign in line:
+        depth += (sign in "([{") - (sign in ")]}")
+        depths.append(depth)
+    return depths
+
+
+def _is_balanced(line: str) -> bool:
+    depths = _depths(line)
+    return not depths or (min(depths) >= 0 and depths[-1] == 0)
+
+
+# Texts
+
+_EXPLANATION: Final = re.compile(r"(?P<before>.*\S)\s\((?P<inside>[^()]*[^\W\d_]{2}[^()]*)\)")
+_OF_VALUE: Final = re.compile(r"\bnot\b|\bmod\b|[=<>≤≥^\\+*/]|\d\s?-\s?\d", re.IGNORECASE)
+_MODULO: Final = re.compile(r"\((mod [^()]+)\)")
+_FUNCTIONS: Final = re.compile(r"\\[a-zA-Z]+|(?<![a-zA-Z])(?:arc)?(?:sin|cos|tan|cot|log|ln|exp|max|min|lim|gcd|lcm|mod|det)(?![a-z])")
+_WORD: Final = re.compile(r"[^\W\d_]{2,}")
+_OPERATOR: Final = re.compile(r"[-+*/^=<>|√±·×÷≤≥≠!π_∪∩]")
+_LOOSE_SPACE: Final = re.compile(r"(?<=\W) | (?=\W)|(?<=\d) (?=[^\W\d])")
+_TIMES: Final = re.compile(r"(?<=\d)[*·](?=[a-zA-Z])")
+_CODE: Final = re.compile(r"[={}\[\];_\\]|\w\(|(?:^|\s|\w)/\w+|(?:^|\s)--?\w|->|\w\.\w+\(|\w:$|\n")
+_SQL: Final = re.compile(r"\s*(?:select|insert|update|delete|create|alter|drop|with)\s", re.IGNORECASE)
+_QUOTED: Final = re.compile(r"('[^']*'|\"[^\"]*\")")
+_TITLE: Final = re.compile(
+    r"(?:(?:mr|mrs|ms|miss|dr|prof|professor|sir|dame|captain|capt|lord|lady|herr|frau|señor|señora|monsieur|madame|"
+    r"rev|hon|president)\.?\s)+(?=[^\W\d_])",
+    re.IGNORECASE,
+)
+_INITIAL: Final = re.compile(r"(?<=\b[^\W\d_])\.(?=\s|$)|(?<=\b[JS]r)\.(?=\s|$)")
+_LABEL_MARK: Final = re.compile(r"[:,](?=\s)|[\"“”«»]")
+_ELEMENTS: Final = (
+    "He|Li|Be|Ne|Na|Mg|Al|Si|Cl|Ar|Ca|Sc|Ti|Cr|Mn|Fe|Co|Ni|Cu|Zn|Ga|Ge|As|Se|Br|Kr|Rb|Sr|Zr|Nb|Mo|Ag|Cd|Sn|Sb|Te|"
+    "Xe|Cs|Ba|La|Pt|Au|Hg|Tl|Pb|Bi|H|B|C|N|O|F|P|S|K|V|Y|I|W|U"
+)
+_FORMULA: Final = re.compile(rf"(?:(?:{_ELEMENTS})\d*|[()]\d*)+(?:\^?\d*[-+])?")
+
+
+def is_code(text: str) -> bool:
+    """Return whether a text of several lines is code, in which lines and indentation count."""
+    return "\n" in text and not _SQL.match(text) and _CODE.search(text.replace("\n", " ")) is not None
+
+
+def _explained(line: str) -> Form | None:
+    """Read an answer with an explanation in parentheses at its end."""
+    match = _EXPLANATION.fullmatch(line)
+    if match is None or _OF_VALUE.search(match["inside"]):
+        return None
+    form = _form_of_line(match["before"])
+    if form.key != _as_text(match["before"]).key:
+        return form
+    return Form(line, f"{form.key} ({match['inside'].casefold()})", (form.key,))
+
+
+def _mathematics(line: str) -> Form | None:
+    """Read what consists of numbers, single letters and operators, in which spaces do not count."""
+    text = _MODULO.sub(r"\1", line)
+    if not (_OPERATOR.search(text) or "\\" in text) or _WORD.search(_FUNCTIONS.sub(" ", text)):
+        return None
+    key = _LOOSE_SPACE.sub("", _TIMES.sub("", text))
+    return Form(line, key)
+
+
+def _as_text(line: str) -> Form:
+    if _SQL.match(line):
+        pieces = _QUOTED.split(line)
+        folded = "".join(piece if at % 2 else piece.casefold() for at, piece in enumerate(pieces))
+        return Form(line, " ".join(folded.split()).rstrip(" ;"))
+    if _CODE.search(line) and not line.isalpha():
+        return Form(line, line.rstrip())
+    text = _MODULO.sub(r"\1", line)
+    text = _INITIAL.sub("", _LABEL_MARK.sub("", text))
+    text = _TITLE.sub("", _without_article(text))
+    text = " ".join(text.split()).strip(" .!?*\"'") or line
+    is_token = " " not in text and not text.isalpha()
+    is_formula = len(text) > 1 and _FORMULA.fullmatch(text)
+    key = text if is_token or is_formula else text.casefold()
+    return Form(line, key, _family_name_first(key))
+
+
+def _without_article(text: str) -> str:
+    match = _articles().match(text)
+    return text[match.end() :] if match else text
+
+
+@cache
+def _articles() -> re.Pattern[str]:
+    words = [word for word in languages.words("article") if not _is_unspaced(word)]
+    elided = "|".join(re.escape(word) for word in words if word.endswith("'"))
+    spaced = "|".join(re.escape(word) for word in words if not word.endswith("'"))
+    return re.compile(rf"(?:(?:{spaced})\s+|(?:{elided}))(?=\S)" if elided else rf"(?:{spaced})\s+(?=\S)", re.IGNORECASE)
+
+
+def _family_name_first(key: str) -> tuple[str, ...]:
+    """Return ``kessler; miriam``, which is how the list "Kessler, Miriam" is read, of ``miriam kessler``."""
+    words = key.split(" ")
+    if not 2 <= len(words) <= 4 or not all(word.replace("-", "").replace("'", "").isalpha() for word in words):
+        return ()
+    return (f"{words[-1]}; {' '.join(words[:-1])}",)
+
+
+_READERS: Final[Sequence[Callable[[str], Form | None]]] = (
+    *(_letter, _yes_or_no, _date, _quantity, _bound, _range, _equation, _enclosed, _several, _explained, _mathematics),
+)
+"""Each reads a whole line, or nothing; the first that reads it decides."""

@@ -1,0 +1,128 @@
+r"""Write TeX, typography and markup plainly: ``\dfrac{3}{4}`` as ``3/4``, ``−5`` as ``-5``, ``**blue**`` as ``blue``.
+
+Notation says nothing about an answer. What is no notation stays as it is written.
+"""
+
+import re
+import unicodedata
+from typing import Final
+
+_SIGNS: Final = str.maketrans(
+    {dash: "-" for dash in "−‒﹣－"}
+    | {space: " " for space in "\t\u00a0\u2007\u2009\u200a\u202f\u3000"}
+    | {hidden: "" for hidden in "\u200b\u200e\u200f\u2060\ufeff\ufe0f"}
+    | {"⁄": "/", "，": ",", "：": ":", "（": "(", "）": ")", "％": "%", "＄": "$", "’": "'", "‘": "'", "º": "°"}
+    | {"≦": "≤", "≧": "≥", "～": "~", "٪": "%", "٫": ".", "٬": ","}
+)
+_FULL_WIDTH: Final = re.compile("[０-９Ａ-Ｚａ-ｚ＝＋＜＞．]")
+_FRACTION_SIGN: Final = re.compile("[½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]")
+_RAISED: Final = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ]+")
+_LOWERED: Final = re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
+_OTHER_DIGIT: Final = re.compile(r"[^\x00-\x7f]")
+
+_SYMBOLS: Final = {
+    command: symbol
+    for symbol, commands in {
+        "π": "pi", "∞": "infty", "≤": "le leq leqslant", "≥": "ge geq geqslant", "≠": "ne neq", "±": "pm",
+        "×": "times", "·": "cdot", "÷": "div", "√": "sqrt", "°": "circ degree", "∪": "cup", "∩": "cap",
+        "∅": "emptyset varnothing", "→": "to rightarrow longrightarrow", "∈": "in", "≈": "approx", "θ": "theta",
+        "α": "alpha", "β": "beta", "γ": "gamma", "λ": "lambda", "φ": "phi varphi", "<": "lt", ">": "gt",
+        "%": "%", "$": "$", "#": "#", "&": "&", "_": "_", "{": "{ lbrace", "}": "} rbrace", "|": "mid",
+        "": "left right displaystyle textstyle limits big Big bigl bigr Bigl Bigr bigg Bigg ! ( ) [ ]",
+        " ": "quad qquad , ; :",
+    }.items()
+    for command in commands.split()
+}  # fmt: skip
+_COMMAND: Final = re.compile(r"\\([a-zA-Z]+|[%$#&_{}!()\[\],;:])")
+_WRAPPER: Final = re.compile(
+    r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt|normal|bb)|boldsymbol|bm|operatorname|mbox|emph|"
+    r"underline|boxed|fbox)\s?(?=\{)"
+)
+_BRACE: Final = re.compile(r"\\[{}]|[{}]")
+_THIN_GROUP: Final = re.compile(r"(?<=\d)(?:\\[,;: ]|\{,\})(?=\d{3}(?!\d))")
+_DEGREE: Final = re.compile(r"\^\s?\{?\s?\\circ\s?\}?")
+_FRACTION: Final = re.compile(
+    r"(-?)\s?\\[dtc]?frac\s?(?:\{\s?(-?\d+)\s?\}|(\d))\s?(?:\{\s?(\d+)\s?\}|(\d))"
+)
+_ANY_FRACTION: Final = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
+_DELIMITED: Final = re.compile(r"\$\$?([^$\s](?:[^$]*[^$\s])?)\$\$?(?!\d)")
+_TEN_TO_THE: Final = re.compile(
+    r"(?<=\d)\s?(?:×|x|\*|·|⋅)\s?10\s?\^\s?(?:\{\s?([-+]?\d+)\s?\}|([-+]?\d+))", re.IGNORECASE
+)
+_SHORT_GROUP: Final = re.compile(r"(?<=[\^_√])\{(\w)\}")
+_FENCE: Final = re.compile(r"\A\s*(?:```|~~~)[\w+-]*[ \t]*\n(.*?)\n?\s*(?:```|~~~)?\s*\Z", re.DOTALL)
+_QUOTES: Final = {'"': '"', "'": "'", "`": "`", "“": "”", "”": "”", "„": "“", "«": "»", "「": "」", "『": "』", "‹": "›"}
+_EMPHASIS: Final = re.compile(r"\*\*\*?|(?<!\w)__(?=\S)|(?<=\S)__(?!\w)")
+
+
+def plain_text(text: str) -> str:
+    """Write TeX and typography as plain text. Words, line breaks and markup stay."""
+    if not text.isascii():
+        text = text.translate(_SIGNS)
+        text = _FULL_WIDTH.sub(lambda sign: unicodedata.normalize("NFKC", sign[0]), text)
+        text = _FRACTION_SIGN.sub(lambda sign: f" {unicodedata.normalize('NFKC', sign[0]).replace('⁄', '/')}", text)
+        text = _RAISED.sub(lambda raised: f"^{unicodedata.normalize('NFKC', raised[0]).replace('−', '-')}", text)
+        text = _LOWERED.sub(lambda lowered: unicodedata.normalize("NFKC", lowered[0]), text)
+        text = _OTHER_DIGIT.sub(_western_digit, text)
+    if "\\" in text or "$" in text:
+        text = _without_commands(text)
+    return _TEN_TO_THE.sub(r"e\1\2", text)
+
+
+def without_markup(text: str) -> str:
+    """Return a text without the fence, emphasis, quotes and white space around all of it, in one line of single spaces.
+
+    Line breaks in code count, and stay.
+    """
+    fenced = _FENCE.match(text)
+    if fenced and "```" not in fenced[1]:
+        return "\n".join(line.rstrip() for line in fenced[1].strip("\n").splitlines())
+    text = _EMPHASIS.sub("", text).strip()
+    if text.startswith("\\[") and text.endswith("\\]"):
+        text = text[2:-2].strip()
+    while len(text) > 1 and (_QUOTES.get(text[0]) == text[-1] or text[0] == text[-1] == "*"):
+        if text[0] in text[1:-1]:  # 'ran', 'fell'
+            break
+        text = text[1:-1].strip()
+    return text
+
+
+def _western_digit(sign: re.Match[str]) -> str:
+    return str(unicodedata.decimal(sign[0])) if sign[0].isdecimal() else sign[0]
+
+
+def _without_commands(text: str) -> str:
+    text = _THIN_GROUP.sub("", text)
+    text = _unwrapped(text)
+    text = _DEGREE.sub("°", text)
+    text = text.replace("{,}", ".")
+    text = _FRACTION.sub(_written_fraction, text)
+    text = _ANY_FRACTION.sub(r"\\frac", text)
+    text = _DELIMITED.sub(r"\1", text)
+    text = _COMMAND.sub(lambda command: _SYMBOLS.get(command[1], command[0]), text)
+    return _SHORT_GROUP.sub(r"\1", text)
+
+
+def _written_fraction(match: re.Match[str]) -> str:
+    # The space keeps a whole number in front apart: 3\frac{1}{2} is 3 1/2.
+    return f" {match[1]}{match[2] or match[3]}/{match[4] or match[5]}"
+
+
+def _unwrapped(text: str) -> str:
+    r"""Remove commands that only change the appearance: ``\text{\textbf{Blue}}`` becomes ``Blue``."""
+    if not _WRAPPER.search(text):
+        return text
+    kept: list[str] = []
+    dropped: list[bool] = []  # for each open brace, whether it goes with its command
+    at = 0
+    wrapped = {command.end(): command.start() for command in _WRAPPER.finditer(text)}
+    for brace in _BRACE.finditer(text):
+        start = wrapped.get(brace.start())
+        kept.append(text[at : brace.start() if start is None else start])
+        at = brace.end()
+        if brace[0] == "{":
+            dropped.append(start is not None)
+        is_dropped = start is not None or (brace[0] == "}" and bool(dropped) and dropped.pop())
+        if not is_dropped:
+            kept.append(brace[0])
+    return "".join([*kept, text[at:]])
