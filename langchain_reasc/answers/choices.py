@@ -6,7 +6,7 @@ the names that the caller gives.
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 from langchain_reasc.answers import languages
@@ -61,7 +61,7 @@ def letters_of(question: str) -> str:
     listed = dict.fromkeys(match[1].upper() for match in _LISTED.finditer(question[-4000:]))
     known = LATIN + "".join(language.letters for language in languages.LANGUAGES) + "".join(_CIRCLED)
     letters = [letter for letter in listed if letter in known]
-    spaced = re.findall(r"(?:(?<=\s)|\A)([^\W\d_])\s(?=\S)", question) if "\u3040" <= question[:1] else []
+    spaced = re.findall(r"(?:(?<=\s)|\A)([^\W\d_])\s(?=\S)", question) if re.search("[\u3040-\u30ff]", question) else []
     return "".join(dict.fromkeys([*letters, *(letter for letter in spaced if letter in known)]))
 
 
@@ -119,12 +119,18 @@ def _implied(text: str, letters: str) -> str | None:
         rf"{either}\W{{0,3}}\s*{_RIGHT}",
         rf"(?i:\b{_CHOSEN})\s+(?:option\s+|choice\s+)?[*_]*{either}(?=[*_\s.,;:)]|\Z){_WRONG}(?!\s+[a-z])",
         rf"^[^\w\n]{{0,20}}({capital})(?:[^\w\n]{{0,20}}|[).:]\s[^\n]{{1,80}})$",
+        rf"(?i:\b(?:{_answer_nouns()}))\s+[(*]*({capital})(?![\w'’])(?!\s[a-z]+\s[a-z])",
         rf"\(({capital})\){_WRONG}",
     ):
         found = list(re.finditer(pattern, text[-4000:], re.MULTILINE))
         if found:
             return next(filter(None, found[-1].groups())).casefold()
     return None
+
+
+@cache
+def _answer_nouns() -> str:
+    return "|".join(map(re.escape, languages.words("answer")))
 
 
 class LabelFinder:

@@ -33,7 +33,7 @@ def read_date(text: str) -> str | None:
 def read_time(text: str) -> tuple[str, str | None] | None:
     """Return a time of day as ``15:45``, and how it is written without am and pm if that leaves its half open.
 
-    A time that may be in either half, as ``3:45``, has the form ``3:45``; in the morning it is ``03:45``.
+    ``3:45`` may be in either half: ``3:45 am or pm``. In the morning it is ``03:45``.
     """
     match = _CLOCK.fullmatch(text)
     if match is None or not (match["minute"] or match["half"]):
@@ -48,8 +48,8 @@ def read_time(text: str) -> tuple[str, str | None] | None:
     zone = f" {match['zone'].upper()}" if match["zone"] else ""
     if not half:
         is_open = 1 <= hour <= 12 and not match["hour"].startswith("0")
-        return (f"{hour if is_open else f'{hour:02}'}{rest}{zone}", None)
-    return (f"{hour % 12 + 12 * (half == 'p'):02}{rest}{zone}", f"{hour}{rest}{zone}")
+        return (f"{hour}{rest}{zone} am or pm" if is_open else f"{hour:02}{rest}{zone}", None)
+    return (f"{hour % 12 + 12 * (half == 'p'):02}{rest}{zone}", f"{hour}{rest}{zone} am or pm")
 
 
 def _written(parts: dict[str, str | None]) -> str | None:

@@ -13,7 +13,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 
-from langchain_reasc.answers.choices import LATIN, ChoiceFinder, LabelFinder
+from langchain_reasc.answers.choices import LATIN, ChoiceFinder, LabelFinder, chosen_letters, letters_of
 from langchain_reasc.answers.equivalence import (
     JUDGE_PROMPT,
     Equivalence,
@@ -224,7 +224,7 @@ def mathematical() -> Extractor:
         MissingExtraError: math-verify is not installed.
     """
     require_math_verify()
-    return Extractor(find_span, "math", reads_question=True, canonical=canonical_mathematics, blocks=True)
+    return Extractor(_auto, "math", reads_question=True, canonical=canonical_mathematics, blocks=True)
 
 
 def matching(pattern: str) -> Extractor:
@@ -382,6 +382,15 @@ def _unless_cut_off(find: Callable[[Any], str | None], given: Any, *, cut_off: b
     return None if cut_off else find(given)
 
 
+def _auto(text: str, *, question: str = "", cut_off: bool = False) -> str | None:
+    span = find_span(text, question, cut_off=cut_off)
+    letters = letters_of(question)
+    if span is None or not letters:
+        return span
+    chosen = chosen_letters(span, letters)
+    return chosen.upper() if chosen else span
+
+
 def _last_number(text: str, *, cut_off: bool = False) -> str | None:
     statement = last_statement(text, cut_off=True) if cut_off else None
     if cut_off and statement is None:
@@ -405,7 +414,7 @@ def _name_of(find: Callable[..., Any]) -> str:
 
 _WITH_ARGUMENT: Final[Mapping[str, Callable[[str], Extractor]]] = {"regex": matching, "json": json_field}
 _NAMED: Final[Mapping[str, Callable[[], Extractor]]] = {
-    "auto": partial(Extractor, find_span, "auto", reads_question=True),
+    "auto": partial(Extractor, _auto, "auto", reads_question=True),
     "boxed": boxed,
     "number": last_number,
     "choice": choice,

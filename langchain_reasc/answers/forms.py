@@ -65,6 +65,13 @@ def same(answer: str, other: str) -> bool:
     return first.key == second.key or first.key in second.weaker or second.key in first.weaker
 
 
+def is_understood(text: str) -> bool:
+    """Return whether a text is more than words: a value, a list in brackets, code or mathematics."""
+    line = _without_outer_marks(" ".join(plain_text(without_markup(text)).split()))
+    readers = [reader for reader in _READERS if reader not in (_several, _explained)]
+    return is_sql(line) or any(read(line) for read in readers)
+
+
 def _form_of_line(line: str) -> Form:
     for read in _READERS:
         if form := read(line):
@@ -152,13 +159,14 @@ def _is_unspaced(word: str) -> bool:
 # A letter of multiple choice
 
 _BRACKETED: Final = re.compile(r"[(\[](\w)[)\]]|(\w)[).]")
+_OPTION: Final = re.compile(r"(?:option|choice|alternative|letter|answer)\s\(?([A-J])\)?", re.IGNORECASE)
 
 
 def _letter(line: str) -> Form | None:
-    match = _BRACKETED.fullmatch(line)
+    match = _BRACKETED.fullmatch(line) or _OPTION.fullmatch(line)
     if match is None:
         return None
-    letter = match[1] or match[2]
+    letter = next(filter(None, match.groups()))
     return None if letter.isdigit() else Form(letter, letter.casefold())
 
 
@@ -382,6 +390,23 @@ def _bound(line: str) -> Form | None:
     return Form(line, f"{sign} {quantity.key}", tuple(f"{sign} {key}" for key in quantity.weaker))
 
 
+_NOUN_FIRST: Final = re.compile(r"(?P<noun>[^\W\d_]{3,})\s(?P<range>\d.*)")
+_RATIO: Final = re.compile(r"(\d+(?:\.\d+)?)\s?:\s?(\d+(?:\.\d+)?)")
+
+
+def _ratio(line: str) -> Form | None:
+    ratio = _RATIO.fullmatch(line)
+    return Form(line, f"{ratio[1]}:{ratio[2]}") if ratio else None
+
+
+def _range_behind_noun(line: str) -> Form | None:
+    """Read ``pages 301 to 318``."""
+    match = _NOUN_FIRST.fullmatch(line)
+    if match is None or (form := _range(match["range"])) is None:
+        return None
+    return Form(line, f"{match['noun'].casefold()} {form.key}", (form.key,))
+
+
 def _range(line: str) -> Form | None:
     bare = re.sub(r"\A(?:from|between|von|de|entre|zwischen)\s", "", line, flags=re.IGNORECASE)
     cuts = list(_RANGE.finditer(bare, 1))
@@ -442,8 +467,6 @@ def _equation(line: str) -> Form | None:
 # Lists, sets and tuples
 
 _OPENING: Final = {"(": ")", "[": "]", "{": "}", "<": ">", "⟨": "⟩"}
-_WORDS_BETWEEN: Final = re.compile(r"(?:\s*[,;、،]\s*)?(?:\s(?:and|&)\s|\s(?:und|et|y|e|en|och|oraz|и|ve)\s)|\s*[;、]\s*")
-_OR: Final = re.compile(r"(?:\s*,\s*)?\s(?:or|oder|ou|lub|или|veya)\s")
 
 
 def _enclosed(line: str) -> Form | None:
@@ -472,7 +495,7 @@ def _several(line: str) -> Form | None:
     if not 1 < len(parts) <= _MOST_PARTS:
         return None
     forms = [_form_of_line(_without_outer_marks(part)) for part in parts]
-    if _cut_by(_OR, line):
+    if _cut_by(_joints("alternative", languages.language_of(line)), line):
         return Form(line, " or ".join(form.key for form in forms))
     return _listed(line, parts, forms)
 
@@ -481,10 +504,18 @@ def list_parts(line: str) -> list[str]:
     """Return the parts of a line that are joined by "or", or else by commas and "and", outside of brackets."""
     if not _is_balanced(line):
         return [line]
-    if alternatives := _cut_by(_OR, line):
+    if alternatives := _cut_by(_joints("alternative", languages.language_of(line)), line):
         return alternatives
-    pieces = _cut_by(_WORDS_BETWEEN, line) or [line]
+    pieces = _cut_by(_joints("conjunction", languages.language_of(line)), line) or [line]
     return [part for piece in pieces for part in _cut_at(piece, ",;、،") or [piece]]
+
+
+@cache
+def _joints(field: str, language: languages.Language) -> re.Pattern[str]:
+    """Return a pattern of "and" or "or" between the parts of a list, with a comma before it."""
+    words = "|".join(re.escape(word) for word in getattr(language, field) if not _is_unspaced(word))
+    english = "and|&" if field == "conjunction" else "or"
+    return re.compile(rf"(?:\s*[,;]\s*|\s)(?:{words}|{english})\s", re.IGNORECASE)
 
 
 def _listed(line: str, parts: Sequence[str], forms: Sequence[Form]) -> Form:
@@ -533,7 +564,11 @@ _OPERATOR: Final = re.compile(r"[-+*/^=<>|√±·×÷≤≥≠!π_∪∩]")
 _LOOSE_SPACE: Final = re.compile(r"(?<=\W) | (?=\W)|(?<=\d) (?=[^\W\d])")
 _TIMES: Final = re.compile(r"(?<=\d)[*·](?=[a-zA-Z])")
 _CODE: Final = re.compile(r"[={}\[\];_\\]|\w\(|(?:^|\s|\w)/\w+|(?:^|\s)--?\w|->|\w\.\w+\(|\w:$|\n")
-_SQL: Final = re.compile(r"\s*(?:select|insert|update|delete|create|alter|drop|with)\s", re.IGNORECASE)
+_SQL: Final = re.compile(
+    r"\s*(?:(?i:select|insert|update|delete|create|alter|drop)\s.*\b(?i:from|into|set|table|where|view|index)\b|(?:WHERE|ORDER BY|"
+    r"GROUP BY|HAVING|LEFT JOIN|INNER JOIN|JOIN|order by|group by)\s)",
+    re.DOTALL,
+)
 _QUOTED: Final = re.compile(r"('[^']*'|\"[^\"]*\")")
 _TITLE: Final = re.compile(
     r"(?:(?:mr|mrs|ms|miss|dr|prof|professor|sir|dame|captain|capt|lord|lady|herr|frau|señor|señora|monsieur|madame|"
@@ -549,9 +584,14 @@ _ELEMENTS: Final = (
 _FORMULA: Final = re.compile(rf"(?:(?:{_ELEMENTS})\d*|[()]\d*)+(?:\^?\d*[-+])?")
 
 
+def is_sql(text: str) -> bool:
+    """Return whether a text is a statement of SQL or a clause of one."""
+    return _SQL.match(text) is not None
+
+
 def is_code(text: str) -> bool:
     """Return whether a text of several lines is code, in which lines and indentation count."""
-    return "\n" in text and not _SQL.match(text) and _CODE.search(text.replace("\n", " ")) is not None
+    return "\n" in text and not is_sql(text) and _CODE.search(text.replace("\n", " ")) is not None
 
 
 def _explained(line: str) -> Form | None:
@@ -575,7 +615,7 @@ def _mathematics(line: str) -> Form | None:
 
 
 def _as_text(line: str) -> Form:
-    if _SQL.match(line):
+    if is_sql(line):
         pieces = _QUOTED.split(line)
         folded = "".join(piece if at % 2 else piece.casefold() for at, piece in enumerate(pieces))
         return Form(line, " ".join(folded.split()).rstrip(" ;"))
@@ -613,6 +653,7 @@ def _family_name_first(key: str) -> tuple[str, ...]:
 
 
 _READERS: Final[Sequence[Callable[[str], Form | None]]] = (
-    *(_letter, _yes_or_no, _date, _quantity, _bound, _range, _equation, _enclosed, _several, _explained, _mathematics),
+    *(_letter, _yes_or_no, _date, _quantity, _ratio, _bound, _range, _range_behind_noun, _equation, _enclosed),
+    *(_several, _explained, _mathematics),
 )
 """Each reads a whole line, or nothing; the first that reads it decides."""

@@ -36,6 +36,7 @@ _NOT_READ_RIGHT = re.compile(r"!|_|\\overline|\\over(?![a-z])|\b0[xob]|[%°‰$?
 """What math-verify reads past: it takes 1/2004! for 1/2006!, and 101_2 for 101_3."""
 _SAYS_NOTHING = frozenset(("true", "false", "0=0", "nan", "zoo", "0"))
 _TO_TEX = {"π": "\\pi ", "∞": "\\infty ", "≤": "\\le ", "≥": "\\ge ", "×": "\\times ", "·": "\\cdot ", "−": "-", "±": "\\pm "}
+_STUCK = re.compile(r"(?<=\d)[a-zA-Z]")
 _ROOT = re.compile(r"√\s?(\{|\w+)")
 _POWER = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 
@@ -65,13 +66,20 @@ def canonical_mathematics(answer: str) -> str:
     if equation := named_value(form.written):
         name, value = equation
         return f"{name} = {canonical_mathematics(value)}"
-    if form.weaker or _WORDS.search(form.written) or _NOT_READ_RIGHT.search(answer):
+    if form.weaker or _WORDS.search(form.written) or _NOT_READ_RIGHT.search(form.written):
         return form.written
     try:
         spelling = _read_formula(_as_tex(without_markup(answer)))
     except queue.Empty:  # all workers are busy with other formulas
         return form.written
-    return form.written if spelling is None or spelling.lower() in _SAYS_NOTHING else spelling
+    if spelling is None or spelling.lower() in _SAYS_NOTHING or _letters(spelling) < _letters(form.written):
+        return form.written
+    return spelling
+
+
+def _letters(formula: str) -> set[str]:
+    """Return the variables of a formula, none of which may get lost: math-verify reads 6ab as 6."""
+    return set(re.findall(r"(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z])", formula)) | set(_STUCK.findall(formula))
 
 
 def _as_tex(formula: str) -> str:

@@ -32,8 +32,8 @@ _SYMBOLS: Final = {
         " ": "quad qquad , ; :",
     }.items()
     for command in commands.split()
-}  # fmt: skip
-_COMMAND: Final = re.compile(r"\\([a-zA-Z]+|[%$#&_{}!()\[\],;:])")
+} | {" ": " "}  # fmt: skip
+_COMMAND: Final = re.compile(r"\\([a-zA-Z]+|[ %$#&_{}!()\[\],;:])")
 _WRAPPER: Final = re.compile(
     r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt|normal|bb)|boldsymbol|bm|operatorname|mbox|emph|"
     r"underline|boxed|fbox)\s?(?=\{)"

@@ -36,9 +36,8 @@ _VALUES: Final = (
     | {word: 10 * value for value, word in enumerate(_TENS, 2)}
     | {"hundred": 100, "thousand": 1000}
 )
-_WORDS: Final = re.compile(
-    rf"(?:(?:{'|'.join(sorted(_VALUES, key=len, reverse=True))})(?![a-z])(?:[\s-]+(?:and\s+)?(?=[a-z]))?)+", re.IGNORECASE
-)
+_NAMES: Final = "|".join(sorted(_VALUES, key=len, reverse=True))
+_WORDS: Final = re.compile(rf"(?:{_NAMES})(?:[\s-]+(?:and\s+)?(?:{_NAMES}))*(?![a-z])", re.IGNORECASE)
 _HALF: Final = re.compile(r"\ ?and a half\b|\ and\ (?P<top>\d+)/(?P<bottom>\d+)", re.IGNORECASE)
 _SCALE: Final = re.compile(
     rf"\ ?(?P<word>{'|'.join(map(re.escape, SCALES))})\.?(?![a-zà-ÿа-я])", re.IGNORECASE

@@ -27,8 +27,8 @@ _IRREGULAR: Final = frozenset(
     "took won led made gave went ran wrote came became grew got left met sat fell stood paid sold bought lies lay rose "
     "kept held lost sent spoke said told saw sank sang drew drove flew".split()
 )
+_BEFORE_NUMBERS: Final = frozenset("by for after within to from".split())
 _STARTS_A_PIECE: Final = re.compile(r"[\d$€£¥(\[{\"'`“«+-]|[^\W\d_]*[^\W\da-z_ß-ÿ]")
-_OFFERED: Final = re.compile(r"[\w'-]+(?:,\s[\w'-]+)*,?\s(?:or|oder|ou|o|of|lub|или|veya|eller)\s[\w'-]+", re.IGNORECASE)
 _SUFFIX: Final = 3
 
 
@@ -60,7 +60,8 @@ def answering_part(sentence: str, question: str) -> str:
     part = _after_copula(tokens, language) or _beside_known_words(tokens)
     if not part:
         return sentence
-    if len(part) > 1 and part[0].text.casefold() in language.preposition:
+    first = part[0].text.casefold()
+    if len(part) > 1 and (first in language.preposition or (first in _BEFORE_NUMBERS and part[1].has_number)):
         part = part[1:]
     start, end = part[0].start, part[-1].end
     return _with_closing_marks(sentence, start, end)
@@ -73,7 +74,7 @@ class _Known:
     function_words: frozenset[str]
 
     def has(self, word: str) -> bool:
-        if word in self.offered or word in _NEVER_LEFT_OUT:
+        if word in self.offered or word in _NEVER_LEFT_OUT or (len(word) == 1 and word.isalpha()):
             return False
         return word in self.words or any(_is_inflected(word, other) for other in self.words)
 
@@ -82,8 +83,14 @@ class _Known:
 def _known_words(question: str, language: languages.Language) -> _Known:
     folded = question.casefold()
     function_words = _function_words(language)
-    offered = {word for match in _OFFERED.finditer(folded) for word in re.findall(r"[\w'-]+", match[0])}
+    offered = {word for match in _offers(language).finditer(folded) for word in re.findall(r"[\w'-]+", match[0])}
     return _Known(frozenset(re.findall(r"\w+(?:['-]\w+)*", folded)), frozenset(offered - function_words), function_words)
+
+
+@cache
+def _offers(language: languages.Language) -> re.Pattern[str]:
+    words = "|".join(map(re.escape, language.alternative))
+    return re.compile(rf"[\w'-]+(?:,\s[\w'-]+)*,?\s(?:{words})\s[\w'-]+")
 
 
 def _is_inflected(word: str, other: str) -> bool:
@@ -126,7 +133,7 @@ def _after_copula(tokens: list[_Token], language: languages.Language) -> list[_T
         if not rest:
             return []
         if subject and all(word.is_known or word.is_function_word for word in subject):
-            return _without_known_end(rest)
+            return _without_known_end(_without_known_beginning(rest))
         if subject and not _says_something(rest):
             return subject
         return []
@@ -135,6 +142,18 @@ def _after_copula(tokens: list[_Token], language: languages.Language) -> list[_T
 
 def _says_something(tokens: list[_Token]) -> bool:
     return any(not (token.is_known or token.is_function_word) for token in tokens)
+
+
+def _without_known_beginning(tokens: list[_Token]) -> list[_Token]:
+    """Leave out a participle or verb that stands between the subject and the answer."""
+    start = 0
+    while start < len(tokens) - 1 and not tokens[start].has_number:
+        is_left_out = tokens[start].is_known or (_is_verb(tokens[start]) and _begins_a_piece(tokens[start + 1 :]))
+        if not is_left_out:
+            break
+        start += 1
+    kept = tokens[start:]
+    return kept if _says_something(kept) or any(token.has_number for token in kept) else tokens
 
 
 def _without_known_end(tokens: list[_Token]) -> list[_Token]:
@@ -166,12 +185,10 @@ def _beside_known_words(tokens: list[_Token]) -> list[_Token]:
     shared = [token for token in subject if token.is_known and not token.is_function_word]
     has_pronoun = bool(subject) and subject[0].text.casefold() in _PRONOUNS
     if subject and len(rest) > 1 and _is_verb(rest[0]) and (shared or has_pronoun) and _begins_a_piece(rest[1:]):
-        return _without_known_end(rest[1:])
-    if len(shared) >= 2 or (has_pronoun and shared):
-        return _without_known_end(rest)
-    end = _without_known_end(tokens)
-    left_out = [token for token in tokens[len(end) :] if token.is_known and not token.is_function_word]
-    return end if len(left_out) >= 2 and not shared else []
+        return _without_known_end(_without_known_beginning(rest[1:]))
+    kept = _without_known_end(rest)
+    left_out = [token for token in rest[len(kept) :] if token.is_known and not token.is_function_word]
+    return kept if len(shared) + len(left_out) >= 2 or (has_pronoun and shared) else []
 
 
 def _is_verb(token: _Token) -> bool:
@@ -207,12 +224,10 @@ def _without_shared_ends(sentence: str, question: str) -> str:
         if first != second or first.isdigit():
             break
         shared += 1
-    rest = text[shared:] if shared >= 2 else text
-    rest = without_closing_words(rest)
-    while word := _leading_copula().match(rest):
-        if word.end() == len(rest):
-            break
-        rest = rest[word.end() :]
+    rest = without_closing_words(text[shared:] if shared >= 2 else text)
+    copula = _leading_copula().match(rest) if shared >= 2 else None
+    if copula and copula.end() < len(rest):
+        rest = rest[copula.end() :]
     return rest.strip(_CLOSING) or sentence
 
 

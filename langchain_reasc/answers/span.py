@@ -15,7 +15,7 @@ from functools import cache
 from typing import Final
 
 from langchain_reasc.answers import languages
-from langchain_reasc.answers.forms import form_of, words_pattern
+from langchain_reasc.answers.forms import form_of, is_code, is_sql, is_understood, words_pattern
 from langchain_reasc.answers.json_values import field_of_last_object
 from langchain_reasc.answers.notation import plain_text, without_markup
 from langchain_reasc.answers.sentences import answering_part, reasons, without_closing_words
@@ -194,6 +194,8 @@ def _stated(text: str, question: str, cut_off: bool) -> Iterator[Statement]:
             statement = _below_heading(behind[heading.end() :], cut_off)
         elif link:
             statement = _rest_of_sentence(behind, link, cut_off)
+        elif _inverted().search(text, max(0, cue.start() - 60), cue.start()) and behind[:1] == " ":
+            statement = _rest_of_sentence(behind, None, cut_off)
         else:
             statement = _subject_before(text, cue.start())
         if statement is None:
@@ -224,18 +226,24 @@ def _link() -> re.Pattern[str]:
     unspaced = "|".join(re.escape(word) for word in copulas if _is_unspaced(word))
     nouns = "|".join(map(re.escape, (*languages.words("choice"), *languages.words("correct"))))
     return re.compile(
-        rf"""(?:s|et|en)?(?!\w)
+        rf"""(?:(?:s|et|en)?(?!\w)|(?=[\u3040-\u9fff\uac00-\ud7a3]))
         (?:\ (?:to|for|of)\ (?:the|this|your|that)\ [\w'\ ]{{0,40}}?|\ (?:{nouns}|here|therefore))*
         {_MARKUP}*
         (?: (?:seems?\ to\ be|appears?\ to\ be|would\ be|will\ be|must\ be|should\ be|has\ to\ be|{spaced})(?![^\W_])
           | (?:{unspaced}) | [:=：] | [-–—](?=\s) | (?<=[:.])(?=\s))
-        (?:{_MARKUP}|[:：=])*""",
+        (?:[*_`]{{1,3}}(?=[\s:：]|\Z)|[\s:：=>])*""",
         re.VERBOSE | re.IGNORECASE,
     )
 
 
 def _is_unspaced(word: str) -> bool:
     return "\u3040" <= word[0] <= "\u9fff" or "\uac00" <= word[0] <= "\ud7a3"
+
+
+@cache
+def _inverted() -> re.Pattern[str]:
+    copulas = "|".join(re.escape(word) for word in languages.words("copula") if len(word) > 2)
+    return re.compile(rf"\b(?:{copulas})\s(?:\w{{1,4}}\s)?(?:\w+\s)?\Z", re.IGNORECASE)
 
 
 def _below_heading(text: str, cut_off: bool) -> str | None:
@@ -253,10 +261,10 @@ def _below_heading(text: str, cut_off: bool) -> str | None:
     return first_line if len(first_line.split()) <= _SHORT else None
 
 
-def _rest_of_sentence(behind: str, link: re.Match[str], cut_off: bool) -> str | None:
+def _rest_of_sentence(behind: str, link: re.Match[str] | None, cut_off: bool) -> str | None:
     """Return the rest of a sentence after its verb, or None for a question or a sentence that was cut off."""
-    rest = behind[link.end() :]
-    if "\n" in link[0]:
+    rest = behind[link.end() :] if link else behind
+    if link and "\n" in link[0]:
         return _below_heading(rest, cut_off)
     end, mark = sentence_end(rest)
     if mark.startswith(("?", "？")):
@@ -333,14 +341,14 @@ def sentences(text: str) -> list[str]:
 
 # What is not part of an answer
 
-_CITATIONS: Final = re.compile(r"(?<=\S)\s*(?:\[\^?\d{1,3}(?:[,–-]\s?\d{1,3})*\]|【[^】]*】)+(?=[\s.,;]|\Z)")
+_CITATIONS: Final = re.compile(r"(?<=\S)\s*(?:\[\^?\d{1,3}(?:[,–-]\s?(?:p\.\s?)?\d{1,3})*\]|【[^】]*】)+(?=[\s.,;]|\Z)")
 _SOURCE: Final = re.compile(
     r"(?<=\S)\s*[(\[](?:source|sources|see|ref|cf|quelle|siehe|confidence|certainty|probability|i am|i'm|about \d+ ?% sure|"
     r"\d+ ?% (?:sure|confident|certain))\b[^()\[\]]*(?:\[\d+\])?[)\]]",
     re.IGNORECASE,
 )
 _REMARK: Final = re.compile(
-    r"""[\s*_(>\#\[-]*(?:confidence|certainty|probability|my\ confidence|reason|reasoning|explanation|rationale|justification|
+    r"""[\s*_(>\#\[-]*(?:confidence|certainty|probability[^\n:]{0,40}|my\ confidence|reason|reasoning|explanation|rationale|justification|
         note|n\.?b|p\.?s|hint|remark|check|verification|double-check|source|sources|reference|references|hinweis|nota|
         (?:this|that)\ response|disclaimer|tips?|key\ takeaways?|remember)\b\s*(?:score|level|in\ this\ answer)?\s*[:.*=\d]
       | [\s*_(>\#\[-]*(?:confidence|i\ am|i'm)\ [^\n]{0,40}(?:\d+\s?/\s?\d+|%|sure|certain|confident)
@@ -349,9 +357,10 @@ _REMARK: Final = re.compile(
 )
 _TALK: Final = re.compile(
     r"\s(?:—|–|-)\s(?=[a-zA-Z])|;\s|,\s(?:which|who|whose|where|while|although|though|whereas|so|and so|not|i\.e\.|or about|since|as|"
-    r"because|rounded|meaning|making|with|after|the|a|an|in|located|known)\s(?=\S)|\s(?:because|since)\s",
+    r"because|rounded|meaning|making|located|known)\s(?=\S)|\s(?:because|since)\s",
     re.IGNORECASE,
 )
+_STARTS_WITH_VERDICT: Final = re.compile(r"(?:yes|no),\s", re.IGNORECASE)
 _THAT: Final = re.compile(r"(?:that |equal to |exactly |simply |just |=\s?)+", re.IGNORECASE)
 
 
@@ -374,13 +383,13 @@ def _reduced(statement: str, question: str) -> str:
     text = _without_explanation(text)
     text = without_closing_words(text.strip(" *_"))
     text = _THAT.sub("", text, count=1) if _THAT.match(text) else text
-    if form_of(text).key in ("yes", "no"):
+    if is_understood(text):
         return text
     return answering_part(text, question)
 
 
 def _without_explanation(text: str) -> str:
-    if form_of(text).weaker or form_of(text).key in ("yes", "no"):
+    if is_understood(text) or _STARTS_WITH_VERDICT.match(text):
         return text
     for pattern in (reasons(), _TALK):
         match = pattern.search(text, 1)
@@ -406,7 +415,7 @@ _LISTED: Final = re.compile(r"\s*(?:[-*•–]|\(?\d{1,2}[.)]|[a-z]\))\s+\S")
 _HEAD: Final = re.compile(r"(?P<head>[^\W\d_][\w '()/-]{0,40}?)\s?[:：]\s*(?P<rest>\S.*)", re.DOTALL)
 _HEADS: Final = frozenset(
     "answer final answer label result status class category classification sentiment output value solution prediction verdict "
-    "decision conclusion response so hence therefore thus choice option total sorted correct option correct answer".split()
+    "move decision conclusion response so hence therefore thus choice option total sorted correct option correct answer".split()
 )
 _TWO_WORD_HEADS: Final = frozenset({"route it to", "correct option", "the answer", "in short", "in total", "in summary"})
 _ENDS_OPEN: Final = re.compile(r"[\w,;:(—–-]\Z")
@@ -433,7 +442,7 @@ def _concluded(paragraph: str, question: str, *, is_alone: bool) -> tuple[str | 
     if _declines(paragraph):
         return None, False
     if len(paragraph.split()) <= _SHORT and "\n" not in paragraph:
-        headed = without_head(without_remarks_behind(paragraph), question)
+        headed = without_head(without_remarks_behind(_after_so(paragraph)), question)
         span = _reduced(headed, question)
         is_sentence = len(span.split()) > 3 and span == headed and not is_alone
         return span, not is_sentence
@@ -448,16 +457,25 @@ def _concluded(paragraph: str, question: str, *, is_alone: bool) -> tuple[str | 
         return first, True
     if is_alone and len(paragraph.split()) <= 2 * _SHORT and len(every) == 1 and form_of(paragraph).key in ("yes", "no"):
         return paragraph, True
-    reduced = _reduced(without_head(last, question), question)
+    reduced = _reduced(without_head(_after_so(last), question), question)
     if reduced != last and len(reduced.split()) <= _SHORT // 2:
         return reduced, True
     return _last_quantity(last), False
 
 
+_SO: Final = re.compile(r"(?:,|;|\A)\s?(?:and\s)?(?:so|hence|thus|therefore)[\s,]+(?=\S)", re.IGNORECASE)
+
+
+def _after_so(sentence: str) -> str:
+    """Return what a sentence concludes: "one lap is 400 m" in "Eight laps are 3.2 km, so one lap is 400 m."."""
+    cuts = list(_SO.finditer(sentence))
+    return sentence[cuts[-1].end() :] if cuts else sentence
+
+
 def _is_block(text: str) -> bool:
     """Return whether a text is a list, code in a fence, or an object, which is an answer as a whole."""
     stripped = text.strip()
-    if stripped.startswith("```"):
+    if stripped.startswith("```") or is_code(stripped) or is_sql(stripped):
         return True
     lines = [line for line in stripped.split("\n") if line.strip()]
     if len(lines) > 1 and all(map(_LISTED.match, lines)):
@@ -547,6 +565,7 @@ def without_head(text: str, question: str) -> str:
     return match["rest"] if is_known or head in _TWO_WORD_HEADS else text
 
 
+_ASIDE: Final = re.compile(r"\s\([^()]*\)")
 _QUANTITY: Final = re.compile(
     r"(?<![\w.^{\\])(?:[$€£¥]\s?)?[-+]?[$€£¥]?\d[\d,.]*(?:/\d+)?(?:\s?%|\s[^\W\d_]+(?:/[^\W\d_]+)?|[^\W\d_]{2,})?"
 )
@@ -555,7 +574,7 @@ _QUANTITY: Final = re.compile(
 def _last_quantity(sentence: str) -> str | None:
     """Return the last number of a sentence, with its unit or noun."""
     last = None
-    for match in _QUANTITY.finditer(plain_text(sentence)):
+    for match in _QUANTITY.finditer(_ASIDE.sub("", plain_text(sentence))):
         last = match[0].rstrip(".,")
     if last is None:
         return None

@@ -78,7 +78,8 @@ _PREFIX_OF: Final = {
 }
 _OTHERS: Final = {
     "公里": "kilometer", "公斤": "kilogram", "км": "kilometer", "кг": "kilogram", "см": "centimeter", "мм": "millimeter",
-    "мл": "milliliter", "kilo": "kilogram", "kilos": "kilogram", "cc": "milliliter", "ghz": "gigahertz",
+    "мл": "milliliter", "kilo": "kilogram", "kilos": "kilogram", "cc": "milliliter", "degree celsius": "degC", "degrees celsius": "degC", "grad celsius": "degC",
+    "degree fahrenheit": "degF", "degrees fahrenheit": "degF", "° C": "degC", "° F": "degF",
 }  # fmt: skip
 
 # ISO code | symbols | words; a part of a currency follows it
@@ -237,7 +238,7 @@ def _prefixed(base: str, symbols: Iterable[str], words: Iterable[str]) -> dict[s
     for prefix, signs in _PREFIXES.items():
         unit = Unit(_PREFIX_OF.get(prefix, prefix) + base)
         for sign in signs.split():
-            names |= {sign + symbol: unit for symbol in symbols if symbol not in ("sec", "L")}
+            names |= {sign + symbol: unit for symbol in symbols if symbol != "sec"}
         names |= {prefix + word: unit for word in words}
     return names
 
