@@ -119,6 +119,7 @@ def _implied(text: str, letters: str) -> str | None:
         rf"{either}\W{{0,3}}\s*{_RIGHT}",
         rf"(?i:\b{_CHOSEN})\s+(?:option\s+|choice\s+)?[*_]*{either}(?=[*_\s.,;:)]|\Z){_WRONG}(?!\s+[a-z])",
         rf"^[^\w\n]{{0,20}}({capital})(?:[^\w\n]{{0,20}}|[).:]\s[^\n]{{1,80}})$",
+        _behind_copula(capital),
         rf"(?i:\b(?:{_answer_nouns()}))\s+[(*]*({capital})(?![\w'’])(?!\s[a-z]+\s[a-z])",
         rf"\(({capital})\){_WRONG}",
     ):
@@ -126,6 +127,18 @@ def _implied(text: str, letters: str) -> str | None:
         if found:
             return next(filter(None, found[-1].groups())).casefold()
     return None
+
+
+@cache
+def _behind_copula(capital: str) -> str:
+    """Return a pattern of a letter behind "is": "la opción correcta es la B) Mercurio"."""
+    spaced = "|".join(re.escape(word) for word in languages.words("copula") if not "\u3040" <= word[0] <= "\ud7a3")
+    unspaced = "|".join(re.escape(word) for word in languages.words("copula") if "\u3040" <= word[0] <= "\ud7a3")
+    before = "|".join(map(re.escape, (*languages.words("article"), *languages.words("choice"))))
+    return (
+        rf"(?:(?i:\b(?:{spaced}))\s+|(?:{unspaced})\s?)(?i:(?:{before})\s+)*[(*（]*({capital})"
+        r"(?=[)*）]*(?:\Z|[).:*（]\s?|\s\(|\n))"
+    )
 
 
 @cache
@@ -157,7 +170,9 @@ class LabelFinder:
             return self._only(statement.span)
         if cut_off:
             return None
-        return self._headed(text) or self._said(text) or self._concluded(text, question)
+        if label := self._headed(text) or self._said(text):
+            return label
+        return None if _OR.search(text) and len(text.split()) <= 12 else self._concluded(text, question)
 
     def _in_object(self, text: str) -> str | None:
         if "{" not in text or (found := last_object(text)) is None:
@@ -184,7 +199,7 @@ class LabelFinder:
             for match in self._pattern.finditer(folded):
                 is_said = re.search(r"\b(?:is|as|be|are|to|ist|est|es)\s(?:an?\s|the\s|clearly\s)?\Z", folded[: match.start()])
                 if is_said:
-                    return self._only(folded[match.start() :]) if _OR.search(folded) else self._labels[match[0]]
+                    return self._only(folded) if _OR.search(folded) else self._labels[match[0]]
         return None
 
     def _concluded(self, text: str, question: str) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from langchain_reasc.answers import languages, units
 from langchain_reasc.answers.dates import read_date, read_time
@@ -22,6 +22,9 @@ from langchain_reasc.answers.numbers import read_number, spelled
 LONGEST: Final = 1000
 """The most characters of an answer that is read. A longer answer is compared as a text."""
 _MOST_PARTS: Final = 60
+
+
+Kind = Literal["value", "list", "mathematics", "code", "text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,12 @@ class Form:
     written: str
     key: str
     weaker: tuple[str, ...] = ()
+    kind: Kind = "value"
+
+    @property
+    def is_value(self) -> bool:
+        """Whether all of it was understood as something else than words."""
+        return self.kind in ("value", "code", "mathematics")
 
 
 @lru_cache(maxsize=8192)
@@ -48,8 +57,10 @@ def form_of(answer: str) -> Form:
     text = without_markup(answer)
     if form := _json(text) or _bullets(text):
         return form
+    if is_sql(text):
+        return _as_sql(text)
     if is_code(text):
-        return _as_text(text)
+        return Form(text, text.rstrip(), kind="code")
     line = " ".join(plain_text(text).split())
     return _form_of_line(_without_outer_marks(line)) if line else Form("", "")
 
@@ -65,13 +76,6 @@ def same(answer: str, other: str) -> bool:
     return first.key == second.key or first.key in second.weaker or second.key in first.weaker
 
 
-def is_understood(text: str) -> bool:
-    """Return whether a text is more than words: a value, a list in brackets, code or mathematics."""
-    line = _without_outer_marks(" ".join(plain_text(without_markup(text)).split()))
-    readers = [reader for reader in _READERS if reader not in (_several, _explained)]
-    return is_sql(line) or any(read(line) for read in readers)
-
-
 def _form_of_line(line: str) -> Form:
     for read in _READERS:
         if form := read(line):
@@ -81,7 +85,8 @@ def _form_of_line(line: str) -> Form:
 
 # Marks around an answer
 
-_FINAL_MARKS: Final = re.compile(r"[\s.。,;:،…]+\Z|(?<=[^\W\d_]{2})[!！]+\Z|[?？]+\Z")
+EMOJI: Final = re.compile("[\U0001f000-\U0001faff\u2600-\u26ff\u2705\u2714\u2728\u2764]+")
+_FINAL_MARKS: Final = re.compile(r"[\s.。।,;:،…]+\Z|(?<=[^\W\d_]{2})[!！]+\Z|[?？]+\Z")
 _FIRST_MARKS: Final = re.compile(r"\A[\s:;,。]+")
 
 
@@ -89,7 +94,7 @@ def _without_outer_marks(line: str) -> str:
     before = ""
     while line != before:
         before = line
-        line = _FIRST_MARKS.sub("", _FINAL_MARKS.sub("", without_markup(line)))
+        line = _FIRST_MARKS.sub("", _FINAL_MARKS.sub("", without_markup(EMOJI.sub("", line))))
     return line
 
 
@@ -204,6 +209,7 @@ _PERCENT: Final = re.compile(
 )
 _PER_MILLE: Final = re.compile(r"\s?‰")
 _OF_SOMETHING: Final = re.compile(r"\s(?:of|de|d'|von|di)\s(?:the\s|all\s)?(?P<noun>[^\W\d_]+(?: [^\W\d_]+){0,2})\Z")
+_OF_THE: Final = re.compile(r"(?:out )?of (?:the|his|her|their|its|all|these|those)\s(?P<noun>[^\W\d_]+)", re.IGNORECASE)
 _MONEY_SCALE: Final = re.compile(r"\s?(k|K|M|m|mn|mm|MM|B|b|bn|Bn|T|tn)(?![A-Za-z])")
 _THOUSANDS: Final = {"k": 3, "m": 6, "b": 9, "t": 12}
 _FEET: Final = re.compile(r"(?P<feet>\d+)\s?(?:'|′|ft|feet)\s?(?P<inches>\d+(?:\.\d+)?)\s?(?:\"|″|''|in|inches)?", re.IGNORECASE)
@@ -322,6 +328,8 @@ def _with_unit(text: str, comma_decimal: bool) -> _Quantity | None:
         return None  # 6ab, 25π
     if (phrase := _OF_SOMETHING.search(after)) and (unit := units.read_unit(after[: phrase.start()].strip())):
         return _Quantity(number.value, unit)
+    if part := _OF_THE.fullmatch(name):
+        name = part["noun"]
     if _is_noun(name):
         return _Quantity(number.value, noun=name.casefold())
     return None
@@ -337,7 +345,7 @@ def _is_noun(text: str) -> bool:
     if not _NOUN.fullmatch(text):
         return False
     words = re.split(r"[ '-]", text.casefold())
-    return _NOT_A_NOUN.isdisjoint(words) and (len(words[0]) > 1 or not words[0].isascii())
+    return _NOT_A_NOUN.isdisjoint(words) and all(len(word) > 1 or _is_unspaced(word) for word in words)
 
 
 def _sum(line: str) -> Form | None:
@@ -496,7 +504,7 @@ def _several(line: str) -> Form | None:
         return None
     forms = [_form_of_line(_without_outer_marks(part)) for part in parts]
     if _cut_by(_joints("alternative", languages.language_of(line)), line):
-        return Form(line, " or ".join(form.key for form in forms))
+        return Form(line, " or ".join(form.key for form in forms), kind="list")
     return _listed(line, parts, forms)
 
 
@@ -521,10 +529,10 @@ def _joints(field: str, language: languages.Language) -> re.Pattern[str]:
 def _listed(line: str, parts: Sequence[str], forms: Sequence[Form]) -> Form:
     """Return the form of a list. A list of one part is that part."""
     if len(forms) == 1:
-        return Form(line, "[" + forms[0].key + "]")
+        return Form(line, "[" + forms[0].key + "]", kind="list")
     key = "; ".join(form.key for form in forms)
     barest = "; ".join(form.weaker[-1] if form.weaker else form.key for form in forms)
-    return Form(line, key, (barest,) if barest != key else ())
+    return Form(line, key, (barest,) if barest != key else (), kind="list")
 
 
 def _cut_by(pattern: re.Pattern[str], line: str) -> list[str]:
@@ -571,7 +579,7 @@ _SQL: Final = re.compile(
 )
 _QUOTED: Final = re.compile(r"('[^']*'|\"[^\"]*\")")
 _TITLE: Final = re.compile(
-    r"(?:(?:mr|mrs|ms|miss|dr|prof|professor|sir|dame|captain|capt|lord|lady|herr|frau|señor|señora|monsieur|madame|"
+    r"(?:(?:mr|mrs|ms|miss|dr|prof|professor|sir|dame|captain|capt|admiral|colonel|general|major|lieutenant|sergeant|inspector|judge|nurse|lord|lady|herr|frau|señor|señora|monsieur|madame|"
     r"rev|hon|president)\.?\s)+(?=[^\W\d_])",
     re.IGNORECASE,
 )
@@ -600,9 +608,9 @@ def _explained(line: str) -> Form | None:
     if match is None or _OF_VALUE.search(match["inside"]):
         return None
     form = _form_of_line(match["before"])
-    if form.key != _as_text(match["before"]).key:
+    if form.kind == "value":
         return form
-    return Form(line, f"{form.key} ({match['inside'].casefold()})", (form.key,))
+    return Form(line, f"{form.key} ({match['inside'].casefold()})", (form.key,), kind="text")
 
 
 def _mathematics(line: str) -> Form | None:
@@ -611,24 +619,29 @@ def _mathematics(line: str) -> Form | None:
     if not (_OPERATOR.search(text) or "\\" in text) or _WORD.search(_FUNCTIONS.sub(" ", text)):
         return None
     key = _LOOSE_SPACE.sub("", _TIMES.sub("", text))
-    return Form(line, key)
+    return Form(line, key, kind="mathematics")
+
+
+def _as_sql(text: str) -> Form:
+    """Read SQL, in which the case of words and white space do not count, but those of quoted texts do."""
+    line = " ".join(text.split())
+    pieces = _QUOTED.split(line)
+    folded = "".join(piece if at % 2 else piece.casefold() for at, piece in enumerate(pieces))
+    return Form(line, folded.rstrip(" ;."), kind="code")
 
 
 def _as_text(line: str) -> Form:
-    if is_sql(line):
-        pieces = _QUOTED.split(line)
-        folded = "".join(piece if at % 2 else piece.casefold() for at, piece in enumerate(pieces))
-        return Form(line, " ".join(folded.split()).rstrip(" ;"))
-    if _CODE.search(line) and not line.isalpha():
-        return Form(line, line.rstrip())
+    if _CODE.search(line):
+        return Form(line, line.rstrip(), kind="text")
     text = _MODULO.sub(r"\1", line)
     text = _INITIAL.sub("", _LABEL_MARK.sub("", text))
     text = _TITLE.sub("", _without_article(text))
     text = " ".join(text.split()).strip(" .!?*\"'") or line
-    is_token = " " not in text and not text.isalpha()
+    parts = text.split("-")
+    is_token = " " not in text and not all(part.isalpha() or part.isdigit() for part in parts)
     is_formula = len(text) > 1 and _FORMULA.fullmatch(text)
     key = text if is_token or is_formula else text.casefold()
-    return Form(line, key, _family_name_first(key))
+    return Form(line, key, _family_name_first(key), kind="text")
 
 
 def _without_article(text: str) -> str:

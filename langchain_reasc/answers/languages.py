@@ -123,7 +123,7 @@ LANGUAGES: Final = (
             i don't know|i do not know|i'm not sure|i am not sure|i'm sorry, but|i am sorry, but|i'm sorry, i can't|
             i'm sorry, i cannot|i'm sorry, i don't|i am sorry, i cannot|sorry, but|sorry, i can't|sorry, i cannot|
             sorry, i don't|i apologize, but|i don't have|i do not have|i need more|i would need|i'd need|i must decline|
-            i won't be able|unfortunately, i|unfortunately i|as an ai|as a language model|as a large language model""",
+            i won't be able|unfortunately, i|unfortunately i|i have no information|i have no access|there is not enough information for me|as an ai|as a language model|as a large language model""",
         correction="""wait|actually|hold on|correction|i made a mistake|i made an error|i was wrong|my mistake|oops|
             let me correct|let me redo|let me recalculate|no, let me redo|sorry, that is wrong|sorry, that's wrong|
             scratch that|strike that|on second thought|i apologize for the|
@@ -743,7 +743,7 @@ _SCRIPTS: Final = (
     *(("ja", "[\u3040-\u30ff]"), ("ko", "[\uac00-\ud7a3]"), ("zh", "[\u4e00-\u9fff]"), ("ru", "[\u0400-\u04ff]")),
     *(("ar", "[\u0600-\u06ff]"), ("hi", "[\u0900-\u097f]")),
 )
-_WORD: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]*)?")
+_WORD: Final = re.compile(r"[^\W\d_]{2,}(?:'[^\W\d_]*)?")
 _BY_CODE: Final = {language.code: language for language in LANGUAGES}
 _TELLING: Final = ("answer", "copula", "article", "preposition", "conjunction", "negation", "yes", "no", "after", "reason")
 _COMMON: Final = {

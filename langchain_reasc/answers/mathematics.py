@@ -60,7 +60,7 @@ def canonical_mathematics(answer: str) -> str:
     form = form_of(answer)
     if len(form.written) > _LONGEST or not _SYMBOLIC.search(form.written):
         return form.written
-    parts = list_parts(form.written)
+    parts = list_parts(form.written) if form.kind == "list" else []
     if len(parts) > 1:
         return ", ".join(canonical_mathematics(part) for part in parts)
     if equation := named_value(form.written):

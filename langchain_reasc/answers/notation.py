@@ -95,7 +95,7 @@ def _without_commands(text: str) -> str:
     text = _THIN_GROUP.sub("", text)
     text = _unwrapped(text)
     text = _DEGREE.sub("°", text)
-    text = text.replace("{,}", ".")
+    text = text.replace("{,}", ".").replace("~", " ")
     text = _FRACTION.sub(_written_fraction, text)
     text = _ANY_FRACTION.sub(r"\\frac", text)
     text = _DELIMITED.sub(r"\1", text)

@@ -1,7 +1,7 @@
 """Find the part of a sentence that answers its question: ``Oslo`` in "The capital of Norway is Oslo."
 
-The part is what the sentence has and the question does not. Numbers, negations, comparisons, nouns after a number and
-the alternatives that a question offers are never left out.
+The part is what the sentence has and the question does not. Negations, comparisons, nouns after a number and the
+alternatives that a question offers are never left out.
 """
 
 import re
@@ -11,29 +11,52 @@ from typing import Final
 
 from langchain_reasc.answers import languages
 from langchain_reasc.answers.forms import words_pattern
+from langchain_reasc.answers.languages import Language
 
 _LONGEST: Final = 400
 _TOKEN: Final = re.compile(r"\S+")
-_EDGES: Final = " \t\n.,;:!?。，、！？…*_`\"'“”"
-_PRONOUNS: Final = frozenset("it he she they this that there we you i its his her their here these those so hence thus".split())
-_JOINTS: Final = frozenset("of and de di von van del da do des".split())
-_HAS: Final = frozenset("has have had".split())
-_AUXILIARIES: Final = frozenset("has have had does do did can will would should must may might could".split())
-_NEVER_LEFT_OUT: Final = frozenset(
-    "not no never none neither nor without least most more less fewer than only all both every except until under over "
-    "about above below between before after half each minus plus".split()
+_EDGES: Final = " \t\n.,;:!?。，、！？।…*_`\"'“”()"
+_INTRODUCTION: Final = re.compile(
+    r"(?:according to|based on|in|from|as per|for)\s[^,\d]{3,60},\s(?=\S)|"
+    r"(?:there\s(?:is|are|was|were)|il y a|hay|es gibt|es sind|c'è|ci sono|há|er zijn|det finns)\s",
+    re.IGNORECASE,
 )
+_PRONOUNS: Final = frozenset("it he she they we you i this that there these those here hence thus so".split())
+_FUNCTION_WORDS: Final = frozenset(
+    "of and to for with by from into onto as than that which who whom whose its his her their my your our has have had do does "
+    "did can will would should must may might could been being be also statement claim sentence correct best option choice alternative letter di von van del da do "
+    "des du della dos das que qui die".split()
+)
+_NEVER_LEFT_OUT: Final = frozenset("not no never none neither nor without least most more less fewer only all both every".split())
+_BOUNDS: Final = frozenset("least most".split())
 _IRREGULAR: Final = frozenset(
     "took won led made gave went ran wrote came became grew got left met sat fell stood paid sold bought lies lay rose "
-    "kept held lost sent spoke said told saw sank sang drew drove flew".split()
+    "kept held lost sent spoke said told saw sank sang drew drove flew began cost hit cut set put".split()
 )
-_BEFORE_NUMBERS: Final = frozenset("by for after within to from".split())
+_ASKED_FOR: Final = frozenset("after before under behind near between with for from to of into".split())
+_DANGLING: Final = frozenset("after before in on for at with of from by during since".split())
+_ASKS_WHAT_HAPPENS: Final = re.compile(r"\bhappen|\bchange|\bdoes? .{1,40} do\b", re.IGNORECASE)
+_PARTICLES: Final = frozenset("up down off out away back over".split())
+_BEFORE_NUMBERS: Final = frozenset("by for after within to from with about".split())
 _STARTS_A_PIECE: Final = re.compile(r"[\d$€£¥(\[{\"'`“«+-]|[^\W\d_]*[^\W\da-z_ß-ÿ]")
-_SUFFIX: Final = 3
+_NUMBER_WORDS: Final = frozenset(
+    "one two three four five six seven eight nine ten eleven twelve hundred thousand million billion dozen".split()
+)
+_LONGEST_SUFFIX: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class _Token:
+    """A word of a sentence.
+
+    Attributes:
+        text: the word without the marks around it.
+        start: where it begins in the sentence.
+        end: where it ends, with the marks behind it.
+        is_known: whether the question has it.
+        is_function_word: whether it is an article, a preposition, a pronoun or an auxiliary verb.
+    """
+
     text: str
     start: int
     end: int
@@ -41,34 +64,57 @@ class _Token:
     is_function_word: bool
 
     @property
+    def word(self) -> str:
+        return self.text.casefold()
+
+    @property
+    def is_new(self) -> bool:
+        return not (self.is_known or self.is_function_word)
+
+    @property
     def has_number(self) -> bool:
-        return any(character.isdigit() for character in self.text)
+        return any(character.isdigit() for character in self.text) or self.word in _NUMBER_WORDS
+
+    @property
+    def is_verb(self) -> bool:
+        return self.text.isalpha() and self.text.islower() and (self.text.endswith(("s", "ed")) or self.text in _IRREGULAR)
+
+
+Tokens = list[_Token]
 
 
 def answering_part(sentence: str, question: str) -> str:
     """Return the part of a sentence that the question does not have, or all of it if that is not one piece."""
     if len(sentence) > _LONGEST:
         return sentence
-    if _is_unspaced(sentence):
+    if len(_UNSPACED.findall(sentence)) >= 2:
         return _without_shared_ends(sentence, question)
+    introduction = _INTRODUCTION.match(sentence)
+    if introduction and introduction.end() < len(sentence):
+        sentence = sentence[introduction.end() :]
     language = languages.language_of(f"{question[-_LONGEST:]} {sentence}")
-    known = _known_words(question[-4 * _LONGEST :], language)
-    tokens = [_token(match, known) for match in _TOKEN.finditer(sentence)]
+    question_words = _question_words(question[-4 * _LONGEST :], language)
+    tokens = [_token(match, question_words) for match in _TOKEN.finditer(sentence)]
     tokens = [token for token in tokens if token.text]
-    if len(tokens) < 2:
+    if not tokens:
         return sentence
-    part = _after_copula(tokens, language) or _beside_known_words(tokens)
-    if not part:
+    part = _around_copula(tokens, language)
+    if not part and not _ASKS_WHAT_HAPPENS.search(question):
+        part = _beside_verb(tokens)
+    if not part and introduction:
+        part = _without_known_end(tokens)
+    if not part and tokens[0].word in ("it", "they", "he", "she") and len(tokens) > 1:
+        part = tokens[1:]
+    part = _without_preposition(part or tokens, language, question_words)
+    if len(part) in (2, 3) and part[0].is_known and not part[0].has_number and part[1].has_number:
+        part = part[1:]  # Bus 7A, where the question asks for a bus
+    if part == tokens and not introduction:
         return sentence
-    first = part[0].text.casefold()
-    if len(part) > 1 and (first in language.preposition or (first in _BEFORE_NUMBERS and part[1].has_number)):
-        part = part[1:]
-    start, end = part[0].start, part[-1].end
-    return _with_closing_marks(sentence, start, end)
+    return sentence[part[0].start : part[-1].end].rstrip(" ,;:")
 
 
 @dataclass(frozen=True)
-class _Known:
+class _QuestionWords:
     words: frozenset[str]
     offered: frozenset[str]
     function_words: frozenset[str]
@@ -76,19 +122,24 @@ class _Known:
     def has(self, word: str) -> bool:
         if word in self.offered or word in _NEVER_LEFT_OUT or (len(word) == 1 and word.isalpha()):
             return False
+        word = word.removesuffix("'s")
         return word in self.words or any(_is_inflected(word, other) for other in self.words)
 
 
 @lru_cache(maxsize=256)
-def _known_words(question: str, language: languages.Language) -> _Known:
-    folded = question.casefold()
-    function_words = _function_words(language)
+def _question_words(question: str, language: Language) -> _QuestionWords:
+    folded = question.casefold().replace("’", "'")
+    function_words = frozenset((*language.article, *language.preposition)) | _copulas(language)
+    function_words |= _PRONOUNS | _FUNCTION_WORDS
     offered = {word for match in _offers(language).finditer(folded) for word in re.findall(r"[\w'-]+", match[0])}
-    return _Known(frozenset(re.findall(r"\w+(?:['-]\w+)*", folded)), frozenset(offered - function_words), function_words)
+    words = re.findall(r"[^\s.,;:!?…।\"“”()\[\]]+", folded)
+    parts = [part for word in words for part in re.split("['-]", word)]
+    return _QuestionWords(frozenset((*words, *parts)), frozenset(offered - function_words), function_words)
 
 
 @cache
-def _offers(language: languages.Language) -> re.Pattern[str]:
+def _offers(language: Language) -> re.Pattern[str]:
+    """Return a pattern of the alternatives that a question offers."""
     words = "|".join(map(re.escape, language.alternative))
     return re.compile(rf"[\w'-]+(?:,\s[\w'-]+)*,?\s(?:{words})\s[\w'-]+")
 
@@ -101,120 +152,115 @@ def _is_inflected(word: str, other: str) -> bool:
             break
         shared += 1
     rest = max(len(word), len(other)) - shared
-    return shared >= 3 and rest <= _SUFFIX and shared >= 2 * rest and not word.isdigit()
+    return shared >= 3 and rest <= _LONGEST_SUFFIX and shared > rest and word.isalpha()
 
 
-def _token(match: re.Match[str], known: _Known) -> _Token:
+def _token(match: re.Match[str], question: _QuestionWords) -> _Token:
     raw = match[0]
-    text = raw.strip(_EDGES)
+    text = raw.strip(_EDGES) if len(raw.strip(_EDGES)) > 1 or raw[:1] not in "([{" else raw
     start = match.start() + len(raw) - len(raw.lstrip("*_`\"'“”"))
     folded = text.casefold()
-    is_function_word = folded in known.function_words and folded not in known.offered
-    return _Token(text, start, match.end(), known.has(folded), is_function_word)
+    is_small = text.islower() or (match.start() == 0 and len(text) > 1)  # May, A
+    is_function_word = is_small and folded in question.function_words and folded not in question.offered
+    return _Token(text, start, match.end(), question.has(folded), is_function_word)
 
 
 @cache
-def _function_words(language: languages.Language) -> frozenset[str]:
-    return frozenset((*language.article, *language.preposition)) | _copulas(language) | _PRONOUNS | _AUXILIARIES | _JOINTS
-
-
-@cache
-def _copulas(language: languages.Language) -> frozenset[str]:
+def _copulas(language: Language) -> frozenset[str]:
     words = {word for word in language.copula if " " not in word}
-    return frozenset(words) | (_HAS if language.code == "en" else frozenset())
+    return frozenset(words) | (frozenset(("has", "have", "had")) if language.code == "en" else frozenset())
 
 
-def _after_copula(tokens: list[_Token], language: languages.Language) -> list[_Token]:
-    """Return what follows the verb if the question has the subject, or the subject if the question has the rest."""
-    for at, token in enumerate(tokens):
-        if token.text.casefold() not in _copulas(language):
+def _around_copula(tokens: Tokens, language: Language) -> Tokens:
+    """Return what follows the last verb that the question has the subject of, or the subject if it has the rest."""
+    for at in reversed(range(1, len(tokens) - 1 + 1)):
+        if tokens[at].word not in _copulas(language):
             continue
         subject, rest = tokens[:at], tokens[at + 1 :]
-        if not rest:
-            return []
-        if subject and all(word.is_known or word.is_function_word for word in subject):
+        content = [token for token in subject if not token.is_function_word]
+        known = [token for token in content if token.is_known]
+        if rest and not any(token.is_new for token in rest) and any(token.is_new for token in subject):
+            return _without_known_beginning(_without_known_end(subject))
+        if rest and 2 * len(known) >= len(content):
             return _without_known_end(_without_known_beginning(rest))
-        if subject and not _says_something(rest):
-            return subject
-        return []
     return []
 
 
-def _says_something(tokens: list[_Token]) -> bool:
-    return any(not (token.is_known or token.is_function_word) for token in tokens)
-
-
-def _without_known_beginning(tokens: list[_Token]) -> list[_Token]:
-    """Leave out a participle or verb that stands between the subject and the answer."""
-    start = 0
-    while start < len(tokens) - 1 and not tokens[start].has_number:
-        is_left_out = tokens[start].is_known or (_is_verb(tokens[start]) and _begins_a_piece(tokens[start + 1 :]))
-        if not is_left_out:
-            break
-        start += 1
-    kept = tokens[start:]
-    return kept if _says_something(kept) or any(token.has_number for token in kept) else tokens
-
-
-def _without_known_end(tokens: list[_Token]) -> list[_Token]:
-    """Leave out words of the question at the end, but not what follows a number, and not everything."""
-    end = len(tokens)
-    while end > 1:
-        token, before = tokens[end - 1], tokens[end - 2]
-        is_left_out = (token.is_known or token.is_function_word) and not token.has_number
-        if not is_left_out or before.has_number or before.text.casefold() in _NUMBER_WORDS:
-            break
-        end -= 1
-    kept = tokens[:end]
-    return kept if _says_something(kept) or any(token.has_number for token in kept) else tokens
-
-
-_NUMBER_WORDS: Final = frozenset(
-    "one two three four five six seven eight nine ten eleven twelve hundred thousand million billion dozen".split()
-)
-
-
-def _beside_known_words(tokens: list[_Token]) -> list[_Token]:
+def _beside_verb(tokens: Tokens) -> Tokens:
     """Return what is left of a sentence with a verb of the question, or a subject and another verb."""
     start = 0
-    while start < len(tokens) and (tokens[start].is_known or tokens[start].is_function_word) and not tokens[start].has_number:
+    while start < len(tokens) and not tokens[start].is_new and (tokens[start].is_known or not tokens[start].has_number):
         start += 1
+    if start > 1 and start == len(tokens) - 1 and len(tokens[start].text) < 3 and tokens[start].text.isalpha():
+        start -= 1  # vitamin D
     subject, rest = tokens[:start], tokens[start:]
     if not rest:
         return []
     shared = [token for token in subject if token.is_known and not token.is_function_word]
-    has_pronoun = bool(subject) and subject[0].text.casefold() in _PRONOUNS
-    if subject and len(rest) > 1 and _is_verb(rest[0]) and (shared or has_pronoun) and _begins_a_piece(rest[1:]):
+    has_pronoun = bool(subject) and subject[0].word in _PRONOUNS
+    if len(rest) > 1 and rest[0].is_verb and shared and _begins_a_piece(rest[1:]):
         return _without_known_end(_without_known_beginning(rest[1:]))
     kept = _without_known_end(rest)
     left_out = [token for token in rest[len(kept) :] if token.is_known and not token.is_function_word]
     return kept if len(shared) + len(left_out) >= 2 or (has_pronoun and shared) else []
 
 
-def _is_verb(token: _Token) -> bool:
-    word = token.text
-    return word.isalpha() and word.islower() and (word.endswith(("s", "ed")) or word in _IRREGULAR)
+def _without_known_beginning(tokens: Tokens) -> Tokens:
+    """Leave out participles, verbs and small words in front of the answer."""
+    start = 0
+    while start < len(tokens) - 1:
+        token, following = tokens[start], tokens[start + 1]
+        is_verb = token.is_verb and (token.is_known or _begins_a_piece(tokens[start + 1 :]))
+        is_known = token.is_known and (following.is_function_word or following.word in _PARTICLES)
+        is_known = is_known or (token.text.islower() and following.word == "by")  # written by
+        is_small = (token.is_function_word or token.word in _PARTICLES) and following.word not in _BOUNDS
+        if token.has_number or not (is_verb or is_known or is_small):
+            break
+        start += 1
+    kept = tokens[start:]
+    return kept if any(token.is_new or token.has_number for token in kept) else tokens
 
 
-def _begins_a_piece(tokens: list[_Token]) -> bool:
-    first = tokens[0]
-    if first.is_function_word and len(tokens) > 1:
-        first = tokens[1]
-    return _STARTS_A_PIECE.match(first.text) is not None or tokens[0].is_function_word
+def _without_known_end(tokens: Tokens) -> Tokens:
+    """Leave out a phrase of the question at the end: "in the yard" of "five cats in the yard"."""
+    end = len(tokens)
+    while end > 1:
+        token, before = tokens[end - 1], tokens[end - 2]
+        is_counted = before.has_number and before.is_new and not token.is_function_word  # 12 apples
+        if token.is_new or is_counted or before.word == "per":
+            break
+        end -= 1
+    kept, phrase = tokens[:end], tokens[end:]
+    if not any(token.is_new or token.has_number for token in kept):
+        return tokens
+    while len(kept) > 1 and phrase and kept[-1].word in _DANGLING:
+        kept = kept[:-1]
+    starts_phrase = phrase and (phrase[0].is_function_word or phrase[0].is_verb or len(phrase) > 1)
+    if not phrase or starts_phrase or any(token.has_number for token in kept[-2:]):
+        return kept
+    return tokens  # acetic acid
 
 
-def _with_closing_marks(sentence: str, start: int, end: int) -> str:
-    return sentence[start:end].rstrip(" ,;:")
+def _begins_a_piece(tokens: Tokens) -> bool:
+    return _STARTS_A_PIECE.match(tokens[0].text) is not None or not tokens[0].is_new or tokens[0].word in _PARTICLES
+
+
+def _without_preposition(tokens: Tokens, language: Language, question: _QuestionWords) -> Tokens:
+    """Leave out a preposition in front: "in" of "in Paris", "by" of "by 12%"."""
+    while len(tokens) > 1 and tokens[1].word not in _BOUNDS:
+        word = tokens[0].word
+        is_number_next = word in _BEFORE_NUMBERS and tokens[1].has_number and word != "about"
+        is_asked = word in question.words and word in _ASKED_FOR
+        if not (word in language.preposition or is_number_next or is_asked or word == "by"):
+            break
+        tokens = tokens[1:]
+    return tokens
 
 
 # Scripts without spaces
 
 _UNSPACED: Final = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 _CLOSING: Final = "。．.！!？? 「」『』*`"
-
-
-def _is_unspaced(sentence: str) -> bool:
-    return len(_UNSPACED.findall(sentence)) >= 2
 
 
 def _without_shared_ends(sentence: str, question: str) -> str:
@@ -224,8 +270,10 @@ def _without_shared_ends(sentence: str, question: str) -> str:
         if first != second or first.isdigit():
             break
         shared += 1
-    rest = without_closing_words(text[shared:] if shared >= 2 else text)
-    copula = _leading_copula().match(rest) if shared >= 2 else None
+    if shared < 2:
+        return without_closing_words(text).strip(_CLOSING) or sentence
+    rest = without_closing_words(text[shared:])
+    copula = _leading_copula().match(rest)
     if copula and copula.end() < len(rest):
         rest = rest[copula.end() :]
     return rest.strip(_CLOSING) or sentence
@@ -239,13 +287,16 @@ def _leading_copula() -> re.Pattern[str]:
 
 @cache
 def _closing_words() -> re.Pattern[str]:
-    return re.compile(r"\s?(?:" + "|".join(map(re.escape, languages.words("after"))) + r")[。.]?\Z", re.IGNORECASE)
+    words = languages.words("after")
+    stuck = "|".join(re.escape(word) for word in words if word.startswith("'") or "\u3040" <= word[0] <= "\ud7a3")
+    spaced = "|".join(re.escape(word) for word in words if not (word.startswith("'") or "\u3040" <= word[0] <= "\ud7a3"))
+    return re.compile(rf"(?:{stuck}|\s(?:{spaced}))[。.।]?\Z", re.IGNORECASE)
 
 
 def without_closing_words(text: str) -> str:
     """Return a text without a verb at its end that belongs to the sentence: です, 입니다, है."""
-    found = _closing_words().search(text)
-    return text[: found.start()] if found and found.start() else text
+    closing = _closing_words().search(text)
+    return text[: closing.start()].rstrip() if closing and closing.start() else text
 
 
 @cache

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Final
 
 from langchain_reasc.answers import languages
-from langchain_reasc.answers.forms import form_of, is_code, is_sql, is_understood, words_pattern
+from langchain_reasc.answers.forms import EMOJI, form_of, is_code, is_sql, list_parts, words_pattern
 from langchain_reasc.answers.json_values import field_of_last_object
 from langchain_reasc.answers.notation import plain_text, without_markup
 from langchain_reasc.answers.sentences import answering_part, reasons, without_closing_words
@@ -51,7 +51,8 @@ def find_span(text: str, question: str = "", *, cut_off: bool = False) -> str | 
         question: the question, whose words are left out of a sentence that repeats them.
         cut_off: whether the response was cut off. Then only what it marks or states counts.
     """
-    text = before_next_question(text)
+    text = EMOJI.sub("", before_next_question(text))
+    text = _after_correction(text)
     statement = last_statement(text, question, cut_off=cut_off)
     if cut_off:
         return statement.span if statement else None
@@ -74,6 +75,32 @@ def before_next_question(text: str) -> str:
     """Return a text up to a second question that the model goes on with."""
     match = _NEXT_QUESTION.search(text)
     return text[: match.start()] if match and text[: match.start()].strip() else text
+
+
+# A correction
+
+_SHOULD_BE: Final = re.compile(r"\b(?:it|that|this|which)\s(?:should\s(?:be|have\sbeen)|must\sbe|is\sactually)\s", re.IGNORECASE)
+
+
+def _after_correction(text: str) -> str:
+    """Return what follows the last correction, as the model takes back what it said before."""
+    cut = None
+    for match in _corrections().finditer(text, max(0, len(text) - _TAIL)):
+        if match.start() and text[match.end() :].strip(" .:,!—-\n"):
+            cut = match
+    if cut is None:
+        return text
+    rest = text[cut.end() :].lstrip(" .:,!—-\n")
+    for should_be in _SHOULD_BE.finditer(rest):
+        rest = f"The answer is {rest[should_be.end() :]}"
+        break
+    return rest
+
+
+@cache
+def _corrections() -> re.Pattern[str]:
+    words = words_pattern(("sorry, i meant", *languages.words("correction"))).pattern
+    return re.compile(rf"(?:(?<=[.!?。]\s)|(?<=\n)|(?<=,\s))(?:{words})", re.IGNORECASE)
 
 
 # Statements
@@ -357,10 +384,14 @@ _REMARK: Final = re.compile(
 )
 _TALK: Final = re.compile(
     r"\s(?:—|–|-)\s(?=[a-zA-Z])|;\s|,\s(?:which|who|whose|where|while|although|though|whereas|so|and so|not|i\.e\.|or about|since|as|"
-    r"because|rounded|meaning|making|located|known)\s(?=\S)|\s(?:because|since)\s",
+    r"because|rounded|meaning|making|located|known|with|but)\s(?=\S)|(?<=\w{3}\s\w{3}):\s(?=[a-z])|\s(?:because|since)\s",
     re.IGNORECASE,
 )
+_ARITHMETIC: Final = re.compile(r"[\s\d.,$€£%+\-*/×·÷()^]*\d[\s\d.,$€£%+\-*/×·÷()^]*")
+_PAUSE: Final = re.compile(r"[,:]\s")
+_LOOKS_LIKE_CODE: Final = re.compile(r"[{};]\s*\Z|\w\([^)]*[;=]|[<>=!]=|=>|->")
 _STARTS_WITH_VERDICT: Final = re.compile(r"(?:yes|no),\s", re.IGNORECASE)
+_RELATIVE: Final = re.compile(r"\b(?:is|was|are|were)\s(?:an?|the)\s[^,]{2,60}?(?P<clause>\sthat\s(?:is|was|are|were|has|had)\s)")
 _THAT: Final = re.compile(r"(?:that |equal to |exactly |simply |just |=\s?)+", re.IGNORECASE)
 
 
@@ -379,18 +410,48 @@ def _reduced(statement: str, question: str) -> str:
     if _is_block(text):
         return text
     if piece := _only_piece(text):
-        return piece
+        return _reduced(without_head(piece, question), question)
     text = _without_explanation(text)
     text = without_closing_words(text.strip(" *_"))
     text = _THAT.sub("", text, count=1) if _THAT.match(text) else text
-    if is_understood(text):
+    return _first_value(_without_calculation(_part(text, question)))
+
+
+def _part(text: str, question: str) -> str:
+    if form_of(text).is_value:
         return text
     return answering_part(text, question)
 
 
-def _without_explanation(text: str) -> str:
-    if is_understood(text) or _STARTS_WITH_VERDICT.match(text):
+def _without_calculation(text: str) -> str:
+    """Return what a calculation comes to: 102 of "17 × 6 = 102"."""
+    left, equals, right = text.rpartition("=")
+    if not equals or not right.strip() or form_of(text).kind == "code":
         return text
+    is_chain = "=" in left and not re.search(r"[,;≤≥<>]|\b(?:and|or)\b", text)
+    is_arithmetic = _ARITHMETIC.fullmatch(plain_text(left)) is not None
+    return right.strip() if is_chain or is_arithmetic else text
+
+
+def _first_value(text: str) -> str:
+    """Return the value before a comma or colon, if no other value follows: 1986 of "1986, after a long dispute"."""
+    if form_of(text).is_value:
+        return text
+    for match in _PAUSE.finditer(text):
+        before, after = text[: match.start()], text[match.end() :]
+        form = form_of(before)
+        next_part = form_of(list_parts(after)[0])
+        if form.kind == "value" and form.key not in ("yes", "no") and " " in after and not next_part.is_value:
+            return before
+    return text
+
+
+def _without_explanation(text: str) -> str:
+    if form_of(text).is_value or _STARTS_WITH_VERDICT.match(text) or _LOOKS_LIKE_CODE.search(text):
+        return text
+    relative = _RELATIVE.search(text)
+    if relative:
+        text = text[: relative.start("clause")]
     for pattern in (reasons(), _TALK):
         match = pattern.search(text, 1)
         if match and text[: match.start()].strip(" ,"):
@@ -415,10 +476,11 @@ _LISTED: Final = re.compile(r"\s*(?:[-*•–]|\(?\d{1,2}[.)]|[a-z]\))\s+\S")
 _HEAD: Final = re.compile(r"(?P<head>[^\W\d_][\w '()/-]{0,40}?)\s?[:：]\s*(?P<rest>\S.*)", re.DOTALL)
 _HEADS: Final = frozenset(
     "answer final answer label result status class category classification sentiment output value solution prediction verdict "
-    "move decision conclusion response so hence therefore thus choice option total sorted correct option correct answer".split()
+    "move length width height area volume price cost weight distance time date year name speed profit decision conclusion response so hence therefore thus choice option total sorted correct option correct answer".split()
 )
 _TWO_WORD_HEADS: Final = frozenset({"route it to", "correct option", "the answer", "in short", "in total", "in summary"})
 _ENDS_OPEN: Final = re.compile(r"[\w,;:(—–-]\Z")
+_ENDS_IN_THE_MIDDLE: Final = re.compile(r"\s(?:in|of|the|a|an|to|by|and|with|for|from|is|are|was|that|or|at|on)\Z", re.IGNORECASE)
 
 
 def _conclusion(text: str, question: str) -> Statement | None:
@@ -427,6 +489,10 @@ def _conclusion(text: str, question: str) -> Statement | None:
     paragraphs = _paragraphs(text[tail_start:])
     if not paragraphs:
         return None
+    if tail_start == 0 and 1 < len(paragraphs) <= 3:
+        every = [sentence for _, paragraph in paragraphs for sentence in sentences(paragraph)]
+        if answer := _answered_first(every, question):
+            return Statement(0, answer)
     start, paragraph = paragraphs[-1]
     is_alone = len(paragraphs) == 1 and tail_start == 0
     span, is_whole = _concluded(paragraph, question, is_alone=is_alone)
@@ -441,15 +507,17 @@ def _concluded(paragraph: str, question: str, *, is_alone: bool) -> tuple[str | 
         return paragraph, is_alone or "```" in paragraph
     if _declines(paragraph):
         return None, False
-    if len(paragraph.split()) <= _SHORT and "\n" not in paragraph:
+    every = sentences(paragraph)
+    if is_alone and (answer := _answered_first(every, question)):
+        return answer, True
+    if len(paragraph.split()) <= _SHORT and "\n" not in paragraph and not _breaks_off(paragraph):
         headed = without_head(without_remarks_behind(_after_so(paragraph)), question)
         span = _reduced(headed, question)
         is_sentence = len(span.split()) > 3 and span == headed and not is_alone
         return span, not is_sentence
-    every = sentences(paragraph)
     last = every[-1]
     if piece := _only_piece(paragraph) or _only_piece(last):
-        return piece, True
+        return _reduced(without_head(piece, question), question), True
     if _breaks_off(paragraph):
         return None, False
     first = every[0]
@@ -458,7 +526,7 @@ def _concluded(paragraph: str, question: str, *, is_alone: bool) -> tuple[str | 
     if is_alone and len(paragraph.split()) <= 2 * _SHORT and len(every) == 1 and form_of(paragraph).key in ("yes", "no"):
         return paragraph, True
     reduced = _reduced(without_head(_after_so(last), question), question)
-    if reduced != last and len(reduced.split()) <= _SHORT // 2:
+    if reduced != last and len(reduced.split()) < _SHORT:
         return reduced, True
     return _last_quantity(last), False
 
@@ -470,6 +538,19 @@ def _after_so(sentence: str) -> str:
     """Return what a sentence concludes: "one lap is 400 m" in "Eight laps are 3.2 km, so one lap is 400 m."."""
     cuts = list(_SO.finditer(sentence))
     return sentence[cuts[-1].end() :] if cuts else sentence
+
+
+_ELABORATES: Final = re.compile(r"(?:it|its|they|their|this|these|he|his|she|her|there)\b", re.IGNORECASE)
+
+
+def _answered_first(every: list[str], question: str) -> str | None:
+    """Return the answer in a short first sentence of which the others only say more."""
+    first, *others = every
+    if not others or len(first.split()) > _SHORT or not all(_ELABORATES.match(other) for other in others):
+        return None
+    answer = _reduced(first, question)
+    is_answer = answer != first.rstrip(" .!") or len(first.split()) <= 3
+    return answer if is_answer else None
 
 
 def _is_block(text: str) -> bool:
@@ -549,6 +630,8 @@ def _cannot() -> re.Pattern[str]:
 
 def _breaks_off(paragraph: str) -> bool:
     last_line = paragraph.rstrip().split("\n")[-1]
+    if len(last_line.split()) > 5 and _ENDS_IN_THE_MIDDLE.search(last_line):
+        return True
     return len(last_line.split()) > _SHORT and _ENDS_OPEN.search(last_line) is not None
 
 
