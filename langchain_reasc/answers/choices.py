@@ -107,7 +107,10 @@ def _letter(part: str, letters: str) -> str | None:
 
 
 _RIGHT: Final = r"(?:is|are|would be)\s+(?:the\s+)?(?:\w+\s+)?(?:correct|right|true|best|answer)"
-_CHOSEN: Final = r"(?:choose|chose|choosing|select|selecting|pick|picking|go with|going with|hence|so|therefore|thus|is|are|option|choice)"
+_CHOSEN: Final = (
+    r"(?:choose|chose|choosing|select|selecting|pick|picking|go with|going with|hence|so|therefore|thus|ergo|clearly|only|leaves|"
+    r"say|be|is|are|option|choice):?"
+)
 _WRONG: Final = r"(?!\W{0,3}(?:is|are|was)\s+(?:not|wrong|incorrect|false|un))"
 
 
@@ -116,8 +119,8 @@ def _implied(text: str, letters: str) -> str | None:
     capital = f"[{re.escape(letters)}]"
     either = rf"(?:[(\[]({capital})[)\]]|({capital})(?![\w'’]))"
     for pattern in (
-        rf"{either}\W{{0,3}}\s*{_RIGHT}",
-        rf"(?i:\b{_CHOSEN})\s+(?:option\s+|choice\s+)?[*_]*{either}(?=[*_\s.,;:)]|\Z){_WRONG}(?!\s+[a-z])",
+        rf"{either}\W{{0,3}}\s*(?:{_RIGHT}|remains|fits|makes|satisfies|follows|must be)",
+        rf"(?i:\b{_CHOSEN})\s+(?:option\s+|choice\s+)?[*_]*{either}(?=[*_\s.,;:)]|\Z){_WRONG}(?!\s+(?!because|since|fits|makes|satisfies|remains|is)[a-z])",
         rf"^[^\w\n]{{0,20}}({capital})(?:[^\w\n]{{0,20}}|[).:]\s[^\n]{{1,80}})$",
         _behind_copula(capital),
         rf"(?i:\b(?:{_answer_nouns()}))\s+[(*]*({capital})(?![\w'’])(?!\s[a-z]+\s[a-z])",

@@ -241,7 +241,9 @@ def matching(pattern: str) -> Extractor:
         raise ConfigurationError(f"invalid answer pattern {pattern!r}: {error}") from None
 
     def find(text: str, *, cut_off: bool = False) -> str | None:
-        found = last_of(compiled.finditer(text, timeout=_PATTERN_SECONDS))
+        found = None
+        for found in compiled.finditer(text, timeout=_PATTERN_SECONDS):
+            pass
         if found is None:
             return None
         group = found[1] if compiled.groups else found[0]

@@ -33,7 +33,7 @@ _SYMBOLS: Final = {
     }.items()
     for command in commands.split()
 } | {" ": " "}  # fmt: skip
-_COMMAND: Final = re.compile(r"\\([a-zA-Z]+|[ %$#&_{}!()\[\],;:])")
+_COMMAND: Final = re.compile(r"\\\\|\\([a-zA-Z]+|[ %$#&_{}!()\[\],;:])")
 _WRAPPER: Final = re.compile(
     r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt|normal|bb)|boldsymbol|bm|operatorname|mbox|emph|"
     r"underline|boxed|fbox)\s?(?=\{)"
@@ -45,7 +45,7 @@ _FRACTION: Final = re.compile(
     r"(-?)\s?\\[dtc]?frac\s?(?:\{\s?(-?\d+)\s?\}|(\d))\s?(?:\{\s?(\d+)\s?\}|(\d))"
 )
 _ANY_FRACTION: Final = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
-_DELIMITED: Final = re.compile(r"\$\$?([^$\s](?:[^$]*[^$\s])?)\$\$?(?!\d)")
+_DELIMITED: Final = re.compile(r"(?<!\\)\$\$?\s?([^$\s](?:(?:\\\$|[^$])*[^$\s])?)(?<!\\)\$\$?(?!\d)")
 _TEN_TO_THE: Final = re.compile(
     r"(?<=\d)\s?(?:×|x|\*|·|⋅)\s?10\s?\^\s?(?:\{\s?([-+]?\d+)\s?\}|([-+]?\d+))", re.IGNORECASE
 )
@@ -64,7 +64,7 @@ def plain_text(text: str) -> str:
         text = _RAISED.sub(lambda raised: f"^{unicodedata.normalize('NFKC', raised[0]).replace('−', '-')}", text)
         text = _LOWERED.sub(lambda lowered: unicodedata.normalize("NFKC", lowered[0]), text)
         text = _OTHER_DIGIT.sub(_western_digit, text)
-    if "\\" in text or "$" in text:
+    if "\\" in text or "$" in text or "{" in text:
         text = _without_commands(text)
     return _TEN_TO_THE.sub(r"e\1\2", text)
 
@@ -92,14 +92,12 @@ def _western_digit(sign: re.Match[str]) -> str:
 
 
 def _without_commands(text: str) -> str:
-    text = _THIN_GROUP.sub("", text)
-    text = _unwrapped(text)
-    text = _DEGREE.sub("°", text)
+    text = _DELIMITED.sub(r"\1", _THIN_GROUP.sub("", text))
+    text = _DEGREE.sub("°", _unwrapped(text))
     text = text.replace("{,}", ".").replace("~", " ")
     text = _FRACTION.sub(_written_fraction, text)
     text = _ANY_FRACTION.sub(r"\\frac", text)
-    text = _DELIMITED.sub(r"\1", text)
-    text = _COMMAND.sub(lambda command: _SYMBOLS.get(command[1], command[0]), text)
+    text = _COMMAND.sub(lambda command: _SYMBOLS.get(command[1] or "", command[0]), text)
     return _SHORT_GROUP.sub(r"\1", text)
 
 

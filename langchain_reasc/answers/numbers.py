@@ -13,7 +13,7 @@ _LARGEST_POWER: Final = 60
 _EXACT: Final = Context(prec=5000, traps=[Inexact])
 
 _DECIMAL_COMMA: Final = r"(?P<comma>\d+,\d+)"
-_NUMBER: Final = r"""(?P<sign>[-+]\ ?)?(?:
+_NUMBER: Final = r"""(?P<sign>[-–+]\ ?)?(?:
     (?:(?P<whole>\d+)\ )?(?P<top>\d+)/(?P<bottom>\d+)(?![\d/])
   | (?: (?P<european>\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}(?![\d.]))
       | (?P<spaced>\d{1,3}(?:[\ '’]\d{3})+(?!\d)(?:[.,]\d+)?)
@@ -90,7 +90,7 @@ def _in_digits(text: str, comma_decimal: bool) -> Number | None:
     value = _fraction(match) if match["bottom"] else _decimal(match)
     if value is None:
         return None
-    is_negative = (match["sign"] or "").startswith("-")
+    is_negative = (match["sign"] or "").startswith(("-", "–"))
     return Number(-value if is_negative else value, match.end())
 
 

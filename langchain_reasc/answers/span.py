@@ -56,6 +56,8 @@ def find_span(text: str, question: str = "", *, cut_off: bool = False) -> str | 
     statement = last_statement(text, question, cut_off=cut_off)
     if cut_off:
         return statement.span if statement else None
+    if statement is None and "\\boxed{" in text:  # a box that was never closed
+        return None
     conclusion = _conclusion(text, question)
     if statement and not (conclusion and conclusion.start > statement.start and conclusion.is_whole):
         return statement.span
@@ -316,7 +318,7 @@ def _subject_before(text: str, cue: int) -> str | None:
 
 def _with_points(span: str, cue: str) -> str:
     """Write the decimal commas of a language that has them as points."""
-    if cue not in _cues_of_decimal_commas() or not re.search(r"\d,\d", span):
+    if cue not in _cues_of_decimal_commas() or not re.search(r"\d,\d|\d\.\d{3}(?!\d)", span):
         return span
     span = re.sub(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?![.\d])", lambda number: number[0].replace(".", ""), span)
     return re.sub(r"(?<![\d.,])(\d{1,9}),(?=\d{1,9}(?![\d,]))", r"\1.", span)
@@ -346,6 +348,8 @@ def sentence_end(text: str) -> tuple[int, str]:
         before = text[max(0, match.start() - 12) : match.start()]
         follows = text[match.end() :].lstrip()
         is_abbreviation = match["mark"].startswith(".") and _ABBREVIATION.search(_lower_title(before))
+        if match["mark"].startswith(".") and follows[:1].islower():
+            continue
         if is_abbreviation and follows and not (before[-2:].lower().endswith(".m") and follows[:1].isupper()):
             continue
         return match.start(), match["mark"]
@@ -377,8 +381,11 @@ _SOURCE: Final = re.compile(
 _REMARK: Final = re.compile(
     r"""[\s*_(>\#\[-]*(?:confidence|certainty|probability[^\n:]{0,40}|my\ confidence|reason|reasoning|explanation|rationale|justification|
         note|n\.?b|p\.?s|hint|remark|check|verification|double-check|source|sources|reference|references|hinweis|nota|
-        (?:this|that)\ response|disclaimer|tips?|key\ takeaways?|remember)\b\s*(?:score|level|in\ this\ answer)?\s*[:.*=\d]
+        (?:this|that)\ response|disclaimer|summary|tips?|key\ takeaways?|remember)\b\s*(?:score|level|in\ this\ answer)?\s*[:.*=\d]
       | [\s*_(>\#\[-]*(?:confidence|i\ am|i'm)\ [^\n]{0,40}(?:\d+\s?/\s?\d+|%|sure|certain|confident)
+      | [\s*_(]*(?:i\ hope|hope\ (?:this|that)|thanks|keep\ (?:practic|going)|please\ note|this\ response\ was)\b
+      | \s*\([^()]*\)[\s.!]*\Z
+      | [^?\n]{0,80}\b(?:make\ sense|anything\ else|shall\ i|want\ me|would\ you\ like|any\ questions)\b[^?\n]{0,80}\?[^?]*\Z
       | \s*\[\^?\d+\]:?\s\S | \s*[-=_*]{3,}\s*\Z | \s*\Z""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -414,13 +421,71 @@ def _reduced(statement: str, question: str) -> str:
     text = _without_explanation(text)
     text = without_closing_words(text.strip(" *_"))
     text = _THAT.sub("", text, count=1) if _THAT.match(text) else text
-    return _first_value(_without_calculation(_part(text, question)))
+    return _value_within(_first_value(_without_calculation(_part(text, question))), question)
 
 
 def _part(text: str, question: str) -> str:
     if form_of(text).is_value:
         return text
     return answering_part(text, question)
+
+
+_ASKS_NUMBER: Final = re.compile(
+    r"\bhow\s(?!do\b|does\b|did\b|is\b|are\b|can\b|should\b)\w+|\bwhen\b|\bwhat\s(?:is|are|was)\s(?:the\s)?(?:\w+\s){0,2}(?:total|sum|number|"
+    r"price|cost|age|time|year|date|percent|probability|area|volume|length|distance|speed|value|amount|profit|change|average|"
+    r"mass|weight|height|temperature|difference|product|perimeter|ratio|rate|share|fraction|result)|\b(?:calculate|compute|find|"
+    r"solve|evaluate|determine|percentage)\b|\bwie\s?viel|\bwie\s(?:lang|hoch|alt|weit|schwer|schnell|teuer)|\bwann\b|\bcombien|"
+    r"\bquand\b|\bcuánt|\bcuándo|\bquant[oaie]|\bquando\b|\bhoeveel|\bile\b|\bсколько|\bкогда|\bkaç\b|多少|几|何|幾|いくつ|いくら|몇|얼마|كم|कितन|"
+    r"\bhur\s(?:många|mycket|lång|stor|gammal)",
+    re.IGNORECASE,
+)
+_HEDGED: Final = re.compile(
+    r"\b(?:about|approximately|approx|around|roughly|nearly|almost|least|most|than|over|under|up to|between|not|no)\b\W*\Z|[≈~]\s?\Z",
+    re.IGNORECASE,
+)
+_SUBORDINATE: Final = re.compile(
+    r",\s|\s(?:of|in|for|from|with|among|after|before|without|than|by|until|per|given|because|since|while|to)\s", re.IGNORECASE
+)
+
+
+def _value_within(part: str, question: str) -> str:
+    """Return the value in a sentence that could not be reduced to it, if the question asks for one, or is not known."""
+    is_sentence = len(part.split()) > 2 and form_of(part).kind in ("text", "list") and _sentence_verb().search(part)
+    if not is_sentence or QUANTITY.match(part) or (question and not _ASKS_NUMBER.search(question)):
+        return part
+    for copula in reversed(list(_english_copula().finditer(part))):
+        if form_of(part[copula.end() :]).is_value:
+            return part[copula.end() :]
+    plain = _ASIDE.sub("", plain_text(part))
+    plain = plain.rpartition("=")[2] or plain
+    first = QUANTITY.search(plain)
+    if first is None or _HEDGED.search(plain[: first.start()]):
+        return part
+    subordinate = _SUBORDINATE.search(plain, first.end())
+    main = plain[: subordinate.start()] if subordinate else plain
+    return last_quantity(main) or part
+
+
+_VERBS: Final = (
+    "has|have|had|gets?|got|needs?|needed|costs?|pays?|paid|earns?|earned|saves?|saved|makes?|made|takes?|took|lasts?|lasted|"
+    "weighs?|weighed|travels?|travelled|runs?|ran|walks?|walked|drives?|drove|reads?|sells?|sold|flies|flew|leaves?|left|arrives?|arrived|"
+    "closes?|closed|opens?|opened|starts?|started|ends?|ended|began|requires?|required|contains?|holds?|uses?|used|spends?|spent|"
+    "gives?|gave|receives?|received|fills?|filled|comes?|came|totals?|produces?|produced|buys?|bought|owes?|owed|means?|works?|"
+    "measures?|freezes?|boils?|rises?|rose|falls?|fell|grows?|grew|drops?|dropped|increases?|increased|decreases?|decreased|"
+    "passes|passed|stays?|reaches|reached|beträgt|kostet|macht|dauert|haben|hat"
+)
+
+
+@cache
+def _sentence_verb() -> re.Pattern[str]:
+    copulas = "|".join(re.escape(word) for word in languages.words("copula") if len(word) > 1 and word.isalpha())
+    return re.compile(rf"(?:^|\s)(?:{_VERBS}|will|can|must|should|{copulas})\s", re.IGNORECASE)
+
+
+@cache
+def _english_copula() -> re.Pattern[str]:
+    words = "|".join(re.escape(word) for word in languages.words("copula") if len(word) > 1 and word.isalpha())
+    return re.compile(rf"\s(?:{words})\s", re.IGNORECASE)
 
 
 def _without_calculation(text: str) -> str:
@@ -503,6 +568,8 @@ def _conclusion(text: str, question: str) -> Statement | None:
 
 def _concluded(paragraph: str, question: str, *, is_alone: bool) -> tuple[str | None, bool]:
     """Return the span of the last paragraph, and whether it is an answer as a whole."""
+    if _is_list_of_sentences(paragraph):
+        paragraph = _LISTED_MARK.sub("", paragraph.rstrip().split("\n")[-1])
     if _is_block(paragraph):
         return paragraph, is_alone or "```" in paragraph
     if _declines(paragraph):
@@ -528,7 +595,7 @@ def _concluded(paragraph: str, question: str, *, is_alone: bool) -> tuple[str | 
     reduced = _reduced(without_head(_after_so(last), question), question)
     if reduced != last and len(reduced.split()) < _SHORT:
         return reduced, True
-    return _last_quantity(last), False
+    return last_quantity(last), False
 
 
 _SO: Final = re.compile(r"(?:,|;|\A)\s?(?:and\s)?(?:so|hence|thus|therefore)[\s,]+(?=\S)", re.IGNORECASE)
@@ -564,6 +631,17 @@ def _is_block(text: str) -> bool:
     return stripped[:1] in "{[" and stripped[-1:] in "}]" and bool(stripped) and form_of(stripped).key != stripped
 
 
+_LISTED_MARK: Final = re.compile(r"\s*(?:[-*•–]|\(?\d{1,2}[.)]|[a-z]\))\s+")
+
+
+def _is_list_of_sentences(text: str) -> bool:
+    """Return whether a list is a reasoning of several steps, and not an answer of several parts."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    if len(lines) < 2 or not all(map(_LISTED.match, lines)):
+        return False
+    return any(len(line.split()) > _SHORT or re.search(r"=|[^\W\d]\*{0,2}:\s|[a-z\d]\.\Z", line) for line in lines)
+
+
 def _paragraphs(text: str) -> list[tuple[int, str]]:
     """Return the paragraphs, with where they begin, without courtesies and remarks at the beginning and the end."""
     fence = None
@@ -575,11 +653,18 @@ def _paragraphs(text: str) -> list[tuple[int, str]]:
     pieces: list[tuple[int, str]] = []
     for match in re.finditer(r"\S(?:[^\n]|\n(?!\s*\n))*", text):
         pieces.append((match.start(), match[0].rstrip()))
+    for at, (_, piece) in enumerate(pieces):
+        if at and _FAREWELL.match(piece):
+            pieces = pieces[:at]
+            break
     pieces = _without_talk(pieces)
     if not pieces:
         return []
     start, last = pieces[-1]
     return [*pieces[:-1], (start, _without_last_lines(last))]
+
+
+_FAREWELL: Final = re.compile(r"\W*(?:(?:i )?hope (?:this|that|it)|let me know|feel free)", re.IGNORECASE)
 
 
 def _without_talk(pieces: list[tuple[int, str]]) -> list[tuple[int, str]]:
@@ -649,20 +734,42 @@ def without_head(text: str, question: str) -> str:
 
 
 _ASIDE: Final = re.compile(r"\s\([^()]*\)")
-_QUANTITY: Final = re.compile(
-    r"(?<![\w.^{\\])(?:[$€£¥]\s?)?[-+]?[$€£¥]?\d[\d,.]*(?:/\d+)?(?:\s?%|\s[^\W\d_]+(?:/[^\W\d_]+)?|[^\W\d_]{2,})?"
+QUANTITY: Final = re.compile(
+    r"""(?<![\w.^{\\])(?:[-–+]\s?(?=[$€£¥₹\d.]))?(?:[$€£¥₹]\s?|\b(?:USD|EUR|GBP)\s)?[-–]?
+        (?: \d{4}-\d\d-\d\d | \d{1,2}:\d\d(?::\d\d)?(?:\s?[ap]\.?m\b\.?)? | \d+\s?:\s?\d+
+          | \d+\s\d+/\d+ | \d{1,3}(?:[ '’]\d{3})+(?!\d)(?:[.,]\d+)? | (?:\d[\d,.]*\d|\d|\.\d+)(?:[eE][-+]?\d+|\^-?\d+|/\d+)? )
+        (?:\s?[ap]\.?m\b\.?|\s?[%°€£$]\w?|\s(?:thousand|million|billion|trillion)\b)?""",
+    re.VERBOSE | re.IGNORECASE,
 )
+_BEHIND_NUMBER: Final = re.compile(r"[-\s]?[^\W\d_]+(?:/[^\W\d_]+|\^\d)?(?:\s[^\W\d_]+){0,2}")
 
 
-def _last_quantity(sentence: str) -> str | None:
+def last_quantity(sentence: str) -> str | None:
     """Return the last number of a sentence, with its unit or noun."""
+    plain = plain_text(sentence)
     last = None
-    for match in _QUANTITY.finditer(_ASIDE.sub("", plain_text(sentence))):
-        last = match[0].rstrip(".,")
+    for last in QUANTITY.finditer(plain):
+        pass
     if last is None:
         return None
-    bare = re.match(r"\S+", last)
-    return last if form_of(last).weaker or not bare else bare[0].rstrip(".,")
+    number = last[0].rstrip(".,")
+    behind = _BEHIND_NUMBER.match(plain, last.end())
+    words = behind[0].split(" ") if behind and last.end() == last.start() + len(number) else []
+    for count in range(len(words), 0, -1):
+        longer = number + " ".join(words[:count])
+        if form_of(longer).kind == "value" and form_of(longer).weaker:
+            return longer
+    return number
+
+
+def last_number_in(text: str) -> str | None:
+    """Return the last number of a text of any length, with its unit."""
+    size = 600
+    while size < len(text):
+        if number := last_quantity(text[-size:].partition(" ")[2]):
+            return number
+        size *= 4
+    return last_quantity(text)
 
 
 def lowered(text: str) -> str:
@@ -671,13 +778,3 @@ def lowered(text: str) -> str:
     if len(small) == len(text):
         return small
     return "".join(sign.lower() if len(sign.lower()) == 1 else sign for sign in text)
-
-
-def last_number_in(text: str) -> str | None:
-    """Return the last number of a text, with its unit."""
-    size = 600
-    while size < len(text):
-        if number := _last_quantity(text[-size:].partition(" ")[2]):
-            return number
-        size *= 4
-    return _last_quantity(text)
