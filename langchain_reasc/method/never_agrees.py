@@ -1,4 +1,4 @@
-"""Notice early that votes will come to nothing: no response has an answer, or part of it differs in each."""
+"""Notice that votes will come to nothing: responses have no answer, or part of it differs in each."""
 
 import json
 import re

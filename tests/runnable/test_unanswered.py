@@ -88,9 +88,7 @@ def test_complete_responses_without_an_answer_compete(
 
 
 @pytest.mark.parametrize(("other", "reason"), [(CALLS, "budget"), (REFUSED, "budget"), (BLANK, "unanswered")], ids=str)
-def test_calls_and_refusals_do_not_compete_whatever_reads_them(
-    runner: Any, other: Reply, reason: str
-) -> None:
+def test_calls_and_refusals_do_not_compete_whatever_reads_them(runner: Any, other: Reply, reason: str) -> None:
     def found(message: AIMessage) -> str | None:
         return "7" if "7" in message.text else None
 
