@@ -144,7 +144,7 @@ class ReASCDecisionModel(Options, BaseDecisionModel):
 
         Raises:
             ConfigurationError: a request without questions, or with one that cannot be answered; nothing was paid for.
-            NoVote: of all responses to a question none names one of its labels.
+            NoVote: no response to a question names one of its labels, or too few do.
             SamplingError: no sample could be drawn; SampleTimeout where that is because none ended in time.
             LogprobsUnavailable: a calibration needs logprobs and the model returned none.
             FingerprintMismatch: the calibration was made with another prompt.
@@ -213,8 +213,9 @@ class _DecisionQuestion:
             NoVote: none of them names a label.
         """
         if result.answer is None:
+            responses = "too few responses" if result.decision.evidence else "no response"
             raise NoVote(
-                f"no response to the question {self.id!r} names one of its {len(self.labels.names)} labels "
+                f"{responses} to the question {self.id!r} names one of its {len(self.labels.names)} labels "
                 f"({'; '.join(result.notices)}); if they were cut off, allow the model more tokens",
                 [response.message for response in result.responses if response.message is not None],
             )

@@ -35,7 +35,7 @@ fewer responses that call no tool.
 """
 
 from langchain_reasc.answers.calls import ToolVotes, arguments_of, kind_of
-from langchain_reasc.answers.endings import ending_of, has_finish_reason, says_nothing, without_reasoning
+from langchain_reasc.answers.endings import ending_of, has_finish_reason, is_refusal, says_nothing, without_reasoning
 from langchain_reasc.answers.equivalence import (
     JUDGE_PROMPT,
     Classes,
@@ -117,6 +117,7 @@ __all__ = [
     "free_text",
     "has_finish_reason",
     "held_to_schema",
+    "is_refusal",
     "json_field",
     "json_object",
     "judge_name",

@@ -40,7 +40,7 @@ class Agreement(StoppingRule):
     """Stop when P(the leader now is what the whole budget would answer | the counts) ≥ ``threshold``.
 
     The probability is exact for the prior, which is learned without labels from how often answers agree. A response
-    without an answer uses one of the remaining calls. The rule promises agreement with the majority of the whole
+    without a vote uses one of the remaining calls. The rule promises agreement with the majority of the whole
     budget, not a right answer. The posterior is that of Eq. 5. The rule itself does not stop at the end of the budget;
     combine it with :class:`~langchain_reasc.method.stopping.Cap`.
 

@@ -155,6 +155,10 @@ class LogOddsVote(StoppingRule):
             raise missing_score()
         return self.odds.average
 
+    def _log_odds_of(self, response: Response) -> float:
+        """Return the log-odds of a response that votes; those of an average one if it is blank."""
+        return self.odds.average if response.blank else self.log_odds(response.score)
+
     @abstractmethod
     def _log_weights(self, responses: Sequence[Response]) -> list[float]:
         """Return ℓ of each response; zero for a response without a vote."""
@@ -196,7 +200,7 @@ class BayesianVote(LogOddsVote):
     def _log_weights(self, responses: Sequence[Response]) -> list[float]:
         equal = math.log(self.alternatives)
         return [
-            0.0 if one.answer is None or one.not_voted else max(self.floor, self.log_odds(one.score) + equal)
+            0.0 if one.answer is None or one.not_voted else max(self.floor, self._log_odds_of(one) + equal)
             for one in responses
         ]
 

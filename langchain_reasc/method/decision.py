@@ -9,6 +9,7 @@ from langchain_reasc.exceptions import ConfidenceError
 
 __all__ = [
     "ANSWER",
+    "BLANK",
     "Decision",
     "Reason",
     "Response",
@@ -32,6 +33,9 @@ _LONGEST_CHAIN: Final = 4
 ANSWER: Final = "answer"
 """The kind of an answer without a kind, if other answers have one."""
 
+BLANK: Final = "\0blank"
+"""The answer of a blank response while a rule counts it as a candidate. A decision never has it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Response:
@@ -51,6 +55,8 @@ class Response:
         weaker: the keys of answers that say the same and leave something out, such as a unit: ``5`` of ``5 km``.
         instead: content without an answer: the calls that were refused, or ``""`` for an empty response. None if that
             does not matter.
+        blank: whether the response is complete and states no answer. It did not fail, was not cut off or refused, and
+            calls no tool.
     """
 
     answer: str | None
@@ -62,6 +68,7 @@ class Response:
     instead: str | None = None
     key: str | None = None
     weaker: tuple[str, ...] = ()
+    blank: bool = False
 
     def __post_init__(self) -> None:
         if self.score is not None and not math.isfinite(self.score):  # max(1, exp(nan)) would count it as a vote
@@ -80,14 +87,14 @@ class Decision:
 
     Attributes:
         stop: whether to stop sampling.
-        answer: the leading answer so far; None if no response has an answer.
+        answer: the leading answer so far; None if no response has an answer, or if the reason is ``unanswered``.
         reason: why sampling stopped: ``gate`` (Stage 1), ``evidence`` (the posterior of the answer), ``agreement`` (the
             whole budget would most likely give the same answer), ``window`` (ESC), ``unanimous`` (all votes of a race
             are equal), ``contested`` (they are not), ``escalated`` (a larger model answered), ``worth`` (more samples
             would hardly raise the share of the answer), ``budget``, ``timeout``, ``alone`` (the first response is not
             voted on), ``hopeless`` (some arguments will never agree), ``plurality`` (too few responses give the
-            answer), ``unanswered`` (no response has an answer, and more would hardly have one). None if sampling
-            continues. If parts of a decision have different reasons, the first one in :data:`UNDECIDED`.
+            answer), ``unanswered`` (responses without an answer are ahead, and more would hardly change that). None if
+            sampling continues. If parts of a decision have different reasons, the first one in :data:`UNDECIDED`.
         samples: the number of responses that the decision is based on.
         evidence: answer -> accumulated weight, in the order first seen.
         posterior: P(the leader stays ahead of the runner-up forever), Eq. 5, unless the rule has another posterior. For
@@ -207,12 +214,13 @@ def decide_by_kind(rule: Callable[[Sequence[Response]], Decision], responses: Se
 
     If three responses call one tool with different arguments and two call no tool, the two would win a flat vote. The
     vote on kinds decides to call the tool, and the vote on the arguments continues. Responses of other kinds keep their
-    places without a vote, so that windows, a cap and the gate see the launch order.
+    places without a vote, so that windows, a cap and the gate see the launch order. So do blank responses, which are a
+    candidate in the vote on kinds.
     """
     kinds = [None if one.answer is None else one.kind or ANSWER for one in responses]
     by_kind = rule([one.voting(kind) for one, kind in zip(responses, kinds, strict=True)])
     within_kind = rule(
-        [one if kind == by_kind.answer else one.voting(None) for one, kind in zip(responses, kinds, strict=True)]
+        [one if kind == by_kind.answer else Response(None) for one, kind in zip(responses, kinds, strict=True)]
     )
     votes = rule([one.voting(one.answer) for one in responses])
     parts = {"kind": by_kind, "answer": within_kind}

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.decision import Decision, Response, combine
+from langchain_reasc.method.decision import BLANK, Decision, Response, combine
 from langchain_reasc.method.stopping import StoppingRule
 
 __all__ = ["ABSENT", "ByField", "assembled", "field_name", "number_in", "within"]
@@ -19,6 +19,7 @@ ABSENT: Final = ""
 
 _NUMBER: Final = "a number"
 _FAR: Final = "farther away"
+_OBJECT: Final = "an object"
 _NUMERAL = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _TOKEN = re.compile(r"\\.|[^\\]", re.DOTALL)
 _SLACK: Final = 1 + 1e-9  # 0.4 is within 0.1 of 0.3
@@ -32,7 +33,8 @@ class ByField(StoppingRule):
     numbers within the tolerance of it, against the weight of all others. If the others weigh more, only a budget stops
     the field. Any other field is voted on, and so is whether a field is a number.
 
-    Responses without fields cast no vote. If no response has fields, the rule decides on whole answers.
+    Responses without fields cast no vote. If no response has fields, the rule decides on whole answers. If some
+    responses are blank, the rule votes on whether there is an object, too.
 
     Attributes:
         rule: decides on each field.
@@ -52,6 +54,19 @@ class ByField(StoppingRule):
             raise ConfigurationError(f"a tolerance must be a finite number >= 0, got {wrong}")
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
+        decision = self._decide_fields(responses)
+        if not any(one.blank for one in responses):
+            return decision
+        objects = self.rule([one if one.fields is None else one.voting(_OBJECT) for one in responses])
+        if objects.answer == BLANK:
+            return objects
+        return decision if objects.stop else replace(decision, stop=False, reason=None, never_agrees=())
+
+    def weights(self, responses: Sequence[Response]) -> list[float]:
+        """Return the weights of the rule."""
+        return self.rule.weights(responses)
+
+    def _decide_fields(self, responses: Sequence[Response]) -> Decision:
         names = dict.fromkeys(name for one in responses if one.answer is not None for name in one.fields or ())
         votes = self.rule([one.voting(one.answer) for one in responses])
         if not names:
@@ -62,10 +77,6 @@ class ByField(StoppingRule):
         if answer is None or (self.accepts is not None and not self.accepts(answer)):
             answer, whole = whole, None
         return combine(parts, answer=answer, votes=votes, whole=whole)
-
-    def weights(self, responses: Sequence[Response]) -> list[float]:
-        """Return the weights of the rule."""
-        return self.rule.weights(responses)
 
     def _decide_field(self, name: str, responses: Sequence[Response]) -> Decision:
         spelled = [one.voting(_value(one, name)) for one in responses]

@@ -1,7 +1,7 @@
 """Finite-horizon rules: can the remaining samples change the answer, and which question gains most from the next one?
 
 :class:`FiniteHorizon` and :class:`CannotCatchUp` look ahead to the end of the budget. Both count votes; a response
-without an answer uses a call without voting. :func:`most_gain_first` shares one budget among many questions.
+without a vote uses a call. :func:`most_gain_first` shares one budget among many questions.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Notice early that votes will come to nothing: no response has an answer, or part of it differs in each."""
+"""Notice that votes will come to nothing: responses have no answer, or part of it differs in each."""
 
 import json
 import re
@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.method.agreement import default_components, likelihoods
-from langchain_reasc.method.decision import Decision, Response
+from langchain_reasc.method.decision import BLANK, Decision, Response
 from langchain_reasc.method.stopping import Cap, StoppingRule, Supported
 
 __all__ = ["UNANSWERED", "NeverAgrees", "Unanswered", "chance_of_agreement", "rule_in_use"]
 
 UNANSWERED: Final = 4
-"""Responses without an answer, and none with one, after which sampling stops."""
+"""The fewest responses after which sampling stops as ``unanswered``, unless they are refused alike."""
 _REFUSED_ALIKE: Final = 3
 
 _PAIRS_PER_CHOICE: Final = 3
@@ -55,8 +55,8 @@ class NeverAgrees(StoppingRule):
         if not (never := self._never_agree(list(given.values()), self.budget - len(responses))):
             return decision
         rests = {at: _without(parts, never) for at, parts in given.items()}
-        agreed = self.rule([one.voting(rests.get(at)) for at, one in enumerate(responses)])
-        if not agreed.stop:
+        agreed = self.rule([one if one.blank else one.voting(rests.get(at)) for at, one in enumerate(responses)])
+        if not agreed.stop or agreed.answer == BLANK:
             return decision
         weights = self.weights(responses)
         agreeing = (at for at, rest in rests.items() if rest == agreed.answer)
@@ -69,7 +69,8 @@ class NeverAgrees(StoppingRule):
 
     def _parts(self, responses: Sequence[Response]) -> dict[int, Mapping[str, str]]:
         """Return the parts of each response that votes; nothing where one has none, or fewer than two vote."""
-        given = {at: self.parts(one.answer) for at, one in enumerate(responses) if one.answer is not None}
+        voting = {at: one.answer for at, one in enumerate(responses) if one.answer is not None and not one.blank}
+        given = {at: self.parts(answer) for at, answer in voting.items()}
         known = {at: parts for at, parts in given.items() if parts is not None}
         return known if len(known) == len(given) >= 2 else {}
 
@@ -83,28 +84,71 @@ class NeverAgrees(StoppingRule):
 
 @dataclass(frozen=True)
 class Unanswered(StoppingRule):
-    """Stop where no response has an answer and further ones would hardly have one: ``rule | Unanswered()``.
+    """Apply a rule to answers and to "no answer", which is one more candidate but never wins.
 
-    That is after four without one, whatever the reason: cut off, empty, filtered, malformed, refused. Four are what a
-    clear question costs, too. A model that answers with probability p is stopped so with (1 − p)⁴: .06 at p = .5, .24
-    at .3. But then few answers could be decided: more than half of 16 responses give one after four that do not on .6 %
-    of the questions at most (p = .6). Three that are refused alike are enough (the same calls, or calls of the same
-    unknown tools), as the model alone would be refused so, too, and an agent tells it why. The reason is
-    ``unanswered``.
+    Each blank response is one vote for that candidate, whatever its score. So an answer must beat the blank responses
+    as it must beat another answer. If the rule is satisfied while they are ahead, sampling stops with the reason
+    ``unanswered`` and without an answer, after four responses at the earliest. If it continues, or stops for a reason
+    such as the budget, the answer is the one that leads without them, and the posterior is the probability that they
+    fall behind.
+
+    Sampling stops for this reason, too, if no response has an answer after four, whatever the reason: cut off, empty,
+    filtered, malformed, refused. Four are what a clear question costs, too. A model that answers with probability p is
+    stopped so with (1 − p)⁴: .06 at p = .5, .24 at .3. But then few answers could be decided: more than half of 16
+    responses give one after four that do not on .6 % of the questions at most (p = .6). Three that are refused alike
+    are enough (the same calls, or calls of the same unknown tools), as the model alone would be refused so, too, and an
+    agent tells it why.
+
+    Attributes:
+        rule: decides on the answers.
     """
 
     name: ClassVar[str] = "unanswered"
+    rule: StoppingRule
 
     @property
     def earliest(self) -> int:
-        return _REFUSED_ALIKE
+        return min(self.rule.earliest, _REFUSED_ALIKE)
+
+    @property
+    def may_accept_first(self) -> bool:
+        return self.rule.may_accept_first
+
+    @property
+    def reads_scores(self) -> bool:
+        return self.rule.reads_scores
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
-        if any(one.answer is not None for one in responses):
-            return self.tally(responses)
-        alike = Counter(one.instead for one in responses if one.instead)
-        stop = len(responses) >= UNANSWERED or max(alike.values(), default=0) >= _REFUSED_ALIKE
-        return self.tally(responses, "unanswered" if stop else None)
+        decision = self.rule([replace(one, answer=BLANK, score=None) if one.blank else one for one in responses])
+        if decision.answer == BLANK:
+            decision = self._decide_behind(decision, responses)
+        evidence = {answer: weight for answer, weight in decision.evidence.items() if answer != BLANK}
+        decision = replace(decision, evidence=evidence)
+        if not decision.stop and _comes_to_nothing(responses):
+            return replace(decision, stop=True, reason="unanswered")
+        return decision
+
+    def weights(self, responses: Sequence[Response]) -> list[float]:
+        """Return those of the rule."""
+        return self.rule.weights(responses)
+
+    def _decide_behind(self, blanks: Decision, responses: Sequence[Response]) -> Decision:
+        """Return the decision on the answers, which are behind the blank responses."""
+        posterior = 1.0 - blanks.posterior
+        answers = replace(self.rule([replace(one, blank=False) for one in responses]), posterior=posterior)
+        if blanks.stop and blanks.undecided:
+            return replace(answers, stop=True, reason=blanks.reason, never_agrees=())
+        if blanks.stop and len(responses) >= UNANSWERED:
+            return Decision(True, None, "unanswered", len(responses), answers.evidence, posterior)
+        return replace(answers, stop=False, reason=None, never_agrees=())
+
+
+def _comes_to_nothing(responses: Sequence[Response]) -> bool:
+    """Return whether no response has an answer, and further ones would hardly have one."""
+    if any(one.answer is not None for one in responses):
+        return False
+    alike = Counter(one.instead for one in responses if one.instead)
+    return len(responses) >= UNANSWERED or max(alike.values(), default=0) >= _REFUSED_ALIKE
 
 
 def rule_in_use(
@@ -114,7 +158,7 @@ def rule_in_use(
     min_share: float | None = None,
     over_parts: Callable[[StoppingRule], StoppingRule] | None = None,
 ) -> StoppingRule:
-    """Return a rule as questions are decided by it, live or replayed: within a budget, and not where none is answered.
+    """Return a rule as questions are decided by it, live or replayed: within a budget, with "no answer" as a candidate.
 
     A fixed budget is spent whatever comes. For ``min_share`` see :class:`~.stopping.Supported`; ``over_parts`` makes of
     the rule the one that decides on answers with parts, such as calls.
@@ -124,7 +168,7 @@ def rule_in_use(
         capped = Supported(capped, min_share, budget)
     if over_parts is not None:
         capped = over_parts(capped)
-    return capped if rule.name == Cap.name else capped | Unanswered()
+    return capped if rule.name == Cap.name else Unanswered(capped)
 
 
 def chance_of_agreement(values: Sequence[str], left: int, *, enough: float = 1.0) -> float:

@@ -38,10 +38,14 @@ class Race(StoppingRule):
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         tally, racing = self.tally(responses), responses[: self.votes]
-        if any(one.answer is None or one.cut_off or one.answer != racing[0].answer for one in racing):
+        if any(_dissents(one, racing[0].answer) for one in racing):
             return replace(tally, stop=True, reason="contested")
         known = len(responses) == 1 and self.known is not None and racing[0].answer == self.known
         return replace(tally, stop=True, reason="unanimous") if known or len(racing) == self.votes else tally
+
+
+def _dissents(response: Response, answer: str | None) -> bool:
+    return response.answer is None or response.answer != answer or response.cut_off or response.blank
 
 
 @dataclass(frozen=True)

@@ -125,9 +125,9 @@ def fewest_further(rule: StoppingRule, responses: Sequence[Response], most: int)
     """Return the fewest further responses that could stop the rule, at most ``most``.
 
     Assume that they repeat the leading answer, or the last answer (which may complete a window), each with the largest
-    weight of a response with that answer so far. A response with more weight may stop the rule earlier. If no response
-    has an answer yet, assume that they all agree, or that none has an answer; for a rule that reads scores, only the
-    latter.
+    weight of a response with that answer so far, or that all are blank, if one was. A response with more weight may
+    stop the rule earlier. If no response has an answer yet, assume that they all agree, or that none has an answer; for
+    a rule that reads scores, only the latter.
 
     Args:
         rule: a rule that has not stopped yet.
@@ -140,6 +140,7 @@ def fewest_further(rule: StoppingRule, responses: Sequence[Response], most: int)
     leading = decide(rule, responses, undecided=known)
     last = next((one.answer for one in reversed(responses) if one.answer is not None), None)
     further = [heaviest[answer] for answer in {leading.answer, leading.whole, last} if answer in heaviest]
+    further += [one for one in responses if one.blank][:1]
     if not heaviest:
         further = [*responses[-1:], *([] if rule.reads_scores else [Response("")])]
     for more in range(1, most):
@@ -268,6 +269,8 @@ class ReASC(StoppingRule):
     def _weight(self, response: Response) -> float:
         if response.answer is None or response.not_voted:
             return 0.0  # no vote, so that it needs no score
+        if response.blank:
+            return 1.0
         if response.score is None:
             if self.on_missing_confidence == "error" and self.weight != "count":
                 raise missing_score()

@@ -41,7 +41,7 @@ _POINT: Final = 0.01
 class ValueStop(StoppingRule):
     """Stop when the remaining samples would gain less than they cost.
 
-    The gain is the increase of the leader's expected share of responses. A response without an answer uses one of the
+    The gain is the increase of the leader's expected share of responses. A response without a vote uses one of the
     remaining calls. Votes are counted. The posterior is that of Eq. 5, because this stop does not say how certain the
     answer is. If ``vote`` weighs responses, this rule stops only if the counts have the same leader.
 

@@ -19,7 +19,9 @@ from langchain_reasc.answers import (
     Classes,
     Vote,
     arguments_of,
+    ending_of,
     held_to_schema,
+    is_refusal,
     places_of,
     question_text,
     vote_of,
@@ -110,7 +112,8 @@ class Ballot:
             self._refused = self._refused or message.response_metadata.get(LOGPROBS_REFUSED)
             score = self._score(message, vote)
         answer = self._class_of(vote)
-        response = Response(answer, score, vote.cut_off, vote.kind, vote.fields, instead=vote.instead)
+        blank = _is_blank(message, vote)
+        response = Response(answer, score, vote.cut_off, vote.kind, vote.fields, instead=vote.instead, blank=blank)
         if answer is None or vote.calls or not self.extract.by_form:
             return response
         form = self.extract.form(answer)
@@ -265,3 +268,10 @@ class Ballot:
         kept = [] if set(excluded) == set(REASONING) else list(excluded)
         kept = list(dict.fromkeys([*kept, *(argument for _, argument in called)]))
         return f"tool_votes=ToolVotes(exclude_args={json.dumps(kept)})"
+
+
+def _is_blank(message: AIMessage, vote: Vote) -> bool:
+    """Return whether a complete response states no answer. A response that calls tools is never blank."""
+    if vote.why_none != NO_ANSWER or message.tool_calls or message.invalid_tool_calls:
+        return False
+    return ending_of(message) == "whole" and not is_refusal(message)

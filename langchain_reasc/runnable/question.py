@@ -23,7 +23,7 @@ from langchain_reasc.exceptions import (
     root_of,
     will_recur,
 )
-from langchain_reasc.method.decision import joined, share_of_answer
+from langchain_reasc.method.decision import BLANK, joined, share_of_answer
 from langchain_reasc.method.never_agrees import rule_in_use
 from langchain_reasc.method.stopping import Decision, Response, decide, fewest_further
 from langchain_reasc.models.prepared import PreparedModel
@@ -382,11 +382,12 @@ class Question:
         given = decision.answer if decision.whole is None else decision.whole
         agreeing = [response for response in responses if response.used and response.answer == given]
         used = agreeing or [response for response in responses if response.used]
-        alike = Counter(one.instead for one in self._responses.values() if one.instead)
+        alike = Counter(map(_content_without_answer, self._responses.values()))
 
         def trust(one: SampledResponse) -> tuple[float, bool, int, bool]:  # of those without an answer, what they say
             response = self._responses[one.index]
-            return one.weight, response.not_voted, alike[response.instead or ""], response.instead != ""
+            content = _content_without_answer(response)
+            return one.weight, response.not_voted, alike[content] if content else 0, response.instead != ""
 
         best = max(used, key=trust)
         winner = (used[0] if self.passed_on and used[0].index == 0 else best).message
@@ -423,6 +424,11 @@ class Question:
         judged = self._ballot.meanings.judged if self._ballot.meanings else None
         samples, tokens = list(self._samples.values()), lambda: self.request.estimated_prompt_tokens
         return Usage.add_up(samples, used=self._responses, lost=self._lost, judged=judged, prompt_tokens=tokens)
+
+
+def _content_without_answer(response: Response) -> str | None:
+    """Return what is equal in responses that have content but no answer: refused calls, or that they are blank."""
+    return BLANK if response.blank else response.instead
 
 
 def concluded(result: ReASCResult, options: "Options") -> ReASCResult:

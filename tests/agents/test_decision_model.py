@@ -14,6 +14,7 @@ from langchain_core.tracers import LangChainTracer
 from runnable.fakes import PROMPT_TOKENS, Reply, Scripted
 
 from langchain_reasc import ReASCDecisionModel, ReASCError
+from langchain_reasc.exceptions import NoVote
 from langchain_reasc.method import posterior
 
 from .decisions import ANGER, TEAM, URGENT, ask, naming
@@ -47,8 +48,13 @@ def test_a_score_is_the_expected_level(runner: Any) -> None:
 def test_what_names_no_label_casts_no_vote(runner: Any) -> None:
     model = naming("refunds", Reply("It may be billing or sales"), "billing")
     response = ask(runner, model, TEAM, concurrency=1)
-    assert response.reasc["q"]["evidence"] == {"billing": 4.0} and response.reasc["q"]["samples"] == 6
-    assert any("2 of 6 responses cast no vote" in notice for notice in response.reasc["q"]["notices"])
+    assert response.reasc["q"]["evidence"] == {"billing": 6.0} and response.reasc["q"]["samples"] == 8
+    assert any("2 of 8 responses cast no vote" in notice for notice in response.reasc["q"]["notices"])
+
+
+def test_too_few_that_name_a_label_decide_nothing(runner: Any) -> None:
+    with pytest.raises(NoVote, match="too few responses"):
+        ask(runner, naming("billing", Reply("It may be billing or sales")), TEAM, concurrency=1)
 
 
 def test_several_questions_have_samples_a_bill_and_an_account_each(runner: Any) -> None:

@@ -108,7 +108,7 @@ EMPTY, YES = Response(None, instead=""), Response("yes")
     ids=str,
 )
 def test_sampling_ends_where_no_response_has_an_answer(responses: list[Response], expected: Any) -> None:
-    rule = RULE | Unanswered()
+    rule = Unanswered(RULE)
     decision = decide(rule, responses)
     assert (decision.reason, decision.answer, decision.samples) == expected
     assert decision.undecided == (decision.reason == "unanswered")
@@ -118,7 +118,7 @@ def test_sampling_ends_where_no_response_has_an_answer(responses: list[Response]
 @pytest.mark.parametrize(("p", "bound"), [(0.3, 0.24), (0.5, 0.062), (0.8, 0.002)])
 def test_a_model_that_answers_now_and_then_is_seldom_stopped(p: float, bound: float) -> None:
     drawn = np.random.default_rng(1).random((4000, 4)) < p
-    stopped = [decide(RULE | Unanswered(), [YES if one else NONE for one in row]).reason for row in drawn.tolist()]
+    stopped = [decide(Unanswered(RULE), [YES if one else NONE for one in row]).reason for row in drawn.tolist()]
     assert abs(stopped.count("unanswered") / 4000 - bound) < 0.02
 
 
@@ -126,4 +126,4 @@ def test_a_model_that_answers_now_and_then_is_seldom_stopped(p: float, bound: fl
     ("responses", "further"), [([], 4), ([A], 2), ([A, A], 1), ([NONE], 3), ([NONE] * 2, 2), ([EMPTY] * 3, 1)], ids=str
 )
 def test_no_more_samples_are_launched_than_could_end_it(responses: list[Response], further: int) -> None:
-    assert fewest_further(ASC() | Unanswered(), responses, 8) == further
+    assert fewest_further(Unanswered(ASC()), responses, 8) == further

@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
 
 from langchain_reasc import ASC, ESC, Cap, ReASCRunnable
+from langchain_reasc.answers import message_extractor
 from langchain_reasc.exceptions import Undecided
 
 from .fakes import Reply, Scripted, calibration, saying
@@ -49,3 +51,84 @@ def test_one_answer_of_four_keeps_it_going(runner: Any, concurrency: int) -> Non
     result = runner.solve(ReASCRunnable(model=model, concurrency=concurrency), "q")
     assert (result.answer, result.decision.evidence) == ("7", {"7": 3.0})
     assert len(result.responses) == 12
+
+
+BLANK = Reply("hard to say")
+REFUSED = Reply("I cannot help with that", metadata={"finish_reason": "refusal"})
+CALLS = Reply("let me see", calls=(("search", {}),))
+
+
+def in_turn(replies: list[Any]) -> Scripted:
+    """Answers with each reply once, and with the last one after that."""
+    script = [reply if isinstance(reply, Reply) else Reply(f"the answer is {reply}") for reply in replies]
+    return Scripted(script=lambda question, index: script[min(index, len(script) - 1)])
+
+
+@pytest.mark.parametrize("concurrency", [1, 16])
+@pytest.mark.parametrize(
+    ("replies", "answer", "reason", "samples"),
+    [
+        ([BLANK, "7"], "7", "evidence", 7),
+        ([CUT_OFF, "7"], "7", "evidence", 5),
+        ([FILTERED, "7"], "7", "evidence", 5),
+        ([REFUSED, "7"], "7", "evidence", 5),
+        ([Reply(""), "7"], "7", "evidence", 5),
+        (["7", BLANK], None, "unanswered", 7),
+        ([CUT_OFF, "7", BLANK], None, "unanswered", 8),
+        (["7", REFUSED], "7", "budget", 16),
+        (["7", CUT_OFF], "7", "budget", 16),
+    ],
+    ids=str,
+)
+def test_complete_responses_without_an_answer_compete(
+    runner: Any, replies: list[Any], answer: str | None, reason: str, samples: int, concurrency: int
+) -> None:
+    result = runner.solve(ReASCRunnable(model=in_turn(replies), rule=ASC(), concurrency=concurrency), "q")
+    assert (result.answer, result.decision.reason, result.decision.samples) == (answer, reason, samples)
+
+
+@pytest.mark.parametrize(("other", "reason"), [(CALLS, "budget"), (REFUSED, "budget"), (BLANK, "unanswered")], ids=str)
+def test_calls_and_refusals_do_not_compete_whatever_reads_them(runner: Any, other: Reply, reason: str) -> None:
+    def found(message: AIMessage) -> str | None:
+        return "7" if "7" in message.text else None
+
+    model = in_turn(["7", other])
+    result = runner.solve(ReASCRunnable(model=model, answer=message_extractor(found)), "q")
+    assert (result.decision.reason, result.decision.evidence) == (reason, {"7": 1.0})
+
+
+def test_the_first_complete_one_is_returned_as_it_is_where_they_are_ahead(runner: Any) -> None:
+    replies = [CUT_OFF, REFUSED, Reply(""), BLANK, Reply("nobody knows")]
+    result = runner.solve(ReASCRunnable(model=in_turn(replies)), "q")
+    assert (result.decision.reason, result.message.text) == ("unanswered", "hard to say")
+    result = runner.solve(ReASCRunnable(model=in_turn(["7", BLANK]), rule=ASC()), "q")
+    account = result.message.response_metadata["reasc"]
+    assert (result.message.text, account["answer"], account["evidence"]) == ("hard to say", None, {"7": 1.0})
+    assert (account["reason"], result.undecided) == ("unanswered", True)
+    assert "only 1 of 7 responses gave an answer" in result.summary()
+
+
+def test_they_never_win_at_the_end_of_the_budget(runner: Any) -> None:
+    result = runner.solve(ReASCRunnable(model=in_turn(["7", BLANK, BLANK]), max_samples=3), "q")
+    assert (result.answer, result.decision.reason, result.message.text) == ("7", "budget", "the answer is 7")
+
+
+def test_what_is_undecided_by_them_is_raised_abstained_or_escalated(runner: Any) -> None:
+    with pytest.raises(Undecided) as caught:
+        runner.solve(ReASCRunnable(model=in_turn(["7", BLANK]), on_undecided="raise"), "q")
+    assert caught.value.result.decision.reason == "unanswered"
+    abstained = runner.invoke(ReASCRunnable(model=in_turn(["7", BLANK]), on_undecided="abstain"), "q")
+    assert (abstained.text, abstained.response_metadata["reasc"]["abstained"]) == ("", True)
+    large = saying("9")
+    pair = ReASCRunnable(model=in_turn(["7", BLANK]), escalate_to=large, rule=ASC())
+    account = runner.invoke(pair, "q").response_metadata["reasc"]
+    assert (account["answer"], account["answered_by"], account["reason"]) == ("9", "large", "escalated")
+    assert account["models"]["small"]["reason"] == "unanswered"
+
+
+@pytest.mark.parametrize("scored", [0.9, None])
+def test_a_gate_accepts_none_of_them_and_they_need_no_confidence(runner: Any, scored: float | None) -> None:
+    blank = Reply("hard to say", logprob=None if scored is None else -scored)
+    options: Any = {"calibration": calibration(gate=-9.0)}
+    result = runner.solve(ReASCRunnable(model=in_turn([blank, "7"]), **options), "q")
+    assert result.answer == "7" and result.decision.reason != "gate" and result.decision.samples > 1

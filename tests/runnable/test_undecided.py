@@ -90,7 +90,7 @@ SCATTERED = ("4", "1", "2", "3", "none", "4", "1", "2", "3", "none", "5", "6", "
 
 
 def scattered(**options: Any) -> ReASCRunnable:
-    replies = [Reply("no idea") if answer == "none" else answer for answer in SCATTERED]
+    replies = [CUT_OFF if answer == "none" else answer for answer in SCATTERED]
     return ReASCRunnable(model=saying(*replies), concurrency=1, **options)
 
 

@@ -6,9 +6,10 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
+from langchain_core.messages import AIMessage
 from pydantic import ValidationError
 
-from langchain_reasc.answers import kind_of
+from langchain_reasc.answers import ending_of, kind_of
 from langchain_reasc.calibration import (
     Calibration,
     Floats,
@@ -35,6 +36,7 @@ from langchain_reasc.method.stopping import DEFAULT_BUDGET, Response
 from langchain_reasc.method.token_signals import SIGNALS
 from langchain_reasc.models.fingerprint import Fingerprint, answer_name
 from langchain_reasc_lab.pools.pool import Pool
+from langchain_reasc_lab.pools.store import PoolResponse
 
 __all__ = [
     "RECORDED",
@@ -49,6 +51,8 @@ RECORDED: Final = "recorded"
 """The name of the scores that a pool itself carries."""
 MeasureSpec = Measure | Literal["recorded", "auto"]
 """A measure, the scores that the pool itself carries, or the choice of a measure on the calibration split."""
+_CALLS: Final = ("tool_calls", "tool_use", "function_call")
+"""How a response with tool calls ends; if it has no answer, they were refused."""
 Pairs = Sequence[tuple[int, int]]
 """(question, response) by their indices in a pool."""
 
@@ -105,7 +109,7 @@ class PoolScores:
         """Return a response as a stopping rule sees it."""
         one = self._pool.questions[question].responses[number]
         score = None if measure is None else self.scores(measure)[question][number]
-        return Response(one.answer, score, one.cut_off, kind_of(one.answer))
+        return Response(one.answer, score, one.cut_off, kind_of(one.answer), blank=_is_blank(one))
 
     def candidates(self) -> list[Measure]:
         """Every measure of the pool's signals, without windows that are longer than all responses.
@@ -196,6 +200,14 @@ class PoolScores:
             )
         tokens = (one for values, lengths in parts for one in np.split(values, lengths.cumsum()[:-1]))
         return np.array([_score(measure, of, one.spans) for of, one in zip(tokens, self._responses, strict=True)])
+
+
+def _is_blank(response: PoolResponse) -> bool:
+    """Return whether a response is complete and states no answer. If its ending is unknown, it counts as complete."""
+    reason = response.finish_reason
+    if response.answer is not None or response.cut_off or reason in _CALLS:
+        return False
+    return ending_of(AIMessage("", response_metadata={"finish_reason": reason})) == "whole"
 
 
 def _span_measures(candidates: Sequence[Measure], spans: Sequence[Spans]) -> list[Measure]:

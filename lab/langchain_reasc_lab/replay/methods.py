@@ -165,7 +165,7 @@ class Method:
         learns: the measures among which the method chooses while it answers, without labels; None if the rule does not
             change. Until something is learned, ``rule`` decides.
         worth: while learning, the samples that one more point of agreement may cost.
-        in_use: whether it decides as a live run does, and so stops if no response has an answer.
+        in_use: whether it decides as a live run does, with "no answer" as a candidate.
     """
 
     name: str

@@ -159,7 +159,7 @@ class CITE(StoppingRule):
         ]
 
     def _logit(self, response: Response, confidence: Odds) -> float:
-        if response.score is None and self.on_missing_confidence == "error":
+        if response.score is None and not response.blank and self.on_missing_confidence == "error":
             raise missing_score()
         return confidence.average if response.score is None else confidence(response.score)
 

@@ -51,7 +51,7 @@ class CGES(LogOddsVote):
     def _log_weights(self, responses: Sequence[Response]) -> list[float]:
         seen = evidence_by_answer((one.answer, 1.0) for one in responses)
         others = math.log(self._possible(seen) - 1) if seen else 0.0
-        return [0.0 if one.answer is None or one.not_voted else self.log_odds(one.score) + others for one in responses]
+        return [0.0 if one.answer is None or one.not_voted else self._log_odds_of(one) + others for one in responses]
 
     def _unseen(self, evidence: Mapping[str, float]) -> float:
         return float(self._possible(evidence) - len(evidence))

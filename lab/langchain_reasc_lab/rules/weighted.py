@@ -74,7 +74,8 @@ class WeighedTogether(StoppingRule):
 
     def _scores(self, voting: Sequence[Response]) -> list[float]:
         known = [one.score for one in voting if one.score is not None]
-        if len(known) < len(voting) and self.on_missing_confidence == "error":
+        missing = any(one.score is None and not one.blank for one in voting)
+        if missing and self.on_missing_confidence == "error":
             raise missing_score()
         mean = math.fsum(known) / len(known) if known else 1.0
         return [mean if one.score is None else one.score for one in voting]

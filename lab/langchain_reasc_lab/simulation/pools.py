@@ -60,9 +60,10 @@ class Responses:
         """Return what rules read of the responses to one question, scored by this measure or not at all."""
         answers = [None if answer < 0 else str(answer) for answer in self.answers[question].tolist()]
         if measure is None:
-            return [Response(answer) for answer in answers]
+            return [Response(answer, blank=answer is None) for answer in answers]
         scores = self.scores[measure, question].tolist()
-        return [Response(answer, score) for answer, score in zip(answers, scores, strict=True)]
+        scored = zip(answers, scores, strict=True)
+        return [Response(answer, score, blank=answer is None) for answer, score in scored]
 
     def __len__(self) -> int:
         return len(self.answers)

@@ -22,7 +22,7 @@ from langchain_reasc_lab.replay import (
 )
 
 from lab.pools.synthetic import append_signals, question, response, write_lines, write_pool
-from langchain_reasc.method import SCORES, Measure, decide, support
+from langchain_reasc.method import SCORES, Measure, decide, rule_in_use, support
 
 
 def _uneven(path: Path) -> Path:
@@ -53,7 +53,8 @@ def _one_by_one(pool: Pool, scores: PoolScores, method: Method, split: Split, bu
     for at in split.tested:
         order = split.orders[at][:budget]
         recorded, seen = pool.questions[at].responses, scores.responses(method.measure)[at]
-        decision = decide(method.rule, [seen[i] for i in order])
+        rule = rule_in_use(method.rule, budget) if method.in_use else method.rule
+        decision = decide(rule, [seen[i] for i in order])
         used = [recorded[i] for i in order[: decision.samples]]
         prompts = [np.nan if one.prompt_tokens is None else one.prompt_tokens for one in used]
         right = next(one.correct for one in recorded if one.answer == decision.answer)

@@ -20,7 +20,8 @@ from runnable.conftest import AsyncRunner, Runner
 from runnable.fakes import Reply, Scripted, calibration
 
 from lab.pools.synthetic import question, response, write_lines
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import ASC, ReASCRunnable, decide
+from langchain_reasc.method import rule_in_use
 
 NO_ANSWER = "-"
 PLURALITY = "aabcdaefgahiajkl"  # four or five of sixteen
@@ -28,6 +29,7 @@ ASKED = {
     "a plurality": [PLURALITY, "abcdefghijklmnop", "aabbccddeeffgghh", "abcabdabeabfabga"],
     "none answers": [NO_ANSWER * 16],
     "one answers late": [NO_ANSWER * 3 + "a" * 13, NO_ANSWER * 4 + "a" * 12, "--a-------------"],
+    "more have none": ["a---------------", "ab-c-d-e-f-g-h-i", "a-a-a-a-a-a-a-a-", "-a--a-a-aa-aaaaa"],
     "mostly alike": ["aaaaaaaaaaaaaaaa", "aabaaaaaaaaaaaaa", "-a-aaaaaaaaaaaaa"],
 }
 
@@ -99,3 +101,24 @@ def test_the_rows_of_papers_spend_their_budget_where_nothing_answers(tmp_path: P
     run = replay(Recorded(tmp_path, ASKED["none answers"] * 3).pool)
     samples = {name: float(held.column("samples").mean()) for (name, _), held in run.outcomes.items()}
     assert samples == {"pass@1": 1, "SC@16": 16, "ESC (w=4)": 16, "ASC": 16, HORIZON: 4, AGREEMENT: 4}
+
+
+@pytest.mark.parametrize(
+    ("ending", "reason"),
+    [
+        ({}, "unanswered"),
+        ({"finish_reason": "stop"}, "unanswered"),
+        ({"finish_reason": "length"}, "budget"),
+        ({"finish_reason": "content_filter"}, "budget"),
+        ({"finish_reason": "tool_calls"}, "budget"),  # which were refused
+        ({"cut_off": True}, "budget"),
+    ],
+    ids=str,
+)
+def test_recorded_responses_without_an_answer_compete_if_they_are_complete(
+    tmp_path: Path, ending: dict[str, Any], reason: str
+) -> None:
+    line = question("q", response("7"), *[response(None, **ending)] * 15)
+    pool = read_pool(write_lines(tmp_path / "p.sqlite", line))
+    [responses] = PoolScores(pool).responses(None)
+    assert decide(rule_in_use(ASC(), 16), responses).reason == reason
