@@ -138,5 +138,5 @@ __all__ = [
     "without_unit",
 ]
 
-EXTRACTION_VERSION = 5
+EXTRACTION_VERSION = 6
 """The version of the rules that find answers. Recordings name the version, since another may find other answers."""
