@@ -309,9 +309,13 @@ class MergedResponse:
             _update(self._choice, choice or {}, but=("delta", "logprobs"))
         if choice is None:
             return
-        self._add_delta(self._repairer.repaired(choice.get("delta") or {}, choice.get("finish_reason")))
+        self._add_delta(self._repairer.repaired(choice.get("delta") or {}))
         if logprobs := choice.get("logprobs"):
             self._logprobs = self._extended(self._logprobs, logprobs)
+
+    def _complete_calls(self) -> None:
+        if pieces := self._repairer.finish(self._choice.get("finish_reason")):
+            self._add_delta({"tool_calls": pieces})
 
     def _add_delta(self, delta: Json) -> None:
         says = False
@@ -356,6 +360,7 @@ class MergedResponse:
     @property
     def event(self) -> Json:
         """The response as one event, in the form that langchain-openai reads."""
+        self._complete_calls()
         said = self._said
         functions = [call for call in said.get("tool_calls") or () if is_of_function(call)]
         calls = [
@@ -371,8 +376,7 @@ class MergedResponse:
 
         The reply always has a finish reason, which some servers omit from their streams.
         """
-        if rest := self._repairer.finish():
-            self._add_delta({"tool_calls": rest})
+        self._complete_calls()
         message = {"role": "assistant", "content": None, **self._said}
         if calls := message.get("tool_calls"):
             message["tool_calls"] = [{name: value for name, value in call.items() if name != "index"} for call in calls]

@@ -1,6 +1,7 @@
 """Calls without arguments, and calls in two parts: what is voted for, what runs, and what is sent on."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -104,7 +105,7 @@ def test_a_tool_that_needs_arguments_refuses_a_call_without() -> None:
         """Do one thing."""
         return "done"
 
-    odd = OddCalls([ODD_CALLS["empty"].pieces[0]._replace(name="needy")], None)
+    odd = OddCalls([replace(ODD_CALLS["empty"].pieces[0], name="needy")], None)
     message = ReASCRunnable(model=model_of(odd).bind_tools([needy]), answer="message", **BY_ASC).invoke("?")
     assert message.response_metadata["reasc"]["answer"] is None
     assert "calls that the tool's schema refuses" in str(message.response_metadata["reasc"]["notices"])

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 __all__ = ["LOST", "ODD_CALLS", "OddCalls", "Piece"]
 
 
-class Piece(NamedTuple):
+@dataclass(frozen=True)
+class Piece:
     """A piece of a call, in an event of its own."""
 
     index: int | None
@@ -34,7 +35,8 @@ class OddCalls:
 LOST: Final = "a piece that nobody can place"
 X = '{"x": 1}'
 HEAD, SECOND = Piece(0, "a", "f", ""), Piece(1, "b", "g", "")
-F, F_X, G_X = ("f", {}), ("f", {"x": 1}), ("g", {"x": 1})
+F: tuple[str, dict[str, Any]] = ("f", {})
+F_X, G_X = ("f", {"x": 1}), ("g", {"x": 1})
 ODD_CALLS: Final[dict[str, OddCalls]] = {
     # No arguments
     "empty": OddCalls([HEAD], [F]),
