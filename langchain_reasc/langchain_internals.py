@@ -15,10 +15,8 @@ from langchain_core.language_models._utils import _filter_invocation_params_for_
 from langchain_core.language_models.base import LangSmithParams
 from langchain_core.language_models.chat_models import _format_for_tracing, _format_ls_structured_output
 from langchain_core.messages import BaseMessage
-from langchain_core.messages.tool import ToolCallChunk
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tracers import context as tracing
-from langchain_core.utils._merge import merge_lists
 from langchain_core.utils.utils import LC_ID_PREFIX
 from pydantic import BaseModel
 
@@ -83,11 +81,6 @@ def id_of_run(run: UUID) -> str:
 def is_provider_id(id: str | None) -> bool:
     """Return whether a message has the id of a provider, not the one that LangChain derives from the run."""
     return id is not None and not id.startswith(LC_ID_PREFIX)
-
-
-def merged_calls(pieces: list[ToolCallChunk]) -> list[Any]:
-    """Add up the pieces of calls by index and id, as ``AIMessageChunk`` does."""
-    return merge_lists([], pieces) or []
 
 
 def is_handlers(error: BaseException) -> bool:

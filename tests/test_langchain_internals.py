@@ -10,7 +10,7 @@ import langchain_core.callbacks.manager as callbacks
 import pytest
 from langchain_core.language_models import BaseChatModel, FakeListChatModel, _utils, chat_models
 from langchain_core.tracers import context as tracing
-from langchain_core.utils import _merge, utils
+from langchain_core.utils import utils
 from pydantic import BaseModel, field_validator
 
 import langchain_reasc
@@ -27,7 +27,6 @@ FUNCTIONS = {
     _utils._filter_invocation_params_for_tracing: ["params"],
     chat_models._format_for_tracing: ["messages"],
     chat_models._format_ls_structured_output: ["ls_structured_output_format"],
-    _merge.merge_lists: ["left", "others"],
     BaseChatModel._get_invocation_params: ["self", "stop", "kwargs"],
     BaseChatModel._get_ls_params: ["self", "stop", "kwargs"],
     BaseChatModel._get_ls_params_with_defaults: ["self", "stop", "kwargs"],

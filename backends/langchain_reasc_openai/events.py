@@ -6,9 +6,13 @@ from contextlib import suppress
 from typing import Any, Final
 
 import orjson
+from langchain_core.messages import AIMessage
 
+from langchain_reasc.answers import ending_of
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.files import parse_json
+from langchain_reasc.models.calls import CallJoiner, StreamedCall
+from langchain_reasc.models.contract import FINISH_REASON
 from langchain_reasc.models.logprobs import listed_tokens
 from langchain_reasc.models.usage import is_count, tokens_of_text
 
@@ -143,37 +147,112 @@ def _is_call(call: Any) -> bool:
     )
 
 
-class Normalizer:
-    """Converts the deltas of one response, event by event, to the form that langchain-openai reads.
+class CallRepairer:
+    """Repairs the calls in the deltas of one response, event by event.
 
-    Some servers omit the index of a call, repeat its name in each piece, or send its arguments as an object.
+    Some servers omit the index of a call, give several calls the same index or one call two, or send no arguments for a
+    call without arguments. A call is held back until it has a name. Calls other than of functions are unchanged.
     """
 
     def __init__(self) -> None:
-        self._named: dict[Any, tuple[Any, Any]] = {}
+        self._joiner = CallJoiner()
+        self._indices: dict[StreamedCall, int] = {}
+        self._used: set[int] = set()
 
-    def normalized(self, delta: Json) -> Json:
-        """Return the next delta."""
-        if not (calls := delta.get("tool_calls")):
+    def repaired(self, delta: Json, finish_reason: Any = None) -> Json:
+        """Return the next delta. The last one, with a finish reason, also completes the calls."""
+        given = delta.get("tool_calls") or []
+        if not given and not finish_reason:
             return delta
-        return {**delta, "tool_calls": [self._call({"index": at, **call}) for at, call in enumerate(calls)]}
+        pieces = [self._next_piece({"index": at, **piece}) for at, piece in enumerate(given)]
+        calls = [piece for piece in pieces if piece is not None]
+        if finish_reason:
+            calls += self.finish(finish_reason)
+        if calls:
+            return {**delta, "tool_calls": calls}
+        return {name: value for name, value in delta.items() if name != "tool_calls"} if given else delta
 
-    def _call(self, call: Json) -> Json:
-        function = _function_of(call)
-        before, _ = known = self._named.get(call["index"], (None, None))
-        said = (call.get("id") or before, function.get("name"))
-        if said == known:
-            function["name"] = None
-        elif function.get("name"):
-            self._named[call["index"]] = said
-        return {**call, "function": function}
+    def finish(self, finish_reason: Any = None) -> list[Json]:
+        """Return the pieces that complete the calls. Without a finish reason, the response was not cut off."""
+        ended = AIMessage("", response_metadata={FINISH_REASON: finish_reason or "stop"})
+        self._joiner.finish(whole=ending_of(ended) == "whole")
+        texts = [(index, call.take()) for call, index in self._indices.items()]
+        return [{"index": index, "function": {"arguments": text}} for index, text in texts if text]
+
+    def _next_piece(self, piece: Json) -> Json | None:
+        """Return what is sent on of a piece of a call, or None."""
+        if not is_of_function(piece):
+            self._used.add(piece["index"] or 0)
+            return piece
+        function = piece.get("function") or {}
+        arguments = _text_of(function.get("arguments"))
+        call = self._joiner.add(piece["index"], piece.get("id"), function.get("name"), arguments)
+        if call is None or not call.name:
+            return None
+        is_first = call not in self._indices
+        if is_first:
+            self._indices[call] = max(self._used, default=-1) + 1  # clients count the calls from 0
+            self._used.add(self._indices[call])
+            function = {**function, "name": call.name}
+            piece = {**piece, "id": call.id} if call.id else piece
+        index, text = self._indices[call], call.take()
+        if not is_first and piece["index"] != index:  # clients would append a repeated id or name
+            piece = {name: value for name, value in piece.items() if name not in ("id", "type")}
+            function = {name: value for name, value in function.items() if name != "name"}
+        if text != arguments:
+            function = {**function, "arguments": text}
+        return {**piece, "index": index, "function": function}
+
+
+class Normalizer(CallRepairer):
+    """Converts the calls in deltas to the form that langchain-openai reads.
+
+    Some servers also repeat a call's name in each piece, or send its arguments as an object.
+    """
+
+    def _next_piece(self, piece: Json) -> Json | None:
+        begun = len(self._indices)
+        repaired = super()._next_piece(piece)
+        if repaired is None or not is_of_function(repaired):
+            return repaired
+        function = _function_of(repaired)
+        if len(self._indices) == begun:
+            function.pop("name", None)
+        return {**repaired, "function": function}
+
+
+def is_of_function(call: Mapping[str, Any]) -> bool:
+    """Return whether a call, or a piece of one, is of a function, not of a tool of another type."""
+    return "function" in call or call.keys() <= {"index", "id", "type"}
+
+
+def repaired_events(events: Iterable[Json]) -> Iterator[Json]:
+    """Yield the events of one response with repaired calls."""
+    repairer = CallRepairer()
+    last: Json = {}
+    for event in events:
+        choice = _first_choice(event)
+        delta = (choice or {}).get("delta") or {}
+        repaired = repairer.repaired(delta, (choice or {}).get("finish_reason"))
+        if repaired is not delta:
+            event = {**event, "choices": [{**(choice or {}), "delta": repaired}]}
+        last = event
+        yield event
+    if rest := repairer.finish():
+        yield {**last, "usage": None, "choices": [{"index": 0, "delta": {"tool_calls": rest}, "finish_reason": None}]}
+
+
+def _first_choice(event: Json) -> Json | None:
+    return next((choice for choice in event.get("choices") or () if not choice.get("index")), None)
 
 
 def _function_of(call: Json) -> Json:
     function = dict(call.get("function") or {})
-    if isinstance(function.get("arguments"), dict | list):
-        function["arguments"] = json.dumps(function["arguments"])
-    return function
+    return {**function, "arguments": _text_of(function.get("arguments"))}
+
+
+def _text_of(arguments: Any) -> str:
+    return json.dumps(arguments) if isinstance(arguments, dict | list) else arguments or ""
 
 
 def text_in(delta: Json) -> str:
@@ -199,15 +278,15 @@ def merged(events: Iterable[Json]) -> Json:
     """Merge the events of one response into a reply. Choices beyond the first are ignored."""
     whole = MergedResponse()
     for event in events:
-        whole.add_event(event, next((one for one in event.get("choices") or () if not one.get("index")), None))
+        whole.add_event(event, _first_choice(event))
     return whole.reply
 
 
 class MergedResponse:
     """The events of one response, merged.
 
-    In a delta, strings are joined and lists are merged by their elements' ``index``. Elsewhere the last value that is
-    not null wins.
+    The calls in deltas are repaired. In a delta, strings are joined and lists are merged by their elements'
+    ``index``. Elsewhere the last value that is not null wins.
 
     Args:
         kept: converts each token that comes with log-probabilities to what is kept of it. The token may be changed.
@@ -221,6 +300,7 @@ class MergedResponse:
         self._texts: dict[str, list[str]] = {}
         self._logprobs: Any = None
         self._events = 0  # events with content
+        self._repairer = CallRepairer()
 
     def add_event(self, event: Json, choice: Json | None) -> None:
         """Add an event, with this response's choice in it."""
@@ -229,8 +309,17 @@ class MergedResponse:
             _update(self._choice, choice or {}, but=("delta", "logprobs"))
         if choice is None:
             return
+        self._add_delta(self._repairer.repaired(choice.get("delta") or {}))
+        if logprobs := choice.get("logprobs"):
+            self._logprobs = self._extended(self._logprobs, logprobs)
+
+    def _complete_calls(self) -> None:
+        if pieces := self._repairer.finish(self._choice.get("finish_reason")):
+            self._add_delta({"tool_calls": pieces})
+
+    def _add_delta(self, delta: Json) -> None:
         says = False
-        for name, value in (choice.get("delta") or {}).items():
+        for name, value in delta.items():
             if type(value) is str and name not in _STATED:
                 self._texts.setdefault(name, []).append(value)
                 says = says or bool(value)
@@ -238,8 +327,6 @@ class MergedResponse:
                 self._message[name] = _added(name, self._message.get(name), value)
                 says = says or isinstance(value, list | dict)
         self._events += says
-        if logprobs := choice.get("logprobs"):
-            self._logprobs = self._extended(self._logprobs, logprobs)
 
     def _extended(self, before: Any, more: Any) -> Any:
         """Append the log-probabilities of the next event, in whatever lists the server sends."""
@@ -273,10 +360,11 @@ class MergedResponse:
     @property
     def event(self) -> Json:
         """The response as one event, in the form that langchain-openai reads."""
+        self._complete_calls()
         said = self._said
+        functions = [call for call in said.get("tool_calls") or () if is_of_function(call)]
         calls = [
-            {"id": call.get("id"), "index": at, "function": _function_of(call)}
-            for at, call in enumerate(said.get("tool_calls") or ())
+            {"id": call.get("id"), "index": at, "function": _function_of(call)} for at, call in enumerate(functions)
         ]
         delta = {**said, "content": said.get("content") or "", "tool_calls": calls}
         choice = {**self._choice, "delta": delta, "logprobs": self._logprobs}
@@ -288,6 +376,7 @@ class MergedResponse:
 
         The reply always has a finish reason, which some servers omit from their streams.
         """
+        self._complete_calls()
         message = {"role": "assistant", "content": None, **self._said}
         if calls := message.get("tool_calls"):
             message["tool_calls"] = [{name: value for name, value in call.items() if name != "index"} for call in calls]
@@ -331,19 +420,13 @@ def _added_elements(before: list[Any], more: list[Any]) -> list[Any]:
     places = {one["index"]: one for one in before if isinstance(one, dict) and isinstance(one.get("index"), int)}
     for one in more:
         index = one.get("index") if isinstance(one, dict) else None
-        if isinstance(index, int) and index in places and not is_another(places[index], one):
+        if isinstance(index, int) and index in places:
             _added("", places[index], one)
             continue
         before.append(new := _begun(one))
         if isinstance(index, int):
             places[index] = new
     return before
-
-
-def is_another(call: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
-    """Return whether a piece starts another call, although some servers give it the index of the call before."""
-    begins = isinstance(piece.get("function"), dict) and bool(piece["function"].get("name"))
-    return begins and bool(call.get("id") and piece.get("id")) and call["id"] != piece["id"]
 
 
 def without_bytes(token: Any) -> Any:

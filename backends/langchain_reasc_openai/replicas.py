@@ -122,7 +122,7 @@ class ReplicaPool:
                 def put_chunk(_: int, event: Json, choice: Json | None) -> None:
                     nonlocal begun, text
                     if choice is not None:
-                        choice = {**choice, "delta": normalizer.normalized(choice["delta"])}
+                        choice = {**choice, "delta": normalizer.repaired(choice["delta"], choice.get(FINISH_REASON))}
                     chunk = attempt.replica.client.chunk_of(event, choice)
                     text += chunk.text
                     if chunk.generation_info and FINISH_REASON in chunk.generation_info and isinstance(schema, type):

@@ -23,9 +23,9 @@ from langchain_reasc.answers.equivalence import (
     by_judge,
 )
 from langchain_reasc.answers.forms import Form, form_of, same, written
-from langchain_reasc.answers.json_values import REASONING, Names, field_of_last_object
+from langchain_reasc.answers.json_values import REASONING, Names, field_of_last_object, whole_value
 from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
-from langchain_reasc.answers.objects import ObjectVotes, whole_object
+from langchain_reasc.answers.objects import ObjectVotes
 from langchain_reasc.answers.schemas import Schema
 from langchain_reasc.answers.span import boxed_content, find_span, last_number_in, last_statement
 from langchain_reasc.exceptions import ConfigurationError
@@ -130,8 +130,8 @@ def extractor(spec: Any = "auto") -> Extractor:
     Args:
         spec: ``"auto"`` (what the response states as its answer, or is), ``"boxed"``, ``"number"`` (the last one),
             ``"choice"``, ``"math"`` (like auto, and equal formulas agree), ``"regex:PATTERN"`` (its first group),
-            ``"json:FIELD"`` (dots descend), ``"json"`` (the whole object, as :func:`json_object`), ``"text"`` (the
-            whole response), ``"message"`` (for agents: tool calls and JSON objects, without comparing texts), labels
+            ``"json:FIELD"`` (dots descend), ``"json"`` (the whole object or list, as :func:`json_object`),
+            ``"text"`` (the whole response), ``"message"`` (for agents: tool calls and JSON objects, without comparing texts), labels
             (a list of names, an ``Enum`` or a ``Literal``), or any function from text to an answer or None.
 
     Raises:
@@ -268,9 +268,11 @@ def json_object(
     schema: Schema | None = None,
     check: Callable[[dict[str, Any]], bool] | None = None,
 ) -> Extractor:
-    """Return an extractor of structured output: the last JSON object of a text, or the arguments of its tool call.
+    """Return an extractor of structured output: the last JSON value of a text, or the arguments of its tool call.
 
-    A list in an object is one value.
+    The value is the last object, or list that holds an object, that is not inside another one. A list without objects
+    counts only if it is the whole text, in a code block or not: elsewhere ``[1]`` may be a citation. A list is one
+    value, in an object and alone: its elements are compared in order, and are not answers by themselves.
 
     Args:
         by_field: whether each field is decided separately (``"a.b"`` is a field inside another) and the answer is
@@ -280,9 +282,9 @@ def json_object(
         voted: with ``by_field``, fields whose numbers are names, such as an id, and are voted on.
         schema: a JSON schema, or a class that pydantic can validate. Objects that it refuses cast no vote, and its
             defaults are filled in. If it has a name, calls of other tools remain calls.
-        check: takes the whole object and returns whether it makes sense, for example whether its parts add up. Objects
-            that it refuses or fails on cast no vote. If it refuses an assembled object, the answer is the object of the
-            response that agrees with most fields.
+        check: takes the whole object (or list) and returns whether it makes sense, for example whether its parts add
+            up. Objects that it refuses or fails on cast no vote. If it refuses an assembled object, the answer is the
+            object of the response that agrees with most fields.
 
     Raises:
         ConfigurationError: a tolerance is not a distance, a single string is given where several are expected, or the
@@ -355,12 +357,12 @@ def free_text(
 
 
 def whole_message(schema: Schema | None = None) -> Extractor:
-    """Return an extractor for agents: tool calls, or an object that is the whole text.
+    """Return an extractor for agents: tool calls, or an object (or a list that holds one) that is the whole text.
 
     All other texts, also those that were cut off, are :data:`ANY_TEXT`, because their spelling cannot be compared.
 
     Args:
-        schema: the schema that the call asks the text to follow, or None. A text that is not an object of this schema
+        schema: the schema that the call asks the text to follow, or None. A text that is not a value of this schema
             casts no vote.
     """
     find = partial(_object_or_text, votes=ObjectVotes(schema=schema))
@@ -401,7 +403,7 @@ def _last_number(text: str, *, cut_off: bool = False) -> str | None:
 
 
 def _object_or_text(text: str, *, votes: ObjectVotes, cut_off: bool = False) -> str | None:
-    value = whole_object(text)
+    value = whole_value(text, any_list=votes.schema is not None)
     answer = None if value is None else votes.answer(value)
     return answer if answer or votes.schema else ANY_TEXT if text.strip() else None
 

@@ -1,4 +1,4 @@
-"""JSON in texts: find objects, write equal values alike, compare with a tolerance, and check field names in options."""
+"""JSON in texts: find objects and lists, write equal values alike, compare with a tolerance, check names in options."""
 
 import json
 import math
@@ -17,26 +17,59 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.files import parse_json
 from langchain_reasc.method.fields import within
 
-# Objects in a text
+# Objects and lists in a text
 
 _DEEPEST: Final = 32
-"""The deepest nesting of an object that is read. Each character is parsed at most this many times."""
+"""The deepest nesting of a value that is read. Each character is parsed at most this many times."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
 _OPENING = re.compile(r"[{\[]")
 _CLOSING: Final = {"{": "}", "[": "]"}
+_BEGUN_LIST = re.compile(r"\[\s*[\[{]")
+_FENCED = re.compile(r"\s*```\w*\s*\n(.*)\n\s*```\s*", re.DOTALL)
+
+Structure = dict[str, Any] | list[Any]
+"""A JSON value that can be an answer as a whole: an object or a list."""
 
 
-class FoundObject(NamedTuple):
-    """An object and its place: ``text[start:end]``."""
+class FoundValue(NamedTuple):
+    """An object or a list, and its place: ``text[start:end]``."""
 
     start: int
     end: int
-    value: dict[str, Any]
+    value: Structure
 
 
-def last_object(text: str, *, cut_off: bool = False) -> FoundObject | None:
-    """Return the last object in a text. If the text was cut off, skip objects inside one that never ended."""
-    return next(_objects_backwards(text, cut_off), None)
+def last_value(text: str, *, cut_off: bool = False) -> FoundValue | None:
+    """Return the last value in a text: an object, or a list that holds an object, that is not inside another value.
+
+    A list without objects counts only if it is the whole text, in a code block or not: in prose it may be a citation.
+    If the text was cut off, values inside one that never ended do not count.
+    """
+    return next(_values_backwards(text, cut_off, lists=True), None) or _whole_list(text)
+
+
+def whole_value(text: str, *, any_list: bool) -> Structure | None:
+    """Parse a text that is only an object or a list, in a code block or not; return None for anything else.
+
+    Unless ``any_list``, a list counts only if it holds an object.
+    """
+    start, end = _without_fence(text)
+    value = parsed_value(text[start:end])
+    return None if isinstance(value, list) and not any_list and not _holds_object(value) else value
+
+
+def _whole_list(text: str) -> FoundValue | None:
+    start, end = _without_fence(text)
+    value = parsed_value(text[start:end])
+    return FoundValue(start, end, value) if isinstance(value, list) else None
+
+
+def _without_fence(text: str) -> tuple[int, int]:
+    """Return the place of a text without a code block's marks and the white space around."""
+    fenced = _FENCED.fullmatch(text)
+    start, end = fenced.span(1) if fenced else (0, len(text))
+    inside = text[start:end]
+    return end - len(inside.lstrip()), start + len(inside.rstrip())
 
 
 def field_of_last_object(text: str, path: str, *, cut_off: bool = False) -> str | None:
@@ -47,7 +80,7 @@ def field_of_last_object(text: str, path: str, *, cut_off: bool = False) -> str 
     keys = path.split(".")
     if f'"{keys[0]}"' not in text:
         return None
-    fields = (_descend(found.value, keys) for found in _objects_backwards(text, cut_off))
+    fields = (_descend(found.value, keys) for found in _values_backwards(text, cut_off, lists=False))
     value = next((value for value in fields if value is not _ABSENT), None)
     if value is None or isinstance(value, str):
         return value
@@ -67,35 +100,49 @@ def _descend(value: Any, keys: Sequence[str]) -> Any:
 
 def parsed_object(text: str) -> dict[str, Any] | None:
     """Parse a text that is one object; return None for anything else. NaN and infinities become null."""
+    value = parsed_value(text)
+    return value if isinstance(value, dict) else None
+
+
+def parsed_value(text: str) -> Structure | None:
+    """Parse a text that is one object or list; return None for anything else. NaN and infinities become null."""
     try:
         value = parse_json(text, strict=False, parse_constant=lambda name: None)
     except ValueError:
         return None
-    return value if isinstance(value, dict) else None
+    return value if isinstance(value, dict | list) else None
 
 
-def _objects_backwards(text: str, cut_off: bool) -> Iterator[FoundObject]:
-    """Yield the outermost objects, last first. If a pair of braces is not JSON, yield the objects inside it."""
-    pairs, unclosed = _pairs(text)
-    done = len(text)  # what begins behind it is inside an object that has been read
+def _values_backwards(text: str, cut_off: bool, *, lists: bool) -> Iterator[FoundValue]:
+    """Yield the outermost objects, last first, and with ``lists`` also the outermost lists that hold an object.
+
+    If a pair of brackets is not JSON, yield what is inside.
+    """
+    pairs, unclosed = _pairs(text, lists)
+    done = len(text)  # what begins behind it is inside a value that has been read
     for start, end, height in reversed(pairs):  # the order of closing, backwards: around before inside, the last first
         if end > done or height > _DEEPEST or (cut_off and unclosed < start):
             continue
-        if (value := parsed_object(text[start:end])) is not None:
+        value = parsed_value(text[start:end])
+        if isinstance(value, dict) or (value is not None and _holds_object(value)):
             done = start
-            yield FoundObject(start, end, value)
+            yield FoundValue(start, end, value)
 
 
-def _pairs(text: str) -> tuple[list[tuple[int, int, int]], int]:
-    """Return the balanced pairs of braces in closing order, and the place of the first brace that stays open.
+def _holds_object(values: list[Any]) -> bool:
+    return any(isinstance(value, dict) or (isinstance(value, list) and _holds_object(value)) for value in values)
 
-    Each pair is (start, end, depth of the nesting inside).
+
+def _pairs(text: str, lists: bool) -> tuple[list[tuple[int, int, int]], int]:
+    """Return the balanced pairs of braces in closing order, and the place of the first value that stays open.
+
+    Each pair is (start, end, depth of the nesting inside). With ``lists``, square brackets are pairs too.
     """
     pairs: list[tuple[int, int, int]] = []
     stack: list[tuple[str, int]] = []
     heights = [0]
     at = 0
-    while token := (_TOKEN if stack else _OPENING).search(text, at):  # outside of objects a quotation mark is prose
+    while token := (_TOKEN if stack else _OPENING).search(text, at):  # outside of values a quotation mark is prose
         at, mark = token.end(), token[0]
         if mark in _CLOSING:
             stack.append((mark, token.start()))
@@ -104,9 +151,10 @@ def _pairs(text: str) -> tuple[list[tuple[int, int, int]], int]:
             _, start = stack.pop()
             height = heights.pop() + 1
             heights[-1] = max(heights[-1], height)
-            if mark == "}":
+            if lists or mark == "}":
                 pairs.append((start, at, height))
-    return pairs, next((start for mark, start in stack if mark == "{"), len(text))
+    begun = (start for mark, start in stack if mark == "{" or (lists and _BEGUN_LIST.match(text, start)))
+    return pairs, next(begun, len(text))
 
 
 # Values

@@ -1,11 +1,11 @@
-"""Objects as answers: structured output in texts and tool calls, compared as canonical JSON, whole or by field.
+"""Objects and lists as answers: structured output in texts and tool calls, compared as JSON, whole or by field.
 
 :func:`with_answer` writes an object that was assembled from several responses into one of them.
 """
 
 import json
-import re
 from collections.abc import Callable, Collection, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,12 +17,13 @@ from langchain_reasc.answers.json_values import (
     REASONING,
     Names,
     Path,
+    Structure,
     canonical,
     check_options,
-    last_object,
+    last_value,
     leaves,
     near,
-    parsed_object,
+    parsed_value,
 )
 from langchain_reasc.answers.schemas import (
     Schema,
@@ -34,28 +35,26 @@ from langchain_reasc.answers.schemas import (
     unwrapped,
 )
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.fields import field_name
+from langchain_reasc.method.fields import WHOLE_LIST, field_name
 
 REFUSED_OBJECT = "an object that its schema or check refuses"
 
-_FENCED = re.compile(r"\s*```\w*\s*\n(.*)\n\s*```\s*", re.DOTALL)
-
 
 class ValidObject(NamedTuple):
-    """An object that its schema accepts, as JSON values.
+    """An object or a list that its schema accepts, as JSON values.
 
     Attributes:
-        full: the validated object, with defaults and with the fields that are left out of the vote.
-        comparable: the same object with equal values spelled alike.
+        full: the validated value, with defaults and with the fields that are left out of the vote.
+        comparable: the same value with equal values spelled alike.
     """
 
-    full: dict[str, Any]
+    full: Structure
     comparable: Any
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectVotes:
-    """How objects are compared. A field inside another object is named ``"a.b"``; a list is one value.
+    """How objects are compared. A field inside another object is named ``"a.b"``; a list is one value, also alone.
 
     Attributes:
         by_field: whether each field is decided separately, and the answer is assembled from them.
@@ -64,8 +63,8 @@ class ObjectVotes:
         voted: with ``by_field``, fields whose numbers are names, such as an id. They are voted on, while other numbers
             take their weighted median.
         schema: validates objects and fills in defaults. An object that it refuses casts no vote.
-        check: returns whether an object makes sense, for example whether its sum is right. An object that it refuses
-            casts no vote, and is never assembled as the answer.
+        check: returns whether an object (or a list, if that is the answer) makes sense, for example whether its sum is
+            right. An object that it refuses casts no vote, and is never assembled as the answer.
 
     Raises:
         ConfigurationError: a tolerance is not a distance, a single string is given where several are expected, or the
@@ -77,7 +76,7 @@ class ObjectVotes:
     tolerance: Mapping[str, float] = field(default_factory=dict)
     voted: Names = ()
     schema: Schema | None = None
-    check: Callable[[dict[str, Any]], bool] | None = None
+    check: Callable[[Any], bool] | None = None
 
     def __post_init__(self) -> None:
         check_options(self.tolerance, leave_out=self.leave_out, voted=self.voted)
@@ -108,12 +107,12 @@ class ObjectVotes:
         """Return whether two answers are the same, except for numbers within their tolerance. Not transitive."""
         if one == other or self.by_field or not self.tolerance:
             return one == other
-        a, b = parsed_object(one), parsed_object(other)
+        a, b = parsed_value(one), parsed_value(other)
         return a is not None and b is not None and near(a, b, self.tolerance)
 
     def in_text(self, text: str, *, cut_off: bool = False) -> str | None:
-        """Return the last object in a text as an answer, or None if there is no object or it is refused."""
-        found = last_object(text, cut_off=cut_off)
+        """Return the last object or list in a text as an answer, or None if there is none or it is refused."""
+        found = last_value(text, cut_off=cut_off)
         return None if found is None else self.answer(found.value)
 
     def in_calls(self, calls: list[ToolCall]) -> dict[str, Any] | None:
@@ -125,8 +124,8 @@ class ObjectVotes:
             return None
         return calls[0]["args"]
 
-    def answer(self, value: Mapping[str, Any]) -> str | None:
-        """Return an object as canonical JSON without the fields that are left out, or None if it is refused."""
+    def answer(self, value: Structure) -> str | None:
+        """Return a value as canonical JSON without the fields that are left out, or None if it is refused."""
         found = self.validated(value)
         try:
             return None if found is None else self.spelled(found)
@@ -134,17 +133,23 @@ class ObjectVotes:
             return None
 
     def label(self, right: str) -> str:
-        """Return the right answer, spelled as :meth:`answer` spells it if it is an object."""
-        value = parsed_object(right)
+        """Return the right answer, spelled as :meth:`answer` spells it if it is an object or a list."""
+        value = parsed_value(right)
         return (None if value is None else self.answer(value)) or right
 
     def fields(self, answer: str) -> dict[str, str]:
-        """Return the fields of an answer, name -> value as canonical JSON; empty if the answer is not an object."""
-        return {field_name(path): canonical(leaf) for path, leaf in leaves(parsed_object(answer) or {}) if path}
+        """Return the fields of an answer, name -> value as canonical JSON; empty if the answer is not JSON.
+
+        A list is the only field of its answer, :data:`~langchain_reasc.method.fields.WHOLE_LIST`.
+        """
+        value = parsed_value(answer)
+        if isinstance(value, list):
+            return {WHOLE_LIST: answer}
+        return {field_name(path): canonical(leaf) for path, leaf in leaves(value or {}) if path}
 
     def accepts(self, answer: str) -> bool:
         """Return whether the schema allows an answer, ignoring the fields that are left out."""
-        value = parsed_object(answer)
+        value = parsed_value(answer)
         if value is None or self.schema is None:
             return value is not None
         if isinstance(self.schema, Mapping):
@@ -159,28 +164,28 @@ class ObjectVotes:
             return False
         return True
 
-    def validated(self, value: Mapping[str, Any]) -> "ValidObject | None":
-        """Validate an object and fill in defaults; return None if the schema or the check refuses it."""
+    def validated(self, value: Structure) -> "ValidObject | None":
+        """Validate an object or a list and fill in defaults; return None if the schema or the check refuses it."""
         found = self._as_schema_has_it(value)
         try:
             return found if found is None or self.check is None or self.check(found.full) else None
         except Exception:  # a check of the user's may raise anything
             return None
 
-    def _as_schema_has_it(self, value: Mapping[str, Any]) -> "ValidObject | None":
+    def _as_schema_has_it(self, value: Structure) -> "ValidObject | None":
         if self.schema is None:
-            return ValidObject(dict(value), value)
+            return ValidObject(copy(value), value)
         if isinstance(self.schema, Mapping):
             schema = unwrapped(self.schema)
             if refuses(schema, value):
                 return None
-            full = dict(read_value(dict(value), schema))
+            full = copy(read_value(copy(value), schema))
             return ValidObject(full, read_value(full, schema, defaults=False, formats=True))
         adapter = adapter_of(self.schema)
         try:
             made = adapter.validate_python(value)
             full = adapter.dump_python(made, mode="json", by_alias=True, round_trip=True)
-            return ValidObject(full, comparable(adapter, made)) if isinstance(full, dict) else None
+            return ValidObject(full, comparable(adapter, made)) if isinstance(full, dict | list) else None
         except Exception:  # a validator of the user's may raise anything
             return None
 
@@ -209,12 +214,6 @@ class ObjectVotes:
         return frozenset(name.casefold() for name in self.leave_out)
 
 
-def whole_object(text: str) -> dict[str, Any] | None:
-    """Parse a text that is only an object, in a code block or not; return None for anything else."""
-    fenced = _FENCED.fullmatch(text)
-    return parsed_object((fenced[1] if fenced else text).strip())
-
-
 def _without_required(schema: Any, names: Collection[str]) -> Any:
     """Return the schema without these names among its required fields."""
     if isinstance(schema, list):
@@ -231,16 +230,21 @@ def _without_required(schema: Any, names: Collection[str]) -> Any:
 
 
 def with_answer(message: AIMessage, answer: str, votes: ObjectVotes) -> AIMessage | None:
-    """Return a copy of a message with another object as its answer. Fields that do not count keep their values.
+    """Return a copy of a message with another object or list as its answer. Fields that do not count keep their values.
 
-    The object is written to every place where the message has one: the text, all copies of a tool call's arguments, and
-    what a client has parsed (``additional_kwargs["parsed"]``). None if the message has no object, or if the schema
-    refuses the object to write.
+    It is written to every place where the message has one: the text, all copies of a tool call's arguments, and what a
+    client has parsed (``additional_kwargs["parsed"]``). None if the message has no object or list, or if the schema
+    refuses the one to write.
     """
-    value = _full_object(message, answer, votes)
-    is_call = votes.in_calls(message.tool_calls) is not None
-    update = None if value is None else (_update_of_call if is_call else _update_of_text)(message, value)
-    if value is None or update is None:
+    value = _full_value(message, answer, votes)
+    if value is None:
+        return None
+    update: dict[str, Any] | None
+    if votes.in_calls(message.tool_calls) is None:
+        update = _update_of_text(message, value)
+    else:
+        update = _update_of_call(message, value) if isinstance(value, dict) else None
+    if update is None:
         return None
     beside = update.setdefault("additional_kwargs", dict(message.additional_kwargs))
     if (parsed := beside.get("parsed")) is not None:
@@ -251,10 +255,11 @@ def with_answer(message: AIMessage, answer: str, votes: ObjectVotes) -> AIMessag
     return message.model_copy(update=update)
 
 
-def _full_object(message: AIMessage, answer: str, votes: ObjectVotes) -> dict[str, Any] | None:
-    """Return the object to write, with the message's own values of fields that do not count, or None if impossible."""
-    old, new = votes.in_calls(message.tool_calls), parsed_object(answer)
-    if old is None and (found := last_object(str(message.text))):
+def _full_value(message: AIMessage, answer: str, votes: ObjectVotes) -> Structure | None:
+    """Return the value to write, with the message's own values of fields that do not count, or None if impossible."""
+    old: Structure | None = votes.in_calls(message.tool_calls)
+    new = parsed_value(answer)
+    if old is None and (found := last_value(str(message.text))):
         old = found.value
     valid = None if old is None or new is None else votes.validated(old)
     merged = None if valid is None else votes.validated(_merged(valid.full, new, votes))
@@ -272,11 +277,11 @@ def _merged(old: Any, new: Any, votes: ObjectVotes, path: Path = ()) -> Any:
     return kept | changed  # in the order of the old one
 
 
-def _update_of_text(message: AIMessage, value: dict[str, Any]) -> dict[str, Any] | None:
+def _update_of_text(message: AIMessage, value: Structure) -> dict[str, Any] | None:
     blocks = [message.content] if isinstance(message.content, str) else list(message.content)
     for at, block in reversed(list(enumerate(blocks))):
         text = block if isinstance(block, str) else block.get("text") if block.get("type") == "text" else None
-        if isinstance(text, str) and (found := last_object(text)):
+        if isinstance(text, str) and (found := last_value(text)):
             text = text[: found.start] + json.dumps(value, ensure_ascii=False) + text[found.end :]
             blocks[at] = text if isinstance(block, str) else {**block, "text": text}
             return {"content": blocks[0] if isinstance(message.content, str) else blocks}

@@ -90,7 +90,9 @@ def text_schema_of(arguments: Mapping[str, Any]) -> Schema | None:
         if isinstance(given, type) and issubclass(given, BaseModel):
             return given
         given = unwrapped(given, ("format", "json_schema", "schema"))
-        if isinstance(given, Mapping) and (given.keys() & {"properties", "$ref"} or given.get("type") == "object"):
+        if not isinstance(given, Mapping):
+            continue
+        if given.keys() & {"properties", "$ref"} or given.get("type") in ("object", "array"):
             return dict(_in_json_schema(given))
     return None
 

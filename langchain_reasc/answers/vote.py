@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_reasc.answers.calls import UNKNOWN_TOOL, ToolVotes
 from langchain_reasc.answers.endings import Ending, ending_of, is_refusal, says_nothing, without_reasoning
 from langchain_reasc.answers.extractors import Extractor
-from langchain_reasc.answers.json_values import last_object
+from langchain_reasc.answers.json_values import last_value
 from langchain_reasc.answers.objects import REFUSED_OBJECT, ObjectVotes
 from langchain_reasc.answers.schemas import Schemas
 
@@ -129,7 +129,7 @@ def _vote_of_text(text: str | None, extract: Extractor, question: str, cut_off: 
     if vote.answer is not None:
         return _by_field(vote, extract.objects) if extract.objects else vote
     if extract.texts_vote:
-        refused = extract.objects is not None and last_object(text, cut_off=cut_off) is not None
+        refused = extract.objects is not None and last_value(text, cut_off=cut_off) is not None
     else:
         refused = bool(text.strip()) and not cut_off
     return replace(vote, why_none=REFUSED_OBJECT) if refused else vote
@@ -222,7 +222,7 @@ def _place_of_answer(text: str, extract: Extractor, question: str, *, cut_off: b
     found = spelled = _found(text, extract, question, cut_off=cut_off)
     if extract.objects:  # whose answer is canonical, not as it is written
         spoken = without_reasoning(text) or ""
-        written = last_object(spoken, cut_off=cut_off)
+        written = last_value(spoken, cut_off=cut_off)
         spelled = written and spoken[written.start : written.end]
     if not spelled:
         return None

@@ -12,10 +12,13 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.decision import BLANK, Decision, Response, combine
 from langchain_reasc.method.stopping import StoppingRule
 
-__all__ = ["ABSENT", "ByField", "assembled", "field_name", "number_in", "within"]
+__all__ = ["ABSENT", "WHOLE_LIST", "ByField", "assembled", "field_name", "number_in", "within"]
 
 ABSENT: Final = ""
 """The vote for a field that the response's object lacks. It is not valid JSON, so it differs from all values."""
+
+WHOLE_LIST: Final = "\\[]"
+"""The field of an answer that is a list. No field of an object has this name: a backslash there is doubled."""
 
 _NUMBER: Final = "a number"
 _FAR: Final = "farther away"
@@ -129,15 +132,16 @@ class ByField(StoppingRule):
 
 
 def assembled(fields: Mapping[str, str | None]) -> str | None:
-    """Return the object with these fields as canonical JSON, or None if the fields contradict each other.
+    """Return the object with these fields (or the list) as canonical JSON, or None if the fields contradict each other.
 
     Args:
         fields: :func:`field_name` -> value as JSON; None and :data:`ABSENT` are left out.
     """
+    values = {name: value for name, value in fields.items() if value is not None and value != ABSENT}
+    if WHOLE_LIST in values:
+        return values[WHOLE_LIST] if len(values) == 1 else None
     found: dict[str, Any] = {}
-    for name, value in fields.items():
-        if value is None or value == ABSENT:
-            continue
+    for name, value in values.items():
         *path, last = _keys(name)
         inner = found
         for key in path:

@@ -1,9 +1,4 @@
-"""Merge the chunks of a streamed response, within a bound on its length; and make chunks of a whole one.
-
-LangChain completes the JSON of streamed arguments, so that ``{"folder": "/tm`` becomes a valid call, while ``invoke``
-keeps such a call in ``invalid_tool_calls``. Nothing that was cut in half, or is no JSON, may run or be voted for, so
-the arguments are read here as ``invoke`` reads them.
-"""
+"""Merge the chunks of a streamed response, within a bound on its length; and make chunks of a whole one."""
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,18 +10,16 @@ from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
     BaseMessage,
-    InvalidToolCall,
-    ToolCall,
     message_chunk_to_message,
 )
 from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage
-from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call
-from langchain_core.output_parsers.openai_tools import parse_tool_call
+from langchain_core.messages.tool import ToolCallChunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
 from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.exceptions import SamplingError
-from langchain_reasc.langchain_internals import langsmith_params, merged_calls
+from langchain_reasc.langchain_internals import langsmith_params
+from langchain_reasc.models.calls import with_calls
 from langchain_reasc.models.contract import RECEIVED_TOKENS, TOKEN_LIMITS
 from langchain_reasc.models.logprobs import count_tokens
 from langchain_reasc.models.usage import tokens_of_text, tokens_written, written
@@ -55,8 +48,8 @@ def message_of(chunks: Sequence[BaseMessage]) -> AIMessage:
     whole = add_ai_message_chunks(*(one.model_copy(update=no_calls) if one.tool_call_chunks else one for one in parts))
     message = message_chunk_to_message(whole)
     assert isinstance(message, AIMessage)
-    calls = joined_calls([piece for part in parts for piece in part.tool_call_chunks])
-    return _with_calls(message, calls) if calls else message
+    pieces = [piece for part in parts for piece in part.tool_call_chunks]
+    return with_calls(message, pieces) if pieces else message
 
 
 def salvaged(chunks: Sequence[BaseMessage]) -> AIMessage | None:
@@ -175,54 +168,6 @@ async def bounded(
                 for last in bound.cut(last_chunk):
                     yield last
                 return
-
-
-def _with_calls(message: AIMessage, pieces: Sequence[ToolCallChunk]) -> AIMessage:
-    valid: list[ToolCall] = []
-    invalid: list[InvalidToolCall] = []
-    for piece in pieces:
-        raw = {"function": {"name": piece["name"], "arguments": piece["args"]}, "id": piece["id"]}
-        try:
-            call: Any = parse_tool_call(raw)
-            if not isinstance(call["args"], dict):
-                raise ValueError(f"the arguments of {piece['name']} are no JSON object")
-            valid.append(call)
-        except (ValueError, RecursionError) as error:
-            invalid.append(invalid_tool_call(name=piece["name"], args=piece["args"], id=piece["id"], error=str(error)))
-    update: dict[str, Any] = {"tool_calls": valid, "invalid_tool_calls": invalid}
-    if isinstance(message.content, list):
-        dropped = {call["id"] for call in invalid}
-        update["content"] = [
-            _finish_block(block, [*valid, *invalid])
-            for block in message.content
-            if not (isinstance(block, dict) and block.get("type") == "tool_use" and block.get("id") in dropped)
-        ]  # Anthropic's and Bedrock's blocks of invalid calls are left out: LangChain shows valid calls in their place
-    return message.model_copy(update=update)
-
-
-def joined_calls(pieces: list[ToolCallChunk]) -> list[ToolCallChunk]:
-    """Return whole calls: a piece without a name goes on with the latest call of its index.
-
-    LangChain adds pieces up by index and id, but some servers give no index, and ``ChatMistralAI`` each piece a new id.
-    """
-    calls: list[ToolCallChunk] = []
-    for piece in merged_calls(pieces):
-        index = piece["index"]
-        places = (at for at in reversed(range(len(calls))) if index in (None, calls[at]["index"]))
-        begun = None if piece["name"] else next(places, None)
-        if begun is None:
-            calls.append(piece)
-        else:
-            calls[begun] = {**calls[begun], "args": (calls[begun]["args"] or "") + (piece["args"] or "")}
-    return calls
-
-
-def _finish_block(block: Any, calls: Sequence[ToolCall | InvalidToolCall]) -> Any:
-    """Return a content block; a piece of a call, as ``output_version="v1"`` has them, becomes the call."""
-    if not isinstance(block, dict) or block.get("type") != "tool_call_chunk":
-        return block
-    extras = {"extras": block["extras"]} if "extras" in block else {}
-    return next(({**call, **extras} for call in calls if call["id"] == block.get("id")), block)
 
 
 def chunks_of(message: AIMessage) -> list[AIMessageChunk]:

@@ -14,6 +14,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.langchain_internals import is_handlers
+from langchain_reasc.models.calls import checked_calls
 from langchain_reasc.models.chunks import message_of, salvaged
 from langchain_reasc.models.contract import RECEIVED_TOKENS, USAGE_ESTIMATED, FailedSample, is_cancelled
 from langchain_reasc.models.prepared import prepare_model, to_messages
@@ -177,6 +178,8 @@ def _ended(wave: Wave, index: int, said: Sequence[Any]) -> Sample:
         raise ConfigurationError(
             f"the model must return AIMessages, got {name}; put ReASCRunnable before the output parser"
         )
+    else:
+        message = checked_calls(message)
     if model.streams and model.names_end and not has_finish_reason(message.response_metadata):
         # It was cut off in good order for HTTP, and half an answer would be taken for a whole one.
         raise SamplingError(
@@ -244,7 +247,7 @@ def _handed_over(wave: Wave, index: int, outcome: AIMessage | FailedSample) -> S
     else:
         if usage := reported_usage(outcome):
             cutoff.prompt_tokens = usage["input_tokens"] or cutoff.prompt_tokens
-        return Sample(index, outcome)
+        return Sample(index, checked_calls(outcome))
     if message is not None and message.usage_metadata is None:
         prompt = cutoff.prompt_tokens or wave.model.prompt_tokens(wave.messages)
         estimated = estimated_usage(message, prompt_tokens=prompt)

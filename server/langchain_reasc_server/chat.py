@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage
 from langchain_reasc_openai.client import EVENTS
-from langchain_reasc_openai.events import events_in, merged
+from langchain_reasc_openai.events import events_in, merged, repaired_events
 
 from langchain_reasc.models.contract import FINISH_REASON
 from langchain_reasc_server.calls import HEADER, Call
@@ -20,7 +20,6 @@ from langchain_reasc_server.wire import (
     Json,
     event_of,
     events_of,
-    has_own_indices,
     message_in,
     new_id,
     reply_of,
@@ -130,8 +129,8 @@ class Won:
             Refused: the client has seen events of a response (``passed``) that another response cannot continue.
         """
         reply, is_own = self._reply()
-        own = [*self._upstream_events()]
-        said = own if is_own and has_own_indices(own) else [*events_of(reply)]
+        own = [*repaired_events(self._upstream_events())]
+        said = own if is_own else [*events_of(reply)]
         events = [*self.call.shown(_left(said, passed), head)]
         if self.call.wants_usage:
             kept = next((event for event in reversed(own) if event.get("usage")), {})

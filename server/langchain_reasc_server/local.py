@@ -9,10 +9,12 @@ from typing import Any, Final
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 from langchain_core.messages.ai import UsageMetadata, add_usage
+from langchain_reasc_openai.events import CallRepairer
 from starlette.requests import Request
 from starlette.responses import Response
 
 from langchain_reasc.agents.chat_model import ChatReASC
+from langchain_reasc.models.calls import checked_calls
 from langchain_reasc_server.calls import Call, Hear
 from langchain_reasc_server.errors import Refused, refusal_of
 from langchain_reasc_server.events import EventStream, Send
@@ -114,7 +116,7 @@ class LangChainModel:
         prompt, n = _prompt(call.body), _n(call)
         drawing = [asyncio.create_task(model.ainvoke(prompt, **options)) for _ in range(n)]
         try:
-            messages: list[AIMessage] = await asyncio.gather(*drawing)
+            messages: list[AIMessage] = [checked_calls(message) for message in await asyncio.gather(*drawing)]
         finally:
             for task in drawing:
                 task.cancel()
@@ -133,24 +135,26 @@ class LangChainModel:
         try:
             for index in range(n):
                 whole: Any = None
+                repairer = CallRepairer()
                 async for chunk in model.astream(prompt, **options):
                     if whole is None:
                         role: Json = {"role": "assistant", "content": ""}
                         await events.write(event_of(head, role, index=index))
                     whole = chunk if whole is None else whole + chunk
-                    if (event := chunk_event(head, chunk, index)) is not None:
+                    if (event := chunk_event(head, chunk, repairer, index)) is not None:
                         await events.write(event)
                 message = whole if whole is not None else AIMessage("")
                 usage = add_usage(usage, message.usage_metadata)
                 ended = reply_of(message, "")["choices"][0]["finish_reason"]
-                await events.write(event_of(head, {}, finish_reason=ended, index=index))
+                last = repairer.repaired({}, ended)
+                await events.write(event_of(head, last, finish_reason=ended, index=index))
         except Exception as error:
             if events.begun:
                 await events.write(refusal_of(error).body)
                 await events.close()
             raise
-        last = [{**event_of(head, None), "usage": usage_of(usage)}] if call.wants_usage else []
-        await events.write(*last, DONE)
+        bill = [{**event_of(head, None), "usage": usage_of(usage)}] if call.wants_usage else []
+        await events.write(*bill, DONE)
         await events.close()
 
     async def token_limit(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from langchain_reasc_openai.events import EventDecoder, is_another, parsed, usable
+from langchain_reasc_openai.events import EventDecoder, Normalizer, is_of_function, parsed, usable
 
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.events import Send
@@ -64,7 +64,8 @@ class ResponseWriter:
         self._head: Json = {"id": _new_id("resp"), "object": "response", "created_at": int(time.time())}
         self._output: list[Json] = []
         self._writing = False  # whether the last item is a text that goes on
-        self._calls: dict[Any, int] = {}
+        self._calls: dict[int, int] = {}  # index of a call -> its place in the output
+        self._normalizer = Normalizer()
         self._in_namespaces = {
             flat_name(namespace, tool["name"]): {"name": tool["name"], "namespace": namespace}
             for tool, namespace in tools_in_namespaces(asked.get("tools") or [])
@@ -118,7 +119,8 @@ class ResponseWriter:
         for choice in (event.get("choices") or ())[:1]:
             self._unknown |= _beside(choice, _OF_CHOICE)
             self._finish_reason = choice.get("finish_reason") or self._finish_reason
-            yield from self._said(choice.get("delta") or {}, _logprobs(choice.get("logprobs")))
+            delta = self._normalizer.repaired(choice.get("delta") or {}, choice.get("finish_reason"))
+            yield from self._said(delta, _logprobs(choice.get("logprobs")))
 
     def closing_events(self, *, complete: bool = False) -> Iterator[bytes]:
         """Yield the events that end the Response.
@@ -134,6 +136,8 @@ class ResponseWriter:
         self._status = "failed" if self._error else self._status
         if not (self._output or self._error):
             yield from self._begin_text("output_text")
+        if self._status == "completed":
+            yield from self._said({"tool_calls": self._normalizer.finish()}, [])
         of_last = "completed" if self._status == "completed" else "incomplete"
         yield from self._end_text(of_last)
         for place in sorted(self._calls.values()):
@@ -149,7 +153,8 @@ class ResponseWriter:
             if isinstance(text, str) and text:
                 yield from self._write(kind, text, logprobs)
         for call in delta.get("tool_calls") or ():
-            yield from self._call(call)
+            if is_of_function(call):
+                yield from self._call(call)
 
     def _write(self, kind: str, text: str, logprobs: list[Json]) -> Iterator[bytes]:
         if not self._writing or self._output[-1]["content"][0]["type"] != kind:
@@ -189,24 +194,19 @@ class ResponseWriter:
     def _call(self, piece: Json) -> Iterator[bytes]:
         yield from self._end_text("completed")
         function = piece.get("function") or {}
-        index = piece.get("index")
-        place = self._calls.get(index) if isinstance(index, int) else None
-        if place is not None and is_another({**self._output[place], "id": self._output[place]["call_id"]}, piece):
-            self._calls[self._output[place]["call_id"]] = self._calls.pop(index)
-            place = None
+        place = self._calls.get(piece["index"])
         if place is None:
             identifier = piece.get("id") or _new_id("call")
             named = function.get("name") or ""
             call = {"call_id": identifier, "name": named, "arguments": "", **self._in_namespaces.get(named, {})}
-            place = len(self._output)
-            self._calls[index if isinstance(index, int) else identifier] = place
+            place = self._calls[piece["index"]] = len(self._output)
             self._output.append({"id": _new_id("fc"), "type": "function_call", "status": "in_progress", **call})
             yield self._item_event("response.output_item.added", place)
         if arguments := function.get("arguments"):
-            call, text = self._output[place], arguments if isinstance(arguments, str) else encoded(arguments).decode()
-            call["arguments"] += text
+            call = self._output[place]
+            call["arguments"] += arguments
             beside = {"item_id": call["id"], "output_index": place}
-            yield self._event("response.function_call_arguments.delta", **beside, delta=text)
+            yield self._event("response.function_call_arguments.delta", **beside, delta=arguments)
 
     def _end_call(self, place: int, status: str) -> Iterator[bytes]:
         call = self._output[place]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import UsageMetadata
-from langchain_reasc_openai.events import Json
+from langchain_reasc_openai.events import CallRepairer, Json
 from pydantic_core import PydanticSerializationError, to_json
 
 from langchain_reasc.models.contract import FINISH_REASON
@@ -25,7 +25,6 @@ __all__ = [
     "encoded",
     "event_of",
     "events_of",
-    "has_own_indices",
     "message_in",
     "new_id",
     "replayed",
@@ -64,14 +63,6 @@ def _first_choices(event: Mapping[str, Any]) -> list[Json]:
     return [one for one in event.get("choices") or () if (one.get("index") or 0) == 0]
 
 
-def has_own_indices(events: Iterable[Json]) -> bool:
-    """Return whether each call in a stream has a different index, by which clients join its pieces."""
-    deltas = [one.get("delta") or {} for event in events for one in _first_choices(event)]
-    pieces = [piece for delta in deltas for piece in delta.get("tool_calls") or ()]
-    begun = {piece.get("id"): piece.get("index") for piece in pieces if piece.get("id")}
-    return len({*begun.values()}) == len(begun) and all(isinstance(piece.get("index"), int) for piece in pieces)
-
-
 def message_in(reply: Mapping[str, Any]) -> Json:
     """Return the message of a reply."""
     message: Json = reply["choices"][0]["message"]
@@ -94,7 +85,9 @@ def usage_of(usage: UsageMetadata | None) -> Json | None:
 def reply_of(message: AIMessage, model: str) -> Json:
     """Write any chat model's message as a reply without usage."""
     calls = [_call(call["id"], call["name"], json.dumps(call["args"])) for call in message.tool_calls]
-    calls += [_call(call["id"], call["name"], call["args"] or "") for call in message.invalid_tool_calls]
+    calls += [
+        _call(call["id"], call["name"], call["args"] or "") for call in message.invalid_tool_calls if call["name"]
+    ]
     said: Json = {"role": "assistant", "content": str(message.text) or (None if calls else "")}
     if isinstance(reasoning := message.additional_kwargs.get("reasoning_content"), str):
         said["reasoning_content"] = reasoning
@@ -191,8 +184,15 @@ def event_of(
     return {**named, "object": "chat.completion.chunk", "choices": [] if delta is None else [choice]}
 
 
-def chunk_event(head: Mapping[str, Any], chunk: AIMessageChunk, index: int = 0) -> Json | None:
-    """Write a chunk of any chat model as an event, or return None for an empty chunk."""
+def chunk_event(head: Mapping[str, Any], chunk: AIMessageChunk, repairer: CallRepairer, index: int = 0) -> Json | None:
+    """Write a chunk of any chat model as an event, or return None for an empty chunk.
+
+    Args:
+        head: has the id, time and model of the reply.
+        chunk: the chunk.
+        repairer: repairs the calls in the response's chunks.
+        index: the index of the choice.
+    """
     delta: Json = {}
     if text := str(chunk.text):
         delta["content"] = text
@@ -205,4 +205,5 @@ def chunk_event(head: Mapping[str, Any], chunk: AIMessageChunk, index: int = 0) 
         calls.append({"index": call["index"] or 0, **named, "function": {**function, "arguments": call["args"] or ""}})
     if calls:
         delta["tool_calls"] = calls
+    delta = repairer.repaired(delta)
     return event_of(head, delta, logprobs=chunk.response_metadata.get("logprobs"), index=index) if delta else None

@@ -33,7 +33,6 @@ MALFORMED = [
     '{"folder": "/tmp/x"',
     "{folder: /tmp/x",
     "{",
-    " ",
     '{"folder": "/tmp/x"}{"folder": "/tmp/y"}',
     '{"folder": "/tmp/x"} and so on',
     "[1]",
@@ -187,7 +186,7 @@ def test_malformed_calls_do_not_outvote_a_valid_one(runner: Any, ask: Ask, make:
     assert ran == [{"folder": "/tmp/x", "force": True}]
 
 
-@pytest.mark.parametrize("args", ["", "{}", "null"])
+@pytest.mark.parametrize("args", ["", "{}", "null", " \n", "None"])
 def test_no_arguments_are_the_tools_defaults_as_in_plain_langchain(args: str) -> None:
     with serving(saying(args)) as served:
         invoked(RUNNERS[0], openai(served.url))

@@ -8,12 +8,22 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 from typing_extensions import TypedDict
 
 from answers.messages import LENGTH, REFUSED_CALLS, REFUSED_OBJECT, TRIP, UNKNOWN_TOOL, Even, Trip, called, text, voted
 from langchain_reasc import ASC, Cap, Decision, Response, decide
-from langchain_reasc.answers import ObjectVotes, ToolVotes, Vote, extractor, json_object, vote_of, with_answer
+from langchain_reasc.answers import (
+    ObjectVotes,
+    ToolVotes,
+    Vote,
+    extractor,
+    held_to_schema,
+    json_object,
+    text_schema_of,
+    vote_of,
+    with_answer,
+)
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.fields import ByField
 
@@ -277,3 +287,132 @@ def test_an_object_is_written_into_every_copy_of_a_streamed_call() -> None:
     written = with_answer(message, '{"a": 2}', ObjectVotes(by_field=True))
     assert written is not None and written.tool_calls[0]["args"] == {"a": 2}
     assert written.content == [{**block, "input": {"a": 2}, "partial_json": '{"a": 2}'}]
+
+
+TWO = '[{"a": 1}, {"a": 2}]'
+FENCED = "```json\n{}\n```"
+IN_TEXTS: dict[str, tuple[str, str | None]] = {
+    "the whole text": (TWO, TWO),
+    "other spelling": ('[ {"a":1.0},\n {"a":2} ]', TWO),
+    "another order": ('[{"a": 2}, {"a": 1}]', '[{"a": 2}, {"a": 1}]'),
+    "a code block": (FENCED.format(TWO), TWO),
+    "prose before": (f"Here are both: {TWO}", TWO),
+    "prose around": (f"Here are both:\n{FENCED.format(TWO)}\nDone [1].", TWO),
+    "one object": ('[{"a": 1}]', '[{"a": 1}]'),
+    "lists in a list": ('[[{"a": 1}], []]', '[[{"a": 1}], []]'),
+    "an object and others": ('[1, {"a": 1}, "b"]', '[1, {"a": 1}, "b"]'),
+    "without objects": ("[1, 2.0]", "[1, 2]"),
+    "without objects, in a code block": (FENCED.format('["a", "b"]'), '["a", "b"]'),
+    "empty": (" [] ", "[]"),
+    "reasoning in it": ('[{"a": 1, "reasoning": "x"}]', '[{"a": 1}]'),
+    "an object before": (f'{{"b": 1}} or rather {TWO}', TWO),
+    "an object behind": (f'{TWO}, that is {{"b": 1}}', '{"b": 1}'),
+    "a list in an object": (f'{{"all": {TWO}}}', f'{{"all": {TWO}}}'),
+    "a citation behind": ('{"a": 1} [1]', '{"a": 1}'),
+    "a citation before": ('As [1] says: {"a": 1}', '{"a": 1}'),
+    "citations behind a list": (f"{TWO} [1, 2]", TWO),
+    "citations alone": ("It is so [1, 2].", None),
+    "no JSON around an object": ('[so {"a": 1}]', '{"a": 1}'),
+}
+
+
+@pytest.mark.parametrize("case", IN_TEXTS)
+def test_a_list_at_the_root_is_one_value(case: str) -> None:
+    message, answer = IN_TEXTS[case]
+    assert voted(AIMessage(message)).answer == answer
+    assert extractor("json")(message) == answer
+    if answer is not None:
+        assert extractor("json").label(answer) == answer
+
+
+@pytest.mark.parametrize(
+    ("message", "answer"),
+    [
+        (f"{TWO} and", TWO),
+        ('[{"a": 1}, {"a": 2}', None),
+        ('{"b": 1} or [{"a": 1}, {"a":', '{"b": 1}'),
+        ('[[{"a": 1}], [{"a": 2}]', None),
+        ('[note: {"a": 1} and', '{"a": 1}'),
+    ],
+)
+def test_a_list_that_was_cut_off_is_not_one_of_its_objects(message: str, answer: str | None) -> None:
+    assert voted(AIMessage(message, **LENGTH)).answer == answer
+
+
+class Trips(RootModel[list[Even]]):
+    pass
+
+
+EVENS: Any = {
+    "type": "array",
+    "items": {"type": "object", "properties": {"a": {"type": "integer"}, "c": {"default": 0}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "message", "answer"),
+    [
+        (EVENS, '[{"a": "1"}]', '[{"a": 1, "c": 0}]'),
+        (EVENS, '[{"a": "x"}]', None),
+        (EVENS, '{"a": 1}', None),
+        ({"name": "Evens", "schema": EVENS}, "[]", "[]"),
+        (Trips, '[{"a": 1, "b": 1}]', '[{"a": 1, "b": 1, "c": 0}]'),
+        (Trips, '[{"a": 1, "b": 2}]', None),
+        (Trip, '[{"city": "Rome", "days": 3, "reasoning": "x"}]', None),
+        (TRIP, '[{"city": "Rome", "days": 3, "reasoning": "x"}]', None),
+    ],
+)
+def test_a_list_is_held_to_the_schema(schema: Any, message: str, answer: str | None) -> None:
+    vote = voted(AIMessage(message), schema=schema)
+    assert vote.answer == answer and vote.why_none == (None if answer else REFUSED_OBJECT)
+
+
+def test_a_check_gets_the_whole_list() -> None:
+    assert voted(AIMessage(TWO), check=lambda given: len(given) == 2).answer == TWO
+    assert voted(AIMessage(TWO), check=lambda given: given["a"] == 1).why_none == REFUSED_OBJECT
+
+
+def test_the_majority_of_lists_wins_whole_by_field_too() -> None:
+    other, single = AIMessage('[{"a": 1}, {"a": 3}]'), text(a=1)
+    two = AIMessage(TWO)
+    assert decided([other, two, two]).answer == TWO
+    for messages, answer in (
+        ([other, two, two], TWO),
+        ([single, two, two], TWO),
+        ([single, two, single], '{"a": 1}'),
+        ([text(a=2), two, single, single], '{"a": 1}'),
+    ):
+        assert decided(messages, by_field=True).answer == answer
+    assert len(voted(two, by_field=True).fields or ()) == 1
+
+
+def test_numbers_in_lists_have_tolerances() -> None:
+    votes = ObjectVotes(tolerance={"a": 1})
+    assert votes.same(TWO, '[{"a": 2}, {"a": 3}]') and not votes.same(TWO, '[{"a": 2}, {"a": 4}]')
+    assert not votes.same(TWO, '[{"a": 1}]') and not votes.same(TWO, '{"a": 1}')
+
+
+def test_a_list_is_written_where_the_message_has_its_own() -> None:
+    message = AIMessage('So: [{"a": 1, "reasoning": "x"}]. Done [1].')
+    written = with_answer(message, TWO, ObjectVotes())
+    assert written is not None and written.content == f"So: {TWO}. Done [1]."
+    assert voted(written).answer == TWO
+    assert with_answer(called("f", a=1), TWO, ObjectVotes()) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "answer"),
+    [(TWO, TWO), (FENCED.format(TWO), TWO), (f"So: {TWO}", "text"), ("[1]", "text"), ("[]", "text")],
+)
+def test_for_agents_a_list_of_objects_is_one_value(message: str, answer: str) -> None:
+    assert vote_of(AIMessage(message), extractor("message")).answer == answer
+
+
+def test_a_call_may_ask_for_a_list() -> None:
+    asked = {"response_format": {"type": "json_schema", "json_schema": {"name": "evens", "schema": EVENS}}}
+    schema = text_schema_of(asked)
+    assert schema == EVENS
+    extract = held_to_schema(extractor("message"), schema)
+    assert vote_of(AIMessage('[{"a": "1"}]'), extract).answer == '[{"a": 1, "c": 0}]'
+    assert vote_of(AIMessage("[]"), extract).answer == "[]"
+    assert vote_of(AIMessage("[1]"), extract).answer is None

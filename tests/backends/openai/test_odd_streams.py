@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, message_chunk_to_message
 from pydantic import BaseModel
 from servers.chat_wire import PROMPT_TOKENS, Chat
 from servers.exchange import Exchange
+from servers.odd_calls import ODD_CALLS
 
 from backends.openai.loopback import Face, pool_of, serving
 from langchain_reasc.exceptions import SamplingError
@@ -185,3 +186,22 @@ def test_a_whole_reply_and_a_stream_are_one_message(face: Face) -> None:
     assert [call["args"] for call in message.tool_calls] == [{"amount": 41}, {"amount": 2}]
     assert [call["id"] for call in message.invalid_tool_calls] == ["c"]
     assert message.additional_kwargs["refusal"] == "I will not."
+
+
+@pytest.mark.parametrize("case", ODD_CALLS)
+def test_odd_calls_are_read_for_what_they_mean(case: str, face: Face) -> None:
+    odd = ODD_CALLS[case]
+
+    async def answer(exchange: Exchange) -> None:
+        events = [choice(delta={"tool_calls": [piece.delta()]}) for piece in odd.pieces]
+        await send(exchange, written([*events, choice(delta={}, finish_reason=odd.finish)]))
+
+    with serving(answer) as url, pool_of(url) as model:
+        [(_, message)] = face.sample(model, n=1)
+        first, *others = face.stream(model)
+    assert isinstance(message, AIMessage), message
+    chunks = message_chunk_to_message(sum(others, first))
+    assert isinstance(chunks, AIMessage)
+    for calls in (message.tool_calls, chunks.tool_calls if odd.finish != "length" else []):
+        assert [(call["name"], call["args"]) for call in calls] == [*(odd.calls or ())]
+    assert all(call["name"] for call in (*message.invalid_tool_calls, *chunks.invalid_tool_calls))
