@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 from langchain_reasc.answers import languages
-from langchain_reasc.answers.json_values import leaves, last_object
+from langchain_reasc.answers.json_values import last_value, leaves
 from langchain_reasc.answers.notation import plain_text, without_markup
 from langchain_reasc.answers.sentences import without_closing_words
 from langchain_reasc.answers.span import before_next_question, find_span, last_statement, sentences
@@ -178,7 +178,7 @@ class LabelFinder:
         return None if _OR.search(text) and len(text.split()) <= 12 else self._concluded(text, question)
 
     def _in_object(self, text: str) -> str | None:
-        if "{" not in text or (found := last_object(text)) is None:
+        if "{" not in text or (found := last_value(text)) is None:
             return None
         values = [self._labels.get(_folded(str(value))) for _, value in leaves(found.value)]
         labels = {value for value in values if value}

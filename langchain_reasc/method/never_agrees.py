@@ -87,12 +87,11 @@ class Unanswered(StoppingRule):
     """Apply a rule to answers and to "no answer", which is one more candidate but never wins.
 
     Each blank response is one vote for that candidate, whatever its score. So an answer must beat the blank responses
-    as it must beat another answer. If the rule is satisfied while they are ahead, sampling stops with the reason
-    ``unanswered`` and without an answer, after four responses at the earliest. If it continues, or stops for a reason
-    such as the budget, the answer is the one that leads without them, and the posterior is the probability that they
-    fall behind.
+    as it must beat another answer. While they are ahead, sampling continues, as long as any response has an answer: on
+    recordings, the answer that a few responses give is often right. If the budget ends, the answer is the one that
+    leads without them, and the posterior is the probability that they fall behind.
 
-    Sampling stops for this reason, too, if no response has an answer after four, whatever the reason: cut off, empty,
+    Sampling stops with the reason ``unanswered`` if no response has an answer after four, whatever the reason: cut off, empty,
     filtered, malformed, refused. Four are what a clear question costs, too. A model that answers with probability p is
     stopped so with (1 − p)⁴: .06 at p = .5, .24 at .3. But then few answers could be decided: more than half of 16
     responses give one after four that do not on .6 % of the questions at most (p = .6). Three that are refused alike
@@ -136,11 +135,8 @@ class Unanswered(StoppingRule):
         """Return the decision on the answers, which are behind the blank responses."""
         posterior = 1.0 - blanks.posterior
         answers = replace(self.rule([replace(one, blank=False) for one in responses]), posterior=posterior)
-        if blanks.stop and blanks.undecided:
-            return replace(answers, stop=True, reason=blanks.reason, never_agrees=())
-        if blanks.stop and len(responses) >= UNANSWERED:
-            return Decision(True, None, "unanswered", len(responses), answers.evidence, posterior)
-        return replace(answers, stop=False, reason=None, never_agrees=())
+        is_ended = blanks.stop and blanks.undecided
+        return replace(answers, stop=is_ended, reason=blanks.reason if is_ended else None, never_agrees=())
 
 
 def _comes_to_nothing(responses: Sequence[Response]) -> bool:
