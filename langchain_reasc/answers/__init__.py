@@ -35,6 +35,7 @@ fewer responses that call no tool.
 """
 
 from langchain_reasc.answers.calls import ToolVotes, arguments_of, kind_of
+from langchain_reasc.answers.choices import chosen_letters
 from langchain_reasc.answers.endings import ending_of, has_finish_reason, is_refusal, says_nothing, without_reasoning
 from langchain_reasc.answers.equivalence import (
     JUDGE_PROMPT,
@@ -59,11 +60,12 @@ from langchain_reasc.answers.extractors import (
     held_to_schema,
     json_field,
     json_object,
+    labels,
     last_number,
     matching,
     message_extractor,
 )
-from langchain_reasc.answers.forms import Form, form_of, same, written
+from langchain_reasc.answers.forms import Form, equivalent, form_of, written
 from langchain_reasc.answers.json_values import REASONING
 from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
 from langchain_reasc.answers.objects import ObjectVotes, with_answer
@@ -106,11 +108,12 @@ __all__ = [
     "boxed_content",
     "canonical_mathematics",
     "choice",
+    "chosen_letters",
     "ending_of",
+    "equivalent",
     "escape_tags",
     "form_of",
     "last_statement",
-    "same",
     "written",
     "extractor",
     "fill_prompt",
@@ -123,6 +126,7 @@ __all__ = [
     "judge_name",
     "judge_reply",
     "kind_of",
+    "labels",
     "last_number",
     "matching",
     "message_extractor",

@@ -22,7 +22,7 @@ from langchain_reasc.answers.equivalence import (
     by_function,
     by_judge,
 )
-from langchain_reasc.answers.forms import Form, form_of, same, written
+from langchain_reasc.answers.forms import Form, equivalent, form_of, written
 from langchain_reasc.answers.json_values import REASONING, Names, field_of_last_object, whole_value
 from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
 from langchain_reasc.answers.objects import ObjectVotes
@@ -90,7 +90,7 @@ class Extractor:
         """Return whether an answer is that of a label; where one has a unit, the other may leave it out."""
         if answer is None:
             return False
-        return answer == label or (self.by_form and same(answer, label))
+        return answer == label or (self.by_form and equivalent(answer, label))
 
     def __or__(self, other: "Extractor") -> "Extractor":
         rest = self.otherwise | other if self.otherwise else other
@@ -145,12 +145,14 @@ def extractor(spec: Any = "auto") -> Extractor:
     if callable(spec):
         return Extractor(partial(_unless_cut_off, spec), _name_of(spec), over_tool_calls=True, blocks=True)
     kind, _, rest = str(spec).partition(":")
+    if "," in kind and not rest:
+        return labels([name.strip() for name in kind.split(",")])
     if kind in _WITH_ARGUMENT and rest:
         return _WITH_ARGUMENT[kind](rest)
     if spec not in _NAMED:
         raise ConfigurationError(
             f"unknown answer extractor {spec!r}; choose auto, boxed, number, choice, math, text, message, json, "
-            "regex:PATTERN, json:FIELD, or pass a list of labels, or a function from text to an answer"
+            "regex:PATTERN, json:FIELD, labels such as spam,ham, or pass a function from text to an answer"
         )
     return _NAMED[spec]()
 

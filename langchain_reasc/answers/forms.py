@@ -70,8 +70,10 @@ def written(answer: str) -> str:
     return form_of(answer).written
 
 
-def same(answer: str, other: str) -> bool:
+def equivalent(answer: str | None, other: str | None) -> bool:
     """Return whether two answers alone are the same, where one may leave out the unit of the other."""
+    if answer is None or other is None:
+        return False
     first, second = form_of(answer), form_of(other)
     return first.key == second.key or first.key in second.weaker or second.key in first.weaker
 

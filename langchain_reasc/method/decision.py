@@ -13,6 +13,7 @@ __all__ = [
     "Decision",
     "Reason",
     "Response",
+    "answer_among",
     "combine",
     "decide_by_kind",
     "joined",
@@ -148,6 +149,15 @@ def joined(responses: Sequence[Response]) -> list[Response]:
         response if name is None else replace(response, answer=spellings[name], key=None, weaker=())
         for response, name in zip(responses, classes, strict=True)
     ]
+
+
+def answer_among(responses: Sequence[Response], response: Response) -> str | None:
+    """Return the answer of one more response, spelled as :func:`joined` spells it in ``responses`` if they have it."""
+    *others, last = joined([*responses, response])
+    for own, other in zip(joined(responses), others, strict=True):
+        if last.answer is not None and other.answer == last.answer:
+            return own.answer
+    return last.answer
 
 
 def _strongest(key: str | None, stronger: Mapping[str, set[str]]) -> str | None:

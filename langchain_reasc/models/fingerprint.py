@@ -12,6 +12,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
+from langchain_reasc.answers import EXTRACTION_VERSION
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.langchain_internals import langsmith_params
 
@@ -157,9 +158,15 @@ def confidence_part(instruction: str | None) -> HashedPart:
 
 
 def answer_name(spec: Any) -> str:
-    """Return the name of an extractor or a function; ``custom`` for lambdas and others without a name."""
+    """Return the name of an extractor, labels or a function, with the version of the rules that find answers.
+
+    Lambdas and others without a name are ``custom``.
+    """
     name = spec if isinstance(spec, str) else getattr(spec, "name", None) or getattr(spec, "__name__", None)
-    return name if isinstance(name, str) and name != "<lambda>" else "custom"
+    if isinstance(spec, list | tuple):
+        name = ",".join(map(str, spec))
+    known = name if isinstance(name, str) and name != "<lambda>" else "custom"
+    return f"{known}, version {EXTRACTION_VERSION}"
 
 
 def _setting(model: BaseChatModel, bound: Mapping[str, Any], name: str) -> Any:

@@ -111,6 +111,9 @@ class Ballot:
         if self._measure or self._learning:
             self._refused = self._refused or message.response_metadata.get(LOGPROBS_REFUSED)
             score = self._score(message, vote)
+        return self._response(message, vote, score)
+
+    def _response(self, message: AIMessage, vote: Vote, score: float | None) -> Response:
         answer = self._class_of(vote)
         blank = _is_blank(message, vote)
         response = Response(answer, score, vote.cut_off, vote.kind, vote.fields, instead=vote.instead, blank=blank)
@@ -119,13 +122,13 @@ class Ballot:
         form = self.extract.form(answer)
         return replace(response, key=form.key, weaker=form.weaker)
 
-    def read_audit(self, message: AIMessage) -> str | None:
-        """Return the answer of a response that decides nothing; its token signals are kept to learn from."""
+    def read_audit(self, message: AIMessage) -> Response:
+        """Read a response that decides nothing; its token signals are kept to learn from."""
         vote, reading = self._vote(message), None
         with suppress(LogprobsUnavailable, ConfidenceError):
             reading = self._reading(message, vote)
         self.readings.append(reading)
-        return self._class_of(vote)
+        return self._response(message, vote, None)
 
     def add_notice(self, notice: str) -> None:
         """Keep a notice of something that failed; the same one is given once."""

@@ -23,7 +23,7 @@ from langchain_reasc.exceptions import (
     root_of,
     will_recur,
 )
-from langchain_reasc.method.decision import BLANK, joined, share_of_answer
+from langchain_reasc.method.decision import BLANK, answer_among, joined, share_of_answer
 from langchain_reasc.method.never_agrees import rule_in_use
 from langchain_reasc.method.stopping import Decision, Response, decide, fewest_further
 from langchain_reasc.models.prepared import PreparedModel
@@ -224,7 +224,7 @@ class Question:
 
     def answer_of(self, message: AIMessage) -> str | None:
         """Return the answer of another model's response, equal to the answers here that say the same."""
-        return self._ballot.read_audit(message)
+        return answer_among(list(self._responses.values()), self._ballot.read_audit(message))
 
     @property
     def has_response(self) -> bool:
@@ -361,7 +361,7 @@ class Question:
         notices, outcome = self._ballot.notices(self._given), ", and came to nothing"
         if sample.status == "complete" and sample.message is not None:
             try:
-                self._audit_answers = [self._ballot.read_audit(sample.message)]
+                self._audit_answers = [self.answer_of(sample.message)]
                 agrees = self._audit_answers == [decision.answer]
                 outcome = f": it {'agrees' if agrees else 'does not agree'} with it"
             except Exception as error:  # of a response that nothing rests on

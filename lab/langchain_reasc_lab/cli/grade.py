@@ -232,9 +232,9 @@ def _labels(pool: Path, data: Path, question_field: str | None, answer_field: st
 
 
 def _grader(name: str, pool: "Pool", tolerance: float | None) -> "Grader":
-    from langchain_reasc_lab.pools import label_normalizer
+    from langchain_reasc_lab.pools import extractor_of
     from langchain_reasc_lab.pools.graders import GRADERS, Exact, Numeric
 
     if name == "exact":
-        return Exact(label_normalizer(pool.metadata))
+        return Exact(extractor_of(pool.metadata))
     return Numeric(tolerance) if name == "numeric" else GRADERS[name]()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_reasc_lab.pools import Pool, label_normalizer
+from langchain_reasc_lab.pools import Pool, extractor_of
 from langchain_reasc_lab.pools.graders import Exact, Grader
 from langchain_reasc_lab.pools.grading import Grading, Labels, grade_pool
 from langchain_reasc_lab.replay.graders_compared import Agreement, accuracies, agreement
@@ -134,7 +134,7 @@ def compare(pool: Pool, grader: Grader, grading: Grading, labels: Labels | None,
     answered = {one.id: [response.answer is not None for response in one.responses] for one in pool.questions}
     agreed = None
     if not isinstance(grader, Exact):
-        exact = grade_pool(pool, Exact(label_normalizer(pool.metadata)), labels=labels).verdicts
+        exact = grade_pool(pool, Exact(extractor_of(pool.metadata)), labels=labels).verdicts
         agreed = agreement(exact, grading.verdicts, answered, seed=seed)
     changes = tuple(_changes(pool, grading, labels or {}))
     return Compared(pool, grader, grading, *accuracies(then, grading.verdicts, seed=seed), changes, agreed)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from langchain_reasc.exceptions import ConfigurationError, PoolError
-from langchain_reasc_lab.pools import MeasureSpec, Pool, PoolQuestion, PoolResponse, PoolScores, label_normalizer
+from langchain_reasc_lab.pools import MeasureSpec, Pool, PoolQuestion, PoolResponse, PoolScores, extractor_of
 
 __all__ = ["Answered", "JoinedQuestion", "Pair", "join"]
 
@@ -184,11 +184,11 @@ def _with_equal_references(
     Raises:
         PoolError: other references differ on many questions.
     """
-    spelled = [label_normalizer(pool.metadata) for pool in (small, large)]
+    extractors = [extractor_of(pool.metadata) for pool in (small, large)]
     references = [
         tuple(
-            {norm(one) for one in pool.questions[at].references}
-            for norm, pool, at in zip(spelled, (small, large), pair, strict=True)
+            {extract.form(extract.label(reference)).key for reference in pool.questions[at].references}
+            for extract, pool, at in zip(extractors, (small, large), pair, strict=True)
         )
         for pair in pairs
     ]

@@ -1,6 +1,7 @@
 """Calibrate on a pool of recorded responses, with their scores under any measure."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, Literal
 
@@ -9,7 +10,7 @@ import numpy.typing as npt
 from langchain_core.messages import AIMessage
 from pydantic import ValidationError
 
-from langchain_reasc.answers import ending_of, kind_of
+from langchain_reasc.answers import Form, ending_of, kind_of
 from langchain_reasc.calibration import (
     Calibration,
     Floats,
@@ -32,10 +33,12 @@ from langchain_reasc.exceptions import (
     PoolError,
 )
 from langchain_reasc.method.confidence import SCORES, SPAN_SCORES, Measure, Spans
+from langchain_reasc.method.decision import joined
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, Response
 from langchain_reasc.method.token_signals import SIGNALS
 from langchain_reasc.models.fingerprint import Fingerprint, answer_name
 from langchain_reasc_lab.pools.pool import Pool
+from langchain_reasc_lab.pools.reading import extractor_of
 from langchain_reasc_lab.pools.store import PoolResponse
 
 __all__ = [
@@ -70,6 +73,8 @@ class PoolScores:
         self._flat: dict[Measure | str, Floats] = {}  # of all responses, one question after the other
         self._scores: dict[Measure | str, list[list[float | None]]] = {}
         self._candidates: list[Measure] = []
+        self._extract = extractor_of(pool.metadata)
+        self._forms: dict[int, dict[str, Form]] = {}
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -109,7 +114,19 @@ class PoolScores:
         """Return a response as a stopping rule sees it."""
         one = self._pool.questions[question].responses[number]
         score = None if measure is None else self.scores(measure)[question][number]
-        return Response(one.answer, score, one.cut_off, kind_of(one.answer), blank=_is_blank(one))
+        response = Response(one.answer, score, one.cut_off, kind_of(one.answer), blank=_is_blank(one))
+        form = self._forms_of(question).get(one.answer or "")
+        return replace(response, key=form.key, weaker=form.weaker) if form else response
+
+    def _forms_of(self, question: int) -> dict[str, Form]:
+        """Return answer -> form if some answers to a question are the same, although they are written differently."""
+        if question not in self._forms:
+            answers = {response.answer for response in self._pool.questions[question].responses if response.answer}
+            forms = {answer: self._extract.form(answer) for answer in answers}
+            keys = {form.key for form in forms.values()}
+            is_joined = len(keys) < len(forms) or any(keys.intersection(form.weaker) for form in forms.values())
+            self._forms[question] = forms if is_joined else {}
+        return self._forms[question]
 
     def candidates(self) -> list[Measure]:
         """Every measure of the pool's signals, without windows that are longer than all responses.
@@ -275,7 +292,7 @@ def calibrate_offline_on(
     for question, number in (*firsts, *further):
         numbers.setdefault(question, []).append(number)
     info = {one.signal: _provenance(pool, one) for one in measures}
-    rows = [_observation(pool, question, some, arrays) for question, some in numbers.items()]
+    rows = [_observation(pool, scores, question, some, arrays) for question, some in numbers.items()]
     calibration = fit(
         rows,
         measures,
@@ -294,12 +311,15 @@ def calibrate_offline_on(
     return with_expectation(calibration, rows, measures, budget=DEFAULT_BUDGET, cut_off=cut_off)
 
 
-def _observation(pool: Pool, question: int, numbers: Sequence[int], arrays: Sequence[Floats]) -> Observation:
+def _observation(
+    pool: Pool, scores: PoolScores, question: int, numbers: Sequence[int], arrays: Sequence[Floats]
+) -> Observation:
     """Return these responses to a question, with their labels and their scores by each measure."""
+    votes = joined([scores.response(question, number, None) for number in numbers])
     responses = [pool.questions[question].responses[number] for number in numbers]
     return Observation(
-        numbered([one.answer for one in responses]),
-        np.array([scores[question, list(numbers)] for scores in arrays]),
+        numbered([vote.answer for vote in votes]),
+        np.array([values[question, list(numbers)] for values in arrays]),
         right=tuple(bool(one.correct) for one in responses),
     )
 

@@ -14,7 +14,7 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 
-from langchain_reasc.answers import AnswerSpec, Extractor, extractor, places_of, vote_of
+from langchain_reasc.answers import AnswerSpec, Extractor, extractor, places_of, question_text, vote_of
 from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ContextOverflowError, LogprobsUnavailable, SamplingError
 from langchain_reasc.models.contract import FAILED_ATTEMPTS, RECEIVED_TOKENS, TOKEN_SIGNALS_INFO
@@ -135,7 +135,8 @@ class QuestionSampler:
         if not all(map(_is_whole, drawn)):
             return _overflow_of(question, drawn)
         extract = extractor(self.answer)
-        responses = [_read(one, one.message, extract) for one in drawn if one.message is not None]
+        asked = question_text(messages)
+        responses = [_read(one, one.message, extract, asked) for one in drawn if one.message is not None]
         return DrawnQuestion(question, responses, *_failures(drawn, failed))
 
 
@@ -200,8 +201,8 @@ def is_overflow(error: BaseException) -> bool:
     return False
 
 
-def _read(sample: Sample, message: AIMessage, extract: Extractor) -> DrawnResponse:
-    vote, usage = vote_of(message, extract), reported_usage(message)
+def _read(sample: Sample, message: AIMessage, extract: Extractor, question: str) -> DrawnResponse:
+    vote, usage = vote_of(message, extract, question=question), reported_usage(message)
     reason, kept = stored_message(message)
     response = PoolResponse(
         answer=vote.answer,
@@ -214,7 +215,8 @@ def _read(sample: Sample, message: AIMessage, extract: Extractor) -> DrawnRespon
     why = None
     try:
         # For a vote for tool calls the calls' own tokens, where they are known, as a live decision would weigh it.
-        reading = read_signals(message, of_calls=vote.calls, places=places_of(message, extract, vote))
+        places = places_of(message, extract, vote, question=question)
+        reading = read_signals(message, of_calls=vote.calls, places=places)
     except LogprobsUnavailable as error:
         reading, why = None, str(error)
     info = message.response_metadata.get(TOKEN_SIGNALS_INFO)

@@ -7,25 +7,28 @@ import re
 import string
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Final, Protocol
 
 from langchain_reasc.answers import (
+    Extractor,
+    Form,
     canonical_mathematics,
     choice,
+    chosen_letters,
+    equivalent,
+    extractor,
+    form_of,
     kind_of,
-    normalize,
-    read_quantity,
     require_math_verify,
-    without_unit,
 )
 from langchain_reasc.exceptions import ConfigurationError
 
 TOLERANCE: Final = 1e-4
 """How far, relatively, numbers may differ: that of ToRA's grader and of those made after it, such as Qwen2.5-Math's."""
 
-_LETTERS = re.compile(r"\W*[a-j](?:(?:\W+(?:and\W+)?)[a-j])*\W*")
-_LABEL = re.compile(r"\W*(?:(?:option|choice|letter|answer)\s+)?(?:[(\[]([a-j])[)\]]|([a-j])[).:\]]+(?=\s|\Z))")
+_OPTIONS: Final = "ABCDEFGHIJ"
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 
 
@@ -54,20 +57,20 @@ class Grader(Protocol):
 
 
 class Exact:
-    """Takes an answer for right that is spelled like an accepted one.
+    """Takes an answer for right that is the same as an accepted one, where either may leave out a unit.
 
     Args:
-        spelled: how a reference is spelled, so that it can be compared with answers; see
-            :func:`~langchain_reasc_lab.pools.label_normalizer`.
+        extract: found the answers, and says when two are the same; see
+            :func:`~langchain_reasc_lab.pools.extractor_of`.
     """
 
     name = "exact"
 
-    def __init__(self, spelled: Callable[[str], str] = normalize) -> None:
-        self._spelled = spelled
+    def __init__(self, extract: Extractor | None = None) -> None:
+        self._extract = extract or extractor()
 
     def grade(self, question: str, answer: str, text: str | None, references: Sequence[str]) -> bool:
-        return any(answer == self._spelled(right) for right in references)
+        return any(self._extract.is_same(answer, self._extract.label(right)) for right in references)
 
 
 class Numeric:
@@ -94,8 +97,9 @@ class Numeric:
     def grade(self, question: str, answer: str, text: str | None, references: Sequence[str]) -> bool | None:
         if _spelled_alike(answer, references):
             return True
-        given, rights = _numbers(answer), [_numbers(right) for right in references]
-        if any(self._near(one, other) for right in rights for one in given for other in right):
+        rights = [_numbers(form_of(right)) for right in references]
+        pairs = [(value, right) for numbers in rights for right in numbers for value in _numbers(form_of(answer))]
+        if any(unit == other_unit and self._near(value, other) for (value, unit), (other, other_unit) in pairs):
             return True
         return False if any(rights) else None
 
@@ -141,8 +145,8 @@ class Mathematical:
             return True
         if kind_of(answer) is not None:
             return False
-        given = canonical_mathematics(answer)
-        return any(given == canonical_mathematics(right) for right in references)
+        formula = canonical_mathematics(answer)
+        return any(equivalent(formula, canonical_mathematics(right)) for right in references)
 
 
 class Alias:
@@ -169,35 +173,28 @@ GRADERS: Final[Mapping[str, Callable[[], Grader]]] = {
 
 
 def _spelled_alike(answer: str, references: Sequence[str]) -> bool:
-    return normalize(answer) in map(normalize, references)
+    return any(equivalent(answer, right) for right in references)
 
 
-def _numbers(text: str) -> tuple[Fraction, ...]:
-    """Return the number that a text may mean; two where it is per cent, none if it is not a number."""
-    if kind_of(text) is not None:
-        return ()
-    spelled = read_quantity(normalize(without_unit(text)))
-    try:
-        value = Fraction(spelled or "")
-    except ValueError:  # no number, or a time
-        return ()
-    return (value, value / 100) if text.rstrip(" .").endswith("%") else (value,)
+def _numbers(form: Form) -> list[tuple[Fraction, str]]:
+    """Return the numbers that an answer may mean, each with its unit: as it is, in base units, and without its unit."""
+    numbers = []
+    for key in (form.key, *form.weaker):
+        number, _, unit = key.partition(" ")
+        with suppress(ValueError, ZeroDivisionError):
+            numbers.append((Fraction(number), unit))
+    return numbers
 
 
 def _letters(text: str) -> frozenset[str]:
     """Return the letters that a text names as its choice."""
-    small = text.casefold().strip()
-    if _LETTERS.fullmatch(small):
-        return frozenset(re.findall(r"\b[a-j]\b", small.replace("_", " ")))
-    if label := _LABEL.match(small):
-        return frozenset(filter(None, label.groups()))
-    found = choice()(text)
-    return frozenset(found.casefold()) if found else frozenset()
+    letters = chosen_letters(text, _OPTIONS) or choice()(text)
+    return frozenset((letters or "").split(", ")) - {""}
 
 
 def _plain_name(text: str) -> str:
     """Return a name without what does not count; empty if nothing is left, or the text is a number or tool calls."""
-    if kind_of(text) is not None or read_quantity(normalize(text)) is not None:
+    if kind_of(text) is not None or form_of(text).kind == "value":
         return ""
     letters = unicodedata.normalize("NFD", text).casefold()
     kept = "".join(one for one in letters if not _is_punctuation(one))

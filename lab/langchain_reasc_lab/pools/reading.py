@@ -4,13 +4,13 @@ Every answer is found by this version's rules, and graded.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers import EXTRACTION_VERSION, TOO_SLOW, extractor, written, vote_of
+from langchain_reasc.answers import EXTRACTION_VERSION, TOO_SLOW, Extractor, extractor, vote_of
 from langchain_reasc.exceptions import ConfigurationError, PoolError, ReASCError
 from langchain_reasc_lab.pools.pool import Pool, PoolSignals
 from langchain_reasc_lab.pools.store import Message, PoolQuestion, PoolResponse, PoolStore
@@ -20,8 +20,8 @@ __all__ = [
     "Contradiction",
     "calibrated_on",
     "contradictions",
+    "extractor_of",
     "find_answers_again",
-    "label_normalizer",
     "message_of",
     "read_pool",
     "read_ungraded",
@@ -50,7 +50,7 @@ def read_pool(path: str | os.PathLike[str], *, labelled: Collection[str] = ()) -
             graded, or answers would have to be found again, and cannot be.
     """
     pool = _by_current_rules(read_ungraded(path))
-    normalized = label_normalizer(pool.metadata)
+    extract = extractor_of(pool.metadata)
     known = [
         one
         for one in pool.questions
@@ -66,7 +66,7 @@ def read_pool(path: str | os.PathLike[str], *, labelled: Collection[str] = ()) -
         )
     pool = replace(pool, questions=())
     for at, question in enumerate(known):  # in place, so that memory does not hold all of them twice
-        known[at] = _graded(question, normalized)
+        known[at] = _graded(question, extract)
     pool = replace(pool, questions=tuple(known), notes=notes)
     return replace(pool, notes=(*pool.notes, *_grader_notes(pool), *_contradiction_notes(pool), *_missing_notes(pool)))
 
@@ -80,15 +80,15 @@ def read_ungraded(path: str | os.PathLike[str]) -> Pool:
     return Pool(store.path, questions, store.about(), (), (store,))
 
 
-def label_normalizer(metadata: Mapping[str, Any]) -> Callable[[str], str]:
-    """Return the function that spells labels like the answers of a pool with this metadata, to compare them."""
+def extractor_of(metadata: Mapping[str, Any]) -> Extractor:
+    """Return the extractor that found the answers of a pool with this metadata, or the default one."""
     spec = metadata.get("answer")
     if "extraction_version" not in metadata or not isinstance(spec, str):
-        return written
+        return extractor()
     try:
-        return extractor(spec).label
+        return extractor(spec)
     except ReASCError:  # an extra that is not installed here
-        return written
+        return extractor()
 
 
 def message_of(stored: Message, finish_reason: str | None) -> AIMessage | None:
@@ -121,7 +121,7 @@ def find_answers_again(pool: Pool, spec: str) -> Pool:
                     f"question {question.id!r} has a response without its text, so its answer cannot be looked for "
                     "again"
                 )
-            vote = vote_of(message, extract)
+            vote = vote_of(message, extract, question=question.input or "")
             slow += vote.why_none == TOO_SLOW
             if slow == _TOO_SLOW:  # a whole pool might take days
                 raise PoolError(f"{extract.name} takes too long over {slow} responses to question {question.id!r}")
@@ -150,12 +150,16 @@ def _by_current_rules(pool: Pool) -> Pool:
     return replace(found, notes=(f"{what}: they were looked for again in the stored text, and {changed} changed",))
 
 
-def _graded(question: PoolQuestion, normalized: Callable[[str], str]) -> PoolQuestion:
-    accepted = {normalized(reference) for reference in question.references}
+def _graded(question: PoolQuestion, extract: Extractor) -> PoolQuestion:
+    labels = [extract.label(reference) for reference in question.references]
+    verdicts: dict[str | None, bool] = {}
 
-    def graded(one: PoolResponse) -> PoolResponse:
-        right = one.answer in accepted if one.correct is None else one.correct
-        return replace(one, correct=one.answer is not None and right)  # no answer is never right
+    def graded(response: PoolResponse) -> PoolResponse:
+        if response.correct is not None:
+            return replace(response, correct=response.answer is not None and response.correct)
+        if response.answer not in verdicts:
+            verdicts[response.answer] = any(extract.is_same(response.answer, label) for label in labels)
+        return replace(response, correct=verdicts[response.answer])
 
     return replace(question, responses=tuple(map(graded, question.responses)))
 

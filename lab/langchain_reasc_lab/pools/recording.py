@@ -375,9 +375,7 @@ def _changed_labels(pool: Pool, questions: Sequence[LabelledQuestion]) -> dict[s
     """Return id -> accepted answers, for the questions with other labels than in the pool."""
     labels = {one.id: one.references for one in questions}
     given = ((held, labels.get(held.id, held.references)) for held in pool.questions)
-    return {
-        held.id: label for held, label in given if set(map(written, label)) != set(map(written, held.references))
-    }
+    return {held.id: label for held, label in given if set(map(written, label)) != set(map(written, held.references))}
 
 
 def _write_answers(store: PoolStore, pool: Pool) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.method import Decision, Measure, Response, decide, posterior, rule_in_use, support
+from langchain_reasc.method.decision import joined
 from langchain_reasc_lab.pools import Pool, PoolQuestion, PoolScores
 from langchain_reasc_lab.replay.methods import Method, Split
 from langchain_reasc_lab.replay.stream import Stream
@@ -145,7 +146,7 @@ class Arrangement:
         for responses in self._responses(None):
             counts: dict[str, float] = {}
             row = []
-            for response in responses:
+            for response in joined(responses):
                 if response.answer is not None:
                     counts[response.answer] = counts.get(response.answer, 0.0) + 1.0
                 row.append(posterior(counts))

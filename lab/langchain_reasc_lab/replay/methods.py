@@ -22,6 +22,7 @@ from langchain_reasc.method import (
     Measure,
     StoppingRule,
 )
+from langchain_reasc.method.decision import joined
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc_lab.pools import MeasureSpec, Pool, PoolScores, calibrate_mixture_on, calibrate_offline_on
 from langchain_reasc_lab.rules import (
@@ -334,7 +335,9 @@ def other_counting(pool: Pool, split: Split, settings: MethodSettings) -> Iterat
     yield Method("CITE", CITE() | cap)
     if split.calibration:
         orders = {at: split.orders[at][:budget] for at in split.calibration}
-        answers = [[pool.questions[at].responses[n].answer for n in order] for at, order in orders.items()]
+        scores = PoolScores(pool)
+        votes = [joined([scores.response(at, number, None) for number in order]) for at, order in orders.items()]
+        answers = [[vote.answer for vote in row] for row in votes]
         counts = [list(Counter(one for one in row if one is not None).values()) for row in answers]
         for threshold in _L_AGGREGATED:
             name = f"L = 3 ({threshold:g})"

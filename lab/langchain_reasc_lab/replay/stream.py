@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from langchain_reasc.calibration import MINIMUM, Calibration, Drift, Learner, Observation, numbered
 from langchain_reasc.method import ASC, Decision, Measure, Response, StoppingRule, decide, rule_in_use
+from langchain_reasc.method.decision import answer_among, joined
 
 __all__ = ["AUDITED", "Stream", "Streamed"]
 
@@ -85,7 +86,9 @@ class Stream:
             measures.append(calibration.measure if calibration else None)
             alone[row] = rule.may_accept_first
             audited[row] = calibration is not None and row % AUDITED == 0
-            given = [one.answer for one in responses[: decision.samples + audited[row]]]
+            given = [response.answer for response in joined(responses[: decision.samples])]
+            if audited[row] and len(responses) > decision.samples:
+                given.append(answer_among(responses[: decision.samples], responses[decision.samples]))
             observed = self._observed(row, given, decision, counted=calibration is None)
             if drift := learner.observe(replace(observed, kind=kind)):
                 alarms[row] = drift
