@@ -22,16 +22,18 @@ _INTRODUCTION: Final = re.compile(
     re.IGNORECASE,
 )
 _PRONOUNS: Final = frozenset("it he she they we you i this that there these those here hence thus so".split())
-_FUNCTION_WORDS: Final = frozenset(
-    "of and to for with by from into onto as than that which who whom whose its his her their my your our has have had do does "
-    "did can will would should must may might could been being be also statement claim sentence correct best option choice alternative letter di von van del da do "
-    "des du della dos das que qui die".split()
-)
-_NEVER_LEFT_OUT: Final = frozenset("not no never none neither nor without least most more less fewer only all both every".split())
+_FUNCTION_WORDS: Final = {
+    "en": "of and to for with by from into onto as than that which who whom whose has have had do does did can should would "
+    "must could been being be also statement claim sentence correct best option choice alternative letter",
+    "es": "de del que y", "fr": "de du des que qui et", "de": "von und der die das", "it": "di del della dei che e",
+    "nl": "van en die dat", "pt": "de do da que e", "sv": "av och som",
+}  # fmt: skip
+_NEVER_LEFT_OUT: Final = frozenset("not no never none neither nor without".split())
 _BOUNDS: Final = frozenset("least most".split())
 _IRREGULAR: Final = frozenset(
     "took won led made gave went ran wrote came became grew got left met sat fell stood paid sold bought lies lay rose "
-    "kept held lost sent spoke said told saw sank sang drew drove flew began cost hit cut set put".split()
+    "kept held lost sent spoke said told saw sank sang drew drove flew began seen written given taken built known shown grown "
+    "drawn chosen eaten fallen driven born cost hit cut set put".split()
 )
 _ASKED_FOR: Final = frozenset("after before under behind near between with for from to of into".split())
 _DANGLING: Final = frozenset("after before in on for at with of from by during since".split())
@@ -42,6 +44,11 @@ _STARTS_A_PIECE: Final = re.compile(r"[\d$€£¥(\[{\"'`“«+-]|[^\W\d_]*[^\W\
 _NUMBER_WORDS: Final = frozenset(
     "one two three four five six seven eight nine ten eleven twelve hundred thousand million billion dozen".split()
 )
+_LOWER_NEXT: Final = re.compile(r"\s(?!and\b|or\b)[^\W\d_A-Z]|\s[A-Z]\w+\s(?!and\b|or\b)|\s\W?\d")
+_HAS: Final = {
+    "en": "has have had", "fr": "a ont avait", "es": "tiene tienen tenía", "it": "ha hanno aveva", "de": "hat haben hatte",
+    "nl": "heeft hebben had", "pt": "tem têm tinha", "sv": "har hade", "pl": "ma mają", "ru": "имеет — –",
+}  # fmt: skip
 _LONGEST_SUFFIX: Final = 3
 
 
@@ -110,7 +117,8 @@ def answering_part(sentence: str, question: str) -> str:
         part = part[1:]  # Bus 7A, where the question asks for a bus
     if part == tokens and not introduction:
         return sentence
-    return sentence[part[0].start : part[-1].end].rstrip(" ,;:")
+    text = sentence[part[0].start : part[-1].end].rstrip(" ,;:")
+    return text.strip("\"“”") if text.count('"') % 2 or text.count("“") != text.count("”") else text
 
 
 @dataclass(frozen=True)
@@ -120,7 +128,7 @@ class _QuestionWords:
     function_words: frozenset[str]
 
     def has(self, word: str) -> bool:
-        if word in self.offered or word in _NEVER_LEFT_OUT or (len(word) == 1 and word.isalpha()):
+        if word in self.offered or word in _NEVER_LEFT_OUT or (len(word) == 1 and word.isascii() and word.isalpha()):
             return False
         word = word.removesuffix("'s")
         return word in self.words or any(_is_inflected(word, other) for other in self.words)
@@ -130,7 +138,7 @@ class _QuestionWords:
 def _question_words(question: str, language: Language) -> _QuestionWords:
     folded = question.casefold().replace("’", "'")
     function_words = frozenset((*language.article, *language.preposition)) | _copulas(language)
-    function_words |= _PRONOUNS | _FUNCTION_WORDS
+    function_words |= _PRONOUNS.union(_FUNCTION_WORDS.get(language.code, "").split())
     offered = {word for match in _offers(language).finditer(folded) for word in re.findall(r"[\w'-]+", match[0])}
     words = re.findall(r"[^\s.,;:!?…।\"“”()\[\]]+", folded)
     parts = [part for word in words for part in re.split("['-]", word)]
@@ -160,7 +168,8 @@ def _token(match: re.Match[str], question: _QuestionWords) -> _Token:
     text = raw.strip(_EDGES) if len(raw.strip(_EDGES)) > 1 or raw[:1] not in "([{" else raw
     start = match.start() + len(raw) - len(raw.lstrip("*_`\"'“”"))
     folded = text.casefold()
-    is_small = text.islower() or (match.start() == 0 and len(text) > 1)  # May, A
+    begins_sentence = match.start() == 0 and _LOWER_NEXT.match(match.string, match.end()) is not None
+    is_small = text.islower() or begins_sentence  # not May, and not A in "A, C and D"
     is_function_word = is_small and folded in question.function_words and folded not in question.offered
     return _Token(text, start, match.end(), question.has(folded), is_function_word)
 
@@ -168,7 +177,7 @@ def _token(match: re.Match[str], question: _QuestionWords) -> _Token:
 @cache
 def _copulas(language: Language) -> frozenset[str]:
     words = {word for word in language.copula if " " not in word}
-    return frozenset(words) | (frozenset(("has", "have", "had")) if language.code == "en" else frozenset())
+    return frozenset(words.union(_HAS.get(language.code, "").split()))
 
 
 def _around_copula(tokens: Tokens, language: Language) -> Tokens:
@@ -191,7 +200,7 @@ def _beside_verb(tokens: Tokens) -> Tokens:
     start = 0
     while start < len(tokens) and not tokens[start].is_new and (tokens[start].is_known or not tokens[start].has_number):
         start += 1
-    if start > 1 and start == len(tokens) - 1 and len(tokens[start].text) < 3 and tokens[start].text.isalpha():
+    if start > 1 and start == len(tokens) - 1 and re.fullmatch("[A-Z]", tokens[start].text):
         start -= 1  # vitamin D
     subject, rest = tokens[:start], tokens[start:]
     if not rest:
@@ -212,6 +221,7 @@ def _without_known_beginning(tokens: Tokens) -> Tokens:
         token, following = tokens[start], tokens[start + 1]
         is_verb = token.is_verb and (token.is_known or _begins_a_piece(tokens[start + 1 :]))
         is_known = token.is_known and (following.is_function_word or following.word in _PARTICLES)
+        is_known = is_known and following.word not in ("and", "or")
         is_known = is_known or (token.text.islower() and following.word == "by")  # written by
         is_small = (token.is_function_word or token.word in _PARTICLES) and following.word not in _BOUNDS
         if token.has_number or not (is_verb or is_known or is_small):
