@@ -78,7 +78,7 @@ from langchain_reasc.answers.schemas import (
     text_schema_of,
     why_unchecked,
 )
-from langchain_reasc.answers.span import boxed_content, last_statement
+from langchain_reasc.answers.statements import boxed_content, last_statement
 from langchain_reasc.answers.vote import ADVICE, NO_ANSWER, TOO_SLOW, Places, Vote, places_of, question_text, vote_of
 
 __all__ = [

@@ -13,7 +13,9 @@ from langchain_reasc.answers import languages
 from langchain_reasc.answers.json_values import last_value, leaves
 from langchain_reasc.answers.notation import plain_text, without_markup
 from langchain_reasc.answers.sentences import without_closing_words
-from langchain_reasc.answers.span import before_next_question, find_span, last_statement, sentences
+from langchain_reasc.answers.prose import sentences
+from langchain_reasc.answers.span import before_next_question, find_span
+from langchain_reasc.answers.statements import last_statement
 
 LATIN: Final = "ABCDEFGHIJ"
 _CIRCLED: Final = {sign: str(number) for number, sign in enumerate("①②③④⑤⑥⑦⑧⑨⑩", 1)}

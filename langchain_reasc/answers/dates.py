@@ -30,6 +30,15 @@ def read_date(text: str) -> str | None:
     return None
 
 
+def find_date(text: str) -> str | None:
+    """Return the only date with a named month in a text, as it is written there; None if there is none, or several."""
+    small = text.casefold()
+    if not any(month in small for month in MONTHS):
+        return None
+    dates = [match[0].strip() for pattern in _named_patterns()[:2] for match in pattern.finditer(text)]
+    return dates[0] if len(dates) == 1 else None
+
+
 def read_time(text: str) -> tuple[str, str | None] | None:
     """Return a time of day as ``15:45``, and how it is written without am and pm if that leaves its half open.
 
@@ -67,8 +76,8 @@ def _named_patterns() -> tuple[re.Pattern[str], ...]:
     names = "|".join(map(re.escape, sorted(MONTHS, key=len, reverse=True)))
     month = rf"(?P<month>(?:{names})\.?)"
     patterns = (
-        rf"{_WEEKDAY}{month}\s{_DAY}{_YEAR}",
-        rf"{_WEEKDAY}(?:the |le |el |il |am |den )?{_DAY}\s(?:of |de |di |d')?{month}{_YEAR}",
+        rf"{_WEEKDAY}\b{month}\s{_DAY}{_YEAR}(?!\w)",
+        rf"{_WEEKDAY}(?:\bthe |\ble |\bel |\bil |\bam |\bden )?\b{_DAY}\s(?:of |de |di |d')?{month}{_YEAR}(?!\w)",
         rf"{month},?\s(?:de |of )?(?P<year>\d{{4}})",
     )
     return tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)

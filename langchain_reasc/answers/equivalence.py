@@ -21,7 +21,7 @@ from langchain_core.runnables import Runnable, RunnableBinding
 
 from langchain_reasc.answers.endings import ending_of, is_refusal, without_reasoning
 from langchain_reasc.answers.json_values import field_of_last_object
-from langchain_reasc.answers.span import last_statement
+from langchain_reasc.answers.statements import last_statement
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.langchain_internals import langsmith_params
 

@@ -27,7 +27,9 @@ from langchain_reasc.answers.json_values import REASONING, Names, field_of_last_
 from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
 from langchain_reasc.answers.objects import ObjectVotes
 from langchain_reasc.answers.schemas import Schema
-from langchain_reasc.answers.span import boxed_content, find_span, last_number_in, last_statement
+from langchain_reasc.answers.reduction import last_number_in
+from langchain_reasc.answers.span import find_span
+from langchain_reasc.answers.statements import boxed_content, last_statement
 from langchain_reasc.exceptions import ConfigurationError
 
 ANY_TEXT: Final = "text"

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 from langchain_reasc.answers import languages, units
 from langchain_reasc.answers.dates import read_date, read_time
 from langchain_reasc.answers.json_values import canonical
+from langchain_reasc.answers.languages import is_unspaced
 from langchain_reasc.answers.notation import plain_text, without_markup
 from langchain_reasc.answers.numbers import read_number, spelled
 
@@ -154,13 +155,9 @@ def _pattern_of(words: tuple[str, ...]) -> re.Pattern[str]:
 
 def words_pattern(words: Sequence[str]) -> re.Pattern[str]:
     """Return a pattern of whole words; a word of a script without spaces may stand anywhere."""
-    spaced = "|".join(re.escape(word) for word in words if not _is_unspaced(word))
-    unspaced = "|".join(re.escape(word) for word in words if _is_unspaced(word))
+    spaced = "|".join(re.escape(word) for word in words if not is_unspaced(word[0]))
+    unspaced = "|".join(re.escape(word) for word in words if is_unspaced(word[0]))
     return re.compile(rf"(?<!\w)(?:{spaced})(?!\w)" + (f"|{unspaced}" if unspaced else ""), re.IGNORECASE)
-
-
-def _is_unspaced(word: str) -> bool:
-    return "\u3040" <= word[0] <= "\u9fff" or "\uac00" <= word[0] <= "\ud7a3"
 
 
 # A letter of multiple choice
@@ -326,7 +323,7 @@ def _with_unit(text: str, comma_decimal: bool) -> _Quantity | None:
         return None  # 12A, 3a, 4k, 5m
     if unit := units.read_unit(name):
         return _Quantity(number.value, unit)
-    if is_stuck and not _is_unspaced(name):
+    if is_stuck and not is_unspaced(name[0]):
         return None  # 6ab, 25π
     if (phrase := _OF_SOMETHING.search(after)) and (unit := units.read_unit(after[: phrase.start()].strip())):
         return _Quantity(number.value, unit)
@@ -347,7 +344,7 @@ def _is_noun(text: str) -> bool:
     if not _NOUN.fullmatch(text):
         return False
     words = re.split(r"[ '-]", text.casefold())
-    return _NOT_A_NOUN.isdisjoint(words) and all(len(word) > 1 or _is_unspaced(word) for word in words)
+    return _NOT_A_NOUN.isdisjoint(words) and all(len(word) > 1 or is_unspaced(word[0]) for word in words)
 
 
 def _sum(line: str) -> Form | None:
@@ -523,7 +520,7 @@ def list_parts(line: str) -> list[str]:
 @cache
 def _joints(field: str, language: languages.Language) -> re.Pattern[str]:
     """Return a pattern of "and" or "or" between the parts of a list, with a comma before it."""
-    words = "|".join(re.escape(word) for word in getattr(language, field) if not _is_unspaced(word))
+    words = "|".join(re.escape(word) for word in getattr(language, field) if not is_unspaced(word[0]))
     english = "and|&" if field == "conjunction" else "or"
     return re.compile(rf"(?:\s*[,;]\s*|\s)(?:{words}|{english})\s", re.IGNORECASE)
 
@@ -653,7 +650,7 @@ def _without_article(text: str) -> str:
 
 @cache
 def _articles() -> re.Pattern[str]:
-    words = [word for word in languages.words("article") if not _is_unspaced(word)]
+    words = [word for word in languages.words("article") if not is_unspaced(word[0])]
     elided = "|".join(re.escape(word) for word in words if word.endswith("'"))
     spaced = "|".join(re.escape(word) for word in words if not word.endswith("'"))
     return re.compile(rf"(?:(?:{spaced})\s+|(?:{elided}))(?=\S)" if elided else rf"(?:{spaced})\s+(?=\S)", re.IGNORECASE)

@@ -309,6 +309,15 @@ def without_closing_words(text: str) -> str:
     return text[: closing.start()].rstrip() if closing and closing.start() else text
 
 
+def has_question_subject(sentence: str, question: str) -> bool:
+    """Return whether a sentence begins with a noun or name that the question has."""
+    language = languages.language_of(f"{question[-_LONGEST:]} {sentence}")
+    question_words = _question_words(question[-4 * _LONGEST :], language)
+    tokens = [_token(match, question_words) for match in _TOKEN.finditer(sentence[:_LONGEST])]
+    content = [token for token in tokens if token.text and not token.is_function_word]
+    return bool(content) and content[0].is_known and not content[0].has_number
+
+
 @cache
 def reasons() -> re.Pattern[str]:
     """Return a pattern of what begins an explanation after an answer."""

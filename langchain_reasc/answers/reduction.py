@@ -1,0 +1,229 @@
+"""Reduce a statement or a concluding sentence to its answer: 42 in "that makes 42 apples, because ...".
+
+Explanations, calculations and what the question says are left out. What is understood as a whole is never cut.
+"""
+
+import re
+from functools import cache
+from typing import Final
+
+from langchain_reasc.answers import languages
+from langchain_reasc.answers.dates import find_date
+from langchain_reasc.answers.forms import form_of, list_parts
+from langchain_reasc.answers.notation import plain_text, without_markup
+from langchain_reasc.answers.prose import is_block, without_citations
+from langchain_reasc.answers.sentences import answering_part, has_question_subject, reasons, without_closing_words
+
+_LONGEST: Final = 600
+_PIECE: Final = re.compile(
+    r"\*\*(?P<bold>[^*\n]{1,200}?)\*\*|(?<![`\w])`(?P<code>[^`\n]{1,200})`(?!`)|\$\\boxed\{(?P<box>[^$]*)\}\$"
+)
+_OPENING: Final = re.compile(r"(?:that |equal to |exactly |simply |just |therefore,? |then,? |=\s?)+", re.IGNORECASE)
+
+
+def reduced(statement: str, question: str) -> str:
+    """Return the part of a statement that is the answer."""
+    text = without_citations(statement.strip()[:_LONGEST])
+    if is_block(text):
+        return text
+    if piece := only_piece(text):
+        return reduced(without_head(piece, question), question)
+    text = without_closing_words(_without_explanation(text).strip(" *_"))
+    if opening := _OPENING.match(text):
+        text = text[opening.end() :]
+    if not form_of(text).is_value:
+        text = answering_part(text, question)
+    return _value_within(_first_value(_without_calculation(text)), question)
+
+
+def only_piece(text: str) -> str | None:
+    """Return the one bold or code piece of a text, unless it is a head such as ``**Answer:**``."""
+    if "*" not in text and "`" not in text and "boxed" not in text:
+        return None
+    pieces = [match[match.lastgroup or 0] for match in _PIECE.finditer(text)]
+    pieces = [piece for piece in pieces if not piece.rstrip().endswith(":")]
+    return pieces[0] if len(pieces) == 1 else None
+
+
+# Heads: "Version: 2.4"
+
+_HEAD: Final = re.compile(r"(?P<head>[^\W\d_][\w '()/-]{0,40}?)\s?(?::\s|：)\s*(?P<rest>\S.*)", re.DOTALL)
+_HEADS: Final = """answer final label result status class category classification sentiment output value solution prediction
+verdict move length width height area volume price cost weight distance time date year name speed profit decision conclusion
+response so hence therefore thus choice option total sum sorted correct the ans"""
+_PHRASES: Final = frozenset(("route it to", "in short", "in total", "in summary"))
+
+
+@cache
+def _heads() -> frozenset[str]:
+    return frozenset(_HEADS.split())
+
+
+def without_head(text: str, question: str) -> str:
+    """Return a text without a head that names what it is: ``2.4`` in "Version: 2.4" if the question has the word."""
+    match = _HEAD.fullmatch(without_markup(text))
+    if match is None:
+        return text
+    head = match["head"].casefold()
+    asked = question.casefold()
+    is_known = all(word in _heads() or re.search(rf"\b{re.escape(word[:5])}", asked) for word in head.split())
+    return match["rest"] if is_known or head in _PHRASES else text
+
+
+# Explanations
+
+_TALK: Final = re.compile(
+    r"""\s[—–-]\s(?=[a-zA-Z])
+      | ;\s
+      | ,\s(?:which|who|whose|where|while|although|though|whereas|so|and\ so|not|i\.e\.|or\ about|since|as|because|rounded|
+             meaning|making|located|known|launched|followed|with|but|\w{3,}ing)\s(?=\S)
+      | \s(?:and\ not|because|since)\s
+      | (?<=\w{3}\s\w{3}):\s(?=[a-z])""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_RELATIVE: Final = re.compile(
+    r"\b(?:is|was|are|were)\s(?:an?|the)\s[^,]{2,60}?(?P<clause>\sthat\s(?:is|was|are|were|has|had)\s)"
+)
+_STARTS_WITH_VERDICT: Final = re.compile(r"(?:yes|no),\s", re.IGNORECASE)
+_LOOKS_LIKE_CODE: Final = re.compile(r"[{};]\s*\Z|\w\([^)]*[;=]|[<>=!]=|=>|->")
+
+
+def _without_explanation(text: str) -> str:
+    if form_of(text).is_value or _STARTS_WITH_VERDICT.match(text) or _LOOKS_LIKE_CODE.search(text):
+        return text
+    if relative := _RELATIVE.search(text):
+        text = text[: relative.start("clause")]
+    for pattern in (reasons(), _TALK):
+        match = pattern.search(text, 1)
+        if match and text[: match.start()].strip(" ,"):
+            text = text[: match.start()].rstrip(" ,;")
+    return text
+
+
+# Calculations and values
+
+_ARITHMETIC: Final = re.compile(r"[\s\d.,$€£%+\-*/×·÷()^e]*\d[\s\d.,$€£%+\-*/×·÷()^]*")
+_PAUSE: Final = re.compile(r"[,:]\s")
+_ASIDE: Final = re.compile(r"\s\([^()]*\)")
+_NOT_A_CHAIN: Final = re.compile(r"[,;≤≥<>]|\b(?:and|or)\b")
+
+
+def _without_calculation(text: str) -> str:
+    """Return what a calculation comes to: 102 of "17 × 6 = 102"."""
+    left, equals, right = text.rpartition("=")
+    if not equals or not right.strip() or form_of(text).kind == "code":
+        return text
+    is_chain = "=" in left and not _NOT_A_CHAIN.search(text)
+    is_arithmetic = _ARITHMETIC.fullmatch(plain_text(left)) is not None
+    return right.strip() if is_chain or is_arithmetic else text
+
+
+def _first_value(text: str) -> str:
+    """Return the value before a comma or colon, if no other value follows: 1986 of "1986, after a long dispute"."""
+    if form_of(text).is_value:
+        return text
+    for match in _PAUSE.finditer(text):
+        before, after = text[: match.start()], text[match.end() :]
+        form = form_of(before)
+        is_value = form.kind == "value" and form.key not in ("yes", "no")
+        if is_value and " " in after and not form_of(list_parts(after)[0]).is_value:
+            return before
+    return text
+
+
+_ASKS_NUMBER: Final = re.compile(
+    r"""\bhow\s(?!do\b|does\b|did\b|is\b|are\b|can\b|should\b)\w+ | \bwhen\b
+      | \bwhat\s(?:is|are|was)\s(?:the\s)?(?:\w+\s){0,2}(?:total|sum|number|price|cost|age|time|year|date|percent|probability|
+        area|volume|length|distance|speed|value|amount|profit|change|average|mass|weight|height|temperature|difference|
+        product|perimeter|ratio|rate|share|fraction|result)
+      | \b(?:calculate|compute|find|solve|evaluate|determine|percentage)\b
+      | \bwie\s?(?:viel|lang|hoch|alt|weit|schwer|schnell|teuer) | \bwann\b | \bcombien | \bquand\b | \bcuánt | \bcuándo
+      | \bquant[oaie] | \bquando\b | \bhoeveel | \bile\b | \bсколько | \bкогда | \bkaç\b | \bhur\s(?:många|mycket|lång|stor)
+      | 多少|几|何|幾|いくつ|いくら|몇|얼마|كم|कितन""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_HEDGED: Final = re.compile(
+    r"\b(?:about|approximately|approx|around|roughly|nearly|almost|least|most|than|over|under|up to|between|not|no)\b"
+    r"\W*\Z|[≈~]\s?\Z",
+    re.IGNORECASE,
+)
+_SUBORDINATE: Final = re.compile(
+    r",\s|\s(?:of|in|for|from|with|among|after|before|without|than|by|until|per|given|because|since|while|to|and)\s",
+    re.IGNORECASE,
+)
+_VERBS: Final = (
+    "has|have|had|gets?|got|needs?|needed|costs?|pays?|paid|earns?|earned|saves?|saved|makes?|made|takes?|took|lasts?|lasted|"
+    "weighs?|weighed|travels?|travelled|runs?|ran|walks?|walked|drives?|drove|reads?|sells?|sold|flies|flew|leaves?|arrives?|"
+    "arrived|closes?|closed|opens?|opened|starts?|started|ends?|ended|began|requires?|required|contains?|holds?|uses?|used|"
+    "spends?|spent|gives?|gave|receives?|received|fills?|filled|comes?|came|totals?|produces?|produced|buys?|bought|owes?|"
+    "owed|means?|works?|measures?|freezes?|boils?|rises?|rose|falls?|fell|grows?|grew|drops?|dropped|increases?|increased|"
+    "decreases?|decreased|passes|passed|stays?|reaches|reached|will|can|must|should|beträgt|kostet|macht|dauert|haben|hat"
+)
+
+
+def _value_within(part: str, question: str) -> str:
+    """Return the value in a sentence that could not be reduced to it, if the question asks for one, or is not known."""
+    if form_of(part).kind not in ("text", "list") or (question and not _ASKS_NUMBER.search(question)):
+        return part
+    if date := find_date(part):
+        return date
+    is_sentence = _verb().search(part) is not None or has_question_subject(part, question)
+    if part.count(" ") < 2 or QUANTITY.match(part) or not is_sentence:
+        return part
+    for copula in reversed(list(_verb().finditer(part))):
+        if form_of(part[copula.end() :]).is_value:
+            return part[copula.end() :]
+    plain = _ASIDE.sub("", plain_text(part))
+    plain = plain.rpartition("=")[2] or plain
+    first = QUANTITY.search(plain)
+    if first is None or _HEDGED.search(plain[: first.start()]):
+        return part
+    subordinate = _SUBORDINATE.search(plain, first.end())
+    main_clause = plain[: subordinate.start()] if subordinate else plain
+    return last_quantity(main_clause) or part
+
+
+@cache
+def _verb() -> re.Pattern[str]:
+    copulas = "|".join(re.escape(word) for word in languages.words("copula") if len(word) > 1 and word.isalpha())
+    return re.compile(rf"(?:^|\s)(?:{_VERBS}|{copulas})\s", re.IGNORECASE)
+
+
+# The last number
+
+QUANTITY: Final = re.compile(
+    r"""(?<![\w.^{\\])(?:[-–+]\s?(?=[$€£¥₹\d.]))?(?:[$€£¥₹]\s?|\b(?:USD|EUR|GBP)\s)?[-–]?
+        (?: \d{4}-\d\d-\d\d | \d{1,2}:\d\d(?::\d\d)? | \d+\s?:\s?\d+ | \d+\s\d+/\d+
+          | \d{1,3}(?:[ '’]\d{3})+(?!\d)(?:[.,]\d+)?
+          | (?:\d[\d,.]*\d|\d|\.\d+)(?:[eE][-+]?\d+|\^-?\d+|/\d+)? )
+        (?:\s?[ap]\.?m\b\.?|\s?[%°€£$]\w?|\s(?:thousand|million|billion|trillion)\b)?""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_BEHIND_NUMBER: Final = re.compile(r"[-\s]?[^\W\d_]+(?:/[^\W\d_]+|\^\d)?(?:\s[^\W\d_]+){0,2}")
+
+
+def last_quantity(sentence: str) -> str | None:
+    """Return the last number of a sentence, with its unit or noun."""
+    plain = plain_text(_ASIDE.sub("", sentence))
+    quantities = list(QUANTITY.finditer(plain))
+    if not quantities:
+        return None
+    last = quantities[-1]
+    number = last[0].rstrip(".,")
+    behind = _BEHIND_NUMBER.match(plain, last.end())
+    words = behind[0].split(" ") if behind and number == last[0] else []
+    for count in range(len(words), 0, -1):
+        longer = number + " ".join(words[:count])
+        if form_of(longer).kind == "value" and form_of(longer).weaker:
+            return longer
+    return number
+
+
+def last_number_in(text: str) -> str | None:
+    """Return the last number of a text of any length, with its unit."""
+    size = 600
+    while size < len(text):
+        if number := last_quantity(text[-size:].partition(" ")[2]):
+            return number
+        size *= 4
+    return last_quantity(text)
