@@ -13,13 +13,14 @@ from langchain_reasc.answers import languages
 from langchain_reasc.answers.json_values import last_value, leaves
 from langchain_reasc.answers.notation import plain_text, without_markup
 from langchain_reasc.answers.sentences import without_closing_words
-from langchain_reasc.answers.prose import sentences
+from langchain_reasc.answers.prose import TAIL, sentences
 from langchain_reasc.answers.span import before_next_question, find_span
 from langchain_reasc.answers.statements import last_statement
 
 LATIN: Final = "ABCDEFGHIJ"
 _CIRCLED: Final = {sign: str(number) for number, sign in enumerate("①②③④⑤⑥⑦⑧⑨⑩", 1)}
 _LISTED: Final = re.compile(r"(?:(?<=\s)|(?<=[?？:.。,]|\()|\A)[(（]?([^\W\d_]|[①-⑩])\s?[).:、．）](?=\s|\S)")
+_MOST_LINES: Final = 40
 _OR: Final = re.compile(r"\b(?:or|oder|ou|lub|veya|eller)\b|\sили\s|或|または|또는", re.IGNORECASE)
 
 
@@ -60,7 +61,9 @@ class ChoiceFinder:
 @lru_cache(maxsize=256)
 def letters_of(question: str) -> str:
     """Return the letters beside the options that a question lists, in capitals."""
-    listed = dict.fromkeys(match[1].upper() for match in _LISTED.finditer(question[-4000:]))
+    question = question[-4000:]
+    listed = dict.fromkeys(match[1].upper() for match in _LISTED.finditer(question))
+    listed |= dict.fromkeys(sign for sign in _CIRCLED if sign in question)
     known = LATIN + "".join(language.letters for language in languages.LANGUAGES) + "".join(_CIRCLED)
     letters = [letter for letter in listed if letter in known]
     spaced = re.findall(r"(?:(?<=\s)|\A)([^\W\d_])\s(?=\S)", question) if re.search("[\u3040-\u30ff]", question) else []
@@ -87,7 +90,7 @@ def _with_text(letters: str) -> re.Pattern[str]:
     nouns = "|".join(map(re.escape, [*languages.words("choice"), *languages.words("answer"), "graph", "figure", "picture"]))
     return re.compile(
         rf"(?:(?:the|die|der|la|a|o|el|le|l')\s)?(?:(?:{nouns})\s?)?"
-        rf"(?:[(\[]({either})[)\]]|({either})(?=[).:,]|\s?[-–—]\s|\s\()|({either})(?=\s(?:şıkkı|seçeneği|is|because|since)))",
+        rf"(?:[(\[]({either})[)\]]|({either})(?=[).:,(]|\s?[-–—]\s|\s\(|\s[\u3040-\ud7a3])|({either})(?=\s(?:şıkkı|seçeneği|is|because|since)))",
         re.IGNORECASE,
     )
 
@@ -166,7 +169,7 @@ class LabelFinder:
     def __call__(self, text: str, *, question: str = "", cut_off: bool = False) -> str | None:
         """Return the label, or None if the text names none, or several as alternatives."""
         text = before_next_question(text)
-        if label := self._labels.get(_folded(text)):
+        if label := self._labels.get(_folded(text[:TAIL])):
             return label
         if (value := self._in_object(text)) is not None:
             return value
@@ -175,12 +178,13 @@ class LabelFinder:
             return self._only(statement.span)
         if cut_off:
             return None
+        text = text[-TAIL:]
         if label := self._headed(text) or self._said(text):
             return label
         return None if _OR.search(text) and len(text.split()) <= 12 else self._concluded(text, question)
 
     def _in_object(self, text: str) -> str | None:
-        if "{" not in text or (found := last_value(text)) is None:
+        if "{" not in text or (found := last_value(text[-TAIL:])) is None:
             return None
         values = [self._labels.get(_folded(str(value))) for _, value in leaves(found.value)]
         labels = {value for value in values if value}
@@ -188,7 +192,7 @@ class LabelFinder:
 
     def _headed(self, text: str) -> str | None:
         """Return the label on a line of its own, alone, with a head as in "Label: spam", or before a dash."""
-        for line in reversed(text.split("\n")):
+        for line in reversed(text.split("\n")[-_MOST_LINES:]):
             bare = _folded(line)
             after_head = bare.rpartition(": ")[2]
             for part in (bare, after_head, re.split(r"\s[-–—]\s|:\s", bare, maxsplit=1)[0]):

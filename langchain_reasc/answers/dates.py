@@ -12,7 +12,7 @@ from langchain_reasc.answers.languages import MONTHS
 _ISO: Final = re.compile(r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)")
 _CHINESE: Final = re.compile(r"(?:(?P<year>\d{4})\s?[年년]\s?)?(?P<month>\d{1,2})\s?[月월]\s?(?P<day>\d{1,2})\s?[日号號일]")
 _DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th|er|º|ª|\.)?"
-_YEAR: Final = r"(?:,?\s?(?:de |del |of |г\. ?)?(?P<year>\d{3,4})(?:\s?(?:г\.?|года|r\.))?)?"
+_YEAR: Final = r"(?:(?:,\s?|\s)(?:de |del |of |г\. ?)?(?P<year>\d{3,4})(?:\s?(?:г\.?|года|r\.))?)?"
 _WEEKDAY: Final = r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day,?\s)?"
 _ZONES: Final = r"(?:\s?(?P<zone>UTC|GMT|CES?T|[ECMP][SD]?T|BST|JST|IST|Z))?"
 _CLOCK: Final = re.compile(

@@ -54,7 +54,8 @@ class Form:
 def form_of(answer: str) -> Form:
     """Return the form of an answer."""
     if len(answer) > LONGEST:
-        return _as_text(answer)
+        key = " ".join(answer.casefold().split())
+        return Form(answer, key, kind="text")
     text = without_markup(answer)
     if form := _json(text) or _bullets(text):
         return form
@@ -93,10 +94,14 @@ _FINAL_MARKS: Final = re.compile(r"[\s.。।,;:،…]+\Z|(?<=[^\W\d_]{2})[!！]
 _FIRST_MARKS: Final = re.compile(r"\A[\s:;,。]+")
 
 
+_ERA_FIRST: Final = re.compile(r"(AD|BC|BCE|CE) (\d+)")
+
+
 def _without_outer_marks(line: str) -> str:
     before = ""
     while line != before:
         before = line
+        line = _ERA_FIRST.sub(r"\2 \1", line)
         line = _FIRST_MARKS.sub("", _FINAL_MARKS.sub("", without_markup(EMOJI.sub("", line))))
     return line
 
@@ -135,6 +140,8 @@ _AFTER_YES: Final = re.compile(r"\s*(?:[,.;:!。,、،—–-]|\Z)\s*(?!\d)")
 
 def _yes_or_no(line: str) -> Form | None:
     folded = line.casefold()
+    if not folded.startswith((*languages.words("yes"), *languages.words("no"))):
+        return None
     for verdict, field in (("yes", "yes"), ("no", "no")):
         for word in languages.words(field):
             if not folded.startswith(word):
@@ -195,7 +202,7 @@ def _date(line: str) -> Form | None:
 # Quantities
 
 _NOT_A_NOUN: Final = frozenset(
-    "squared cubed or and more less fewer bc ad bce ce ago of out in on at to from by per below above before after times "
+    "squared cubed or and bc ad bce ce ago of out in on at to from by per below above before after times "
     "factorial remainder mod over under plus minus than each percent left right if when but not with without e i x y n "
     "is are was were the billionth millionth quadrillion quintillion hundred thousand st nd rd th and/or "
     "greater higher lower older younger longer shorter away behind ahead later earlier early late square cubic".split()
@@ -212,6 +219,7 @@ _OF_THE: Final = re.compile(r"(?:out )?of (?:the|his|her|their|its|all|these|tho
 _MONEY_SCALE: Final = re.compile(r"\s?(k|K|M|m|mn|mm|MM|B|b|bn|Bn|T|tn)(?![A-Za-z])")
 _THOUSANDS: Final = {"k": 3, "m": 6, "b": 9, "t": 12}
 _FEET: Final = re.compile(r"(?P<feet>\d+)\s?(?:'|′|ft|feet)\s?(?P<inches>\d+(?:\.\d+)?)\s?(?:\"|″|''|in|inches)?", re.IGNORECASE)
+_MOST_SUMMANDS: Final = 4
 _AND: Final = re.compile(r",?\s(?:and\s)?|,\s?")
 
 
@@ -230,6 +238,12 @@ class _Quantity:
             return f"{number} of 1"
         if self.unit is None:
             return f"{number} {self.noun}".rstrip()
+        return f"{self._measure} {self.noun}".rstrip()
+
+    @property
+    def _measure(self) -> str:
+        """The number in base units, with the base unit."""
+        assert self.unit is not None
         if self.unit.is_money or self.unit.meanings:
             return f"{spelled(self.value * self.unit.factor)} {self.unit.name}"
         return " ".join(units.in_base_units(self.value, self.unit.name))
@@ -244,6 +258,10 @@ class _Quantity:
         if self.unit is None:
             return (number,) if self.noun else ()
         vague = [f"{number} {name}" for name, meanings in units.AMBIGUOUS.items() if self.unit.name in meanings]
+        if self.noun:
+            vague.append(self._measure)
+        if self.unit.is_money and "/" in self.unit.name:
+            vague.append(self._measure.partition("/")[0])
         return (*vague, number)
 
 
@@ -325,12 +343,23 @@ def _with_unit(text: str, comma_decimal: bool) -> _Quantity | None:
         return _Quantity(number.value, unit)
     if is_stuck and not is_unspaced(name[0]):
         return None  # 6ab, 25π
-    if (phrase := _OF_SOMETHING.search(after)) and (unit := units.read_unit(after[: phrase.start()].strip())):
-        return _Quantity(number.value, unit)
+    if quantity := _with_unit_and_noun(number.value, name):
+        return quantity
     if part := _OF_THE.fullmatch(name):
         name = part["noun"]
     if _is_noun(name):
         return _Quantity(number.value, noun=name.casefold())
+    return None
+
+
+def _with_unit_and_noun(value: Fraction, name: str) -> _Quantity | None:
+    """Read ``5 m of rope``, ``66 million years old``."""
+    words = name.split(" ")
+    for count in range(min(len(words) - 1, 3), 0, -1):
+        unit = units.read_unit(" ".join(words[:count]))
+        rest = " ".join(words[count:])
+        if unit and not unit.is_money and (_OF_SOMETHING.fullmatch(f" {rest}") or _is_noun(rest)):
+            return _Quantity(value, unit, rest.casefold())
     return None
 
 
@@ -341,9 +370,10 @@ def _share(value: Fraction, after: str) -> _Quantity | None:
 
 
 def _is_noun(text: str) -> bool:
-    if not _NOUN.fullmatch(text):
+    counted, _, span = text.casefold().partition(" per ")
+    if not _NOUN.fullmatch(counted) or (span and not span.isalpha()):
         return False
-    words = re.split(r"[ '-]", text.casefold())
+    words = re.split(r"[ '-]", counted)
     return _NOT_A_NOUN.isdisjoint(words) and all(len(word) > 1 or is_unspaced(word[0]) for word in words)
 
 
@@ -352,6 +382,8 @@ def _sum(line: str) -> Form | None:
     if feet := _FEET.fullmatch(line):
         line = f"{feet['feet']} ft {feet['inches']} in"
     cuts = [match for match in _AND.finditer(line) if line[match.end() : match.end() + 1].isdigit()]
+    if not 0 < len(cuts) < _MOST_SUMMANDS:
+        return None
     pieces = [line[start:end] for start, end in _between(cuts, len(line))]
     quantities = [_read_quantity(piece) for piece in pieces]
     if len(pieces) < 2 or any(part is None or part.unit is None for part in quantities):

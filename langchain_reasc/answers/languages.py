@@ -772,8 +772,8 @@ def language_of(text: str) -> Language:
     for code, script in _SCRIPTS:
         if re.search(script, text):
             return _BY_CODE[code]
-    text_words = _WORD.findall(text[:600].lower())
-    counts = {code: sum(word in telling for word in text_words) for code, telling in _telling_words().items()}
+    text_words = set(_WORD.findall(text[:400].lower()))
+    counts = {code: len(text_words & telling) for code, telling in _telling_words().items()}
     best = max(counts, key=counts.__getitem__)
     return _BY_CODE[best if counts[best] > counts["en"] else "en"]
 

@@ -112,7 +112,7 @@ _REMARK: Final = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _FAREWELL: Final = re.compile(r"\W*(?:(?:i )?hope (?:this|that|it)|let me know|feel free)", re.IGNORECASE)
-_CITATIONS: Final = re.compile(r"(?<=\S)\s*(?:\[\^?\d{1,3}(?:[,–-]\s?(?:p\.\s?)?\d{1,3})*\]|【[^】]*】)+(?=[\s.,;]|\Z)")
+_CITATIONS: Final = re.compile(r"(?:(?<=\w\w)|(?<=[.!?\"')])|(?<=\S)\s)\s*(?:\[\^?[1-9]\d{0,2}(?:[,–-]\s?(?:p\.\s?)?\d{1,3})*\]|【[^】]*】)+(?=[\s.,;]|\Z)")
 _SOURCE: Final = re.compile(
     r"(?<=\S)\s*[(\[](?:sources?|see|ref|cf|quelle|siehe|confidence|certainty|probability|i am|i'm|(?:about )?\d+ ?% (?:sure|"
     r"confident|certain))\b[^()\[\]]*(?:\[\d+\])?[)\]]",
@@ -162,7 +162,8 @@ def _fenced(text: str) -> list[Paragraph]:
 
 def _is_talk(text: str) -> bool:
     """Return whether a text consists of courtesies and remarks."""
-    return not text.strip() or _REMARK.match(text) is not None or _courtesy().match(text) is not None
+    beginning = text[:_LONGEST_SPAN].strip()
+    return not beginning or _REMARK.match(beginning) is not None or _courtesy().match(beginning) is not None
 
 
 @cache

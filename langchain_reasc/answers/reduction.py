@@ -5,6 +5,7 @@ Explanations, calculations and what the question says are left out. What is unde
 
 import re
 from functools import cache
+from itertools import islice
 from typing import Final
 
 from langchain_reasc.answers import languages
@@ -14,17 +15,19 @@ from langchain_reasc.answers.notation import plain_text, without_markup
 from langchain_reasc.answers.prose import is_block, without_citations
 from langchain_reasc.answers.sentences import answering_part, has_question_subject, reasons, without_closing_words
 
-_LONGEST: Final = 600
+_LONGEST: Final = 400
+_TRIED: Final = 3
 _PIECE: Final = re.compile(
     r"\*\*(?P<bold>[^*\n]{1,200}?)\*\*|(?<![`\w])`(?P<code>[^`\n]{1,200})`(?!`)|\$\\boxed\{(?P<box>[^$]*)\}\$"
 )
+_WHOLLY_QUOTED: Final = re.compile(r"\"[^\"]+\"|“[^”]+”")
 _OPENING: Final = re.compile(r"(?:that |equal to |exactly |simply |just |therefore,? |then,? |=\s?)+", re.IGNORECASE)
 
 
 def reduced(statement: str, question: str) -> str:
     """Return the part of a statement that is the answer."""
     text = without_citations(statement.strip()[:_LONGEST])
-    if is_block(text):
+    if is_block(text) or _WHOLLY_QUOTED.fullmatch(text):
         return text
     if piece := only_piece(text):
         return reduced(without_head(piece, question), question)
@@ -76,7 +79,7 @@ _TALK: Final = re.compile(
     r"""\s[—–-]\s(?=[a-zA-Z])
       | ;\s
       | ,\s(?:which|who|whose|where|while|although|though|whereas|so|and\ so|not|i\.e\.|or\ about|since|as|because|rounded|
-             meaning|making|located|known|launched|followed|with|but|\w{3,}ing)\s(?=\S)
+             meaning|making|located|known|launched|followed|with|but|at|\w{3,}ing)\s(?=\S)
       | \s(?:and\ not|because|since)\s
       | (?<=\w{3}\s\w{3}):\s(?=[a-z])""",
     re.VERBOSE | re.IGNORECASE,
@@ -122,7 +125,7 @@ def _first_value(text: str) -> str:
     """Return the value before a comma or colon, if no other value follows: 1986 of "1986, after a long dispute"."""
     if form_of(text).is_value:
         return text
-    for match in _PAUSE.finditer(text):
+    for match in islice(_PAUSE.finditer(text), _TRIED):
         before, after = text[: match.start()], text[match.end() :]
         form = form_of(before)
         is_value = form.kind == "value" and form.key not in ("yes", "no")
@@ -170,7 +173,7 @@ def _value_within(part: str, question: str) -> str:
     is_sentence = _verb().search(part) is not None or has_question_subject(part, question)
     if part.count(" ") < 2 or QUANTITY.match(part) or not is_sentence:
         return part
-    for copula in reversed(list(_verb().finditer(part))):
+    for copula in reversed(list(_verb().finditer(part))[-_TRIED:]):
         if form_of(part[copula.end() :]).is_value:
             return part[copula.end() :]
     plain = _ASIDE.sub("", plain_text(part))

@@ -118,7 +118,7 @@ def answering_part(sentence: str, question: str) -> str:
     if part == tokens and not introduction:
         return sentence
     text = sentence[part[0].start : part[-1].end].rstrip(" ,;:")
-    return text.strip("\"“”") if text.count('"') % 2 or text.count("“") != text.count("”") else text
+    return text.strip(" .\"“”") if text.count('"') % 2 or text.count("“") != text.count("”") else text
 
 
 @dataclass(frozen=True)

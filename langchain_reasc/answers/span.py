@@ -55,11 +55,12 @@ def find_span(text: str, question: str = "", *, cut_off: bool = False) -> str | 
 # A second question, and a correction
 
 _NEXT_QUESTION: Final = re.compile(
-    r"\n\s{0,20}(?:\**(?:question|problem|q|exercise|frage|pregunta|domanda|pergunta|вопрос|問題|问题|질문|user|human)"
+    r"\n[ \t]{0,20}(?:\**(?:question|problem|q|exercise|frage|pregunta|domanda|pergunta|вопрос|問題|问题|질문|user|human)"
     r"\s?\d{0,3}\s?[:.)]|#+\s(?:question|problem|instruction)\b|<\|im_(?:start|end)\|>|\[INST\])",
     re.IGNORECASE,
 )
 _SENTENCE_START: Final = re.compile(r"[.!?。,]\s+|\n")
+_MISTAKE: Final = re.compile(r"\A(?:the )?(?:mistake|error|confusion)[;:,.]\s*")
 _MARKS_BETWEEN: Final = " .:,!—-\n"
 _SHOULD_BE: Final = re.compile(r"\b(?:it|that|this|which)\s(?:should\s(?:be|have\sbeen)|must\sbe|is\sactually)\s", re.IGNORECASE)
 
@@ -74,11 +75,10 @@ def _after_correction(text: str) -> str:
     """Return what follows the last correction, as the model takes back what it said before."""
     offset = max(0, len(text) - TAIL)
     small = lowered(text[offset:])
-    if not any(word in small for word in languages.words("correction")):
-        return text
     for start in reversed(list(_SENTENCE_START.finditer(small))):
         correction = _correction().match(small, start.end())
         rest = text[offset + correction.end() :].lstrip(_MARKS_BETWEEN) if correction else ""
+        rest = _MISTAKE.sub("", rest)
         if rest:
             should_be = _SHOULD_BE.search(rest)
             return f"The answer is {rest[should_be.end() :]}" if should_be else rest

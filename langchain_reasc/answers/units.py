@@ -39,7 +39,7 @@ year|yr|year yr jahr jahre jahren an année año anno anni ano jaar rok lata lat
 kilometer/hour|kph kmph|
 mile/hour|mph|
 metric_ton|t|tonne tonnes tonelada tonnellata тонна тонн
-inch|in ″|inch inches zoll pulgada pouce
+inch|in ″ "|inch inches zoll pulgada pouce
 foot|ft|foot feet
 yard|yd|yard
 mile|mi|mile meile meilen milla mille
@@ -94,7 +94,7 @@ KRW|₩|won krw 원
 RUB|₽|ruble rubles rouble roubles rub рубль рубля рублей руб|
 PLN|zł|pln zloty złoty złote złotych|
 SEK|kr|sek krona kronor
-CHF||chf franken|rappen
+CHF||chf franken swiss_francs swiss_franc|rappen
 TRY|₺|lira liras tl try
 BRL|R$|real reais brl
 AUD|A$|aud
