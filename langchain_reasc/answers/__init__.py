@@ -79,6 +79,7 @@ from langchain_reasc.answers.schemas import (
     why_unchecked,
 )
 from langchain_reasc.answers.statements import boxed_content, last_statement
+from langchain_reasc.answers.units import units_are_loaded
 from langchain_reasc.answers.vote import ADVICE, NO_ANSWER, TOO_SLOW, Places, Vote, places_of, question_text, vote_of
 
 __all__ = [
@@ -138,6 +139,7 @@ __all__ = [
     "schemas_of",
     "spelling",
     "text_schema_of",
+    "units_are_loaded",
     "vote_of",
     "why_unchecked",
     "with_answer",

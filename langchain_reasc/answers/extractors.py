@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -31,6 +31,7 @@ from langchain_reasc.answers.reduction import last_number_in
 from langchain_reasc.answers.span import find_span
 from langchain_reasc.answers.statements import boxed_content, last_statement
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method.decision import Response, joined
 
 ANY_TEXT: Final = "text"
 """The common answer of all texts if texts are not compared."""
@@ -93,6 +94,19 @@ class Extractor:
         if answer is None:
             return False
         return answer == label or (self.by_form and equivalent(answer, label))
+
+    def same_as(self, label: str, answers: Iterable[str | None]) -> set[str]:
+        """Return the answers to a question that are the label's, which joins their only unit if it has none."""
+        distinct = [answer for answer in dict.fromkeys(answers) if answer is not None]
+        if not self.by_form:
+            return {answer for answer in distinct if answer == label}
+        responses = [self._response(answer) for answer in (*distinct, label)]
+        *others, labelled = joined(responses)
+        return {answer for answer, other in zip(distinct, others, strict=True) if other.answer == labelled.answer}
+
+    def _response(self, answer: str) -> Response:
+        form = self.form(answer)
+        return Response(answer, key=form.key, weaker=form.weaker)
 
     def __or__(self, other: "Extractor") -> "Extractor":
         rest = self.otherwise | other if self.otherwise else other

@@ -170,8 +170,8 @@ def in_base_units(value: Fraction, unit: str) -> tuple[str, str]:
     return f"{float(value) * base.magnitude:.12g}", f"{base.units:~}".replace(" ", "")
 
 
-def is_loaded() -> bool:
-    """Return whether pint is imported, which takes some 300 ms."""
+def units_are_loaded() -> bool:
+    """Return whether pint is imported, which takes some 300 ms and happens when the first unit is read."""
     return _registry.cache_info().currsize > 0
 
 

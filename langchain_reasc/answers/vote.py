@@ -25,8 +25,8 @@ TOO_SLOW = "its answer was not found in time"
 """Why a response has no vote if finding its answer took too long."""
 UNENDED = "its reasoning never ended"
 ADVICE: Final[Mapping[str, str]] = {
-    NO_ANSWER: "answer=... says what is compared (a number, letter, pattern, JSON; in Python free_text), or let the "
-    "prompt ask for \\boxed{}",
+    NO_ANSWER: "answer='text' compares whole texts, answer='spam,ham' (or a list) looks for labels, or let the prompt ask "
+    "for \\boxed{}",
     **dict.fromkeys((CUT_OFF, UNENDED), "max_tokens=... allows longer responses"),
 }
 """What helps if no response has a vote, by why that is."""

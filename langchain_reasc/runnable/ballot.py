@@ -144,8 +144,9 @@ class Ballot:
         if self._no_vote:
             reasons = "; ".join([f"{why} ({count})" for why, count in self._no_vote.most_common()])
             notice = f"{self._no_vote.total()} of {seen} responses cast no vote: {reasons}"
-            advice = dict.fromkeys(self._helps[why] for why, _ in self._no_vote.most_common() if why in self._helps)
-            notices.append("; ".join([notice, *(advice if self._no_vote.total() == seen else ())]))
+            frequent = [why for why, count in self._no_vote.most_common() if 2 * count >= seen and why in self._helps]
+            advice = dict.fromkeys(self._helps[why] for why in frequent)
+            notices.append("; ".join([notice, *advice]))
         if cut := [response for response in responses if response.cut_off and response.answer is not None]:
             notices.append(
                 f"{len(cut)} of {seen} responses were cut off after they had said their answer: it counts as a vote, "

@@ -80,6 +80,8 @@ def graded(
         cutoff: ends comparing.
     """
     labels = [extract.label(reference) for reference in references]
+    answers = [vote.answer for vote in votes.values() if not vote.calls]
+    right = set[str]().union(*(extract.same_as(label, answers) for label in labels))
     meanings = None
     if extract.equivalence is not None:
         clock = QuestionClock(question=None, sample=None)
@@ -89,10 +91,8 @@ def graded(
         answer = vote.answer
         if vote.calls:
             return any(tools.same(tools.label(label, schemas), answer or "") for label in labels)
-        if answer is None or any(extract.is_same(answer, label) for label in labels):
-            return answer is not None
-        if meanings is None:
-            return False
+        if meanings is None or answer is None or answer in right:
+            return answer in right
         return any(meanings.same(label, answer) for label in labels)
 
     return {number: is_right(vote) for number, vote in votes.items()}

@@ -9,6 +9,7 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
 
+from langchain_reasc.answers import units_are_loaded
 from langchain_reasc.models.prepared import to_messages
 from langchain_reasc.runnable.escalation import Asked, messages_for
 from langchain_reasc.runnable.plan import Plan
@@ -93,7 +94,8 @@ class Request:
     @property
     def reads_in_thread(self) -> bool:
         """Whether reading a response may take too long for the event loop."""
-        return self.is_async and (self.setup.extract.blocks or self.model.runs_functions)
+        may_block = self.setup.extract.blocks or self.model.runs_functions or not units_are_loaded()
+        return self.is_async and may_block
 
     @cached_property
     def estimated_prompt_tokens(self) -> int:

@@ -128,6 +128,8 @@ class Setup:
         with _PREPARING:  # of all setups, which need much the same
             if not self.prepared.is_set():
                 import_deferred()
+                if not self.extract.blocks:
+                    self.extract("The answer is 5.")  # compiles its patterns
                 self.plan(None if self.large else self.learned).rule.prepare()
                 self.prepared.set()
 

@@ -120,6 +120,8 @@ class PoolScores:
 
     def _forms_of(self, question: int) -> dict[str, Form]:
         """Return answer -> form if some answers to a question are the same, although they are written differently."""
+        if "extraction_version" not in self._pool.metadata:  # found by others: read as they are
+            return {}
         if question not in self._forms:
             answers = {response.answer for response in self._pool.questions[question].responses if response.answer}
             forms = {answer: self._extract.form(answer) for answer in answers}

@@ -151,15 +151,14 @@ def _by_current_rules(pool: Pool) -> Pool:
 
 
 def _graded(question: PoolQuestion, extract: Extractor) -> PoolQuestion:
-    labels = [extract.label(reference) for reference in question.references]
-    verdicts: dict[str | None, bool] = {}
+    ungraded = [response.answer for response in question.responses if response.correct is None]
+    accepted = set[str]()
+    if ungraded:
+        accepted.update(*(extract.same_as(extract.label(right), ungraded) for right in question.references))
 
     def graded(response: PoolResponse) -> PoolResponse:
-        if response.correct is not None:
-            return replace(response, correct=response.answer is not None and response.correct)
-        if response.answer not in verdicts:
-            verdicts[response.answer] = any(extract.is_same(response.answer, label) for label in labels)
-        return replace(response, correct=verdicts[response.answer])
+        is_right = response.answer in accepted if response.correct is None else response.correct
+        return replace(response, correct=response.answer is not None and is_right)  # no answer is never right
 
     return replace(question, responses=tuple(map(graded, question.responses)))
 
