@@ -84,7 +84,6 @@ from langchain_reasc.answers.vote import ADVICE, NO_ANSWER, TOO_SLOW, Places, Vo
 
 __all__ = [
     "ADVICE",
-    "Form",
     "ANY_TEXT",
     "EXTRACTION_VERSION",
     "JUDGE_PROMPT",
@@ -96,6 +95,7 @@ __all__ = [
     "Classes",
     "Equivalence",
     "Extractor",
+    "Form",
     "ObjectVotes",
     "Places",
     "Same",
@@ -113,11 +113,9 @@ __all__ = [
     "ending_of",
     "equivalent",
     "escape_tags",
-    "form_of",
-    "last_statement",
-    "written",
     "extractor",
     "fill_prompt",
+    "form_of",
     "free_text",
     "has_finish_reason",
     "held_to_schema",
@@ -129,6 +127,7 @@ __all__ = [
     "kind_of",
     "labels",
     "last_number",
+    "last_statement",
     "matching",
     "message_extractor",
     "places_of",
@@ -144,6 +143,7 @@ __all__ = [
     "why_unchecked",
     "with_answer",
     "without_reasoning",
+    "written",
 ]
 
 EXTRACTION_VERSION = 6

@@ -12,8 +12,8 @@ from typing import Final
 from langchain_reasc.answers import languages
 from langchain_reasc.answers.json_values import last_value, leaves
 from langchain_reasc.answers.notation import plain_text, without_markup
-from langchain_reasc.answers.sentences import without_closing_words
 from langchain_reasc.answers.prose import TAIL, sentences
+from langchain_reasc.answers.sentences import without_closing_words
 from langchain_reasc.answers.span import before_next_question, find_span
 from langchain_reasc.answers.statements import last_statement
 
@@ -81,15 +81,14 @@ def chosen_letters(span: str, letters: str) -> str | None:
     match = _with_text(letters).match(text)
     if match is None or _OR.match(text, match.end()):
         return None
-    return next(filter(None, match.groups())).casefold()
+    return str(next(filter(None, match.groups()))).casefold()
 
 
 @lru_cache(maxsize=64)
 def _with_text(letters: str) -> re.Pattern[str]:
     either = f"[{re.escape(letters + letters.lower())}]"
-    nouns = "|".join(map(re.escape, [*languages.words("choice"), *languages.words("answer"), "graph", "figure", "picture"]))
     return re.compile(
-        rf"(?:(?:the|die|der|la|a|o|el|le|l')\s)?(?:(?:{nouns})\s?)?"
+        rf"(?:(?:the|die|der|la|a|o|el|le|l')\s)?(?:(?:{_nouns()})\s?)?"
         rf"(?:[(\[]({either})[)\]]|({either})(?=[).:,(]|\s?[-–—]\s|\s\(|\s[\u3040-\ud7a3])|({either})(?=\s(?:şıkkı|seçeneği|is|because|since)))",
         re.IGNORECASE,
     )
@@ -98,9 +97,8 @@ def _with_text(letters: str) -> re.Pattern[str]:
 @lru_cache(maxsize=64)
 def _alone(letters: str) -> re.Pattern[str]:
     either = f"[{re.escape(letters + letters.lower())}]"
-    nouns = "|".join(map(re.escape, [*languages.words("choice"), *languages.words("answer"), "graph", "figure", "picture"]))
     return re.compile(
-        rf"(?:(?:the|die|der|la|a|o|el|le|l')\s)?(?:(?:{nouns})s?\s?)?[(\[]?({either})[)\]]?[).:]?"
+        rf"(?:(?:the|die|der|la|a|o|el|le|l')\s)?(?:(?:{_nouns()})s?\s?)?[(\[]?({either})[)\]]?[).:]?"
         rf"(?:\s?(?:번|şıkkı|seçeneği)\w*)?",
         re.IGNORECASE,
     )
@@ -113,8 +111,8 @@ def _letter(part: str, letters: str) -> str | None:
 
 _RIGHT: Final = r"(?:is|are|would be)\s+(?:the\s+)?(?:\w+\s+)?(?:correct|right|true|best|answer)"
 _CHOSEN: Final = (
-    r"(?:choose|chose|choosing|select|selecting|pick|picking|go with|going with|hence|so|therefore|thus|ergo|clearly|only|leaves|"
-    r"say|be|is|are|option|choice):?"
+    r"(?:choose|chose|choosing|select|selecting|pick|picking|go with|going with|hence|so|therefore|thus|ergo|clearly|"
+    r"only|leaves|say|be|is|are|option|choice):?"
 )
 _WRONG: Final = r"(?!\W{0,3}(?:is|are|was)\s+(?:not|wrong|incorrect|false|un))"
 
@@ -133,8 +131,16 @@ def _implied(text: str, letters: str) -> str | None:
     ):
         found = list(re.finditer(pattern, text[-4000:], re.MULTILINE))
         if found:
-            return next(filter(None, found[-1].groups())).casefold()
+            return str(next(filter(None, found[-1].groups()))).casefold()
     return None
+
+
+@cache
+def _nouns() -> str:
+    """Return what may stand in front of a letter, as a pattern."""
+    return "|".join(
+        map(re.escape, (*languages.words("choice"), *languages.words("answer"), "graph", "figure", "picture"))
+    )
 
 
 @cache
@@ -152,6 +158,10 @@ def _behind_copula(capital: str) -> str:
 @cache
 def _answer_nouns() -> str:
     return "|".join(map(re.escape, languages.words("answer")))
+
+
+_SAID_BEFORE: Final = re.compile(r"\b(?:is|as|be|are|to|ist|est|es)\s(?:an?\s|the\s|clearly\s)?\Z")
+_DENIED_BEFORE: Final = re.compile(r"\b(?:not|non|never|isn't|neither|nor|no)[\s-](?:an?\s)?\Z")
 
 
 class LabelFinder:
@@ -206,8 +216,7 @@ class LabelFinder:
         for sentence in sentences(paragraph):
             folded = _folded(sentence)
             for match in self._pattern.finditer(folded):
-                is_said = re.search(r"\b(?:is|as|be|are|to|ist|est|es)\s(?:an?\s|the\s|clearly\s)?\Z", folded[: match.start()])
-                if is_said:
+                if _SAID_BEFORE.search(folded[: match.start()]):
                     return self._only(folded) if _OR.search(folded) else self._labels[match[0]]
         return None
 
@@ -224,8 +233,7 @@ class LabelFinder:
             return label
         named = set()
         for match in self._pattern.finditer(folded):
-            before = folded[: match.start()]
-            if not re.search(r"\b(?:not|non|never|isn't|neither|nor|no)[\s-](?:an?\s)?\Z", before):
+            if not _DENIED_BEFORE.search(folded[: match.start()]):
                 named.add(self._labels[match[0]])
         return named.pop() if len(named) == 1 else None
 

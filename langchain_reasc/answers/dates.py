@@ -10,7 +10,9 @@ from typing import Final
 from langchain_reasc.answers.languages import MONTHS
 
 _ISO: Final = re.compile(r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)")
-_CHINESE: Final = re.compile(r"(?:(?P<year>\d{4})\s?[年년]\s?)?(?P<month>\d{1,2})\s?[月월]\s?(?P<day>\d{1,2})\s?[日号號일]")
+_CHINESE: Final = re.compile(
+    r"(?:(?P<year>\d{4})\s?[年년]\s?)?(?P<month>\d{1,2})\s?[月월]\s?(?P<day>\d{1,2})\s?[日号號일]"
+)
 _DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th|er|º|ª|\.)?"
 _YEAR: Final = r"(?:(?:,\s?|\s)(?:de |del |of |г\. ?)?(?P<year>\d{3,4})(?:\s?(?:г\.?|года|r\.))?)?"
 _WEEKDAY: Final = r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day,?\s)?"
@@ -23,7 +25,7 @@ _CLOCK: Final = re.compile(
 
 
 def read_date(text: str) -> str | None:
-    """Return a date as ``2024-03-05``, ``--03-05`` without a year or ``2024-03`` without a day; None for other texts."""
+    """Return a date as ``2024-03-05``, ``--03-05`` without a year or ``2024-03`` without a day; None if it is none."""
     for pattern in (_ISO, _CHINESE, *_named_patterns()):
         if match := pattern.fullmatch(text):
             return _written(match.groupdict())

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -26,8 +27,8 @@ from langchain_reasc.answers.forms import Form, equivalent, form_of, written
 from langchain_reasc.answers.json_values import REASONING, Names, field_of_last_object, whole_value
 from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
 from langchain_reasc.answers.objects import ObjectVotes
-from langchain_reasc.answers.schemas import Schema
 from langchain_reasc.answers.reduction import last_number_in
+from langchain_reasc.answers.schemas import Schema
 from langchain_reasc.answers.span import find_span
 from langchain_reasc.answers.statements import boxed_content, last_statement
 from langchain_reasc.exceptions import ConfigurationError
@@ -147,8 +148,9 @@ def extractor(spec: Any = "auto") -> Extractor:
         spec: ``"auto"`` (what the response states as its answer, or is), ``"boxed"``, ``"number"`` (the last one),
             ``"choice"``, ``"math"`` (like auto, and equal formulas agree), ``"regex:PATTERN"`` (its first group),
             ``"json:FIELD"`` (dots descend), ``"json"`` (the whole object or list, as :func:`json_object`),
-            ``"text"`` (the whole response), ``"message"`` (for agents: tool calls and JSON objects, without comparing texts), labels
-            (a list of names, an ``Enum`` or a ``Literal``), or any function from text to an answer or None.
+            ``"text"`` (the whole response), ``"message"`` (for agents: tool calls and JSON objects, without comparing
+            texts), labels (``"spam,ham"``, a list of names, an ``Enum`` or a ``Literal``), or any function from text to
+            an answer or None.
 
     Raises:
         ConfigurationError: an unknown name, an invalid pattern, or fewer than two different labels.
@@ -259,11 +261,10 @@ def matching(pattern: str) -> Extractor:
         raise ConfigurationError(f"invalid answer pattern {pattern!r}: {error}") from None
 
     def find(text: str, *, cut_off: bool = False) -> str | None:
-        found = None
-        for found in compiled.finditer(text, timeout=_PATTERN_SECONDS):
-            pass
-        if found is None:
+        matches = deque(compiled.finditer(text, timeout=_PATTERN_SECONDS), maxlen=1)
+        if not matches:
             return None
+        found = matches.pop()
         group = found[1] if compiled.groups else found[0]
         # A match is an explicit answer if it has words or marks around its group, and ends before the text does.
         cued = found.end() < len(text) and re.search(r"\w|#", found[0].replace(group or "", "", 1))
@@ -310,7 +311,9 @@ def json_object(
     """
     given: Any = {"by_field": by_field, "leave_out": leave_out, "voted": voted, "schema": schema, "check": check}
     votes = ObjectVotes(tolerance=tolerance or {}, **given)
-    return Extractor(votes.in_text, str(votes), canonical=votes.label, by_form=False, objects=votes, blocks=check is not None)
+    return Extractor(
+        votes.in_text, str(votes), canonical=votes.label, by_form=False, objects=votes, blocks=check is not None
+    )
 
 
 def free_text(
@@ -371,7 +374,8 @@ def free_text(
         equivalence = by_judge(judge, JUDGE_PROMPT if prompt is None else prompt)
     equivalence = replace(equivalence, timeout=timeout)
     name = f"free_text:{equivalence.name}"
-    return Extractor(partial(_unless_cut_off, str), name, canonical=_as_written, by_form=False, blocks=True, equivalence=equivalence)
+    find = partial(_unless_cut_off, str)
+    return Extractor(find, name, canonical=_as_written, by_form=False, blocks=True, equivalence=equivalence)
 
 
 def whole_message(schema: Schema | None = None) -> Extractor:

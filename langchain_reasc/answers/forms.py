@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 from langchain_reasc.answers import languages, units
 from langchain_reasc.answers.dates import read_date, read_time
 from langchain_reasc.answers.json_values import canonical
-from langchain_reasc.answers.languages import is_unspaced
+from langchain_reasc.answers.languages import is_unspaced, word_set
 from langchain_reasc.answers.notation import plain_text, without_markup
 from langchain_reasc.answers.numbers import read_number, spelled
 
@@ -201,11 +201,11 @@ def _date(line: str) -> Form | None:
 
 # Quantities
 
-_NOT_A_NOUN: Final = frozenset(
+_NOT_A_NOUN: Final = word_set(
     "squared cubed or and bc ad bce ce ago of out in on at to from by per below above before after times "
     "factorial remainder mod over under plus minus than each percent left right if when but not with without e i x y n "
     "is are was were the billionth millionth quadrillion quintillion hundred thousand st nd rd th and/or "
-    "greater higher lower older younger longer shorter away behind ahead later earlier early late square cubic".split()
+    "greater higher lower older younger longer shorter away behind ahead later earlier early late square cubic"
 )
 _NOUN: Final = re.compile(r"[^\W\d_]+(?:[ '-][^\W\d_]+){0,2}")
 _MINUS: Final = re.compile(r"(?:minus|negative)\s(?=[\d$.]|[a-z])", re.IGNORECASE)
@@ -215,10 +215,14 @@ _PERCENT: Final = re.compile(
 )
 _PER_MILLE: Final = re.compile(r"\s?‰")
 _OF_SOMETHING: Final = re.compile(r"\s(?:of|de|d'|von|di)\s(?:the\s|all\s)?(?P<noun>[^\W\d_]+(?: [^\W\d_]+){0,2})\Z")
-_OF_THE: Final = re.compile(r"(?:out )?of (?:the|his|her|their|its|all|these|those)\s(?P<noun>[^\W\d_]+)", re.IGNORECASE)
+_OF_THE: Final = re.compile(
+    r"(?:out )?of (?:the|his|her|their|its|all|these|those)\s(?P<noun>[^\W\d_]+)", re.IGNORECASE
+)
 _MONEY_SCALE: Final = re.compile(r"\s?(k|K|M|m|mn|mm|MM|B|b|bn|Bn|T|tn)(?![A-Za-z])")
 _THOUSANDS: Final = {"k": 3, "m": 6, "b": 9, "t": 12}
-_FEET: Final = re.compile(r"(?P<feet>\d+)\s?(?:'|′|ft|feet)\s?(?P<inches>\d+(?:\.\d+)?)\s?(?:\"|″|''|in|inches)?", re.IGNORECASE)
+_FEET: Final = re.compile(
+    r"(?P<feet>\d+)\s?(?:'|′|ft|feet)\s?(?P<inches>\d+(?:\.\d+)?)\s?(?:\"|″|''|in|inches)?", re.IGNORECASE
+)
 _MOST_SUMMANDS: Final = 4
 _AND: Final = re.compile(r",?\s(?:and\s)?|,\s?")
 
@@ -385,15 +389,15 @@ def _sum(line: str) -> Form | None:
     if not 0 < len(cuts) < _MOST_SUMMANDS:
         return None
     pieces = [line[start:end] for start, end in _between(cuts, len(line))]
-    quantities = [_read_quantity(piece) for piece in pieces]
-    if len(pieces) < 2 or any(part is None or part.unit is None for part in quantities):
+    quantities = [quantity for quantity in map(_read_quantity, pieces) if quantity and quantity.unit]
+    measures = [quantity.key.partition(" ") for quantity in quantities]
+    names = {quantity.unit for quantity in quantities}
+    dimensions = {unit for _, _, unit in measures}
+    is_sum = len(quantities) == len(pieces) == len(names) and len(dimensions) == 1
+    if not is_sum:
         return None
-    keys = [part.key.partition(" ") for part in quantities if part]
-    if len({unit for _, _, unit in keys}) > 1 or len({part.unit.name for part in quantities if part and part.unit}) == 1:
-        if not all(part and part.unit and part.unit.is_money for part in quantities) or len({u for _, _, u in keys}) > 1:
-            return None
-    total = sum((Fraction(number) for number, _, _ in keys), Fraction(0))
-    return Form(line, f"{float(total):.12g} {keys[0][2]}")
+    total = sum((Fraction(number) for number, _, _ in measures), Fraction(0))
+    return Form(line, f"{float(total):.12g} {measures[0][2]}")
 
 
 def _between(cuts: Sequence[re.Match[str]], end: int) -> list[tuple[int, int]]:
@@ -412,7 +416,10 @@ _BOUNDS: Final = {
 _BOUND: Final = re.compile(
     "|".join(f"(?P<b{at}>{words})" for at, words in enumerate(_BOUNDS.values())) + r"(?=[\s\d])", re.IGNORECASE
 )
-_OR_MORE: Final = re.compile(r"(?P<quantity>.+?),?\s(?:or|and)\s(?:(?P<more>more|higher|above|greater|over|older)|less|fewer|lower|below|under|younger)(?P<noun>(?:\s.*)?)")
+_OR_MORE: Final = re.compile(
+    r"(?P<quantity>.+?),?\s(?:or|and)\s(?:(?P<more>more|higher|above|greater|over|older)|"
+    r"less|fewer|lower|below|under|younger)(?P<noun>(?:\s.*)?)"
+)
 _RANGE: Final = re.compile(r"\s?(?:–|—|-|~|\bto\b|\buntil\b|\bbis\b)\s?|\s(?:à|a|al|tot)\s")
 
 
@@ -597,15 +604,17 @@ def _is_balanced(line: str) -> bool:
 _EXPLANATION: Final = re.compile(r"(?P<before>.*\S)\s\((?P<inside>[^()]*[^\W\d_]{2}[^()]*)\)")
 _OF_VALUE: Final = re.compile(r"\bnot\b|\bmod\b|[=<>≤≥^\\+*/]|\d\s?-\s?\d", re.IGNORECASE)
 _MODULO: Final = re.compile(r"\((mod [^()]+)\)")
-_FUNCTIONS: Final = re.compile(r"\\[a-zA-Z]+|(?<![a-zA-Z])(?:arc)?(?:sin|cos|tan|cot|log|ln|exp|max|min|lim|gcd|lcm|mod|det)(?![a-z])")
+_FUNCTIONS: Final = re.compile(
+    r"\\[a-zA-Z]+|(?<![a-zA-Z])(?:arc)?(?:sin|cos|tan|cot|log|ln|exp|max|min|lim|gcd|lcm|mod|det)(?![a-z])"
+)
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _OPERATOR: Final = re.compile(r"[-+*/^=<>|√±·×÷≤≥≠!π_∪∩]")
 _LOOSE_SPACE: Final = re.compile(r"(?<=\W) | (?=\W)|(?<=\d) (?=[^\W\d])")
 _TIMES: Final = re.compile(r"(?<=\d)[*·](?=[a-zA-Z])")
 _CODE: Final = re.compile(r"[={}\[\];_\\]|\w\(|(?:^|\s|\w)/\w+|(?:^|\s)--?\w|->|\w\.\w+\(|\w:$|\n")
 _SQL: Final = re.compile(
-    r"\s*(?:(?i:select|insert|update|delete|create|alter|drop)\s.*\b(?i:from|into|set|table|where|view|index)\b|(?:WHERE|ORDER BY|"
-    r"GROUP BY|HAVING|LEFT JOIN|INNER JOIN|JOIN|order by|group by)\s)",
+    r"\s*(?:(?i:select|insert|update|delete|create|alter|drop)\s.*\b(?i:from|into|set|table|where|view|index)\b|"
+    r"(?:WHERE|ORDER BY|GROUP BY|HAVING|LEFT JOIN|INNER JOIN|JOIN|order by|group by)\s)",
     re.DOTALL,
 )
 _QUOTED: Final = re.compile(r"('[^']*'|\"[^\"]*\")")
@@ -685,7 +694,7 @@ def _articles() -> re.Pattern[str]:
     words = [word for word in languages.words("article") if not is_unspaced(word[0])]
     elided = "|".join(re.escape(word) for word in words if word.endswith("'"))
     spaced = "|".join(re.escape(word) for word in words if not word.endswith("'"))
-    return re.compile(rf"(?:(?:{spaced})\s+|(?:{elided}))(?=\S)" if elided else rf"(?:{spaced})\s+(?=\S)", re.IGNORECASE)
+    return re.compile(rf"(?:(?:{spaced})\s+|(?:{elided}))(?=\S)", re.IGNORECASE)
 
 
 def _family_name_first(key: str) -> tuple[str, ...]:

@@ -109,7 +109,8 @@ LANGUAGES: Final = (
         alternative="or",
         condition="""but|only|with|without|except|unless|if|provided|providing|as long as|so long as|until|till|however|
             although|though|subject to|depending|depends|assuming|when|whenever|once|after|before|in case|under""",
-        reason="""because|since|given that|due to|thanks to|for example|for instance|, that is|i.e.|e.g.|namely|, as|, so|
+        reason="""because|since|given that|due to|thanks to|for example|for instance|, that is|i.e.|e.g.|namely|
+            , as|, so|
             , given|, which|, who|, whose|, where""",
         negation="""not|isn't|aren't|wasn't|weren't|doesn't|don't|didn't|cannot|can't|couldn't|won't|wouldn't|shouldn't|
             hasn't|haven't|hadn't|never|neither|nor|none|nothing|nobody""",
@@ -120,11 +121,14 @@ LANGUAGES: Final = (
         scale="""thousand 3, lakh|lakhs 5, million|millions|mio|mln|mn 6, crore|crores 7, billion|billions|bn 9,
             trillion|trillions|tn 12""",
         cannot="""i cannot|i can't|i can not|i could not|i couldn't|i am unable|i'm unable|i am not able|i'm not able|
-            i don't know|i do not know|i'm not sure|i am not sure|i'm sorry, but|i am sorry, but|i'm sorry you|i'm afraid i|i'm not a |i'm sorry, i can't|
+            i don't know|i do not know|i'm not sure|i am not sure|i'm sorry, but|i am sorry, but|i'm sorry you|
+            i'm afraid i|i'm not a |i'm sorry, i can't|
             i'm sorry, i cannot|i'm sorry, i don't|i am sorry, i cannot|sorry, but|sorry, i can't|sorry, i cannot|
             sorry, i don't|i apologize, but|i don't have|i do not have|i need more|i would need|i'd need|i must decline|
-            i won't be able|unfortunately, i|unfortunately i|i have no information|i have no access|there is not enough information for me|as an ai|as a language model|as a large language model""",
-        correction="""wait|sorry, i meant|actually|hold on|correction|i made a mistake|i made an error|i was wrong|my mistake|oops|
+            i won't be able|unfortunately, i|unfortunately i|i have no information|i have no access|
+            there is not enough information for me|as an ai|as a language model|as a large language model""",
+        correction="""wait|sorry, i meant|actually|hold on|correction|i made a mistake|i made an error|i was wrong|
+            my mistake|oops|
             let me correct|let me redo|let me recalculate|no, let me redo|sorry, that is wrong|sorry, that's wrong|
             scratch that|strike that|on second thought|i apologize for the|
             i misread|i miscalculated""",
@@ -710,6 +714,11 @@ LANGUAGES: Final = (
 """The languages that are known."""
 
 
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a text, which spaces separate."""
+    return frozenset(text.split())
+
+
 def is_unspaced(character: str) -> bool:
     """Return whether a character is of a script without spaces between words, or with particles at their end."""
     return "\u3040" <= character <= "\u9fff" or "\uac00" <= character <= "\ud7a3"
@@ -740,6 +749,32 @@ def _scales() -> dict[str, int]:
     return dict(sorted(scales.items(), key=lambda entry: -len(entry[0])))
 
 
+FUNCTION_WORDS: Final = {
+    "en": "of and to for with by from into onto as than that which who whom whose has have had do does did can should "
+    "would must could been being be also statement claim sentence correct best option choice alternative letter",
+    "es": "de del que y",
+    "fr": "de du des que qui et",
+    "de": "von und der die das",
+    "it": "di del della dei che e",
+    "nl": "van en die dat",
+    "pt": "de do da que e",
+    "sv": "av och som",
+}
+"""Further words that say nothing themselves, by language."""
+HAVE: Final = {
+    "en": "has have had",
+    "es": "tiene tienen tenía",
+    "fr": "a ont avait",
+    "de": "hat haben hatte",
+    "it": "ha hanno aveva",
+    "nl": "heeft hebben had",
+    "pt": "tem têm tinha",
+    "pl": "ma mają",
+    "ru": "имеет — –",
+    "sv": "har hade",
+}
+"""Verbs that link a subject with what it has, by language; in Russian also the dash for "is"."""
+
 MONTHS: Final = _month_numbers()
 """The name of a month in any language -> its number."""
 SCALES: Final = _scales()
@@ -751,7 +786,9 @@ _SCRIPTS: Final = (
 )
 _WORD: Final = re.compile(r"[^\W\d_]{2,}(?:'[^\W\d_]*)?")
 _BY_CODE: Final = {language.code: language for language in LANGUAGES}
-_TELLING: Final = ("answer", "copula", "article", "preposition", "conjunction", "negation", "yes", "no", "after", "reason")
+_TELLING: Final = (
+    *("answer", "copula", "article", "preposition", "conjunction", "negation", "yes", "no", "after", "reason"),
+)
 _COMMON: Final = {
     "en": "how what which who when where does do did many much of to for this that there it from by with",
     "es": "qué cuál cuántos cuántas cuánto cómo quién cuándo dónde cuesta de del que por para hay",

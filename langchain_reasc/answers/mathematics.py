@@ -30,12 +30,18 @@ _STARTING = 60.0
 _LONGEST = 300
 _PROCESSES = min(4, os.cpu_count() or 1)
 _FUNCTIONS = "sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|exp|sqrt|pmatrix|bmatrix|matrix|begin|end"
-_WORDS = re.compile(rf"(?<![\\a-z])(?!(?:{_FUNCTIONS})(?![a-z]))(?:[a-z]{{3,}}|(?:to|of|in|if|is|or|at|by|no|on|so|as|an|be)(?![a-z]))", re.IGNORECASE)
+_SMALL_WORDS = "to|of|in|if|is|or|at|by|no|on|so|as|an|be"
+_WORDS = re.compile(
+    rf"(?<![\\a-z])(?!(?:{_FUNCTIONS})(?![a-z]))(?:[a-z]{{3,}}|(?:{_SMALL_WORDS})(?![a-z]))", re.IGNORECASE
+)
 _SYMBOLIC = re.compile(r"[a-zA-Z\\^√π∞]")
 _NOT_READ_RIGHT = re.compile(r"!|_|\\overline|\\over(?![a-z])|\b0[xob]|[%°‰$?]|[a-zA-Z]\[|\(mod")
 """What math-verify reads past: it takes 1/2004! for 1/2006!, and 101_2 for 101_3."""
 _SAYS_NOTHING = frozenset(("true", "false", "0=0", "nan", "zoo", "0"))
-_TO_TEX = {"π": "\\pi ", "∞": "\\infty ", "≤": "\\le ", "≥": "\\ge ", "×": "\\times ", "·": "\\cdot ", "−": "-", "±": "\\pm "}
+_TO_TEX = {
+    **{"π": "\\pi ", "∞": "\\infty ", "≤": "\\le ", "≥": "\\ge ", "×": "\\times ", "·": "\\cdot ", "−": "-"},
+    "±": "\\pm ",
+}
 _STUCK = re.compile(r"(?<=\d)[a-zA-Z]")
 _ROOT = re.compile(r"√\s?(\{|\w+)")
 _POWER = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹]+")

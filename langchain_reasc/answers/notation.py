@@ -41,9 +41,7 @@ _WRAPPER: Final = re.compile(
 _BRACE: Final = re.compile(r"\\[{}]|[{}]")
 _THIN_GROUP: Final = re.compile(r"(?<=\d)(?:\\[,;: ]|\{,\})(?=\d{3}(?!\d))")
 _DEGREE: Final = re.compile(r"\^\s?\{?\s?\\circ\s?\}?")
-_FRACTION: Final = re.compile(
-    r"(-?)\s?\\[dtc]?frac\s?(?:\{\s?(-?\d+)\s?\}|(\d))\s?(?:\{\s?(\d+)\s?\}|(\d))"
-)
+_FRACTION: Final = re.compile(r"(-?)\s?\\[dtc]?frac\s?(?:\{\s?(-?\d+)\s?\}|(\d))\s?(?:\{\s?(\d+)\s?\}|(\d))")
 _ANY_FRACTION: Final = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
 _DELIMITED: Final = re.compile(r"(?<!\\)\$\$?\s?([^$\s](?:(?:\\\$|[^$])*[^$\s])?)(?<!\\)\$\$?(?!\d)")
 _TEN_TO_THE: Final = re.compile(
@@ -51,7 +49,7 @@ _TEN_TO_THE: Final = re.compile(
 )
 _SHORT_GROUP: Final = re.compile(r"(?<=[\^_√])\{(\w)\}")
 _FENCE: Final = re.compile(r"\A\s*(?:```|~~~)[\w+-]*[ \t]*\n(.*?)\n?\s*(?:```|~~~)?\s*\Z", re.DOTALL)
-_QUOTES: Final = {'"': '"', "'": "'", "`": "`", "“": "”", "”": "”", "„": "“", "«": "»", "「": "」", "『": "』", "‹": "›"}
+_QUOTES: Final = dict(zip("\"'`“”„«「『‹", "\"'`””“»」』›", strict=True))
 _EMPHASIS: Final = re.compile(r"\*\*\*?|(?<!\w)__(?=\S)|(?<=\S)__(?!\w)")
 
 

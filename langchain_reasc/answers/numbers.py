@@ -1,4 +1,4 @@
-r"""Read numbers: ``1,234.5``, ``1.234,56``, ``3/4``, ``1 1/2``, ``3.2e-4``, ``10^8``, ``five hundred``, ``1.5 million``."""
+r"""Read numbers: ``1,234.5``, ``1.234,56``, ``3/4``, ``1 1/2``, ``3.2e-4``, ``10^8``, ``five hundred``."""
 
 import re
 from dataclasses import dataclass
@@ -26,11 +26,12 @@ _NUMBER: Final = r"""(?P<sign>[-–+]\ ?)?(?:
 _ENGLISH: Final = re.compile(_NUMBER % "", re.VERBOSE)
 _CONTINENTAL: Final = re.compile(_NUMBER % f"| {_DECIMAL_COMMA}", re.VERBOSE)
 
-_SMALL: Final = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen nineteen"
-).split()
-_TENS: Final = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_SMALL: Final = re.split(
+    " ",
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen",
+)
+_TENS: Final = re.split(" ", "twenty thirty forty fifty sixty seventy eighty ninety")
 _VALUES: Final = (
     {word: value for value, word in enumerate(_SMALL)}
     | {word: 10 * value for value, word in enumerate(_TENS, 2)}
@@ -39,9 +40,7 @@ _VALUES: Final = (
 _NAMES: Final = "|".join(sorted(_VALUES, key=len, reverse=True))
 _WORDS: Final = re.compile(rf"(?:{_NAMES})(?:[\s-]+(?:and\s+)?(?:{_NAMES}))*(?![a-z])", re.IGNORECASE)
 _HALF: Final = re.compile(r"\ ?and a half\b|\ and\ (?P<top>\d+)/(?P<bottom>\d+)", re.IGNORECASE)
-_SCALE: Final = re.compile(
-    rf"\ ?(?P<word>{'|'.join(map(re.escape, SCALES))})\.?(?![a-zà-ÿа-я])", re.IGNORECASE
-)
+_SCALE: Final = re.compile(rf"\ ?(?P<word>{'|'.join(map(re.escape, SCALES))})\.?(?![a-zà-ÿа-я])", re.IGNORECASE)
 _DOZEN: Final = re.compile(r"\ ?dozen\b", re.IGNORECASE)
 
 

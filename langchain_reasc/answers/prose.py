@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 
 from langchain_reasc.answers import languages
 from langchain_reasc.answers.forms import form_of, is_code, is_sql, words_pattern
-from langchain_reasc.answers.languages import is_unspaced
 
 SHORT: Final = 10
 """The most words of a line that is an answer as a whole."""
@@ -100,23 +99,28 @@ def _list_items(text: str) -> list[str]:
 
 _REMARK: Final = re.compile(
     r"""[\s*_(>\#\[-]*(?:
-        (?: (?:my\ )?confidence|certainty|probability[^\n:]{0,40}|reason(?:ing)?|explanation|rationale|justification|note
-          | n\.?b|p\.?s|hint|remark|check|verification|double-check|sources?|references?|hinweis|nota|disclaimer|summary
-          | tips?|key\ takeaways?|remember|(?:this|that)\ response )\b\s*(?:score|level)?\s*[:.*=\d]
+        (?: (?:my\ )?confidence|certainty|probability[^\n:]{0,40}|reason(?:ing)?|explanation|rationale|justification
+          | note|n\.?b|p\.?s|hint|remark|check|verification|double-check|sources?|references?|hinweis|nota|disclaimer
+          | summary|tips?|key\ takeaways?|remember|(?:this|that)\ response )\b\s*(?:score|level)?\s*[:.*=\d]
       | (?:confidence|i\ am|i'm)\ [^\n]{0,40}(?:\d+\s?/\s?\d+|%|sure|certain|confident)
       | (?:i\ hope|hope\ (?:this|that)|thanks|keep\ (?:practic|going)|please\ note|this\ response\ was)\b
       | \^?\d+\]:?\s\S
       | [=_*-]*\Z )
       | \s*\([^()]*\)[\s.!]*\Z
-      | [^?\n]{0,80}\b(?:make\ sense|anything\ else|shall\ i|want\ me|would\ you\ like|any\ questions)\b[^?\n]{0,80}\?""",
+      | [^?\n]{0,80}\b(?:make\ sense|anything\ else|shall\ i|want\ me|would\ you\ like|any\ questions)\b
+        [^?\n]{0,80}\?""",
     re.VERBOSE | re.IGNORECASE,
 )
 _FAREWELL: Final = re.compile(r"\W*(?:(?:i )?hope (?:this|that|it)|let me know|feel free)", re.IGNORECASE)
-_CITATIONS: Final = re.compile(r"(?:(?<=\w\w)|(?<=[.!?\"')])|(?<=\S)\s)\s*(?:\[\^?[1-9]\d{0,2}(?:[,–-]\s?(?:p\.\s?)?\d{1,3})*\]|【[^】]*】)+(?=[\s.,;]|\Z)")
+_CITATIONS: Final = re.compile(
+    r"""(?:(?<=\w\w)|(?<=[.!?"')])|(?<=\S)\s)\s*
+        (?:\[\^?[1-9]\d{0,2}(?:[,–-]\s?(?:p\.\s?)?\d{1,3})*\]|【[^】]*】)+(?=[\s.,;]|\Z)""",
+    re.VERBOSE,
+)
 _SOURCE: Final = re.compile(
-    r"(?<=\S)\s*[(\[](?:sources?|see|ref|cf|quelle|siehe|confidence|certainty|probability|i am|i'm|(?:about )?\d+ ?% (?:sure|"
-    r"confident|certain))\b[^()\[\]]*(?:\[\d+\])?[)\]]",
-    re.IGNORECASE,
+    r"""(?<=\S)\s*[(\[](?:sources?|see|ref|cf|quelle|siehe|confidence|certainty|probability|i\ am|i'm
+        |(?:about\ )?\d+\ ?%\ (?:sure|confident|certain))\b[^()\[\]]*(?:\[\d+\])?[)\]]""",
+    re.VERBOSE | re.IGNORECASE,
 )
 _LONGEST_SPAN: Final = 1000
 
@@ -224,8 +228,3 @@ def breaks_off(paragraph: str) -> bool:
     if words > 5 and _ENDS_IN_THE_MIDDLE.search(last_line):
         return True
     return words > SHORT and _ENDS_OPEN.search(last_line) is not None
-
-
-def has_words_between_spaces(text: str) -> bool:
-    """Return whether a text is in a script with spaces."""
-    return not any(is_unspaced(character) for character in text[:20])

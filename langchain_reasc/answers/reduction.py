@@ -11,6 +11,7 @@ from typing import Final
 from langchain_reasc.answers import languages
 from langchain_reasc.answers.dates import find_date
 from langchain_reasc.answers.forms import form_of, list_parts
+from langchain_reasc.answers.languages import word_set
 from langchain_reasc.answers.notation import plain_text, without_markup
 from langchain_reasc.answers.prose import is_block, without_citations
 from langchain_reasc.answers.sentences import answering_part, has_question_subject, reasons, without_closing_words
@@ -51,15 +52,12 @@ def only_piece(text: str) -> str | None:
 # Heads: "Version: 2.4"
 
 _HEAD: Final = re.compile(r"(?P<head>[^\W\d_][\w '()/-]{0,40}?)\s?(?::\s|：)\s*(?P<rest>\S.*)", re.DOTALL)
-_HEADS: Final = """answer final label result status class category classification sentiment output value solution prediction
-verdict move length width height area volume price cost weight distance time date year name speed profit decision conclusion
-response so hence therefore thus choice option total sum sorted correct the ans"""
+_HEADS: Final = word_set(
+    "answer final label result status class category classification sentiment output value solution prediction verdict "
+    "move length width height area volume price cost weight distance time date year name speed profit decision "
+    "conclusion response so hence therefore thus choice option total sum sorted correct the ans"
+)
 _PHRASES: Final = frozenset(("route it to", "in short", "in total", "in summary"))
-
-
-@cache
-def _heads() -> frozenset[str]:
-    return frozenset(_HEADS.split())
 
 
 def without_head(text: str, question: str) -> str:
@@ -69,7 +67,7 @@ def without_head(text: str, question: str) -> str:
         return text
     head = match["head"].casefold()
     asked = question.casefold()
-    is_known = all(word in _heads() or re.search(rf"\b{re.escape(word[:5])}", asked) for word in head.split())
+    is_known = all(word in _HEADS or re.search(rf"\b{re.escape(word[:5])}", asked) for word in head.split())
     return match["rest"] if is_known or head in _PHRASES else text
 
 
@@ -78,8 +76,8 @@ def without_head(text: str, question: str) -> str:
 _TALK: Final = re.compile(
     r"""\s[—–-]\s(?=[a-zA-Z])
       | ;\s
-      | ,\s(?:which|who|whose|where|while|although|though|whereas|so|and\ so|not|i\.e\.|or\ about|since|as|because|rounded|
-             meaning|making|located|known|launched|followed|with|but|at|\w{3,}ing)\s(?=\S)
+      | ,\s(?:which|who|whose|where|while|although|though|whereas|so|and\ so|not|i\.e\.|or\ about|since|as|because|
+             rounded|meaning|making|located|known|launched|followed|with|but|at|\w{3,}ing)\s(?=\S)
       | \s(?:and\ not|because|since)\s
       | (?<=\w{3}\s\w{3}):\s(?=[a-z])""",
     re.VERBOSE | re.IGNORECASE,
@@ -136,12 +134,13 @@ def _first_value(text: str) -> str:
 
 _ASKS_NUMBER: Final = re.compile(
     r"""\bhow\s(?!do\b|does\b|did\b|is\b|are\b|can\b|should\b)\w+ | \bwhen\b
-      | \bwhat\s(?:is|are|was)\s(?:the\s)?(?:\w+\s){0,2}(?:total|sum|number|price|cost|age|time|year|date|percent|probability|
-        area|volume|length|distance|speed|value|amount|profit|change|average|mass|weight|height|temperature|difference|
-        product|perimeter|ratio|rate|share|fraction|result)
+      | \bwhat\s(?:is|are|was)\s(?:the\s)?(?:\w+\s){0,2}(?:total|sum|number|price|cost|age|time|year|date|percent|
+        probability|area|volume|length|distance|speed|value|amount|profit|change|average|mass|weight|height|temperature|
+        difference|product|perimeter|ratio|rate|share|fraction|result)
       | \b(?:calculate|compute|find|solve|evaluate|determine|percentage)\b
       | \bwie\s?(?:viel|lang|hoch|alt|weit|schwer|schnell|teuer) | \bwann\b | \bcombien | \bquand\b | \bcuánt | \bcuándo
-      | \bquant[oaie] | \bquando\b | \bhoeveel | \bile\b | \bсколько | \bкогда | \bkaç\b | \bhur\s(?:många|mycket|lång|stor)
+      | \bquant[oaie] | \bquando\b | \bhoeveel | \bile\b | \bсколько | \bкогда | \bkaç\b
+      | \bhur\s(?:många|mycket|lång|stor)
       | 多少|几|何|幾|いくつ|いくら|몇|얼마|كم|कितन""",
     re.VERBOSE | re.IGNORECASE,
 )

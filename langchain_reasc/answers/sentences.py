@@ -1,4 +1,4 @@
-"""Find the part of a sentence that answers its question: ``Oslo`` in "The capital of Norway is Oslo."
+"""Find the part of a sentence that answers its question, as ``Oslo`` in "The capital of Norway is Oslo".
 
 The part is what the sentence has and the question does not. Negations, comparisons, nouns after a number and the
 alternatives that a question offers are never left out.
@@ -11,44 +11,34 @@ from typing import Final
 
 from langchain_reasc.answers import languages
 from langchain_reasc.answers.forms import words_pattern
-from langchain_reasc.answers.languages import Language
+from langchain_reasc.answers.languages import Language, is_unspaced, word_set
 
 _LONGEST: Final = 400
 _TOKEN: Final = re.compile(r"\S+")
 _EDGES: Final = " \t\n.,;:!?。，、！？।…*_`\"'“”()"
 _INTRODUCTION: Final = re.compile(
-    r"(?:according to|based on|in|from|as per|for)\s[^,\d]{3,60},\s(?=\S)|"
-    r"(?:there\s(?:is|are|was|were)|il y a|hay|es gibt|es sind|c'è|ci sono|há|er zijn|det finns)\s",
+    r"(?:according to|based on|in|from|as per|for)\s[^,\d]{3,60},\s(?=\S)|(?:there\s(?:is|are|was|were)|il y a|hay|"
+    r"es gibt|es sind|c'è|ci sono|há|er zijn|det finns)\s",
     re.IGNORECASE,
 )
-_PRONOUNS: Final = frozenset("it he she they we you i this that there these those here hence thus so".split())
-_FUNCTION_WORDS: Final = {
-    "en": "of and to for with by from into onto as than that which who whom whose has have had do does did can should would "
-    "must could been being be also statement claim sentence correct best option choice alternative letter",
-    "es": "de del que y", "fr": "de du des que qui et", "de": "von und der die das", "it": "di del della dei che e",
-    "nl": "van en die dat", "pt": "de do da que e", "sv": "av och som",
-}  # fmt: skip
-_NEVER_LEFT_OUT: Final = frozenset("not no never none neither nor without".split())
-_BOUNDS: Final = frozenset("least most".split())
-_IRREGULAR: Final = frozenset(
+_PRONOUNS: Final = word_set("it he she they we you i this that there these those here hence thus so")
+_NEVER_LEFT_OUT: Final = word_set("not no never none neither nor without")
+_BOUNDS: Final = word_set("least most")
+_IRREGULAR: Final = word_set(
     "took won led made gave went ran wrote came became grew got left met sat fell stood paid sold bought lies lay rose "
-    "kept held lost sent spoke said told saw sank sang drew drove flew began seen written given taken built known shown grown "
-    "drawn chosen eaten fallen driven born cost hit cut set put".split()
+    "kept held lost sent spoke said told saw sank sang drew drove flew began seen written given taken built known "
+    "shown grown drawn chosen eaten fallen driven born cost hit cut set put"
 )
-_ASKED_FOR: Final = frozenset("after before under behind near between with for from to of into".split())
-_DANGLING: Final = frozenset("after before in on for at with of from by during since".split())
+_ASKED_FOR: Final = word_set("after before under behind near between with for from to of into")
+_DANGLING: Final = word_set("after before in on for at with of from by during since")
 _ASKS_WHAT_HAPPENS: Final = re.compile(r"\bhappen|\bchange|\bdoes? .{1,40} do\b", re.IGNORECASE)
-_PARTICLES: Final = frozenset("up down off out away back over".split())
-_BEFORE_NUMBERS: Final = frozenset("by for after within to from with about".split())
+_PARTICLES: Final = word_set("up down off out away back over")
+_BEFORE_NUMBERS: Final = word_set("by for after within to from with about")
 _STARTS_A_PIECE: Final = re.compile(r"[\d$€£¥(\[{\"'`“«+-]|[^\W\d_]*[^\W\da-z_ß-ÿ]")
-_NUMBER_WORDS: Final = frozenset(
-    "one two three four five six seven eight nine ten eleven twelve hundred thousand million billion dozen".split()
+_NUMBER_WORDS: Final = word_set(
+    "one two three four five six seven eight nine ten eleven twelve hundred thousand million billion dozen"
 )
 _LOWER_NEXT: Final = re.compile(r"\s(?!and\b|or\b)[^\W\d_A-Z]|\s[A-Z]\w+\s(?!and\b|or\b)|\s\W?\d")
-_HAS: Final = {
-    "en": "has have had", "fr": "a ont avait", "es": "tiene tienen tenía", "it": "ha hanno aveva", "de": "hat haben hatte",
-    "nl": "heeft hebben had", "pt": "tem têm tinha", "sv": "har hade", "pl": "ma mają", "ru": "имеет — –",
-}  # fmt: skip
 _LONGEST_SUFFIX: Final = 3
 
 
@@ -84,7 +74,8 @@ class _Token:
 
     @property
     def is_verb(self) -> bool:
-        return self.text.isalpha() and self.text.islower() and (self.text.endswith(("s", "ed")) or self.text in _IRREGULAR)
+        is_word = self.text.isalpha() and self.text.islower()
+        return is_word and (self.text.endswith(("s", "ed")) or self.text in _IRREGULAR)
 
 
 Tokens = list[_Token]
@@ -118,7 +109,7 @@ def answering_part(sentence: str, question: str) -> str:
     if part == tokens and not introduction:
         return sentence
     text = sentence[part[0].start : part[-1].end].rstrip(" ,;:")
-    return text.strip(" .\"“”") if text.count('"') % 2 or text.count("“") != text.count("”") else text
+    return text.strip(' ."“”') if text.count('"') % 2 or text.count("“") != text.count("”") else text
 
 
 @dataclass(frozen=True)
@@ -138,7 +129,7 @@ class _QuestionWords:
 def _question_words(question: str, language: Language) -> _QuestionWords:
     folded = question.casefold().replace("’", "'")
     function_words = frozenset((*language.article, *language.preposition)) | _copulas(language)
-    function_words |= _PRONOUNS.union(_FUNCTION_WORDS.get(language.code, "").split())
+    function_words |= _PRONOUNS.union(languages.FUNCTION_WORDS.get(language.code, "").split())
     offered = {word for match in _offers(language).finditer(folded) for word in re.findall(r"[\w'-]+", match[0])}
     words = re.findall(r"[^\s.,;:!?…।\"“”()\[\]]+", folded)
     parts = [part for word in words for part in re.split("['-]", word)]
@@ -177,7 +168,7 @@ def _token(match: re.Match[str], question: _QuestionWords) -> _Token:
 @cache
 def _copulas(language: Language) -> frozenset[str]:
     words = {word for word in language.copula if " " not in word}
-    return frozenset(words.union(_HAS.get(language.code, "").split()))
+    return frozenset(words.union(languages.HAVE.get(language.code, "").split()))
 
 
 def _around_copula(tokens: Tokens, language: Language) -> Tokens:
@@ -298,8 +289,8 @@ def _leading_copula() -> re.Pattern[str]:
 @cache
 def _closing_words() -> re.Pattern[str]:
     words = languages.words("after")
-    stuck = "|".join(re.escape(word) for word in words if word.startswith("'") or "\u3040" <= word[0] <= "\ud7a3")
-    spaced = "|".join(re.escape(word) for word in words if not (word.startswith("'") or "\u3040" <= word[0] <= "\ud7a3"))
+    stuck = "|".join(re.escape(word) for word in words if word.startswith("'") or is_unspaced(word[0]))
+    spaced = "|".join(re.escape(word) for word in words if not word.startswith("'") and not is_unspaced(word[0]))
     return re.compile(rf"(?:{stuck}|\s(?:{spaced}))[。.।]?\Z", re.IGNORECASE)
 
 

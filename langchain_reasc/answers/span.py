@@ -55,14 +55,16 @@ def find_span(text: str, question: str = "", *, cut_off: bool = False) -> str | 
 # A second question, and a correction
 
 _NEXT_QUESTION: Final = re.compile(
-    r"\n[ \t]{0,20}(?:\**(?:question|problem|q|exercise|frage|pregunta|domanda|pergunta|вопрос|問題|问题|질문|user|human)"
-    r"\s?\d{0,3}\s?[:.)]|#+\s(?:question|problem|instruction)\b|<\|im_(?:start|end)\|>|\[INST\])",
+    r"\n[ \t]{0,20}(?:\**(?:question|problem|q|exercise|frage|pregunta|domanda|pergunta|вопрос|問題|问题|질문|user|"
+    r"human)\s?\d{0,3}\s?[:.)]|#+\s(?:question|problem|instruction)\b|<\|im_(?:start|end)\|>|\[INST\])",
     re.IGNORECASE,
 )
 _SENTENCE_START: Final = re.compile(r"[.!?。,]\s+|\n")
 _MISTAKE: Final = re.compile(r"\A(?:the )?(?:mistake|error|confusion)[;:,.]\s*")
 _MARKS_BETWEEN: Final = " .:,!—-\n"
-_SHOULD_BE: Final = re.compile(r"\b(?:it|that|this|which)\s(?:should\s(?:be|have\sbeen)|must\sbe|is\sactually)\s", re.IGNORECASE)
+_SHOULD_BE: Final = re.compile(
+    r"\b(?:it|that|this|which)\s(?:should\s(?:be|have\sbeen)|must\sbe|is\sactually)\s", re.IGNORECASE
+)
 
 
 def before_next_question(text: str) -> str:

@@ -141,9 +141,9 @@ _TURNED_ROUND: Final = re.compile(
 )
 _ASKED: Final = re.compile(r"(?:what|which|who|that|it|this|here|not)\b", re.IGNORECASE)
 _PROCESS: Final = re.compile(
-    r"(?:to (?:find|solve|get|calculate|determine|answer|compute)|we |let |let's|first|in order|step|here|based|obtained|"
-    r"found|given|as follows|not (?:sure|clear|given)|unclear|below|above|correct\b|wrong|incorrect|right\b(?= if| when)|"
-    r"obvious|simple|easy|yours|since|because|start|i need|derived|calculated|shown|what |how )",
+    r"(?:to (?:find|solve|get|calculate|determine|answer|compute)|we |let |let's|first|in order|step|here|based|"
+    r"obtained|found|given|as follows|not (?:sure|clear|given)|unclear|below|above|correct\b|wrong|incorrect|"
+    r"right\b(?= if| when)|obvious|simple|easy|yours|since|because|start|i need|derived|calculated|shown|what |how )",
     re.IGNORECASE,
 )
 

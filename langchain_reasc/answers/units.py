@@ -1,6 +1,6 @@
 """Units of measurement and currencies: a closed list of names and symbols, converted by pint.
 
-A name is whole: ``5 km`` and ``5km`` have a unit, ``3a`` and ``12A`` do not. Symbols keep their case, since Gb is not GB.
+A name is whole: ``5 km`` and ``5km`` have a unit, ``3a`` and ``12A`` do not. Symbols keep their case: Gb is not GB.
 """
 
 import re
@@ -14,7 +14,8 @@ from typing import Any, Final
 _TABLE: Final = """
 *meter|m|meter metre mètre metro metr metrów метр метра метров मीटर متر 米 公尺 メートル 미터
 *gram|g|gram gramme gramm gramo grammo grama gramów грамм грамма граммов г ग्राम غرام 克 グラム 그램
-*second|s sec|second sec seconde sekunde sekunden segundo secondo secondi sekund sekunda секунд секунда секунды saniye ثانية सेकंड 秒 초
+*second|s sec|second sec seconde sekunde sekunden segundo secondo secondi sekund sekunda секунд секунда секунды \
+saniye ثانية सेकंड 秒 초
 *liter|l L|liter litre litro litri litr litrów литр литра литров लीटर لتر 升 リットル 리터
 *watt|W|watt ватт 瓦 ワット 와트
 *joule|J|joule джоуль 焦耳
@@ -30,12 +31,17 @@ _TABLE: Final = """
 *calorie|cal|calorie kalorie caloría kalorien
 *ohm|Ω|ohm
 *bar|bar|
-minute|min|minute minuto minuti minuut minuten minut minuta minuty минута минуты минут мин dakika دقيقة मिनट 分钟 分鐘 分 分間 분
-hour|h hr hrs|hour hr stunde stunden heure hora ora ore uur uren godzina godziny godzin час часа часов timme timmar saat ساعة घंटा घंटे 小时 小時 時間 시간
+minute|min|minute minuto minuti minuut minuten minut minuta minuty минута минуты минут мин dakika دقيقة मिनट 分钟 分鐘 \
+分 分間 분
+hour|h hr hrs|hour hr stunde stunden heure hora ora ore uur uren godzina godziny godzin час часа часов timme timmar \
+saat ساعة घंटा घंटे 小时 小時 時間 시간
 day||day tag tage tagen jour día dia giorno giorni dag dagen dagar dzień dni день дня дней gün يوم दिन 天 日 日間 일
-week||week woche wochen semaine semana settimana settimane weken tydzień tygodnie неделя недели недель vecka veckor hafta أسبوع सप्ताह 周 週 週間 주
-month||month monat monate monaten mois mes meses mese mesi maand maanden miesiąc miesiące miesięcy месяц месяца месяцев månad månader ay شهر महीना 个月 個月 か月 ヶ月 개월
-year|yr|year yr jahr jahre jahren an année año anno anni ano jaar rok lata lat год года лет år yıl yaş سنة साल वर्ष 年 岁 歲 歳 년 세
+week||week woche wochen semaine semana settimana settimane weken tydzień tygodnie неделя недели недель vecka veckor \
+hafta أسبوع सप्ताह 周 週 週間 주
+month||month monat monate monaten mois mes meses mese mesi maand maanden miesiąc miesiące miesięcy месяц месяца \
+месяцев månad månader ay شهر महीना 个月 個月 か月 ヶ月 개월
+year|yr|year yr jahr jahre jahren an année año anno anni ano jaar rok lata lat год года лет år yıl yaş سنة साल वर्ष \
+年 岁 歲 歳 년 세
 kilometer/hour|kph kmph|
 mile/hour|mph|
 metric_ton|t|tonne tonnes tonelada tonnellata тонна тонн
@@ -77,8 +83,9 @@ _PREFIX_OF: Final = {
     **{"किलो": "kilo", "кіло": "kilo"},
 }
 _OTHERS: Final = {
-    "公里": "kilometer", "公斤": "kilogram", "км": "kilometer", "кг": "kilogram", "см": "centimeter", "мм": "millimeter",
-    "мл": "milliliter", "kilo": "kilogram", "kilos": "kilogram", "cc": "milliliter", "degree celsius": "degC", "degrees celsius": "degC", "grad celsius": "degC",
+    "公里": "kilometer", "公斤": "kilogram", "км": "kilometer", "кг": "kilogram", "см": "centimeter",
+    "мм": "millimeter", "мл": "milliliter", "kilo": "kilogram", "kilos": "kilogram", "cc": "milliliter",
+    "degree celsius": "degC", "degrees celsius": "degC", "grad celsius": "degC",
     "degree fahrenheit": "degF", "degrees fahrenheit": "degF", "° C": "degC", "° F": "degF",
 }  # fmt: skip
 
@@ -110,7 +117,9 @@ AMBIGUOUS: Final = {"pound?": ("GBP", "pound"), "degree?": ("degC", "degF")}
 """A name with two meanings -> the units that it may stand for."""
 _POWERS: Final = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "quadrat": 2, "kubik": 3}
 _RATE: Final = re.compile(r"\ ?/\ ?|\ per\ |\ an?\ |\ pro\ |\ por\ |\ par\ ", re.IGNORECASE)
-_RAISED: Final = re.compile(r"(?P<name>.*?)\ ?(?:\^\{?(?P<power>[23])\}?|(?P<word>\ squared|\ cubed)|(?<=[a-z])(?P<digit>[23]))?")
+_RAISED: Final = re.compile(
+    r"(?P<name>.*?)\ ?(?:\^\{?(?P<power>[23])\}?|(?P<squared>\ squared)|(?P<cubed>\ cubed)|(?<=[a-z])(?P<digit>[23]))?"
+)
 _LONGEST: Final = 40
 
 
@@ -133,15 +142,16 @@ class Unit:
 
 @lru_cache(maxsize=4096)
 def read_unit(text: str) -> Unit | None:
-    """Return the unit that a whole text names, such as ``km``, ``square meters`` or ``kilometers per hour``, or None."""
+    """Return the unit that a whole text names, such as ``km``, ``square meters`` or ``miles per hour``, or None."""
     if len(text) > _LONGEST:
         return None
     if simple := _simple_unit(text):
         return simple
-    parts = [_simple_unit(part) for part in _RATE.split(text, maxsplit=1)]
-    if len(parts) != 2 or parts[0] is None or parts[1] is None or parts[1].is_money or parts[1].meanings:
+    above_text, *below_text = _RATE.split(text, maxsplit=1)
+    above = _simple_unit(above_text)
+    below = _simple_unit(below_text[0]) if below_text else None
+    if above is None or below is None or below.is_money or below.meanings:
         return None
-    above, below = parts
     return Unit(f"{above.name}/{below.name}", above.factor, above.is_money)
 
 
@@ -187,7 +197,9 @@ def _simple_unit(text: str) -> Unit | None:
     raised = _RAISED.fullmatch(text.strip())
     if raised is None:
         return None
-    power = int(raised["power"] or raised["digit"] or (2 if raised["word"] == " squared" else 3 if raised["word"] else 1))
+    power = int(raised["power"] or raised["digit"] or 1)
+    if raised["squared"] or raised["cubed"]:
+        power = 2 if raised["squared"] else 3
     name = raised["name"]
     first, _, rest = name.partition(" ")
     if power == 1 and rest and first.casefold() in _POWERS:

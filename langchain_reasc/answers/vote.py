@@ -25,8 +25,8 @@ TOO_SLOW = "its answer was not found in time"
 """Why a response has no vote if finding its answer took too long."""
 UNENDED = "its reasoning never ended"
 ADVICE: Final[Mapping[str, str]] = {
-    NO_ANSWER: "answer='text' compares whole texts, answer='spam,ham' (or a list) looks for labels, or let the prompt ask "
-    "for \\boxed{}",
+    NO_ANSWER: "answer='text' compares whole texts, answer='spam,ham' (or a list) looks for labels, or let the prompt "
+    "ask for \\boxed{}",
     **dict.fromkeys((CUT_OFF, UNENDED), "max_tokens=... allows longer responses"),
 }
 """What helps if no response has a vote, by why that is."""
@@ -86,9 +86,7 @@ def vote_of(
     return replace(vote, instead="", why_none=EMPTY if vote.why_none == NO_ANSWER else vote.why_none)
 
 
-def _vote_of(
-    message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: Schemas | None, question: str
-) -> Vote:
+def _vote_of(message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: Schemas | None, question: str) -> Vote:
     ending = ending_of(message)
     cut_off = ending == "cut off"
     if extract.reads_message:

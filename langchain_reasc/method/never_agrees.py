@@ -92,7 +92,7 @@ class Unanswered(StoppingRule):
     leads without them, and the posterior is the probability that they fall behind.
 
     Sampling stops with the reason ``unanswered`` if no response has an answer after four, whatever the reason: cut off,
-    empty, filtered, malformed, refused. Four are what a clear question costs, too. A model that answers with probability
+    empty, filtered, malformed, refused. Four are what a clear question costs, too. A model that answers with chance
     p is stopped so with (1 − p)⁴: .06 at p = .5, .24 at .3. But then few answers could be decided: more than half of 16
     responses give one after four that do not on .6 % of the questions at most (p = .6). Three that are refused alike
     are enough (the same calls, or calls of the same unknown tools), as the model alone would be refused so, too, and an
