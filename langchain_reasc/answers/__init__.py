@@ -24,11 +24,15 @@ any other                       what the extractor finds in its text. Reasoning 
                                 the call asks for a schema, only objects that the schema allows vote)
 ==============================  =======================================================================================
 
-``auto`` takes what the response states as its answer (a box, ``<answer>``, ``####``, "the answer is" in some 15
-languages); of several statements, the last. Without a statement it takes the last number, but skips courtesies, notes
-and subordinate clauses. The result does not depend on which packages are installed. Answers are compared after
-:func:`normalize`, calls as :class:`ToolVotes` says (without arguments such as ``reasoning``), objects as
-:func:`json_object` does, and answers in free text by their meaning, see :func:`free_text`.
+Three steps lead from a text to its vote, each in files that read top-down:
+
+1. :mod:`.span` finds the span that is the answer, by :mod:`.statements`, :mod:`.prose` and :mod:`.reduction`.
+2. :mod:`.forms` brings the whole span into a canonical form. What it does not understand is compared as text.
+3. :func:`~langchain_reasc.method.decision.joined` counts equal forms as one answer, and a number without a unit as the
+   only unit that other responses name.
+
+:mod:`.choices` finds letters and labels. Calls are compared as :class:`ToolVotes` says (without arguments such as
+``reasoning``), objects as :func:`json_object` does, and answers in free text by their meaning, see :func:`free_text`.
 
 Responses that call tools vote first on which tools are called. So calls that differ in an argument do not lose to
 fewer responses that call no tool.

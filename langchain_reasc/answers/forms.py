@@ -339,6 +339,10 @@ def _with_unit(text: str, comma_decimal: bool) -> _Quantity | None:
         return _share(number.value / 100, after[share.end() :])
     if share := _PER_MILLE.fullmatch(after):
         return _share(number.value / 1000, "")
+    if scale := _MONEY_SCALE.match(after):
+        money = units.read_unit(after[scale.end() :].strip())
+        if money and money.is_money:  # 1.5M USD
+            return _Quantity(number.value * 10 ** _THOUSANDS[scale[1][0].lower()], money)
     is_stuck = not after.startswith((" ", "-", "'"))
     name = after.strip().lstrip("-") if after.startswith("-") else after.strip()
     if is_stuck and re.match(r"[A-Za-z](?![A-Za-z])", after) and "/" not in after:

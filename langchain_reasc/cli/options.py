@@ -211,7 +211,8 @@ class PromptOptions:
         str | None,
         typer.Option(
             metavar="SPEC",
-            help="Where a response's answer is: auto, boxed, number, choice, math, regex:..., json, json:FIELD. "
+            help="Where a response's answer is: auto, labels (spam,ham), boxed, number, choice, math, text, "
+            "regex:..., json, json:FIELD. "
             r"\[default: auto]",
             callback=_check_answer,
         ),
