@@ -14,7 +14,13 @@ from langchain_reasc.answers.forms import form_of, list_parts
 from langchain_reasc.answers.languages import word_set
 from langchain_reasc.answers.notation import plain_text, without_markup
 from langchain_reasc.answers.prose import is_block, without_citations
-from langchain_reasc.answers.sentences import answering_part, has_question_subject, reasons, without_closing_words
+from langchain_reasc.answers.sentences import (
+    answering_part,
+    has_question_subject,
+    reasons,
+    tells_more,
+    without_closing_words,
+)
 
 _LONGEST: Final = 400
 _TRIED: Final = 3
@@ -166,6 +172,8 @@ _VERBS: Final = (
 def _value_within(part: str, question: str) -> str:
     """Return the value in a sentence that could not be reduced to it, if the question asks for one, or is not known."""
     if form_of(part).kind not in ("text", "list") or (question and not _ASKS_NUMBER.search(question)):
+        return part
+    if question and tells_more(part, question):
         return part
     if date := find_date(part):
         return date

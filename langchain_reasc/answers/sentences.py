@@ -31,7 +31,14 @@ _IRREGULAR: Final = word_set(
 )
 _ASKED_FOR: Final = word_set("after before under behind near between with for from to of into")
 _DANGLING: Final = word_set("after before in on for at with of from by during since")
-_ASKS_WHAT_HAPPENS: Final = re.compile(r"\bhappen|\bchange|\bdoes? .{1,40} do\b", re.IGNORECASE)
+_ASKS_WHAT_HAPPENS: Final = re.compile(
+    r"\bhappen|\bchange|\bdoes? .{1,40} do\b|\bhow (?:do|does|did|has|have)\b", re.IGNORECASE
+)
+_TELLING: Final = re.compile(
+    r"\b(?:r[io]se[sn]?|falls?|fell|fallen|(?:in|de)creas\w+|gr[eo]ws?|shr[aiu]nk|dropp?\w*|gain\w*|los[est]\w*|lost|w[io]ns?|"
+    r"prof\w+|deficit|surplus|early|late|ahead|behind|short|not|never|no longer|approv\w+|reject\w+|\w+n't)\b",
+    re.IGNORECASE,
+)
 _PARTICLES: Final = word_set("up down off out away back over")
 _BEFORE_NUMBERS: Final = word_set("by for after within to from with about")
 _STARTS_A_PIECE: Final = re.compile(r"[\d$€£¥(\[{\"'`“«+-]|[^\W\d_]*[^\W\da-z_ß-ÿ]")
@@ -97,7 +104,7 @@ def answering_part(sentence: str, question: str) -> str:
     if not tokens:
         return sentence
     part = _around_copula(tokens, language)
-    if not part and not _ASKS_WHAT_HAPPENS.search(question):
+    if not part and not tells_more(sentence, question):
         part = _beside_verb(tokens)
     if not part and introduction:
         part = _without_known_end(tokens)
@@ -198,7 +205,10 @@ def _beside_verb(tokens: Tokens) -> Tokens:
         return []
     shared = [token for token in subject if token.is_known and not token.is_function_word]
     has_pronoun = bool(subject) and subject[0].word in _PRONOUNS
-    if len(rest) > 1 and rest[0].is_verb and shared and _begins_a_piece(rest[1:]):
+    has_piece = (
+        len(rest) > 1 and _begins_a_piece(rest[1:]) and any(token.is_new or token.has_number for token in rest[1:])
+    )
+    if has_piece and rest[0].is_verb and shared:
         return _without_known_end(_without_known_beginning(rest[1:]))
     kept = _without_known_end(rest)
     left_out = [token for token in rest[len(kept) :] if token.is_known and not token.is_function_word]
@@ -298,6 +308,14 @@ def without_closing_words(text: str) -> str:
     """Return a text without a verb at its end that belongs to the sentence: です, 입니다, है."""
     closing = _closing_words().search(text)
     return text[: closing.start()].rstrip() if closing and closing.start() else text
+
+
+def tells_more(sentence: str, question: str) -> bool:
+    """Return whether a sentence has a verb or word that may be its answer: "rose" of "it rose by 3%"."""
+    if _ASKS_WHAT_HAPPENS.search(question):
+        return True
+    asked = question.casefold()
+    return any(match[0].casefold()[:3] not in asked for match in _TELLING.finditer(sentence))
 
 
 def has_question_subject(sentence: str, question: str) -> bool:
