@@ -20,7 +20,6 @@ from langchain_reasc.agents.decision_prompt import ANY_LABEL, Labels, decision_p
 from langchain_reasc.answers import Extractor
 from langchain_reasc.complaints import explained
 from langchain_reasc.exceptions import ConfigurationError, MissingExtraError, NoVote
-from langchain_reasc.method.evidence import posterior
 from langchain_reasc.models.prepared import ModelOrName
 from langchain_reasc.runnable.loop import answer, ask
 from langchain_reasc.runnable.options import Options
@@ -144,7 +143,7 @@ class ReASCDecisionModel(Options, BaseDecisionModel):
 
         Raises:
             ConfigurationError: a request without questions, or with one that cannot be answered; nothing was paid for.
-            NoVote: no response to a question names one of its labels, or too few do.
+            NoVote: no response to a question names one of its labels.
             SamplingError: no sample could be drawn; SampleTimeout where that is because none ended in time.
             LogprobsUnavailable: a calibration needs logprobs and the model returned none.
             FingerprintMismatch: the calibration was made with another prompt.
@@ -207,22 +206,21 @@ class _DecisionQuestion:
     def answer(self, result: ReASCResult) -> Answer:
         """Return the answer that its votes give; the probability of each label is (v_a + 1) / (Σv + K).
 
-        The confidence is P(the label stays ahead), a posterior of the votes, and not of the label being right.
+        The confidence is P(the label stays ahead of the others and of "no label"), not that it is right.
 
         Raises:
             NoVote: none of them names a label.
         """
         if result.answer is None:
-            responses = "too few responses" if result.decision.evidence else "no response"
             raise NoVote(
-                f"{responses} to the question {self.id!r} names one of its {len(self.labels.names)} labels "
+                f"no response to the question {self.id!r} names one of its {len(self.labels.names)} labels "
                 f"({'; '.join(result.notices)}); if they were cut off, allow the model more tokens",
                 [response.message for response in result.responses if response.message is not None],
             )
         evidence = result.decision.evidence
         total = sum(evidence.values()) + len(self.labels.names)
         shares = {name: (evidence.get(name, 0.0) + 1.0) / total for name in self.labels.names}
-        confidence = posterior(evidence)
+        confidence = result.decision.posterior
         if isinstance(self._question, Noul):
             return NoulAnswer(type="noul", noul=shares[YES])
         if isinstance(self._question, Choice):

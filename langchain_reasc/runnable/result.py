@@ -230,7 +230,7 @@ class ReASCResult:
 
     @property
     def answer(self) -> str | None:
-        """The winning answer; None if no response has one, or if too few have one."""
+        """The winning answer; None if no response has one."""
         return self.decision.answer
 
     @property
@@ -260,7 +260,7 @@ class ReASCResult:
         if self.decision.reason == "alone":  # what was not voted on is not doubted
             return None
         if self.answer is None:
-            return "too few responses gave an answer" if self.decision.evidence else "no response gave an answer"
+            return "no response gave an answer"
         for name, meaning in PROBABILITIES.items():
             if (value := self._probability(name)) is not None:
                 if value < probability:
@@ -297,11 +297,7 @@ def _ending(result: ReASCResult) -> str:
     if decision.reason == "alone":
         return "taken as it is: the first response needs no vote"
     if decision.answer is None:
-        votes = _count_answers(result).total()
-        gave = f"none of {_number(decision.samples, 'response')} has an answer that can be compared"
-        if votes:
-            gave = f"only {votes} of {_number(decision.samples, 'response')} gave an answer that can be compared"
-        return f"no vote: {gave}"
+        return f"no vote: none of {_number(decision.samples, 'response')} has an answer that can be compared"
     if decision.reason == "gate":
         promise = result.message.response_metadata["reasc"].get("guarantee")
         return "accepted by the gate: the first response was confident enough" + (f"; {promise}" if promise else "")

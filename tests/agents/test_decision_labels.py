@@ -25,7 +25,10 @@ TEAMS = ("billing", "Technical Support", "sales", "not sales", "Übergabe", "売
         ("First I wrote <answer>sales</answer>, but it is <answer>billing</answer>", "billing"),
         ("<answer>billing", "billing"),  # the stop string took the rest
         ("So it is \\boxed{billing}", "billing"),
-        ("The answer is sales, not billing.", None),
+        ("The answer is sales, not billing.", "sales"),
+        ("The answer is not sales.", "not sales"),
+        ("The answer is not billing.", None),
+        ("The answer is sales or billing.", None),
         ("Not sales, as nothing is sold.\n\nbilling", "billing"),
         ("Answer: **billing**", "billing"),
         ("<answer>salesman</answer>", None),

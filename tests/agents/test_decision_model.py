@@ -14,7 +14,7 @@ from langchain_core.tracers import LangChainTracer
 from runnable.fakes import PROMPT_TOKENS, Reply, Scripted
 
 from langchain_reasc import ReASCDecisionModel, ReASCError
-from langchain_reasc.exceptions import NoVote
+from langchain_reasc.exceptions import Undecided
 from langchain_reasc.method import posterior
 
 from .decisions import ANGER, TEAM, URGENT, ask, naming
@@ -52,9 +52,15 @@ def test_what_names_no_label_casts_no_vote(runner: Any) -> None:
     assert any("2 of 8 responses cast no vote" in notice for notice in response.reasc["q"]["notices"])
 
 
-def test_too_few_that_name_a_label_decide_nothing(runner: Any) -> None:
-    with pytest.raises(NoVote, match="too few responses"):
-        ask(runner, naming("billing", Reply("It may be billing or sales")), TEAM, concurrency=1)
+def test_a_label_that_a_few_name_is_the_choice_and_undecided(runner: Any) -> None:
+    model = naming("billing", Reply("It may be billing or sales"))
+    response = ask(runner, model, TEAM, concurrency=1)
+    answer, account = response.choices["q"], response.reasc["q"]
+    assert (answer.choice, account["reason"], account["samples"]) == ("billing", "budget", 16)
+    assert account["evidence"] == {"billing": 1.0} and answer.probabilities["billing"] == 2 / 4
+    assert answer.confidence == account["posterior"] < 0.001, "15 of 16 responses name no label"
+    with pytest.raises(Undecided):
+        ask(runner, model, TEAM, on_undecided="raise")
 
 
 def test_several_questions_have_samples_a_bill_and_an_account_each(runner: Any) -> None:

@@ -14,6 +14,7 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from runnable.fakes import TOP_K, Reply, Scripted, calibration, saying
 
 from langchain_reasc import ReASCDecisionModel, calibrate
+from langchain_reasc.answers import EXTRACTION_VERSION
 from langchain_reasc.calibration import learner
 from langchain_reasc.exceptions import (
     ConfigurationError,
@@ -52,7 +53,8 @@ def learned() -> Any:
 
 
 def test_it_is_calibrated_on_decisions(runner: Any, learned: Any) -> None:
-    assert learned.gate.threshold is not None and learned.fingerprint.answer == "decision"
+    assert learned.gate.threshold is not None
+    assert learned.fingerprint.answer == f"decision, version {EXTRACTION_VERSION}"
     decisions = ReASCDecisionModel(llm=Scripted(script=ticket), calibration=learned)
     response = runner.invoke(decisions, {"state": "ticket 50", "questions": {"q": TEAM}})
     assert response.reasc["q"]["reason"] == "gate" and response.choices["q"].choice == "billing"

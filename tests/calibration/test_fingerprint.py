@@ -10,7 +10,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, Field
 
-from langchain_reasc.answers import boxed, extractor
+from langchain_reasc.answers import EXTRACTION_VERSION, boxed, extractor
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.models import prepare_model
 from langchain_reasc.models.fingerprint import (
@@ -230,13 +230,14 @@ def test_where_the_answer_is_counts_by_name() -> None:
         (weather, "weather"),
         (Finder().find, "find"),
         (extractor("boxed") | extractor("number"), "boxed | number"),
+        (["spam", "ham"], "spam,ham"),
         (lambda text: text, "custom"),
         (extractor(lambda text: text), "custom"),
         (Finder(), "custom"),
         ("<lambda>", "custom"),
     ):
-        assert answer_name(spec) == name
-    assert (of().answer, of(answer=boxed()).answer) == (None, "boxed")
+        assert answer_name(spec) == f"{name}, version {EXTRACTION_VERSION}"
+    assert (of().answer, of(answer=boxed()).answer) == (None, f"boxed, version {EXTRACTION_VERSION}")
 
 
 SYSTEM = ("system", "Box the answer.")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langchain_reasc.exceptions import LogprobsUnavailable
@@ -62,12 +62,15 @@ def outcome(rule: StoppingRule, given: Sequence[Response], budget: int = 16) -> 
         ("-aaaa", ("a", "evidence", 5), ("a", "agreement", 3)),
         ("....", (None, "unanswered", 4), (None, "unanswered", 4)),
         ("...", (None, None, 3), (None, None, 3)),  # three equal votes are enough for the horizon, but not here
-        (".a......", (None, "unanswered", 7), (None, "unanswered", 5)),
+        (".a......", ("a", None, 8), ("a", None, 8)),  # far ahead, but one response has an answer
+        (".a..............", ("a", "budget", 16), ("a", "budget", 16)),
+        (".a..aaaaaaaaaaaa", ("a", "evidence", 12), ("a", "agreement", 9)),  # it catches up
         ("-....", (None, "unanswered", 4), (None, "unanswered", 4)),
         ("....aaaaaaaaaaaa", (None, "unanswered", 4), (None, "unanswered", 4)),
+        ("-..a....", ("a", None, 8), ("a", None, 8)),
         ("a.a.a.a.a.a.a.a.", ("a", "budget", 16), ("a", "budget", 16)),
-        ("a.a..a..a.b.a.a.", ("a", "budget", 16), (None, "unanswered", 12)),  # behind them at the end of the budget
-        ("ab.c.d.e.f.g.h.i", (None, "unanswered", 13), (None, "unanswered", 9)),  # ahead of each
+        ("a.a..a..a.b.a.a.", ("a", "budget", 16), ("a", "budget", 16)),  # behind them at the end of the budget
+        ("ab.c.d.e.f.g.h.i", ("a", "budget", 16), ("a", "budget", 16)),  # ahead of each
         ("a..a", ("a", None, 4), ("a", None, 4)),  # as many as for the leader end nothing
     ],
 )
@@ -80,16 +83,18 @@ def test_an_answer_must_beat_the_blank_responses(letters: str, asc: Any, horizon
     ("rule", "letters", "expected"),
     [
         (Agreement(Prior.uniform(), 0.9), "......", (None, "unanswered", 4)),
-        (CannotCatchUp(8), "a.......", (None, "unanswered", 6)),
+        (CannotCatchUp(8), "a.......", ("a", None, 8)),
         (CannotCatchUp(8), "a.aaaaaa", ("a", "agreement", 5)),
         (ESC(4), "....", (None, "unanswered", 4)),
         (ESC(4), "aaa.aaaa", ("a", "window", 8)),
-        (ESC(3), "...a", (None, "unanswered", 4)),
+        (ESC(3), "...a", ("a", None, 4)),
+        (ESC(3), "...aaaaaa", ("a", "window", 6)),
         (Race(3), ".aaa", (None, "contested", 1)),
         (Race(3), "...", (None, "contested", 1)),
         (Race(3), "a.aa", ("a", "contested", 2)),
         (FirstConfident(0.5), ".", (None, "contested", 1)),
         (ReASC(UNIT, gate=0.5), "....", (None, "unanswered", 4)),
+        (ReASC(UNIT, gate=0.5), "." + "a" * 15, ("a", "evidence", 3)),
         (ReASC(UNIT, gate=0.5), "aaaa", ("a", "gate", 1)),
         (BayesianVote(PointOdds(((0.0, -1.0), (2.0, 5.0)), 3.0)), "....", (None, "unanswered", 4)),
         (Cap(16), "." * 16, (None, "budget", 16)),
@@ -119,8 +124,11 @@ def test_the_evidence_is_that_of_answers_and_the_posterior_counts_all() -> None:
     assert (behind.evidence, ahead.evidence) == ({"a": 1.0, "b": 1.0}, {"a": 3.0})
     assert behind.posterior == pytest.approx(1 - decide(ASC(), responses("bccca")).posterior)
     assert ahead.posterior == decide(ASC(), responses("abaa")).posterior
-    ended = decide(rule_in_use(ASC(), 16), responses(".a......"))
-    assert (ended.evidence, ended.answer, ended.whole, ended.parts) == ({"a": 1.0}, None, None, {})
+    one_answer = decide(rule_in_use(ASC(), 16), responses(".a......"))
+    assert (one_answer.evidence, one_answer.answer) == ({"a": 1.0}, "a")
+    assert one_answer.posterior == pytest.approx(1 - decide(ASC(), responses("b" * 7 + "a"), undecided=7).posterior)
+    ended = decide(rule_in_use(ASC(), 16), responses("...."))
+    assert (ended.evidence, ended.answer, ended.whole, ended.parts) == ({}, None, None, {})
 
 
 def test_what_costs_more_than_it_gains_ends_with_the_leading_answer() -> None:
@@ -136,7 +144,9 @@ def test_calls_are_voted_on_against_them_by_kind() -> None:
     called = [*responses("..a", kind="search"), *responses("a" * 7, kind="search")]
     assert outcome(ASC(), called[:9]) == ("a", None, 9)
     assert outcome(ASC(), called) == ("a", "evidence", 10)
-    assert outcome(ASC(), [*responses("ab", kind="search"), *responses("." * 9)]) == (None, "unanswered", 10)
+    behind = [*responses("ab", kind="search"), *responses("." * 14)]
+    assert outcome(ASC(), behind[:11]) == ("a", None, 11)
+    assert outcome(ASC(), behind) == ("a", "budget", 16)
     arguments = decide(rule_in_use(ASC(), 16), called).parts["answer"]  # compete with each other alone
     assert arguments.posterior == decide(ASC(0.999), responses("a" * 8)).posterior
 
@@ -145,7 +155,7 @@ def test_objects_are_voted_on_against_them_as_a_whole() -> None:
     objects = [having(city="Rome", note=note) for note in "abcdefghij"]
     rule = rule_in_use(ASC(), 16, over_parts=ByField)
     behind = decide(rule, [*objects[:2], *[BLANK] * 8])
-    assert (behind.answer, behind.reason, behind.samples) == (None, "unanswered", 10)
+    assert (behind.answer, behind.stop, behind.samples) == (objects[0].answer, False, 10)
     assert behind.evidence == {objects[0].answer: 1.0, objects[1].answer: 1.0}
     decision = decide(rule, [BLANK, BLANK, *objects])
     assert not decision.stop and decision.parts["city"].evidence == {'"Rome"': 10.0}
@@ -166,12 +176,13 @@ def test_what_never_agrees_must_beat_them_in_the_rest() -> None:
     assert votes == sorted(votes) and votes[2] > votes[0]
 
 
-@pytest.mark.parametrize(("letters", "further"), [("...", 1), ("a....", 2), ("a", 3), ("-..", 1)])
+@pytest.mark.parametrize(("letters", "further"), [("...", 1), ("a....", 10), ("a.........", 6), ("a", 3), ("-..", 1)])
 def test_no_more_samples_are_launched_than_could_end_it(letters: str, further: int) -> None:
     rule = rule_in_use(ASC(), 16)
     assert fewest_further(rule, responses(letters), 16) == further
 
 
+@example("a" + "." * 15)
 @given(st.text("ab.-", max_size=16))
 def test_blank_responses_decide_as_another_answer_would(letters: str) -> None:
     for rule in (ASC(), HORIZON, ESC(4)):
@@ -182,6 +193,7 @@ def test_blank_responses_decide_as_another_answer_would(letters: str) -> None:
             assert (decision.answer, decision.reason) == (other.answer, other.reason)
         if decision.reason not in (None, "budget", "unanswered"):
             assert decision.samples == other.samples and decision.posterior == other.posterior
+        assert (decision.answer is None) == (not decision.evidence)
+        assert decision.stop or len(letters) < 16
         if decision.reason == "unanswered":
-            assert decision.answer is None and decision.samples >= 4
-            assert other.answer == "z" or not decision.evidence
+            assert not decision.evidence and decision.samples == 4

@@ -67,7 +67,8 @@ def test_a_calibration_is_made_of_them(runner: Any) -> None:
         number = int(question[1:])
         talk = "well hm " * (number * 7 % 11)
         told = {"7": -0.2, "8": -0.6, "hm": -3.0}
-        text = "I pass" if number == 6 else f"{talk}so it is {7 if number % 3 else 8} {talk}"
+        text = f"{talk}so it is <answer> {7 if number % 3 else 8} </answer> {talk}"
+        text = "I cannot tell." if number == 6 else text
         return Reply(text, told=lambda _, token: openai_token(token, told.get(token.strip(), -0.01)))
 
     pairs = [(f"q{number}", "7") for number in range(45)]

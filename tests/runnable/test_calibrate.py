@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from langchain_reasc import ReASCRunnable, calibrate, calibrate_offline
-from langchain_reasc.answers import free_text
+from langchain_reasc.answers import EXTRACTION_VERSION, free_text
 from langchain_reasc.calibration import ObservationStore
 from langchain_reasc.data import read_unlabelled
 from langchain_reasc.exceptions import (
@@ -111,7 +111,7 @@ def test_free_text_is_compared_by_meaning_with_the_others_and_with_the_right_ans
         Scripted(script=spelled), CITIES, answer=free_text(judge=judge), measure=TOP_K, config={"callbacks": [runs]}
     )
     assert (made.n, made.accuracy, made.by_agreement()) == (40, 0.75, True)
-    assert made.fingerprint.answer == "free_text:judge(judge)"
+    assert made.fingerprint.answer == f"free_text:judge(judge), version {EXTRACTION_VERSION}"
     assert sum("Paris" in pair for pair in pairs(judge)) >= 40
     assert sum("reasc:judge" in run["tags"] for run in runs.of("model").values()) == len(judge.log.calls)
 
@@ -189,7 +189,7 @@ def test_a_first_response_without_an_answer_counts_as_wrong(runner: Any) -> None
 
     def unanswered(question: str, index: int) -> Reply:
         reply = script(question, index)
-        return replace(reply, text="so who knows") if int(question[1:]) % 4 == 1 and index == 0 else reply
+        return replace(reply, text="I cannot tell.") if int(question[1:]) % 4 == 1 and index == 0 else reply
 
     made = runner.calibrate(Scripted(script=unanswered), LABELLED, measure=TOP_K, max_samples=4)
     first = [unanswered(text, 0) for text in TEXTS]
@@ -200,7 +200,7 @@ def test_a_first_response_without_an_answer_counts_as_wrong(runner: Any) -> None
 
 def test_responses_that_were_cut_off_are_told_from_those_without_an_answer(runner: Any) -> None:
     for metadata, says in (({"finish_reason": "length"}, "of the responses were cut off"), ({}, "no answer was")):
-        silent = Reply("first I think about", metadata=metadata)
+        silent = Reply("I cannot tell.", metadata=metadata)
         made = runner.calibrate(saying("the answer is 1", silent), [f"q{at}" for at in range(20)])
         assert says in made.summary() and made.expected.unanswered > 0.5
 
@@ -246,7 +246,8 @@ def test_each_question_is_asked_until_the_votes_are_clear(runner: Any, fits: Any
     given = fits[0].options
     assert (fits[0].measures, given["budget"], given["threshold"]) == ([TOP_K], 6, 0.975)
     assert given["provenance"] == {"top_k": {"top_k": 1, "vocabulary_size": None}}
-    assert given["fingerprint"].model == "scripted" and given["fingerprint"].answer == "auto"
+    assert given["fingerprint"].model == "scripted"
+    assert given["fingerprint"].answer == f"auto, version {EXTRACTION_VERSION}"
     assert all(question.right == () for question in fits[0].questions)
 
 
@@ -264,7 +265,7 @@ def test_what_was_learned_of_the_model_online_does_not_decide_how_it_is_calibrat
 
 
 def test_known_answers_are_graded(runner: Any, fits: Any) -> None:
-    script = [Reply("it is 1"), Reply("no idea"), Reply("it is 2"), Reply("it is 1"), Reply("it is 1")]
+    script = [Reply("it is 1"), Reply("I cannot tell."), Reply("it is 2"), Reply("it is 1"), Reply("it is 1")]
     model = Scripted(script=lambda question, index: script[index % 5])
     runner.calibrate(model, [("q0", "1"), "q1", ("q2", ["2", "3"]), ("q3", None)], max_samples=5)
     rights = [question.right for question in fits[0].questions]

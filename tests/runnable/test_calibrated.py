@@ -101,7 +101,7 @@ def test_the_answer_and_the_fixed_prompt_are_part_of_what_was_measured(runner: A
     model = Scripted(script=lambda question, index: Reply("it is 1", -1.0 - int(question[1:]) / 7))
     measured = calibrate(model, questions, answer="number", fixed_prompt=shots, measure=TOP_K)
     runner.invoke(ReASCRunnable(model=model, calibration=measured, answer="number", fixed_prompt=shots), "q1")
-    with pytest.raises(FingerprintMismatch, match="answer: calibrated on 'number', running 'auto'"):
+    with pytest.raises(FingerprintMismatch, match=r"answer: calibrated on 'number, version .*', running 'auto, "):
         ReASCRunnable(model=model, calibration=measured, fixed_prompt=shots)
     with pytest.raises(FingerprintMismatch, match="prompt"):
         ReASCRunnable(model=model, calibration=measured, answer="number", fixed_prompt=shots[1:])

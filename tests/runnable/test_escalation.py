@@ -52,7 +52,7 @@ FILTERED = Reply("", metadata={"finish_reason": "content_filter"})
         (["1", "1", "1"], "small", "1", "unanimous", (3, 0)),
         (["1", "2"], "large", "9", "escalated", (2, 1)),
         (["1", "1", "2"], "large", "9", "escalated", (3, 1)),
-        ([Reply("no idea"), "1"], "large", "9", "escalated", (2, 1)),
+        ([Reply("I cannot tell."), "1"], "large", "9", "escalated", (2, 1)),
         ([CUT, "1"], "large", "9", "escalated", (2, 1)),
         (["1", "1", CUT], "large", "9", "escalated", (3, 1)),
         ([Reply(""), "1"], "large", "9", "escalated", (2, 1)),
@@ -171,7 +171,7 @@ def test_a_small_model_that_is_down_is_named_beside_the_answer(runner: Any) -> N
 
 @pytest.mark.parametrize(("undecided", "expected"), [("answer", None), ("abstain", ""), ("raise", Undecided)])
 def test_an_answer_that_the_large_model_does_not_give_is_undecided(runner: Any, undecided: Any, expected: Any) -> None:
-    reasc = pair(saying("1", "2"), saying(Reply("no idea")), on_undecided=undecided)
+    reasc = pair(saying("1", "2"), saying(Reply("I cannot tell.")), on_undecided=undecided)
     if expected is Undecided:
         with pytest.raises(Undecided, match="no vote"):
             runner.invoke(reasc, "q")
@@ -179,7 +179,7 @@ def test_an_answer_that_the_large_model_does_not_give_is_undecided(runner: Any, 
     message = runner.invoke(reasc, "q")
     account = message.response_metadata["reasc"]
     assert (account["answered_by"], account["answer"], account["reason"]) == ("large", None, "unanswered")
-    assert message.text == ("no idea" if expected is None else "")
+    assert message.text == ("I cannot tell." if expected is None else "")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ SECRETS = ("capital", "sk-secret", "the answer")
 def small(question: str, index: int) -> Reply:
     """No answer to "mute" questions, another each time to "hard" ones, and not the large model's to "wrong" ones."""
     if question.startswith(("mute", "hard")):
-        return Reply("no idea" if question.startswith("mute") else f"the answer is {index}")
+        return Reply("I cannot tell." if question.startswith("mute") else f"the answer is {index}")
     return Reply("the answer is 2" if question.startswith("wrong") else "the answer is 1")
 
 

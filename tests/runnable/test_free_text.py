@@ -55,7 +55,7 @@ def test_what_is_compared(runner: Any) -> None:
     said = ["\\boxed{Paris}", "Surely Paris", "\\boxed{Lyon}"]
     extract = boxed() | free_text(same=lambda first, second: city(first.title(), second.title()))
     result = runner.solve(ReASCRunnable(model=saying(*map(Reply, said)), answer=extract, rule=Cap(3)), "q")
-    assert result.decision.evidence == {"paris": 2.0, "lyon": 1.0}
+    assert result.decision.evidence == {"Paris": 2.0, "Lyon": 1.0}
 
 
 @pytest.mark.sync_only

@@ -91,7 +91,7 @@ class Slow(Scripted):
         time.sleep(0.9 if reply.endless else 0)
         return super()._chunk(reply, token, key)
 
-model = Slow(script=lambda question, index: Reply("a 42", endless=index > 0))
+model = Slow(script=lambda question, index: Reply("it is 42", endless=index > 0))
 print(ReASCRunnable(model=model, max_samples=2, sample_timeout=1.5).solve("q").answer)
 """
 

@@ -31,7 +31,7 @@ def telling(told: Any) -> Scripted:
 
 
 def test_a_response_without_an_answer_misses_nothing(runner: Any) -> None:
-    reasc = ReASCRunnable(model=saying(Reply("no idea", logprob=None)), calibration=calibration(), max_samples=2)
+    reasc = ReASCRunnable(model=saying(Reply("I cannot tell.", logprob=None)), calibration=calibration(), max_samples=2)
     assert runner.account(reasc, "q")["without_confidence"] == 0
 
 

@@ -21,6 +21,7 @@ from .fakes import TOP_K, Reply, Scripted
 from .learning import MINIMUM, QUESTIONS, answered, calibrator, drawn, online
 
 COUNTING = "counting votes (ASC)"
+BLANK = "I cannot tell."
 
 
 def without_logprobs(question: str, index: int) -> Reply:
@@ -60,7 +61,7 @@ def test_kinds_of_request_are_decided_by_their_own(runner: Any, fits: Any) -> No
 
 @pytest.mark.sync_only
 def test_what_is_learned_from_are_answers_as_numbers_and_scores(runner: Any, fits: Any) -> None:
-    replies = [Reply("it is 7", -2.0), Reply("no idea", -9.0), Reply("it is 5", logprob=None), Reply("it is 7", -1.0)]
+    replies = [Reply("it is 7", -2.0), Reply(BLANK, -9.0), Reply("it is 5", logprob=None), Reply("it is 7", -1.0)]
     answered(runner, online(lambda question, index: replies[index % 4], measure=TOP_K))
     for observed in fits[0].questions:
         assert observed.answers == (0, None, 1, 0)
@@ -177,7 +178,7 @@ def test_objects_are_learned_from_as_wholes(runner: Any, fits: Any) -> None:
 
 @pytest.mark.sync_only
 def test_responses_without_an_answer_are_no_trouble(runner: Any) -> None:
-    reasc = online(lambda question, index: Reply("no idea", -1.5), max_samples=3)
+    reasc = online(lambda question, index: Reply(BLANK, -1.5), max_samples=3)
     assert {account["answer"] for account in answered(runner, reasc, [*QUESTIONS, "q100"])} == {None}
     assert all(set(one.answers) == {None} for one in calibrator(reasc).observations)
 
@@ -194,7 +195,7 @@ def test_a_question_given_back_as_it_is_teaches_nothing(runner: Any) -> None:
     [
         (0.0, Reply(), ()),
         (1.0, Reply("it is 1", -3.0), ": it agrees with it"),
-        (1.0, Reply("no idea"), ": it does not agree with it"),
+        (1.0, Reply(BLANK), ": it does not agree with it"),
         (1.0, Reply("", error=ConnectionError("down")), ", and came to nothing"),
     ],
 )
@@ -213,7 +214,7 @@ def test_an_audit_is_paid_for_named_and_decides_nothing(
     )
     assert len(result.failures) == len(result.notices[2:]) == (second.error is not None)
     assert calibrator(reasc).wait(10)
-    learned = {"": (0,), "it is 1": (0, 0), "no idea": (0, None)}["" if second.error or not audit else second.text]
+    learned = {"": (0,), "it is 1": (0, 0), BLANK: (0, None)}["" if second.error or not audit else second.text]
     kept = [*calibrator(reasc).observations][-1]
     assert kept.answers == learned
     assert np.isfinite(kept.scores).any(axis=0).all()

@@ -84,7 +84,7 @@ def test_assigning_takes_effect(runner: Any, kind: Any) -> None:
     reasc.model = saying("2")
     assert runner.account(reasc, "q")["answer"] == "2"
     reasc.answer = lambda text: text.upper()
-    assert runner.account(reasc, "q")["answer"] == "the answer is 2"
+    assert runner.account(reasc, "q")["answer"] == "THE ANSWER IS 2"
     reasc.calibration = calibration(gate=-9.0)
     account = runner.account(reasc, "q")
     assert (account["reason"], account["method"]) == ("gate", "reasc")

@@ -42,7 +42,7 @@ ENDLESS = Reply("the answer is 1", endless=True)
         (["1", "2", "1", "1"], {}, "undecided: the budget is spent, and 3 of 4 responses gave it"),
         (["1"], {"max_samples": 1}, "undecided: the budget is spent, and 1 of 1 response gave it"),
         (["1", ENDLESS], {"timeout": 0.3}, "undecided: the time is over, and 1 of 1 response gave it"),
-        ([Reply("no idea")], {}, "no vote: none of 4 responses has an answer that can be compared"),
+        ([Reply("I cannot tell.")], {}, "no vote: none of 4 responses has an answer that can be compared"),
         (
             ["1"],
             {"rule": ASC(0.9)},
@@ -82,7 +82,7 @@ LONG = "word " * 400
 ESCAPES = "<script>alert(1)</script> \x1b]52;c;aGk=\x07 & more"
 
 
-@pytest.mark.parametrize("answers", [["1"], [LONG, ESCAPES], list("abcdefghij"), [Reply("no idea")]])
+@pytest.mark.parametrize("answers", [["1"], [LONG, ESCAPES], list("bcdefghjkl"), [Reply("I cannot tell.")]])
 def test_a_result_shows_in_some_ten_lines(runner: Any, answers: list[str | Reply]) -> None:
     replies = [Reply(f"the answer is {one}\n{LONG}") if isinstance(one, str) else one for one in answers]
     result = runner.solve(ReASCRunnable(model=saying(*replies), answer="regex:answer is (.*)"), "q")
@@ -93,7 +93,7 @@ def test_a_result_shows_in_some_ten_lines(runner: Any, answers: list[str | Reply
         assert "\x1b" not in text and result.summary()[:40] in text and "samples" in text
     assert "<script>" not in html and html.count("<tr>") <= 7
     assert all(len(repr(response)) < 400 and "\n" not in repr(response) for response in result.responses)
-    if answers == list("abcdefghij"):
+    if answers == list("bcdefghjkl"):
         assert "and 5 other answers" in shown and "and 5 other answers" in html
     if LONG in answers:
         assert "&lt;script&gt;" in html and "characters)" in shown

@@ -17,10 +17,10 @@ MALFORMED = Reply("", metadata={"finish_reason": "malformed_tool_use"})
 EVERY = {
     "cut off": [CUT_OFF],
     "empty": [Reply("")],
-    "no answer": [Reply("well")],
+    "no answer": [Reply("I cannot tell.")],
     "filtered": [FILTERED],
     "malformed": [MALFORMED],
-    "mixed": [CUT_OFF, Reply(""), FILTERED, Reply("well")],
+    "mixed": [CUT_OFF, Reply(""), FILTERED, Reply("I cannot tell.")],
 }
 
 
@@ -53,7 +53,7 @@ def test_one_answer_of_four_keeps_it_going(runner: Any, concurrency: int) -> Non
     assert len(result.responses) == 12
 
 
-BLANK = Reply("hard to say")
+BLANK = Reply("I cannot tell.")
 REFUSED = Reply("I cannot help with that", metadata={"finish_reason": "refusal"})
 CALLS = Reply("let me see", calls=(("search", {}),))
 
@@ -73,8 +73,10 @@ def in_turn(replies: list[Any]) -> Scripted:
         ([FILTERED, "7"], "7", "evidence", 5),
         ([REFUSED, "7"], "7", "evidence", 5),
         ([Reply(""), "7"], "7", "evidence", 5),
-        (["7", BLANK], None, "unanswered", 7),
-        ([CUT_OFF, "7", BLANK], None, "unanswered", 8),
+        (["7", BLANK], "7", "budget", 16),  # it is kept, as the answer of a few is often right
+        ([CUT_OFF, "7", BLANK], "7", "budget", 16),
+        ([BLANK, BLANK, BLANK, "7"], "7", "evidence", 12),
+        ([BLANK, BLANK, BLANK, BLANK, "7"], None, "unanswered", 4),
         (["7", REFUSED], "7", "budget", 16),
         (["7", CUT_OFF], "7", "budget", 16),
     ],
@@ -87,25 +89,32 @@ def test_complete_responses_without_an_answer_compete(
     assert (result.answer, result.decision.reason, result.decision.samples) == (answer, reason, samples)
 
 
-@pytest.mark.parametrize(("other", "reason"), [(CALLS, "budget"), (REFUSED, "budget"), (BLANK, "unanswered")], ids=str)
-def test_calls_and_refusals_do_not_compete_whatever_reads_them(runner: Any, other: Reply, reason: str) -> None:
+@pytest.mark.parametrize(("other", "samples"), [(CALLS, 5), (REFUSED, 5), (BLANK, 7)], ids=str)
+def test_calls_and_refusals_do_not_compete_whatever_reads_them(runner: Any, other: Reply, samples: int) -> None:
     def found(message: AIMessage) -> str | None:
         return "7" if "7" in message.text else None
 
-    model = in_turn(["7", other])
-    result = runner.solve(ReASCRunnable(model=model, answer=message_extractor(found)), "q")
-    assert (result.decision.reason, result.decision.evidence) == (reason, {"7": 1.0})
+    model = in_turn([other, "7"])
+    result = runner.solve(ReASCRunnable(model=model, answer=message_extractor(found), rule=ASC()), "q")
+    assert (result.answer, result.decision.reason, result.decision.samples) == ("7", "evidence", samples)
 
 
 def test_the_first_complete_one_is_returned_as_it_is_where_they_are_ahead(runner: Any) -> None:
-    replies = [CUT_OFF, REFUSED, Reply(""), BLANK, Reply("nobody knows")]
+    replies = [CUT_OFF, REFUSED, Reply(""), BLANK, Reply("I don't know.")]
     result = runner.solve(ReASCRunnable(model=in_turn(replies)), "q")
-    assert (result.decision.reason, result.message.text) == ("unanswered", "hard to say")
-    result = runner.solve(ReASCRunnable(model=in_turn(["7", BLANK]), rule=ASC()), "q")
     account = result.message.response_metadata["reasc"]
-    assert (result.message.text, account["answer"], account["evidence"]) == ("hard to say", None, {"7": 1.0})
+    assert (result.message.text, account["answer"], account["evidence"]) == ("I cannot tell.", None, {})
     assert (account["reason"], result.undecided) == ("unanswered", True)
-    assert "only 1 of 7 responses gave an answer" in result.summary()
+    assert "none of 4 responses has an answer that can be compared" in result.summary()
+
+
+@pytest.mark.parametrize("rule", [None, ASC(), ESC()], ids=str)
+def test_an_answer_of_one_among_them_is_returned_and_undecided(runner: Any, rule: Any) -> None:
+    result = runner.solve(ReASCRunnable(model=in_turn([BLANK, "7", BLANK]), rule=rule), "q")
+    account = result.message.response_metadata["reasc"]
+    assert (result.message.text, account["answer"], account["evidence"]) == ("the answer is 7", "7", {"7": 1.0})
+    assert (account["reason"], account["samples"], result.undecided) == ("budget", 16, True)
+    assert account["posterior"] < 0.01 and "only 1 of 16 responses gave it" in result.summary()
 
 
 def test_they_never_win_at_the_end_of_the_budget(runner: Any) -> None:
@@ -113,22 +122,25 @@ def test_they_never_win_at_the_end_of_the_budget(runner: Any) -> None:
     assert (result.answer, result.decision.reason, result.message.text) == ("7", "budget", "the answer is 7")
 
 
-def test_what_is_undecided_by_them_is_raised_abstained_or_escalated(runner: Any) -> None:
+@pytest.mark.parametrize(("replies", "reason"), [([BLANK], "unanswered"), (["7", BLANK], "budget")], ids=str)
+def test_what_is_undecided_by_them_is_raised_abstained_or_escalated(
+    runner: Any, replies: list[Any], reason: str
+) -> None:
     with pytest.raises(Undecided) as caught:
-        runner.solve(ReASCRunnable(model=in_turn(["7", BLANK]), on_undecided="raise"), "q")
-    assert caught.value.result.decision.reason == "unanswered"
-    abstained = runner.invoke(ReASCRunnable(model=in_turn(["7", BLANK]), on_undecided="abstain"), "q")
+        runner.solve(ReASCRunnable(model=in_turn(replies), on_undecided="raise"), "q")
+    assert caught.value.result.decision.reason == reason
+    abstained = runner.invoke(ReASCRunnable(model=in_turn(replies), on_undecided="abstain"), "q")
     assert (abstained.text, abstained.response_metadata["reasc"]["abstained"]) == ("", True)
     large = saying("9")
-    pair = ReASCRunnable(model=in_turn(["7", BLANK]), escalate_to=large, rule=ASC())
+    pair = ReASCRunnable(model=in_turn(replies), escalate_to=large, rule=ASC())
     account = runner.invoke(pair, "q").response_metadata["reasc"]
     assert (account["answer"], account["answered_by"], account["reason"]) == ("9", "large", "escalated")
-    assert account["models"]["small"]["reason"] == "unanswered"
+    assert account["models"]["small"]["reason"] == reason
 
 
 @pytest.mark.parametrize("scored", [0.9, None])
 def test_a_gate_accepts_none_of_them_and_they_need_no_confidence(runner: Any, scored: float | None) -> None:
-    blank = Reply("hard to say", logprob=None if scored is None else -scored)
+    blank = Reply("I cannot tell.", logprob=None if scored is None else -scored)
     options: Any = {"calibration": calibration(gate=-9.0)}
     result = runner.solve(ReASCRunnable(model=in_turn([blank, "7"]), **options), "q")
     assert result.answer == "7" and result.decision.reason != "gate" and result.decision.samples > 1

@@ -61,9 +61,9 @@ COMPARED, LONGER = "answer=... says what is compared", "max_tokens=... allows lo
 @pytest.mark.parametrize(
     ("replies", "advice"),
     [
-        ([Reply("no idea")], [COMPARED]),
+        ([Reply("I cannot tell.")], [COMPARED]),
         ([CUT_OFF], [LONGER]),
-        ([Reply("no idea"), CUT_OFF], [COMPARED, LONGER]),
+        ([Reply("I cannot tell."), CUT_OFF], [COMPARED, LONGER]),
         ([Reply("")], []),
     ],
     ids=["nothing to compare", "cut off", "both", "empty"],

@@ -133,7 +133,7 @@ def read(message: AIMessage, spec: str = "auto") -> SignalReading:
     ("pieces", "spec", "answer", "step"),
     [
         (["So", " 12", ".", " The", " answer", " is", " \\", "boxed", "{", "12", "}", "."], "auto", (9, 10), (0, 9)),
-        (["The answer is", " 1", "2", " apples"], "auto", (1, 3), (0, 2)),
+        (["The answer is", " 1", "2", " apples", "."], "auto", (1, 4), (0, 2)),
         (["答案是", *cut("北京", 2)[:1], *(b"\x97\xe4\xba", b"\xac"), "。"], "auto", (1, 4), (0, 1)),
         (["<think>", "12?", " no, 12", "</think>", "#### ", "12"], "auto", (5, 6), (1, 5)),
     ],
@@ -175,7 +175,7 @@ def test_a_score_is_that_of_the_tokens_of_a_span() -> None:
 
 
 def test_tokens_that_are_left_out_of_the_signals_do_not_count() -> None:
-    pieces = [*["so "] * 20, "7 ", "it is ", "1", "2"]
+    pieces = [*["so "] * 20, "7, ", "the answer is ", "1", "2"]
     reading = read(served("".join(pieces), *pieces, t3=None))
     assert reading.signals["token_logprob"].size == 23 and reading.spans.answer_span == (21, 23)
     assert reading.score(ANSWER) == -23.5
