@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from langchain_reasc.answers import boxed, written
+from langchain_reasc.answers import boxed, form_of, written
 from langchain_reasc.data.sources import ANSWER_FIELDS, QUESTION_FIELDS, Row
 from langchain_reasc.exceptions import ConfigurationError
 
@@ -20,7 +20,7 @@ class RowReader:
 
     Attributes:
         question: returns the question, given a row and its place.
-        references: returns the right answers as they are compared, likewise.
+        references: returns the right answers in plain notation, likewise.
         id_field: the field of a question's id.
     """
 
@@ -43,20 +43,18 @@ def id_of(row: Row, name: str) -> str | None:
 
 
 def accepted_answers(answers: Sequence[str], where: str) -> tuple[str, ...]:
-    """Return answers as they are compared, each once: what follows ``####`` (GSM8K), is boxed (MATH), or all of it.
+    """Return the answers in plain notation, each once: what follows ``####`` (GSM8K), is boxed (MATH), or all of it.
 
     Raises:
         ConfigurationError: nothing is left of one, as of a full stop.
     """
-    accepted = tuple(
-        dict.fromkeys(
-            written(text.rpartition("####")[2]) if "####" in text else boxed()(text) or written(text)
-            for text in answers
-        )
-    )
-    if "" in accepted:
+    accepted: dict[str, str] = {}
+    for text in answers:
+        answer = written(text.rpartition("####")[2]) if "####" in text else boxed()(text) or written(text)
+        accepted.setdefault(form_of(answer).key, answer)
+    if "" in accepted.values():
         raise ConfigurationError(f"{where}: the answer {answers[0]!r:.60} says nothing that a response could say, too")
-    return accepted
+    return tuple(accepted.values())
 
 
 def spellings(answer: str) -> list[str]:

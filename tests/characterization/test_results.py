@@ -41,7 +41,7 @@ RUNNABLES: dict[str, Callable[[], Any]] = {
     "agreeing": lambda: ReASCRunnable(model=saying("42"), **ONE),
     "split": lambda: ReASCRunnable(model=saying("1", "2", "1", "3", "1"), **ONE, rule=ASC(0.9)),
     "undecided": lambda: ReASCRunnable(model=saying(*TIES), **ONE, max_samples=6),
-    "no answers": lambda: ReASCRunnable(model=saying(Reply("who knows")), **ONE, max_samples=3),
+    "no answers": lambda: ReASCRunnable(model=saying(Reply("who knows?")), **ONE, max_samples=3),
     "waves": lambda: ReASCRunnable(model=saying(*"1213"), concurrency=3, rule=lr.Cap(7), max_samples=7),
     "cut off, no usage": lambda: ReASCRunnable(model=cut_off_wave(usage=False), rule=Unforeseen(3)),
     "cut off, usage at the end": lambda: ReASCRunnable(model=cut_off_wave(), rule=Unforeseen(3)),
@@ -109,7 +109,7 @@ RUNNABLES: dict[str, Callable[[], Any]] = {
         max_samples=6,
     ),
     "tools": lambda: ReASCRunnable(
-        model=saying(booking("Rome"), booking("Paris"), Reply("no"), booking("Rome")).bind_tools([book]), **ONE
+        model=saying(booking("Rome"), booking("Paris"), Reply("What?"), booking("Rome")).bind_tools([book]), **ONE
     ),
     "hopeless": lambda: ReASCRunnable(
         model=saying(

@@ -20,7 +20,7 @@ ROWS = [
 ]
 READ = [
     LabelledQuestion("a", str(ROWS[0]["question"]), "7"),
-    LabelledQuestion("b", str(ROWS[1]["question"]), "grösser"),
+    LabelledQuestion("b", str(ROWS[1]["question"]), "größer"),
 ]
 GOOD = '{"question": "1 + 1?", "answer": "2"}\n'
 TABLE = "question,answer\n1 + 1?,2\n"

@@ -46,7 +46,8 @@ def without_logprobs(event: Any) -> Any:
 
 async def ten_megabytes(exchange: Exchange) -> None:
     times = 2 + RIGHT.alternatives_of(exchange.body)  # that the token stands in its event
-    await exchange.stream([RIGHT.token("thinking " * (10 * 2**20 // 9 // times), exchange.body)])
+    thought = "thinking " * (10 * 2**20 // 9 // times) + "\n"
+    await exchange.stream([RIGHT.token(thought, exchange.body)])
     await RIGHT(exchange)
 
 

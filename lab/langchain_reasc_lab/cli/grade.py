@@ -150,10 +150,10 @@ def grade(
 ) -> None:
     """Grade recorded responses again, by another grader or by corrected labels, without a new sample.
 
-    exact: spelled alike once normalized, as pools are graded when they are recorded. numeric: the same number up to a
-    tolerance. choice: the same letter. math: equal as mathematics. alias: one of several accepted names, whatever its
-    case, articles and punctuation. judge: what a model says that is shown the question, the accepted answers and the
-    answer. Equal answers to a question are graded once.
+    exact: the same answer, as pools are graded when they are recorded; either may leave out the unit. numeric: the
+    same number up to a tolerance. choice: the same letter. math: equal as mathematics. alias: one of several accepted
+    names, whatever its case, articles and punctuation. judge: what a model says that is shown the question, the
+    accepted answers and the answer. Equal answers to a question are graded once.
 
     The verdicts and the grader's name are written into the pool. A judge's verdicts are kept beside the pool as soon
     as they come: after an interruption, or after --dry-run, nothing is paid for again.

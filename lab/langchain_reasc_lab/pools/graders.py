@@ -29,6 +29,8 @@ TOLERANCE: Final = 1e-4
 """How far, relatively, numbers may differ: that of ToRA's grader and of those made after it, such as Qwen2.5-Math's."""
 
 _OPTIONS: Final = "ABCDEFGHIJ"
+_Number = tuple[Fraction, str]
+"""A number and its unit."""
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 
 
@@ -76,10 +78,10 @@ class Exact:
 class Numeric:
     """Takes an answer for right that is the same number as an accepted one, up to a relative tolerance.
 
-    ``1,000``, ``1000.0`` and ``10^3`` are one number, and so are ``1/3`` and ``0.33333``, ``12 km`` and ``12``; ``45%``
-    is 45, and 0.45 as well. Two whole numbers must be the same, unless a tolerance is given: 20,001 is not 20,000. No
-    number is near 0 but 0. An answer that is not a number is right if it is spelled like a reference. Where no
-    reference is a number, and none is spelled like the answer, it cannot be decided.
+    ``1,000``, ``1000.0`` and ``10^3`` are one number, and so are ``1/3`` and ``0.33333``, ``12 km`` and ``12``, but
+    not ``12 m``; ``45%`` is 45, and 0.45 as well. Two whole numbers must be the same, unless a tolerance is given:
+    20,001 is not 20,000. No number is near 0 but 0. An answer that is not a number is right if it is spelled like a
+    reference. Where no reference is a number, and none is spelled like the answer, it cannot be decided.
 
     Args:
         tolerance: at most this share of the larger of the two; None for 1e-4, of whole numbers 0.
@@ -97,17 +99,25 @@ class Numeric:
     def grade(self, question: str, answer: str, text: str | None, references: Sequence[str]) -> bool | None:
         if _spelled_alike(answer, references):
             return True
+        numbers = _numbers(form_of(answer))
         rights = [_numbers(form_of(right)) for right in references]
-        pairs = [(value, right) for numbers in rights for right in numbers for value in _numbers(form_of(answer))]
-        if any(unit == other_unit and self._near(value, other) for (value, unit), (other, other_unit) in pairs):
+        if any(self._are_near(numbers, right) for right in rights):
             return True
         return False if any(rights) else None
 
-    def _near(self, one: Fraction, other: Fraction) -> bool:
-        if self._tolerance is None and one.denominator == other.denominator == 1:
-            return one == other
-        return abs(one - other) <= Fraction(TOLERANCE if self._tolerance is None else self._tolerance) * max(
-            abs(one), abs(other)
+    def _are_near(self, numbers: Sequence[_Number], others: Sequence[_Number]) -> bool:
+        """Return whether two numbers are near, where one of them may leave out the unit of the other."""
+        if not numbers or not others:
+            return False
+        are_whole = all(without_unit.denominator == 1 for without_unit, _ in (numbers[-1], others[-1]))
+        tolerance = self._tolerance
+        if tolerance is None:
+            tolerance = 0.0 if are_whole else TOLERANCE
+        pairs = [(number, other) for number in numbers for other in others[:1]]
+        pairs += [(number, other) for number in numbers[:1] for other in others[1:]]
+        return any(
+            unit == other_unit and abs(value - other) <= Fraction(tolerance) * max(abs(value), abs(other))
+            for (value, unit), (other, other_unit) in pairs
         )
 
 
@@ -176,9 +186,11 @@ def _spelled_alike(answer: str, references: Sequence[str]) -> bool:
     return any(equivalent(answer, right) for right in references)
 
 
-def _numbers(form: Form) -> list[tuple[Fraction, str]]:
-    """Return the numbers that an answer may mean, each with its unit: as it is, in base units, and without its unit."""
-    numbers = []
+def _numbers(form: Form) -> list[_Number]:
+    """Return the number of an answer in base units, then as it is written with less of its unit, last without any."""
+    if form.kind != "value":  # a text such as 1e999999999 would take for ever as a fraction
+        return []
+    numbers: list[_Number] = []
     for key in (form.key, *form.weaker):
         number, _, unit = key.partition(" ")
         with suppress(ValueError, ZeroDivisionError):

@@ -29,7 +29,7 @@ def a_pool(folder: Path, *, copies: int = 1) -> Path:
         | {"input": f"Which town is {n}?"}
         for n in range(copies)
     ]
-    lines.append(question("length", response("12.1"), response("12"), response(None), reference="12.1 km"))
+    lines.append(question("length", response("12.2"), response("12"), response(None), reference="12.1 km"))
     return write_lines(folder / "p.sqlite", *lines)
 
 
@@ -77,7 +77,7 @@ def test_labels_may_come_from_a_file(tmp_path: Path) -> None:
     assert "lacks 1 of the 2 questions" in shown.stderr
     assert "1 became right, 1 became wrong" in shown.stdout and "Agreement" not in shown.stdout
     assert right(pool)[0] == [False, False, True]
-    assert [one.references for one in read_pool(pool).questions] == [("bergen",), ("12.1 km",)]
+    assert [one.references for one in read_pool(pool).questions] == [("Bergen",), ("12.1 km",)]
 
 
 def test_a_pool_without_labels_gets_them(tmp_path: Path) -> None:

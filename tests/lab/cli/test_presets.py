@@ -49,7 +49,7 @@ def test_what_is_given_goes_before_a_preset(tmp_path: Path) -> None:
     assert isinstance(sampling, dict)
     assert (sampling["temperature"], sampling["top_p"]) == (0.25, pytest.approx(0.9))
     assert read_pool(pool).metadata["answer"] == "boxed"
-    assert [one.references for one in read_pool(pool).questions][1] == ("3 may 1931", "may 1931", "1931")
+    assert [one.references for one in read_pool(pool).questions][1] == ("1931-05-03", "1931-05", "1931")
 
 
 @pytest.mark.parametrize(

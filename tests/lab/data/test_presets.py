@@ -10,8 +10,8 @@ SAID = {
     "maths": {r"Hence $\boxed{\frac{6}{10}}$.": "0.6", r"\boxed{(2, \frac{\pi}{2})}": "(2,pi/2)"},
     "letter": {"It melts late. A is wrong.\n\nAnswer: C": "c", "**Answer: (B)** Nickel": "b"},
     "yes-no": {"A year has 365 days.\n\\boxed{yes}": "yes", r"\boxed{\text{No}}": "no"},
-    "letters": {"a, d, r: \\boxed{adr}": "adr", r"So \boxed{\text{Étar}}": "étar"},
-    "short": {"\\boxed{Berlin}": "berlin", r"In \boxed{\text{3 May 1931}}.": "3 may 1931"},
+    "letters": {"a, d, r: \\boxed{adr}": "adr", r"So \boxed{\text{Étar}}": "Étar"},
+    "short": {"\\boxed{Berlin}": "Berlin", r"In \boxed{\text{3 May 1931}}.": "1931-05-03"},
 }
 
 

@@ -32,7 +32,7 @@ def test_the_first_choice_of_a_ranking_is_its_vote(tmp_path: Path) -> None:
     [pool] = imported("ranked_votes", tmp_path).values()
     assert (pool.model, len(pool.questions)) == (None, 60)
     answers = [[one.answer for one in question.responses] for question in pool.questions]
-    assert answers[1] == ["d", "d", "d", None, "d", "d", "d", None] and pool.questions[1].reference == "A"
+    assert answers[1] == ["D", "D", "D", None, "D", "D", "D", None] and pool.questions[1].reference == "A"
 
 
 def test_a_run_names_its_model_and_keeps_verdicts_and_tokens(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from langchain_reasc.exceptions import PoolError
     [
         ("1,000", "1000.0", True),
         ("$7", "7", True),
+        ("18", "18 dollars", True),
+        ("5 km", "5 m", False),
         (None, "7", False),
         (7, 7, True),
     ],
@@ -33,10 +35,10 @@ def test_a_recorded_correct_wins_over_the_comparison(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "right"), [({}, False), ({"answer": "auto", "extraction_version": EXTRACTION_VERSION}, True)]
+    ("metadata", "right"), [({}, False), ({"answer": "math", "extraction_version": EXTRACTION_VERSION}, True)]
 )
-def test_labels_are_spelled_as_by_the_rules_that_found_the_answers(tmp_path: Path, metadata: Any, right: bool) -> None:
-    line = question("a", response("18", 5, text="It costs 18 dollars."), reference="18 dollars")
+def test_labels_are_read_by_the_rules_that_found_the_answers(tmp_path: Path, metadata: Any, right: bool) -> None:
+    line = question("a", response("sqrt(2)/2", 5, text=r"\boxed{\sqrt{2}/2}"), reference=r"\frac{1}{\sqrt{2}}")
     path = write_lines(tmp_path / "p.sqlite", {"metadata": metadata}, line)
     assert read_pool(path).questions[0].responses[0].correct is right
 

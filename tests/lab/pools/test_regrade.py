@@ -58,7 +58,7 @@ def test_another_extractor_looks_again_in_the_stored_text(tmp_path: Path) -> Non
     boxed = record_pool(Guesser(), QUESTIONS, path, samples=3, answer="boxed")
     PoolStore.open(path).set_responses("q0", [{"answer_span": (0, 1)}])
     pool = record_pool(spent(), QUESTIONS, path, samples=3, answer="regex:(It)", on_notice=said.append)
-    assert {one.answer for held in pool.questions for one in held.responses} == {"it"}
+    assert {one.answer for held in pool.questions for one in held.responses} == {"It"}
     assert "found by 'boxed'" in said[0] and "12 changed" in said[0] and "record anew for a score of them" in said[1]
     assert pool.metadata["answer"] == "regex:(It)"
     assert record_pool(spent(), QUESTIONS, path, samples=3, answer="boxed").questions == boxed.questions

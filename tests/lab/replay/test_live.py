@@ -104,21 +104,23 @@ def test_the_rows_of_papers_spend_their_budget_where_nothing_answers(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("ending", "reason"),
+    ("ending", "decided_after"),
     [
-        ({}, "unanswered"),
-        ({"finish_reason": "stop"}, "unanswered"),
-        ({"finish_reason": "length"}, "budget"),
-        ({"finish_reason": "content_filter"}, "budget"),
-        ({"finish_reason": "tool_calls"}, "budget"),  # which were refused
-        ({"cut_off": True}, "budget"),
+        ({}, None),
+        ({"finish_reason": "stop"}, None),
+        ({"finish_reason": "length"}, 7),
+        ({"finish_reason": "content_filter"}, 7),
+        ({"finish_reason": "tool_calls"}, 7),  # which were refused
+        ({"cut_off": True}, 7),
     ],
     ids=str,
 )
 def test_recorded_responses_without_an_answer_compete_if_they_are_complete(
-    tmp_path: Path, ending: dict[str, Any], reason: str
+    tmp_path: Path, ending: dict[str, Any], decided_after: int | None
 ) -> None:
-    line = question("q", response("7"), *[response(None, **ending)] * 15)
+    line = question("q", *[response("7"), response(None, **ending)] * 4)
     pool = read_pool(write_lines(tmp_path / "p.sqlite", line))
     [responses] = PoolScores(pool).responses(None)
-    assert decide(rule_in_use(ASC(), 16), responses).reason == reason
+    rule = rule_in_use(ASC(), 16)
+    decided = [number for number in range(1, 9) if decide(rule, responses[:number]).reason == "evidence"]
+    assert next(iter(decided), None) == decided_after
