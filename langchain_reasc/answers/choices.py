@@ -57,6 +57,10 @@ class ChoiceFinder:
             return None
         return _implied(text, letters)
 
+    def label(self, right: str) -> str:
+        """Write an answer or a label as the letters that it names; any other text in lower case."""
+        return chosen_letters(right, self._letters) or right.strip().casefold()
+
 
 @lru_cache(maxsize=256)
 def letters_of(question: str) -> str:
@@ -192,6 +196,10 @@ class LabelFinder:
         if label := self._headed(text) or self._said(text):
             return label
         return None if _OR.search(text) and len(text.split()) <= 12 else self._concluded(text, question)
+
+    def label(self, right: str) -> str:
+        """Write an answer or a right answer as the label that it names."""
+        return self._labels.get(_folded(right), right)
 
     def _in_object(self, text: str) -> str | None:
         if "{" not in text or (found := last_value(text[-TAIL:])) is None:

@@ -200,7 +200,9 @@ def labels(names: Sequence[str]) -> Extractor:
     folded = {name.casefold().strip() for name in names}
     if len(folded) < 2 or len(folded) < len(names) or "" in folded:
         raise ConfigurationError(f"answer=[...] needs at least two different labels that are not empty, got {names!r}")
-    return Extractor(LabelFinder(names), f"labels:{'|'.join(names)}", reads_question=True, canonical=str, by_form=False)
+    finder = LabelFinder(names)
+    name = f"labels:{'|'.join(names)}"
+    return Extractor(finder, name, reads_question=True, canonical=finder.label, by_form=False)
 
 
 def message_extractor(find: Callable[[AIMessage], str | None], *, name: str | None = None) -> Extractor:
@@ -232,7 +234,8 @@ def choice(letters: str = LATIN) -> Extractor:
 
     Several letters that are joined are one answer, whatever their order.
     """
-    return Extractor(ChoiceFinder(letters), "choice", reads_question=True, canonical=str, by_form=False)
+    finder = ChoiceFinder(letters)
+    return Extractor(finder, "choice", reads_question=True, canonical=finder.label, by_form=False)
 
 
 def mathematical() -> Extractor:

@@ -573,7 +573,7 @@ def _listed(line: str, parts: Sequence[str], forms: Sequence[Form]) -> Form:
     if len(forms) == 1:
         return Form(line, "[" + forms[0].key + "]", kind="list")
     key = "; ".join(form.key for form in forms)
-    barest = "; ".join(form.weaker[-1] if form.weaker else form.key for form in forms)
+    barest = "; ".join(form.weaker[-1] if form.weaker and form.kind == "value" else form.key for form in forms)
     return Form(line, key, (barest,) if barest != key else (), kind="list")
 
 
@@ -622,6 +622,7 @@ _SQL: Final = re.compile(
     re.DOTALL,
 )
 _QUOTED: Final = re.compile(r"('[^']*'|\"[^\"]*\")")
+_ARTICLE: Final = re.compile(r"\A(?:the|an?)\s+(?=\S)", re.IGNORECASE)
 _TITLE: Final = re.compile(
     r"(?:(?:mr|mrs|ms|miss|dr|prof|professor|sir|dame|captain|capt|admiral|colonel|general|major|lieutenant|sergeant|inspector|judge|nurse|lord|lady|herr|frau|señor|señora|monsieur|madame|"
     r"rev|hon|president)\.?\s)+(?=[^\W\d_])",
@@ -679,23 +680,27 @@ def _as_text(line: str) -> Form:
         return Form(line, line.rstrip(), kind="text")
     text = _MODULO.sub(r"\1", line)
     text = _INITIAL.sub("", _LABEL_MARK.sub("", text))
-    text = _TITLE.sub("", _without_article(text))
+    text = _TITLE.sub("", _ARTICLE.sub("", text))
     text = " ".join(text.split()).strip(" .!?*\"'") or line
-    parts = text.split("-")
+    parts = re.split("[-']", text)
     is_token = " " not in text and not all(part.isalpha() or part.isdigit() for part in parts)
-    is_formula = len(text) > 1 and _FORMULA.fullmatch(text)
-    key = text if is_token or is_formula else text.casefold()
-    return Form(line, key, _family_name_first(key), kind="text")
+    if len(text) > 1 and _FORMULA.fullmatch(text):  # CO is not Co
+        return Form(line, text, (text.casefold(),), kind="text")
+    key = text if is_token else text.casefold()
+    bare = _without_article(key)
+    without_article = (bare,) if bare != key else ()
+    return Form(line, key, (*_family_name_first(key), *without_article), kind="text")
 
 
-def _without_article(text: str) -> str:
-    match = _articles().match(text)
-    return text[match.end() :] if match else text
+def _without_article(key: str) -> str:
+    """Return a text without the article of a language other than English: "rhein" of "der rhein"."""
+    match = _articles().match(key)
+    return key[match.end() :] if match else key
 
 
 @cache
 def _articles() -> re.Pattern[str]:
-    words = [word for word in languages.words("article") if not is_unspaced(word[0])]
+    words = [word for word in languages.words("article") if len(word) > 1]
     elided = "|".join(re.escape(word) for word in words if word.endswith("'"))
     spaced = "|".join(re.escape(word) for word in words if not word.endswith("'"))
     return re.compile(rf"(?:(?:{spaced})\s+|(?:{elided}))(?=\S)", re.IGNORECASE)

@@ -125,7 +125,7 @@ LANGUAGES: Final = (
             i'm afraid i|i'm not a |i'm sorry, i can't|
             i'm sorry, i cannot|i'm sorry, i don't|i am sorry, i cannot|sorry, but|sorry, i can't|sorry, i cannot|
             sorry, i don't|i apologize, but|i don't have|i do not have|i need more|i would need|i'd need|i must decline|
-            i won't be able|unfortunately, i|unfortunately i|i have no information|i have no access|
+            i won't be able|unfortunately, i|unfortunately i|i have no information|i have no access|i have no idea|
             there is not enough information for me|as an ai|as a language model|as a large language model""",
         correction="""wait|sorry, i meant|actually|hold on|correction|i made a mistake|i made an error|i was wrong|
             my mistake|oops|

@@ -113,8 +113,8 @@ _REMARK: Final = re.compile(
 )
 _FAREWELL: Final = re.compile(r"\W*(?:(?:i )?hope (?:this|that|it)|let me know|feel free)", re.IGNORECASE)
 _CITATIONS: Final = re.compile(
-    r"""(?:(?<=\w\w)|(?<=[.!?"')])|(?<=\S)\s)\s*
-        (?:\[\^?[1-9]\d{0,2}(?:[,–-]\s?(?:p\.\s?)?\d{1,3})*\]|【[^】]*】)+(?=[\s.,;]|\Z)""",
+    r"""(?: (?:(?<=\w\w)|(?<=[.!?"')\]])|(?<=\S)\s)\s*\[\^?[1-9]\d{0,2}(?:[,–-]\s?(?:p\.\s?)?\d{1,3})*\]
+          | \s*【[^】]*】 )+(?=[\s.,;]|\Z)""",
     re.VERBOSE,
 )
 _SOURCE: Final = re.compile(
@@ -202,7 +202,7 @@ def without_citations(span: str) -> str:
 
 # Texts that state nothing
 
-_ENDS_OPEN: Final = re.compile(r"[\w,;:(—–-]\Z")
+_ENDS_OPEN: Final = re.compile(r"(?:[^\W\d]|[,;:(—–-])\Z")
 _ENDS_IN_THE_MIDDLE: Final = re.compile(
     r"\s(?:in|of|the|a|an|to|by|and|with|for|from|is|are|was|that|or|at|on)\Z", re.IGNORECASE
 )
@@ -224,7 +224,8 @@ def _cannot() -> re.Pattern[str]:
 def breaks_off(paragraph: str) -> bool:
     """Return whether a paragraph ends in the middle of a sentence."""
     last_line = paragraph[paragraph.rfind("\n") + 1 :]
-    words = last_line.count(" ") + 1
+    last_sentence = sentences(last_line[-_LONGEST_SPAN:] or " ")[-1:] or [""]
+    words = last_sentence[0].count(" ") + 1
     if words > 5 and _ENDS_IN_THE_MIDDLE.search(last_line):
         return True
     return words > SHORT and _ENDS_OPEN.search(last_line) is not None

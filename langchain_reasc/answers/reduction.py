@@ -61,7 +61,7 @@ _HEAD: Final = re.compile(r"(?P<head>[^\W\d_][\w '()/-]{0,40}?)\s?(?::\s|：)\s*
 _HEADS: Final = word_set(
     "answer final label result status class category classification sentiment output value solution prediction verdict "
     "move length width height area volume price cost weight distance time date year name speed profit decision "
-    "conclusion response so hence therefore thus choice option total sum sorted correct the ans"
+    "version release conclusion response so hence therefore thus choice option total sum sorted correct the ans"
 )
 _PHRASES: Final = frozenset(("route it to", "in short", "in total", "in summary"))
 
@@ -118,7 +118,7 @@ _NOT_A_CHAIN: Final = re.compile(r"[,;≤≥<>]|\b(?:and|or)\b")
 def _without_calculation(text: str) -> str:
     """Return what a calculation comes to: 102 of "17 × 6 = 102"."""
     left, equals, right = text.rpartition("=")
-    if not equals or not right.strip() or form_of(text).kind == "code":
+    if not equals or not right.strip() or _LOOKS_LIKE_CODE.search(text):
         return text
     is_chain = "=" in left and not _NOT_A_CHAIN.search(text)
     is_arithmetic = _ARITHMETIC.fullmatch(plain_text(left)) is not None

@@ -39,8 +39,9 @@ _TELLING: Final = re.compile(
     r"prof\w+|deficit|surplus|early|late|ahead|behind|short|not|never|no longer|approv\w+|reject\w+|\w+n't)\b",
     re.IGNORECASE,
 )
+_STEMS: Final = {"fell": "fall", "rose": "ris", "shrank": "shr", "grew": "gro", "lost": "los", "won": "win"}
 _PARTICLES: Final = word_set("up down off out away back over")
-_BEFORE_NUMBERS: Final = word_set("by for after within to from with about")
+_BEFORE_NUMBERS: Final = word_set("by for to with")
 _STARTS_A_PIECE: Final = re.compile(r"[\d$€£¥(\[{\"'`“«+-]|[^\W\d_]*[^\W\da-z_ß-ÿ]")
 _NUMBER_WORDS: Final = word_set(
     "one two three four five six seven eight nine ten eleven twelve hundred thousand million billion dozen"
@@ -260,7 +261,7 @@ def _without_preposition(tokens: Tokens, language: Language, question: _Question
     """Leave out a preposition in front: "in" of "in Paris", "by" of "by 12%"."""
     while len(tokens) > 1 and tokens[1].word not in _BOUNDS:
         word = tokens[0].word
-        is_number_next = word in _BEFORE_NUMBERS and tokens[1].has_number and word != "about"
+        is_number_next = word in _BEFORE_NUMBERS and tokens[1].has_number
         is_asked = word in question.words and word in _ASKED_FOR
         if not (word in language.preposition or is_number_next or is_asked or word == "by"):
             break
@@ -315,7 +316,8 @@ def tells_more(sentence: str, question: str) -> bool:
     if _ASKS_WHAT_HAPPENS.search(question):
         return True
     asked = question.casefold()
-    return any(match[0].casefold()[:3] not in asked for match in _TELLING.finditer(sentence))
+    words = [match[0].casefold() for match in _TELLING.finditer(sentence)]
+    return any(_STEMS.get(word, word[:3]) not in asked for word in words)
 
 
 def has_question_subject(sentence: str, question: str) -> bool:

@@ -109,12 +109,13 @@ def _last_tag(text: str) -> Statement | None:
 
 
 def _behind_hashes(text: str, cut_off: bool) -> Statement | None:
-    """Return the number on the last line that begins with ``####``, which else is a heading."""
+    """Return what stands on the last line that begins with ``####``: a number, or the end of the text."""
     start = text.rfind("####")
     if start < 0 or (start and text[start - 1] != "\n"):
         return None
     line, newline, _ = text[start + 4 : start + 400].partition("\n")
-    if not _NUMBER_FIRST.match(line) or (cut_off and not newline):
+    is_last = start + 4 + len(line) + len(newline) >= len(text.rstrip()) and 0 < line.count(" ") < SHORT
+    if not (_NUMBER_FIRST.match(line) or is_last) or (cut_off and not newline):
         return None
     return Statement(start, without_citations(line.strip()))
 
@@ -201,7 +202,7 @@ def _link() -> re.Pattern[str]:
     nouns = "|".join(map(re.escape, (*languages.words("choice"), *languages.words("correct"))))
     return re.compile(
         rf"""(?:(?:s|et|en)?(?!\w)|(?=[\u3040-\u9fff\uac00-\ud7a3]))
-        (?:,?\ (?:to|for|of)\ (?:the|this|your|that)\ [\w'\ ]{{0,40}}?|,?\ (?:{nouns}|here|therefore|then|i\ get),?)*
+        (?:,?\ (?:to|for|of)\ [\w'\ ]{{1,50}}?|,?\ (?:{nouns}|here|therefore|then|i\ get),?)*
         {_MARKUP}*
         (?: (?:seems?\ to\ be|appears?\ to\ be|{spaced})(?![^\W_])
           | (?:{unspaced}) | [:=：] | [-–—]>?(?=\s) | (?<=[:.])(?=\s))

@@ -217,7 +217,8 @@ def places_of(message: AIMessage, extract: Extractor, vote: Vote, *, question: s
 
 
 def _place_of_answer(text: str, extract: Extractor, question: str, *, cut_off: bool) -> Place | None:
-    found = spelled = _found(text, extract, question, cut_off=cut_off)
+    found = _found(text, extract, question, cut_off=cut_off)
+    spelled = found and found.strip(" .,;:")
     if extract.objects:  # whose answer is canonical, not as it is written
         spoken = without_reasoning(text) or ""
         written = last_value(spoken, cut_off=cut_off)

@@ -164,7 +164,7 @@ def rule_in_use(
         capped = Supported(capped, min_share, budget)
     if over_parts is not None:
         capped = over_parts(capped)
-    return capped if rule.name == Cap.name else Unanswered(capped)
+    return capped if rule.name == Cap.name else Unanswered(capped) | Cap(budget)
 
 
 def chance_of_agreement(values: Sequence[str], left: int, *, enough: float = 1.0) -> float:

@@ -14,7 +14,7 @@ from numbers import Integral
 from typing import ClassVar, Literal
 
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
-from langchain_reasc.method.decision import Decision, Reason, Response, decide_by_kind, joined
+from langchain_reasc.method.decision import BLANK, Decision, Reason, Response, decide_by_kind, joined
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer, evidence_by_answer, leader, posterior
 
 __all__ = [
@@ -213,7 +213,7 @@ class ESC(StoppingRule):
         votes = self.tally(responses)
         for start in range(0, len(responses) - self.window + 1, self.window):
             answers = {response.answer for response in responses[start : start + self.window]}
-            if len(answers) == 1 and None not in answers:
+            if len(answers) == 1 and answers.isdisjoint({None, BLANK}):
                 return replace(votes, stop=True, reason="window", answer=answers.pop())
         return votes
 

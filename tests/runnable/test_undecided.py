@@ -55,7 +55,7 @@ def test_a_conversation_goes_on_after_an_abstention(runner: Any, kind: Any) -> N
 
 
 CUT_OFF = Reply("so it", metadata={"finish_reason": "length"})
-COMPARED, LONGER = "answer=... says what is compared", "max_tokens=... allows longer responses"
+COMPARED, LONGER = "answer='text' compares whole texts", "max_tokens=... allows longer responses"
 
 
 @pytest.mark.parametrize(
@@ -63,10 +63,11 @@ COMPARED, LONGER = "answer=... says what is compared", "max_tokens=... allows lo
     [
         ([Reply("I cannot tell.")], [COMPARED]),
         ([CUT_OFF], [LONGER]),
-        ([Reply("I cannot tell."), CUT_OFF], [COMPARED, LONGER]),
+        ([Reply("I cannot tell."), Reply("I cannot tell."), CUT_OFF], [COMPARED, LONGER]),
+        ([Reply("I cannot tell."), CUT_OFF], [LONGER]),
         ([Reply("")], []),
     ],
-    ids=["nothing to compare", "cut off", "both", "empty"],
+    ids=["nothing to compare", "cut off", "both", "mostly cut off", "empty"],
 )
 def test_how_to_get_votes_is_said_once_where_there_are_none(
     runner: Any, caplog: Any, replies: list[Reply], advice: list[str]
@@ -80,9 +81,10 @@ def test_how_to_get_votes_is_said_once_where_there_are_none(
     assert [one for one in (COMPARED, LONGER) if one in notice] == advice
 
 
-def test_advice_is_not_given_where_one_response_votes(runner: Any) -> None:
-    [notice] = [one for one in runner.solve(reasc("4", CUT_OFF), "q").notices if "cast no vote" in one]
-    assert LONGER not in notice
+@pytest.mark.parametrize(("replies", "given"), [(["4", CUT_OFF], True), (["4", CUT_OFF, "4"], False)], ids=str)
+def test_advice_is_given_where_half_of_the_responses_need_it(runner: Any, replies: list[Any], given: bool) -> None:
+    [notice] = [one for one in runner.solve(reasc(*replies), "q").notices if "cast no vote" in one]
+    assert (LONGER in notice) == given
 
 
 # Four responses of fifteen say "4", and others at most two each: nothing can overtake it, and most say otherwise.
