@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage
 from pydantic import BaseModel
 
 from answers.messages import MESSAGE, REFUSED_CALLS, SCHEMAS, UNKNOWN_TOOL, answer, call, vote
-from langchain_reasc.answers import ANY_TEXT, REASONING, ToolVotes, Vote, extractor, kind_of, normalize, vote_of
+from langchain_reasc.answers import ANY_TEXT, REASONING, ToolVotes, Vote, extractor, kind_of, vote_of, written
 from langchain_reasc.exceptions import ConfigurationError
 
 FIVE = call(q="x", filter={"year": 1, "seen": [2]}, note="because")
@@ -63,9 +63,9 @@ def test_the_kind_of_calls_is_which_tools_they_call() -> None:
     assert [kind_of(other) for other in ("text", '{"a": 1}', "[1]", "", None, '[{"a": 1, "args": 2}]')] == [None] * 6
 
 
-def test_a_recorded_answer_of_calls_is_normalized_and_keeps_its_letters() -> None:
+def test_a_recorded_answer_of_calls_is_canonical_and_keeps_its_letters() -> None:
     recorded = '[{"name": "f", "args": {"n": [1, {"b": 2.0, "a": null}], "path": "/Home/A"}}]'
-    assert normalize(recorded) == '[{"args": {"n": [1, {"a": null, "b": 2}], "path": "/Home/A"}, "name": "f"}]'
+    assert written(recorded) == '[{"args": {"n": [1, {"a": null, "b": 2}], "path": "/Home/A"}, "name": "f"}]'
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from runnable.judges import Vectors
 
 from answers.messages import LENGTH
 from langchain_reasc.answers import (
+    EXTRACTION_VERSION,
     JUDGE_PROMPT,
     Classes,
     Same,
@@ -181,7 +182,8 @@ def test_its_name_says_what_tells() -> None:
         "free_text:judge(small)": free_text(judge=judge.bind(stop=["x"]).with_config(tags=["mine"])),
         "boxed | free_text:same(near)": boxed() | free_text(same=near),
     }
-    assert {name: answer_name(extract) for name, extract in named.items()} == dict(zip(named, named, strict=True))
+    version = f"version {EXTRACTION_VERSION}"
+    assert {name: answer_name(extract) for name, extract in named.items()} == {name: f"{name}, {version}" for name in named}
     one, other = (free_text(judge=judge, prompt=f"{{first}} {sign} {{second}}").name for sign in "=~")
     assert one != other
 

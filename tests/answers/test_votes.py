@@ -1,9 +1,7 @@
 """What responses vote for: two tables of messages, and bounds that hold for whatever a model may write.
 
-``endings.jsonl`` holds realistic ends of responses, one a line: its kind, the extractor, what a reader finds in it, and
-the message's text or other fields. The rules were made to fit them. Of 316 that were written afterwards, in three
-batches, 91 % were right at first (90, 92 and 90 %), nearly all misses being numbers that the response does not say are
-its answer; then the rules were made to fit those too.
+``endings.jsonl`` holds realistic ends of responses, one a line: its kind, the extractor, what a reader finds in it, the
+message's text or other fields, and the question if a reader needs it.
 
 ``votes.jsonl`` holds what whole messages vote for: cut off, with tool calls, refused, with reasoning.
 """
@@ -19,7 +17,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk
 
 from answers.messages import LENGTH, call
-from langchain_reasc.answers import Vote, boxed, extractor, json_field, normalize, vote_of
+from langchain_reasc.answers import Vote, boxed, equivalent, extractor, form_of, json_field, vote_of, written
 
 
 def lines(name: str) -> list[dict[str, Any]]:
@@ -29,20 +27,65 @@ def lines(name: str) -> list[dict[str, Any]]:
 ENDINGS = lines("endings.jsonl")
 KINDS = list(dict.fromkeys(ending["kind"] for ending in ENDINGS))
 KNOWN_MISSES = {
-    # kind -> texts whose answer is not found; take off the list what is mended
-    "word problems": ["Answer: She can fill 16 jars completely, and 3 litres remain."],
-    "chatty closings": ["The total comes out to 58.\n\nSummary: 50 came from ticket sales, 8 from donations."],
+    # kind, or what the row is about -> texts whose answer is not found; take off the list what is mended
+    "word problems": [
+        "Ans. = 6",
+        "Therefore, 4 buses are needed (the last one is filled with 12 students).",
+        "So the number of wheels is 4 × 12, which equals 48.",
+        "We need at least 7 vans (6 vans would only carry 48 people).",
+        "It's 88!",
+        "He has $10 left over, having spent $15 of his $25.",
+        "The answer is therefore 4.",
+        "Total: $45. Split among 3 people, that is $15 each.",
+        "Answer -> 37",
+        "The answer isn't 5. It is 6.",
+    ],
+    "latex": [
+        "So the sum is $$5 + 6 = 11.$$",
+        "\\boxed{\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}}",
+        "The length is therefore $x = 2\\sqrt{3}$.",
+        "$$A = \\pi r^2 = 9\\pi.$$",
+        "We conclude that $k=4$.",
+        "The total is $12 \\times 24 = 288$.",
+    ],
+    "money": ["It will cost fifteen dollars ($15)."],
+    "units": ["The answer is 1.75 m tall.", "Final answer: 1.2 × 10^0 = 1.2 m"],
+    "fractions": ["Together 3 1/4 miles."],
+    "negative": ["The rows 1-3", "The answers, in order:\n- 5"],
+    "chatty closings": [
+        "The answer is 40.\n\n---\n*This response was generated in 3 steps.*",
+        "The answer is 19.\n\nStep-by-step:\n1. Start with 20.\n2. Take away 1.",
+        "14 in total.\n\nRemember: always carry the 1!",
+        "58 🎯\n\nKeep practicing, you'll be at level 3 in no time!",
+        "The answer is found as follows: 3 * 4 = 12",
+    ],
+    "languages": ["所以一共有42个。", "Итого: 17 яблок."],
+    "choice": [
+        "Answer: A. A dog has 4 legs.",
+        "It can't be A, since I checked it. D.",
+        "The answer is A: it is the only even number.",
+    ],
+    "no answer": ["So what is the answer? It must be one of 7, I think: 7."],
+    "cut off": ["#### 28\n\nQuestion: How many"],
+    "votes of texts": ["First I chose (A), but then (B)", "The answer is a number, so (C)"],
+    "votes of cut off": ["#### 28\nQ: and"],
 }
+
+
+def is_expected(answer: str | None, expected: str | None) -> bool:
+    return answer == expected or equivalent(answer, expected)
 
 
 def missed(kind: str) -> dict[str, str | None]:
     """What is found instead in the texts of a kind whose answer is not."""
     wrong = {}
     for ending in (ending for ending in ENDINGS if ending["kind"] == kind):
-        fields = {key: value for key, value in ending.items() if key not in ("kind", "spec", "expected", "text")}
+        beside = ("kind", "spec", "question", "expected", "text")
+        fields = {key: value for key, value in ending.items() if key not in beside}
         message = AIMessage(**{"content": ending.get("text", "")} | fields)
-        if (found := vote_of(message, extractor(ending["spec"])).answer) != ending["expected"]:
-            wrong[ending.get("text", str(ending))] = found
+        answer = vote_of(message, extractor(ending["spec"]), question=ending.get("question", "")).answer
+        if not is_expected(answer, ending["expected"]):
+            wrong[ending.get("text", str(ending))] = answer
     return wrong
 
 
@@ -50,8 +93,6 @@ def missed(kind: str) -> dict[str, str | None]:
 def test_the_answers_of_a_kind(kind: str) -> None:
     wrong = missed(kind)
     assert sorted(wrong) == sorted(KNOWN_MISSES.get(kind, [])), wrong
-    answers = {ending["expected"] for ending in ENDINGS if ending["kind"] == kind} - {None}
-    assert {answer: normalize(answer) for answer in answers} == {answer: answer for answer in answers}
 
 
 VOTES = lines("votes.jsonl")
@@ -59,15 +100,18 @@ VOTES = lines("votes.jsonl")
 
 @pytest.mark.parametrize("about", dict.fromkeys(row["about"] for row in VOTES))
 def test_the_votes_of_messages(about: str) -> None:
+    wrong = {}
     for row in (row for row in VOTES if row["about"] == about):
         fields = {key: value for key, value in row.items() if key not in ("about", "spec", "vote")}
         message, expected = AIMessage(**fields), Vote(**row["vote"])
-        assert vote_of(message, extractor(row["spec"])) == expected, row
-        assert expected.answer is None or normalize(expected.answer) == expected.answer or row["spec"] == "message"
+        vote = vote_of(message, extractor(row["spec"]))
+        if vote != expected:
+            wrong[str(row["content"])] = vote
         if expected.why_none in ("a refusal", "stopped by a content filter"):
             assert vote_of(message, extractor(lambda text: "5")).why_none == expected.why_none, row
         if about == "reasoning":
             assert vote_of(message, extractor(lambda seen: "5" if "5" in seen else "6")).answer == "6", row
+    assert sorted(wrong) == sorted(KNOWN_MISSES.get(f"votes of {about}", [])), wrong
 
 
 def test_chunks_of_a_stream_add_up_to_the_same_vote() -> None:
@@ -121,13 +165,13 @@ def test_time_is_bounded_whatever_is_repeated(spec: str) -> None:
 
 
 @pytest.mark.parametrize("length", [900, SIZE])
-def test_normalizing_takes_bounded_time_whatever_is_repeated(length: int) -> None:
+def test_a_form_takes_bounded_time_whatever_is_repeated(length: int) -> None:
     start = time.thread_time()
     for text in (
         *(piece * (length // len(piece)) for piece in REPEATED),
         *("\\text{" * n + "}" * n for n in (140, 8000)),
     ):
-        normalize(text)
+        form_of(text)
     assert time.thread_time() - start < SECONDS
 
 
@@ -153,9 +197,11 @@ WILD = st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=14).map("".join
 
 
 @given(WILD)
-def test_normalizing_twice_changes_nothing_of_anything(text: str) -> None:
-    assert normalize(normalize(text)) == normalize(text)
-    normalize(text).encode()  # half a surrogate pair could be written to no file
+def test_an_answer_that_was_written_has_the_same_form(text: str) -> None:
+    form = form_of(text)
+    assert form_of(form.written).key == form.key
+    assert written(form.written) == form.written
+    form.written.encode()  # half a surrogate pair could be written to no file
 
 
 @given(WILD, st.booleans())
@@ -163,4 +209,4 @@ def test_no_text_makes_an_extractor_raise_and_answers_are_canonical(text: str, c
     for spec in SPECS:
         vote = vote_of(AIMessage(text, **LENGTH) if cut_off else AIMessage(text), extractor(spec))
         assert (vote.answer is None) == (vote.why_none is not None)
-        assert vote.answer is None or normalize(vote.answer) == vote.answer
+        assert vote.answer is None or extractor(spec).label(vote.answer) == vote.answer
