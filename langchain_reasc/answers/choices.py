@@ -53,6 +53,8 @@ class ChoiceFinder:
         span = find_span(text, question)
         if span and (chosen := chosen_letters(span, letters)):
             return chosen
+        if statement and not _OR.search(statement.span):
+            return _implied(statement.span, letters)
         if statement or _OR.search(text.rstrip().rpartition("\n")[2]):
             return None
         return _implied(text, letters)
@@ -70,7 +72,11 @@ def letters_of(question: str) -> str:
     listed |= dict.fromkeys(sign for sign in _CIRCLED if sign in question)
     known = LATIN + "".join(language.letters for language in languages.LANGUAGES) + "".join(_CIRCLED)
     letters = [letter for letter in listed if letter in known]
-    spaced = re.findall(r"(?:(?<=\s)|\A)([^\W\d_])\s(?=\S)", question) if re.search("[\u3040-\u30ff]", question) else []
+    spaced = (
+        re.findall(r"(?:(?<=[\s。？?:：])|\A)([^\W\d_])\s(?=\S)", question)
+        if re.search("[\u3040-\u30ff]", question)
+        else []
+    )
     return "".join(dict.fromkeys([*letters, *(letter for letter in spaced if letter in known)]))
 
 

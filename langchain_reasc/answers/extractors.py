@@ -420,10 +420,16 @@ def _auto(text: str, *, question: str = "", cut_off: bool = False) -> str | None
     return chosen.upper() if chosen else span
 
 
+_TAIL: Final = 40
+_NOT_A_NUMBER: Final = re.compile(r"\\over|\(mod\s")
+
+
 def _last_number(text: str, *, cut_off: bool = False) -> str | None:
     statement = last_statement(text, cut_off=True) if cut_off else None
     if cut_off and statement is None:
         return None
+    if _NOT_A_NUMBER.search(text[-_TAIL:]):
+        return text[-_TAIL:]
     return last_number_in(statement.span if statement else text)
 
 

@@ -552,7 +552,7 @@ def _several(line: str) -> Form | None:
 
 def list_parts(line: str) -> list[str]:
     """Return the parts of a line that are joined by "or", or else by commas and "and", outside of brackets."""
-    if not _is_balanced(line):
+    if not _is_balanced(line) or "\\begin" in line:
         return [line]
     if alternatives := _cut_by(_joints("alternative", languages.language_of(line)), line):
         return alternatives
@@ -609,7 +609,7 @@ _EXPLANATION: Final = re.compile(r"(?P<before>.*\S)\s\((?P<inside>[^()]*[^\W\d_]
 _OF_VALUE: Final = re.compile(r"\bnot\b|\bmod\b|[=<>≤≥^\\+*/]|\d\s?-\s?\d", re.IGNORECASE)
 _MODULO: Final = re.compile(r"\((mod [^()]+)\)")
 _FUNCTIONS: Final = re.compile(
-    r"\\[a-zA-Z]+|(?<![a-zA-Z])(?:arc)?(?:sin|cos|tan|cot|log|ln|exp|max|min|lim|gcd|lcm|mod|det)(?![a-z])"
+    r"\\[a-zA-Z]+|\{[pbvV]?matrix\}|(?<![a-zA-Z])(?:arc)?(?:sin|cos|tan|cot|log|ln|exp|max|min|lim|gcd|lcm|mod|det)(?![a-z])"
 )
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _OPERATOR: Final = re.compile(r"[-+*/^=<>|√±·×÷≤≥≠!π_∪∩]")

@@ -34,13 +34,13 @@ _SMALL_WORDS = "to|of|in|if|is|or|at|by|no|on|so|as|an|be"
 _WORDS = re.compile(
     rf"(?<![\\a-z])(?!(?:{_FUNCTIONS})(?![a-z]))(?:[a-z]{{3,}}|(?:{_SMALL_WORDS})(?![a-z]))", re.IGNORECASE
 )
-_SYMBOLIC = re.compile(r"[a-zA-Z\\^√π∞]")
+_SYMBOLIC = re.compile(r"[a-zA-Z\\^√π∞∪∩]")
 _NOT_READ_RIGHT = re.compile(r"!|_|\\overline|\\over(?![a-z])|\b0[xob]|[%°‰$?]|[a-zA-Z]\[|\(mod")
 """What math-verify reads past: it takes 1/2004! for 1/2006!, and 101_2 for 101_3."""
 _SAYS_NOTHING = frozenset(("true", "false", "0=0", "nan", "zoo", "0"))
 _TO_TEX = {
     **{"π": "\\pi ", "∞": "\\infty ", "≤": "\\le ", "≥": "\\ge ", "×": "\\times ", "·": "\\cdot ", "−": "-"},
-    "±": "\\pm ",
+    **{"±": "\\pm ", "∪": "\\cup ", "∩": "\\cap "},
 }
 _STUCK = re.compile(r"(?<=\d)[a-zA-Z]")
 _ROOT = re.compile(r"√\s?(\{|\w+)")
@@ -85,7 +85,8 @@ def canonical_mathematics(answer: str) -> str:
 
 def _letters(formula: str) -> set[str]:
     """Return the variables of a formula, none of which may get lost: math-verify reads 6ab as 6."""
-    return set(re.findall(r"(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z])", formula)) | set(_STUCK.findall(formula))
+    letters = set(re.findall(r"(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z])", formula)) | set(_STUCK.findall(formula))
+    return letters - {"e", "E", "i", "I"}
 
 
 def _as_tex(formula: str) -> str:

@@ -39,6 +39,7 @@ _VALUES: Final = (
 )
 _NAMES: Final = "|".join(sorted(_VALUES, key=len, reverse=True))
 _WORDS: Final = re.compile(rf"(?:{_NAMES})(?:[\s-]+(?:and\s+)?(?:{_NAMES}))*(?![a-z])", re.IGNORECASE)
+_A_DOZEN: Final = re.compile(r"an?(?=\s(?:dozen|hundred|thousand|million|billion)\b)", re.IGNORECASE)
 _HALF: Final = re.compile(r"\ ?and a half\b|\ and\ (?P<top>\d+)/(?P<bottom>\d+)", re.IGNORECASE)
 _SCALE: Final = re.compile(rf"\ ?(?P<word>{'|'.join(map(re.escape, SCALES))})\.?(?![a-zà-ÿа-я])", re.IGNORECASE)
 _DOZEN: Final = re.compile(r"\ ?dozen\b", re.IGNORECASE)
@@ -124,6 +125,8 @@ def _decimal(match: re.Match[str]) -> Fraction | None:
 
 def _in_words(text: str) -> Number | None:
     """Read a number in English words, up to the thousands."""
+    if one := _A_DOZEN.match(text):
+        return Number(Fraction(1), one.end())
     match = _WORDS.match(text)
     if match is None:
         return None

@@ -106,12 +106,13 @@ _REMARK: Final = re.compile(
       | (?:i\ hope|hope\ (?:this|that)|thanks|keep\ (?:practic|going)|please\ note|this\ response\ was)\b
       | \^?\d+\]:?\s\S
       | [=_*-]*\Z )
+      | \s*-{3,}
       | \s*\([^()]*\)[\s.!]*\Z
       | [^?\n]{0,80}\b(?:make\ sense|anything\ else|shall\ i|want\ me|would\ you\ like|any\ questions)\b
         [^?\n]{0,80}\?""",
     re.VERBOSE | re.IGNORECASE,
 )
-_FAREWELL: Final = re.compile(r"\W*(?:(?:i )?hope (?:this|that|it)|let me know|feel free)", re.IGNORECASE)
+_FAREWELL: Final = re.compile(r"\W{0,9}(?:(?:i )?hope (?:this|that|it)|let me know|feel free)", re.IGNORECASE)
 _CITATIONS: Final = re.compile(
     r"""(?: (?:(?<=\w\w)|(?<=[.!?"')\]])|(?<=\S)\s)\s*\[\^?[1-9]\d{0,2}(?:[,–-]\s?(?:p\.\s?)?\d{1,3})*\]
           | \s*【[^】]*】 )+(?=[\s.,;]|\Z)""",
@@ -172,7 +173,7 @@ def _is_talk(text: str) -> bool:
 
 @cache
 def _courtesy() -> re.Pattern[str]:
-    return re.compile(rf"\W*(?:{words_pattern(languages.words('courtesy')).pattern})", re.IGNORECASE)
+    return re.compile(rf"\W{{0,9}}(?:{words_pattern(languages.words('courtesy')).pattern})", re.IGNORECASE)
 
 
 def _without_last_talk(paragraph: str) -> str:
@@ -218,7 +219,9 @@ def declines(paragraph: str) -> bool:
 @cache
 def _cannot() -> re.Pattern[str]:
     words = words_pattern(languages.words("cannot")).pattern
-    return re.compile(rf"(?:\A|[.!?:;,]\s|\b(?:but|so|and|aber)\s)(?:unfortunately,?\s)?\W*(?:{words})", re.IGNORECASE)
+    return re.compile(
+        rf"(?:\A|[.!?:;,]\s|\b(?:but|so|and|aber)\s)(?:unfortunately,?\s)?\W{{0,3}}(?:{words})", re.IGNORECASE
+    )
 
 
 def breaks_off(paragraph: str) -> bool:

@@ -42,7 +42,7 @@ def reduced(statement: str, question: str) -> str:
     if opening := _OPENING.match(text):
         text = text[opening.end() :]
     if not form_of(text).is_value:
-        text = answering_part(text, question)
+        text = _apposition().sub("", answering_part(_without_aside(text), question))
     return _value_within(_first_value(_without_calculation(text)), question)
 
 
@@ -107,10 +107,25 @@ def _without_explanation(text: str) -> str:
     return text
 
 
+def _without_aside(text: str) -> str:
+    """Leave out a remark in parentheses at the end of a sentence; in a short text it may tell two answers apart."""
+    before = _ASIDE_AT_END.sub("", text)
+    return before if before.count(" ") > 2 else text
+
+
+@cache
+def _apposition() -> re.Pattern[str]:
+    """Return a pattern of what explains a name: ", a city of two million people"."""
+    return re.compile(
+        r",\s(?:an?|the|one)\s(?:\w+\s){1,3}(?:of|in|on|with|that|which|who)\s.*", re.IGNORECASE | re.DOTALL
+    )
+
+
 # Calculations and values
 
 _ARITHMETIC: Final = re.compile(r"[\s\d.,$€£%+\-*/×·÷()^e]*\d[\s\d.,$€£%+\-*/×·÷()^]*")
 _PAUSE: Final = re.compile(r"[,:]\s")
+_ASIDE_AT_END: Final = re.compile(r"\s\([^()]*[^\W\d_]{3}[^()]*\)[\s.!]*\Z")
 _ASIDE: Final = re.compile(r"\s\([^()]*\)")
 _NOT_A_CHAIN: Final = re.compile(r"[,;≤≥<>]|\b(?:and|or)\b")
 
@@ -118,11 +133,12 @@ _NOT_A_CHAIN: Final = re.compile(r"[,;≤≥<>]|\b(?:and|or)\b")
 def _without_calculation(text: str) -> str:
     """Return what a calculation comes to: 102 of "17 × 6 = 102"."""
     left, equals, right = text.rpartition("=")
-    if not equals or not right.strip() or _LOOKS_LIKE_CODE.search(text):
+    if not equals or not right.strip(" $") or _LOOKS_LIKE_CODE.search(text):
         return text
+    left = _verb().split(left)[-1]
     is_chain = "=" in left and not _NOT_A_CHAIN.search(text)
     is_arithmetic = _ARITHMETIC.fullmatch(plain_text(left)) is not None
-    return right.strip() if is_chain or is_arithmetic else text
+    return right.strip(" $") if is_chain or is_arithmetic else text
 
 
 def _first_value(text: str) -> str:

@@ -96,7 +96,10 @@ def _correction() -> re.Pattern[str]:
 # The conclusion
 
 _SO: Final = re.compile(r"(?:,|;|\A)\s?(?:and\s)?(?:so|hence|thus|therefore)[\s,]+(?=\S)", re.IGNORECASE)
-_ELABORATES: Final = re.compile(r"(?:it|its|they|their|this|these|he|his|she|her|there)\b", re.IGNORECASE)
+_ELABORATES: Final = re.compile(
+    r"(?:it|its|they|their|this|these|he|his|she|her|there|the\s\w+\s(?:is|was|has|had|lies|are|were))\b", re.IGNORECASE
+)
+_NEGATED: Final = re.compile(r"n't\b|\bnot\b", re.IGNORECASE)
 _MOST_PARAGRAPHS: Final = 3
 
 
@@ -117,7 +120,8 @@ def _conclusion(text: str, question: str) -> Statement | None:
 
 def _concluded(paragraph: str, question: str, *, is_alone: bool) -> tuple[str | None, bool]:
     """Return the span of the last paragraph, and whether it is surely an answer as a whole."""
-    paragraph = last_step(paragraph) or paragraph
+    if step := last_step(paragraph):
+        return _concluded(step, question, is_alone=is_alone)[0], is_alone
     if is_block(paragraph):
         return paragraph, is_alone or "```" in paragraph
     if declines(paragraph):
@@ -147,7 +151,7 @@ def _answered_first(parts: list[str], question: str) -> str | None:
         return None
     if form_of(first).key in ("yes", "no"):
         return first
-    if not all(_ELABORATES.match(other) for other in others):
+    if _NEGATED.search(first) or not all(_ELABORATES.match(other) for other in others):
         return None
     answer = reduced(first, question)
     is_answer = answer != first.rstrip(" .!") or first.count(" ") < 3

@@ -137,6 +137,8 @@ _MOST_CUES: Final = 20
 _MARKUP: Final = r"[\s*_`>]"
 _HEADING: Final = re.compile(rf"(?:{_MARKUP}|:)*\n\s*|\s*\|\s*\n\s*\|[-: |]+\n\s*\|\s*")
 _IS_HEADING: Final = re.compile(r"[\s#*_>\W]*(?:(?:the|final|correct|my|your|short)\s+)*", re.IGNORECASE)
+_LONGEST_HEAD: Final = 60
+_NUMBER_NEXT: Final = re.compile(r"\s[*_]{0,2}[-$€£]?\d")
 _TURNED_ROUND: Final = re.compile(
     r"(?:\A|[.!?:;,]\s|\n)(?:so |hence |thus )?([^.!?;,\n]{1,60}?)\s+is\s+(?:the|my)\s+(?:\w+\s+)?\Z", re.IGNORECASE
 )
@@ -163,10 +165,13 @@ def _stated(text: str, question: str, cut_off: bool) -> Iterator[Statement]:
 
 def _statement_behind(text: str, start: int, behind: str, cut_off: bool) -> str | None:
     heading = _HEADING.match(behind)
-    if heading and _IS_HEADING.fullmatch(text, text.rfind("\n", 0, start) + 1, start):
+    line_start = text.rfind("\n", max(0, start - _LONGEST_HEAD), start) + 1
+    if heading and _IS_HEADING.fullmatch(text, line_start or max(0, start - _LONGEST_HEAD), start):
         return _below_heading(behind[heading.end() :], cut_off)
     if link := _link().match(behind):
         return _rest_of_sentence(behind[link.end() :], below="\n" in link[0], cut_off=cut_off)
+    if _NUMBER_NEXT.match(behind):
+        return _rest_of_sentence(behind, below=False, cut_off=cut_off)
     if behind.startswith(" ") and _inverted().search(text, max(0, start - 60), start):
         return _rest_of_sentence(behind, below=False, cut_off=cut_off)
     before = _TURNED_ROUND.search(text[max(start - 120, 0) : start])
