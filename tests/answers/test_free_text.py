@@ -183,7 +183,8 @@ def test_its_name_says_what_tells() -> None:
         "boxed | free_text:same(near)": boxed() | free_text(same=near),
     }
     version = f"version {EXTRACTION_VERSION}"
-    assert {name: answer_name(extract) for name, extract in named.items()} == {name: f"{name}, {version}" for name in named}
+    expected = {name: f"{name}, {version}" for name in named}
+    assert {name: answer_name(extract) for name, extract in named.items()} == expected
     one, other = (free_text(judge=judge, prompt=f"{{first}} {sign} {{second}}").name for sign in "=~")
     assert one != other
 

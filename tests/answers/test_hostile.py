@@ -12,33 +12,34 @@ from langchain_core.messages import AIMessage
 
 from langchain_reasc.answers import extractor, vote_of
 
-SIZES = (2_000, 20_000, 100_000)
+SIZES = (5_000, 20_000, 100_000)
 SECONDS = 0.5  # of this thread's processor time
 SPECS: list[Any] = ["auto", "choice", "number", "boxed", ["spam", "ham"]]
 QUESTION = "Which of the two is it? (A) spam (B) ham"
 
 REPEATED = [
     # fences, markup and lines
-    *("```", "```\n", "`", "`a` ", "_", "_a_ ", "**", "**a** ", "# ", "## Answer\n", "\n", "\n\n", "\r\n", " ", "\n \n"),
-    *("- a\n", "1. a\n", "---\n", "| a ", "\u00a0"),
+    *("```", "```\n", "`", "`a` ", "_", "_a_ ", "**", "**a** ", "# ", "## Answer\n", "- a\n", "1. a\n", "---\n"),
+    *("| a ", "\n", "\n\n", "\r\n", " ", "\n \n", "\u00a0"),
     # brackets and tags
     *("(", "[", "{", "<", ")", "{}", "([{", "(a", "[1] ", "(A) ", "(see ", " ("),
     *("<answer>", "</answer>", "<answer>(", "<think>", "</think>", "<|channel|>"),
     # TeX
     *("\\boxed{", "\\boxed ", "\\boxed{1}, ", "\\text{", "\\frac{1}{", "\\left(", "\\", "$", "$1", "\\(", "^{", "& "),
     # statements
-    *("the answer is ", "the answer is 7. ", "Answer:\n", "answer ", "#### ", "#### 7\n", "is the answer. ", "答案是", "So, ", "= "),
+    *("the answer is ", "the answer is 7. ", "Answer:\n", "answer ", "#### ", "#### 7\n", "is the answer. ", "答案是"),
+    *("So, ", "= "),
     # corrections, questions and courtesies
-    *("Wait, ", "Wait, no. ", "Actually, it is 7. ", "Question: ", "\nQuestion: a", "? ", "I cannot ", "Sure! ", "Note: a\n"),
-    *("Let me know. ", "Confidence: 9\n", "because "),
+    *("Wait, ", "Wait, no. ", "Actually, it is 7. ", "Question: ", "\nQuestion: a", "? ", "I cannot ", "Sure! "),
+    *("Note: a\n", "Let me know. ", "Confidence: 9\n", "because "),
     # numbers and units
-    *("1", "1 ", "1,", "1,000,", "1.", "1/", "1:", "-", "%", "5 km ", "10^", "1e", "½", "twenty-", "two hundred and ", "$5 "),
-    *("5 March ", "2024-", "3:45 ", "x = 1, "),
+    *("1", "1 ", "1,", "1,000,", "1.", "1/", "1:", "-", "%", "5 km ", "10^", "1e", "½", "twenty-", "two hundred and "),
+    *("$5 ", "5 March ", "2024-", "3:45 ", "x = 1, "),
     # lists, words and letters
     *(",", ", ", ";", "a, ", "a and ", "a or ", "A ", "A or ", "A and B, ", "a. ", "Mr. ", "is ", "the ", "not spam "),
     *("spam or ham ", "İ", "字", "字。", "\ud83d", "'", '"', '"a" '),
     # objects and code
-    *('{"answer":', '{"answer": [', '{"answer": 1}', '"answer": "', '{"a": ', "{'a': 1}", "SELECT ", "f(", "a = b; ", "a.b"),
+    *('{"answer":', '{"answer": [', '{"answer": 1}', '"answer": "', '{"a": ', "{'a': 1}", "SELECT ", "f(", "a = b; "),
 ]
 
 

@@ -1,8 +1,8 @@
 """Which responses vote together: a table of situations, asked of the runnable.
 
-``same.jsonl`` holds one situation a line: responses to a question, and the answer that each of them gives. Equal names in
-``votes`` are the same answer; null is a response that gives none. ``report`` is a public report of the situation. Rows
-with ``"fails": true`` are not counted right yet; take the mark off what is mended.
+``same.jsonl`` holds one situation a line: responses to a question, and the answer that each of them gives. Equal names
+in ``votes`` are the same answer; null is a response that gives none. ``report`` is a public report of the situation.
+Rows with ``"fails": true`` are not counted right yet; take the mark off what is mended.
 """
 
 import json
@@ -16,6 +16,7 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import Field
 
 from langchain_reasc import FixedBudget, ReASCRunnable
 
@@ -24,7 +25,7 @@ class Says(BaseChatModel):
     """Gives complete texts in turn."""
 
     texts: list[str]
-    count: list[int] = []
+    count: list[int] = Field(default_factory=list)
 
     @property
     def _llm_type(self) -> str:
@@ -44,7 +45,7 @@ def answers_of(responses: Sequence[str], question: str, answer: Any) -> list[str
     Response i is given 2**i times, so that the count of an answer tells which responses give it.
     """
     texts = [text for at, text in enumerate(responses) for _ in range(2**at)]
-    model = Says(texts=texts, count=[])
+    model = Says(texts=texts)
     budget = len(texts)
     voter = ReASCRunnable(model=model, answer=answer, max_samples=budget, concurrency=1, rule=FixedBudget(budget))
     evidence = voter.solve(question or "?").decision.evidence
@@ -106,7 +107,7 @@ ORDINARY = ["Yes.", "B", "positive", "spam", "Paris", '{"label": "spam"}']
 
 @pytest.mark.parametrize("text", ORDINARY)
 def test_equal_ordinary_responses_end_sampling_soon(text: str) -> None:
-    decision = ReASCRunnable(model=Says(texts=[text], count=[]), concurrency=1).solve("q").decision
+    decision = ReASCRunnable(model=Says(texts=[text]), concurrency=1).solve("q").decision
     assert decision.reason != "unanswered" and not decision.undecided
     assert decision.samples <= 4
     assert list(decision.evidence) == [decision.answer]
@@ -114,7 +115,7 @@ def test_equal_ordinary_responses_end_sampling_soon(text: str) -> None:
 
 def test_a_stray_number_costs_no_samples() -> None:
     texts = ["Paris", "Paris.", "**Paris**", "The capital of France is Paris.", "Paris. It has 2 million inhabitants."]
-    voter = ReASCRunnable(model=Says(texts=texts, count=[]), concurrency=1)
+    voter = ReASCRunnable(model=Says(texts=texts), concurrency=1)
     decision = voter.solve("What is the capital of France?").decision
     assert decision.answer == "Paris"
     assert decision.samples <= 4

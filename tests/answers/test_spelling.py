@@ -23,7 +23,8 @@ GROUPS = [*NUMBERS.values(), *OTHERS]
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_number_is_written_in_one_way(number: str) -> None:
-    assert {spelling: form_of(spelling).written for spelling in NUMBERS[number]} == dict.fromkeys(NUMBERS[number], number)
+    written = {spelling: form_of(spelling).written for spelling in NUMBERS[number]}
+    assert written == dict.fromkeys(NUMBERS[number], number)
 
 
 @pytest.mark.parametrize("spellings", GROUPS, ids=lambda spellings: spellings[0])
