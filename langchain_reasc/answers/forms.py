@@ -89,7 +89,7 @@ def _form_of_line(line: str) -> Form:
 
 # Marks around an answer
 
-EMOJI: Final = re.compile("[\U0001f000-\U0001faff\u2600-\u26ff\u2705\u2714\u2728\u2764]+")
+EMOJI: Final = re.compile("[\U0001f000-\U0001faff\u2600-\u26ff\u2705\u2714\u2728\u2764\ufe0f]+")
 _FINAL_MARKS: Final = re.compile(r"[\s.。।,;:،…]+\Z|(?<=[^\W\d_]{2})[!！]+\Z|[?？]+\Z")
 _FIRST_MARKS: Final = re.compile(r"\A[\s:;,。]+")
 
@@ -164,7 +164,8 @@ def words_pattern(words: Sequence[str]) -> re.Pattern[str]:
     """Return a pattern of whole words; a word of a script without spaces may stand anywhere."""
     spaced = "|".join(re.escape(word) for word in words if not is_unspaced(word[0]))
     unspaced = "|".join(re.escape(word) for word in words if is_unspaced(word[0]))
-    return re.compile(rf"(?<!\w)(?:{spaced})(?!\w)" + (f"|{unspaced}" if unspaced else ""), re.IGNORECASE)
+    patterns = [rf"(?<!\w)(?:{spaced})(?!\w)" if spaced else "", unspaced]
+    return re.compile("|".join(filter(None, patterns)), re.IGNORECASE)
 
 
 # A letter of multiple choice

@@ -24,7 +24,7 @@ class Paragraph(NamedTuple):
 
 _END: Final = re.compile(r"(?P<mark>[.!?][\"')*_`\]$”]*(?=\s|\Z)|[。！？]|\n|(?=</))")
 _ABBREVIATION: Final = re.compile(
-    r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|No|Capt|Rev|Hon|vs|etc|approx|ca|e\.g|i\.e|cf|[A-Z])|\b[ap]\.m|\b[A-Z]\.[A-Z])\Z"
+    r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|No|Capt|Rev|Hon|vs|etc|approx|ca|pp?|e\.g|i\.e|cf|[A-Z])|\b[ap]\.m|\b[A-Z]\.[A-Z])\Z"
 )
 _QUOTED: Final = re.compile(r"\s*(?:\*\*[^*\n]+\*\*|`[^`\n]+`|\$[^$\n]+\$)")
 _NEXT_WORD: Final = re.compile(r"\s*([^\W\d_]+)")
@@ -43,14 +43,16 @@ def sentence_end(text: str) -> tuple[int, str]:
 def _goes_on(text: str, full_stop: re.Match[str]) -> bool:
     """Return whether a sentence goes on behind a full stop: that of an abbreviation, of an ordinal, of a step."""
     before = text[max(0, full_stop.start() - 12) : full_stop.start()]
+    last_word = before.rpartition(" ")[2].casefold()
+    is_time = before.endswith(("a.m", "p.m"))
+    is_abbreviated = _ABBREVIATION.search(before) is not None or last_word in languages.MONTHS
+    if is_abbreviated and not is_time and full_stop.end() < len(text.rstrip()):
+        return True
     following = _NEXT_WORD.match(text, full_stop.end())
     if following is None:
         return False
     word = following[1]
-    if word[0].islower() or (before[-1:].isdigit() and word.casefold() in languages.MONTHS):
-        return True
-    is_time = before.endswith(("a.m", "p.m"))
-    return _ABBREVIATION.search(before) is not None and not is_time
+    return word[0].islower() or (before[-1:].isdigit() and word.casefold() in languages.MONTHS)
 
 
 def sentences(text: str) -> list[str]:
@@ -82,7 +84,8 @@ def is_block(text: str) -> bool:
 
 def last_step(text: str) -> str | None:
     """Return the last line of a list that is a reasoning of several steps, and not an answer of several parts."""
-    items = _list_items(text.strip())
+    first_line, _, rest = text.strip().partition("\n")
+    items = _list_items(rest if first_line.endswith(":") else text.strip())
     if len(items) < 2 or not any(len(item.split()) > SHORT or _STEP.search(item) for item in items):
         return None
     return items[-1]

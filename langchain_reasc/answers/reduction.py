@@ -83,7 +83,7 @@ _TALK: Final = re.compile(
     r"""\s[—–-]\s(?=[a-zA-Z])
       | ;\s
       | ,\s(?:which|who|whose|where|while|although|though|whereas|so|and\ so|not|i\.e\.|or\ about|since|as|because|
-             rounded|meaning|making|located|known|launched|followed|with|but|at|\w{3,}ing)\s(?=\S)
+             rounded|meaning|making|located|known|launched|followed|with|but|at|(?-i:[a-z]{3,}ing))\s(?=\S)
       | \s(?:and\ not|because|since)\s
       | (?<=\w{3}\s\w{3}):\s(?=[a-z])""",
     re.VERBOSE | re.IGNORECASE,

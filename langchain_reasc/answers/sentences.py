@@ -17,7 +17,8 @@ _LONGEST: Final = 400
 _TOKEN: Final = re.compile(r"\S+")
 _EDGES: Final = " \t\n.,;:!?。，、！？।…*_`\"'“”()"
 _INTRODUCTION: Final = re.compile(
-    r"(?:according to|based on|in|from|as per|for)\s[^,\d]{3,60},\s(?=\S)|(?:there\s(?:is|are|was|were)|il y a|hay|"
+    r"(?:according to|based on|in|from|as per|for)\s[^,\d]{3,60},\s(?=\S)|(?:(?:it|that|he|she)'s|"
+    r"there\s(?:is|are|was|were)|il y a|hay|"
     r"es gibt|es sind|c'è|ci sono|há|er zijn|det finns)\s",
     re.IGNORECASE,
 )
@@ -40,6 +41,7 @@ _TELLING: Final = re.compile(
     re.IGNORECASE,
 )
 _STEMS: Final = {"fell": "fall", "rose": "ris", "shrank": "shr", "grew": "gro", "lost": "los", "won": "win"}
+_ASKS_WHO: Final = re.compile(r"\s*(?:who|which)\b", re.IGNORECASE)
 _PARTICLES: Final = word_set("up down off out away back over")
 _BEFORE_NUMBERS: Final = word_set("by for to with")
 _STARTS_A_PIECE: Final = re.compile(r"[\d$€£¥(\[{\"'`“«+-]|[^\W\d_]*[^\W\da-z_ß-ÿ]")
@@ -106,7 +108,7 @@ def answering_part(sentence: str, question: str) -> str:
         return sentence
     part = _around_copula(tokens, language)
     if not part and not tells_more(sentence, question):
-        part = _beside_verb(tokens)
+        part = _beside_verb(tokens) or _before_verb(tokens, question)
     if not part and introduction:
         part = _without_known_end(tokens)
     if not part and tokens[0].word in ("it", "they", "he", "she") and len(tokens) > 1:
@@ -187,7 +189,9 @@ def _around_copula(tokens: Tokens, language: Language) -> Tokens:
         subject, rest = tokens[:at], tokens[at + 1 :]
         content = [token for token in subject if not token.is_function_word]
         known = [token for token in content if token.is_known]
-        if rest and not any(token.is_new for token in rest) and any(token.is_new for token in subject):
+        is_participle = len(rest) == 1 and rest[0].is_verb and any(token.has_number for token in subject)
+        says_nothing = is_participle or not any(token.is_new for token in rest)
+        if rest and says_nothing and any(token.is_new for token in subject):
             return _without_known_beginning(_without_known_end(subject))
         if rest and 2 * len(known) >= len(content):
             return _without_known_end(_without_known_beginning(rest))
@@ -214,6 +218,13 @@ def _beside_verb(tokens: Tokens) -> Tokens:
     kept = _without_known_end(rest)
     left_out = [token for token in rest[len(kept) :] if token.is_known and not token.is_function_word]
     return kept if len(shared) + len(left_out) >= 2 or (has_pronoun and shared) else []
+
+
+def _before_verb(tokens: Tokens, question: str) -> Tokens:
+    """Return who or what does what the question asks for: "Brazil" of "Brazil won"."""
+    kept = _without_known_end(tokens)
+    is_subject = len(kept) < len(tokens) and all(token.is_new for token in kept)
+    return kept if is_subject and _ASKS_WHO.match(question) else []
 
 
 def _without_known_beginning(tokens: Tokens) -> Tokens:
@@ -317,7 +328,7 @@ def tells_more(sentence: str, question: str) -> bool:
         return True
     asked = question.casefold()
     words = [match[0].casefold() for match in _TELLING.finditer(sentence)]
-    return any(_STEMS.get(word, word[:3]) not in asked for word in words)
+    return any(word not in asked and _STEMS.get(word, word[:3]) not in asked for word in words)
 
 
 def has_question_subject(sentence: str, question: str) -> bool:

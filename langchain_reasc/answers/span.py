@@ -96,9 +96,8 @@ def _correction() -> re.Pattern[str]:
 # The conclusion
 
 _SO: Final = re.compile(r"(?:,|;|\A)\s?(?:and\s)?(?:so|hence|thus|therefore)[\s,]+(?=\S)", re.IGNORECASE)
-_ELABORATES: Final = re.compile(
-    r"(?:it|its|they|their|this|these|he|his|she|her|there|the\s\w+\s(?:is|was|has|had|lies|are|were))\b", re.IGNORECASE
-)
+_ELABORATES: Final = re.compile(r"(?:it|its|they|their|this|these|he|his|she|her|there)\b", re.IGNORECASE)
+_ELABORATES_NAME: Final = re.compile(r"the\s\w+\s(?:is|was|has|had|lies|are|were)\b", re.IGNORECASE)
 _NEGATED: Final = re.compile(r"n't\b|\bnot\b", re.IGNORECASE)
 _MOST_PARAGRAPHS: Final = 3
 
@@ -127,7 +126,7 @@ def _concluded(paragraph: str, question: str, *, is_alone: bool) -> tuple[str | 
     if declines(paragraph):
         return None, False
     if paragraph.count(" ") < SHORT and "\n" not in paragraph and not breaks_off(paragraph):
-        line = without_head(without_citations(_after_so(paragraph)), question)
+        line = without_head(without_citations(_after_so(sentences(paragraph)[-1])), question)
         span = reduced(line, question)
         is_sentence = span.count(" ") > 2 and span == line
         return span, is_alone or not is_sentence
@@ -151,7 +150,9 @@ def _answered_first(parts: list[str], question: str) -> str | None:
         return None
     if form_of(first).key in ("yes", "no"):
         return first
-    if _NEGATED.search(first) or not all(_ELABORATES.match(other) for other in others):
+    is_name = first.count(" ") < 3
+    elaborates = [_ELABORATES.match(other) or (is_name and _ELABORATES_NAME.match(other)) for other in others]
+    if _NEGATED.search(first) or "**" in "".join(others) or not all(elaborates):
         return None
     answer = reduced(first, question)
     is_answer = answer != first.rstrip(" .!") or first.count(" ") < 3

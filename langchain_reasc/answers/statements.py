@@ -54,6 +54,7 @@ _BETWEEN_BOXES: Final = re.compile(r"[$\s]*(?:,|;|and|or|\\text\{ ?(?:and|or) ?\
 _BRACE: Final = re.compile(r"\\[{}]|[{}]")
 _TAG: Final = re.compile(r"<answer>(?P<inside>(?:(?!<answer>).){0,600}?)</answer>", re.IGNORECASE | re.DOTALL)
 _NUMBER_FIRST: Final = re.compile(r"[\s*$€£¥\\({\[-]*[-−–+]?[\d.½¼¾]")
+_LONGEST_OBJECT: Final = 20_000
 _FIELDS: Final = ("answer", "final_answer")
 
 
@@ -121,9 +122,10 @@ def _behind_hashes(text: str, cut_off: bool) -> Statement | None:
 
 
 def _field(text: str, cut_off: bool) -> Statement | None:
+    tail = text[-_LONGEST_OBJECT:]
     for name in _FIELDS:
         start = text.rfind(f'"{name}"')
-        value = field_of_last_object(text, name, cut_off=cut_off) if start >= 0 else None
+        value = field_of_last_object(tail, name, cut_off=cut_off) if start >= 0 else None
         if value:
             return Statement(start, value)
     return None
