@@ -38,7 +38,8 @@ _OPTIONS: Final[dict[str, str | Callable[[re.Match[str]], str]]] = {
     r"a model that returns no logprobs can state its confidence \(ask_confidence=True\)": "`reasc probe URL` shows "
     "whether a server gives any",
     r"\b(answer|answer_field|max_samples|max_tokens)=\.\.\.": lambda found: f"--{found[1].replace('_', '-')}",
-    r", or pass a function from text to an answer|, or load the model with n_ctx=[\d,]+ or more": "",
+    r"\banswer='([\w,]+)'(?: \(or a list\))?": r"--answer \1",
+    r"(?:, or|,) pass a function from text to an answer|, or load the model with n_ctx=[\d,]+ or more": "",
     r"\(api_key=\.\.\.\)": "(--key-variable NAME)",
     r"\bprice_ratio\b": "--price-ratio",
     r"\bwithin=(?=\d)": "--within ",

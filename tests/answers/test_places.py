@@ -38,7 +38,7 @@ def read(text: str, spec: Any = "auto", **metadata: Any) -> tuple[str | None, st
         ('{"name": "no", "ok": "', "yes", '", "why": "yes"}', "json:ok"),
         ("Result: ", '{"b": 1, "a": [2, 3]}', " as asked {", json_object()),
         ("score=", "0.7", "; score=none", r"regex:score=([\d.]+)"),
-        ("", "All of it.\nReally.", "", "text"),
+        ("", "All of it.\nReally", ".", "text"),
         ("It is ", "42", ", of 42.", lambda text: text.split()[2].strip(",")),
     ],
 )
