@@ -88,7 +88,10 @@ def test_ask_by_the_paper_or_as_far_as_the_calibration_vouches(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("options", "advice"),
-    [(("--answer", "regex:nowhere"), "--answer text compares whole texts"), (("--max-tokens", 9), "--max-tokens allows longer")],
+    [
+        (("--answer", "regex:nowhere"), "--answer text compares whole texts"),
+        (("--max-tokens", 9), "--max-tokens allows longer"),
+    ],
     ids=["nothing to compare", "cut off"],
 )
 def test_where_nothing_can_be_voted_on_ask_prints_a_text_and_what_helps(options: Any, advice: str) -> None:
