@@ -249,7 +249,10 @@ def last_number_in(text: str) -> str | None:
     """Return the last number of a text of any length, with its unit."""
     size = 600
     while size < len(text):
-        if number := last_quantity(text[-size:].partition(" ")[2]):
+        tail = text[-size:]
+        begins_within_number = " " not in tail and tail[0].isdigit()
+        number = None if begins_within_number else last_quantity(tail.partition(" ")[2] or tail)
+        if number:
             return number
         size *= 4
     return last_quantity(text)
