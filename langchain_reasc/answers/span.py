@@ -38,8 +38,8 @@ def find_span(text: str, question: str = "", *, cut_off: bool = False) -> str | 
         cut_off: whether the response was cut off. Then only what it marks or states counts.
     """
     text = before_next_question(text)
-    if not text.isascii():
-        text = EMOJI.sub("", text)
+    if not text[-TAIL:].isascii():
+        text = text[:-TAIL] + EMOJI.sub("", text[-TAIL:])
     text = _after_correction(text)
     statement = last_statement(text, question, cut_off=cut_off)
     if cut_off:
