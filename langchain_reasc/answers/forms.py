@@ -108,7 +108,7 @@ def _without_outer_marks(line: str) -> str:
 
 # JSON, and lines with bullets
 
-_BULLET: Final = re.compile(r"\s*(?:[-*•–]|\(?\d{1,2}[.)]|[a-z]\))\s+(?=\S)")
+BULLET: Final = re.compile(r"\s*(?:[-*•–]|\(?\d{1,2}[.)]|[a-z]\))\s+(?=\S)")
 
 
 def _json(text: str) -> Form | None:
@@ -127,9 +127,9 @@ def _json(text: str) -> Form | None:
 
 def _bullets(text: str) -> Form | None:
     lines = [line for line in text.splitlines() if line.strip()]
-    if len(lines) < 2 or not all(map(_BULLET.match, lines)):
+    if len(lines) < 2 or not all(map(BULLET.match, lines)):
         return None
-    items = [_BULLET.sub("", line, count=1) for line in lines]
+    items = [BULLET.sub("", line, count=1) for line in lines]
     return _listed(", ".join(items), items, [form_of(item) for item in items])
 
 

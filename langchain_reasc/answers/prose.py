@@ -5,7 +5,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from langchain_reasc.answers import languages
-from langchain_reasc.answers.forms import form_of, is_code, is_sql, words_pattern
+from langchain_reasc.answers.forms import BULLET, form_of, is_code, is_sql, words_pattern
 
 SHORT: Final = 10
 """The most words of a line that is an answer as a whole."""
@@ -68,7 +68,6 @@ def sentences(text: str) -> list[str]:
 
 # Blocks: lists, code, objects
 
-_BULLET: Final = re.compile(r"\s*(?:[-*•–]|\(?\d{1,2}[.)]|[a-z]\))\s+(?=\S)")
 _STEP: Final = re.compile(r"=|[^\W\d]\*{0,2}:\s|[a-z\d]\.\Z")
 
 
@@ -93,9 +92,9 @@ def last_step(text: str) -> str | None:
 
 def _list_items(text: str) -> list[str]:
     lines = [line for line in text.split("\n") if line.strip()]
-    if not all(map(_BULLET.match, lines)):
+    if not all(map(BULLET.match, lines)):
         return []
-    return [_BULLET.sub("", line, count=1) for line in lines]
+    return [BULLET.sub("", line, count=1) for line in lines]
 
 
 # Talk: courtesies, remarks, citations

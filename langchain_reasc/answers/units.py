@@ -120,6 +120,7 @@ _RATE: Final = re.compile(r"\ ?/\ ?|\ per\ |\ an?\ |\ pro\ |\ por\ |\ par\ ", re
 _RAISED: Final = re.compile(
     r"(?P<name>.*?)\ ?(?:\^\{?(?P<power>[23])\}?|(?P<squared>\ squared)|(?P<cubed>\ cubed)|(?<=[a-z])(?P<digit>[23]))?"
 )
+_WITH_AN_OFFSET: Final = ("degC", "degF")  # pint converts neither a power nor a rate of them
 _LONGEST: Final = 40
 
 
@@ -152,6 +153,8 @@ def read_unit(text: str) -> Unit | None:
     below = _simple_unit(below_text[0]) if below_text else None
     if above is None or below is None or below.is_money or below.meanings:
         return None
+    if above.name in _WITH_AN_OFFSET or below.name in _WITH_AN_OFFSET:
+        return None
     return Unit(f"{above.name}/{below.name}", above.factor, above.is_money)
 
 
@@ -173,7 +176,7 @@ def currency_signs() -> tuple[str, ...]:
 def in_base_units(value: Fraction, unit: str) -> tuple[str, str]:
     """Return a value of a unit of pint's as a number of base units, with twelve digits, and the base unit."""
     registry = _registry()
-    if unit in ("degC", "degF"):
+    if unit in _WITH_AN_OFFSET:
         quantity = registry.Quantity(float(value), unit).to("kelvin")
         return f"{quantity.magnitude:.12g}", "kelvin"
     base = registry.Quantity(1, unit).to_base_units()
@@ -207,7 +210,7 @@ def _simple_unit(text: str) -> Unit | None:
     unit = _named(name)
     if unit is None or power == 1:
         return unit
-    if unit.is_money or unit.meanings:
+    if unit.is_money or unit.meanings or unit.name in _WITH_AN_OFFSET:
         return None
     return Unit(f"{unit.name}**{power}", unit.factor)
 

@@ -88,13 +88,13 @@ class Decision:
 
     Attributes:
         stop: whether to stop sampling.
-        answer: the leading answer so far; None if no response has an answer, or if the reason is ``unanswered``.
+        answer: the leading answer so far; None if no response has an answer.
         reason: why sampling stopped: ``gate`` (Stage 1), ``evidence`` (the posterior of the answer), ``agreement`` (the
             whole budget would most likely give the same answer), ``window`` (ESC), ``unanimous`` (all votes of a race
             are equal), ``contested`` (they are not), ``escalated`` (a larger model answered), ``worth`` (more samples
             would hardly raise the share of the answer), ``budget``, ``timeout``, ``alone`` (the first response is not
             voted on), ``hopeless`` (some arguments will never agree), ``plurality`` (too few responses give the
-            answer), ``unanswered`` (responses without an answer are ahead, and more would hardly change that). None if
+            answer), ``unanswered`` (no response has an answer, and more would hardly have one). None if
             sampling continues. If parts of a decision have different reasons, the first one in :data:`UNDECIDED`.
         samples: the number of responses that the decision is based on.
         evidence: answer -> accumulated weight, in the order first seen.
@@ -146,9 +146,13 @@ def joined(responses: Sequence[Response]) -> list[Response]:
         if response.answer is not None and name is not None and name == (response.key or response.answer):
             spellings.setdefault(name, response.answer)
     return [
-        response if name is None else replace(response, answer=spellings[name], key=None, weaker=())
+        response if name is None else _spelled(response, spellings.get(name, response.answer))
         for response, name in zip(responses, classes, strict=True)
     ]
+
+
+def _spelled(response: Response, answer: str | None) -> Response:
+    return replace(response, answer=answer, key=None, weaker=())
 
 
 def answer_among(responses: Sequence[Response], response: Response) -> str | None:
