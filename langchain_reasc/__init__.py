@@ -11,7 +11,6 @@ from langchain_reasc._version import __version__
 
 if TYPE_CHECKING:
     from langchain_reasc.agents.chat_model import ChatReASC
-    from langchain_reasc.agents.decision_model import ReASCDecisionModel
     from langchain_reasc.agents.middleware import ReASCMiddleware
     from langchain_reasc.calibration import (
         Calibration,
@@ -45,7 +44,6 @@ __all__ = [
     "Measure",
     "ReASC",
     "ReASCAnswerParser",
-    "ReASCDecisionModel",
     "ReASCError",
     "ReASCMiddleware",
     "ReASCResult",
@@ -66,7 +64,6 @@ __all__ = [
 
 _LAZY: Final = {
     "agents.chat_model": "ChatReASC",
-    "agents.decision_model": "ReASCDecisionModel",
     "agents.middleware": "ReASCMiddleware",
     "calibration": "Calibration calibrate_mixture calibrate_offline load_calibration save_calibration",
     "exceptions": "ReASCError",

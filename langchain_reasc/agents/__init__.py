@@ -1,1 +1,1 @@
-"""ReASC for agents: a chat model, a middleware and a decision model that vote on their outputs."""
+"""ReASC for agents: a chat model and a middleware that vote on their outputs."""

@@ -47,7 +47,6 @@ from langchain_reasc.answers.equivalence import (
     Equivalence,
     Same,
     Unclear,
-    escape_tags,
     fill_prompt,
     judge_name,
     judge_reply,
@@ -82,7 +81,6 @@ from langchain_reasc.answers.schemas import (
     text_schema_of,
     why_unchecked,
 )
-from langchain_reasc.answers.statements import boxed_content, last_statement
 from langchain_reasc.answers.units import units_are_loaded
 from langchain_reasc.answers.vote import ADVICE, NO_ANSWER, TOO_SLOW, Places, Vote, places_of, question_text, vote_of
 
@@ -110,13 +108,11 @@ __all__ = [
     "Vote",
     "arguments_of",
     "boxed",
-    "boxed_content",
     "canonical_mathematics",
     "choice",
     "chosen_letters",
     "ending_of",
     "equivalent",
-    "escape_tags",
     "extractor",
     "fill_prompt",
     "form_of",
@@ -131,7 +127,6 @@ __all__ = [
     "kind_of",
     "labels",
     "last_number",
-    "last_statement",
     "matching",
     "message_extractor",
     "places_of",

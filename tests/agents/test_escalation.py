@@ -376,18 +376,3 @@ def test_what_the_large_model_says_is_held_to_the_class_of_the_schema_too(agents
     model = ChatReASC(model=one, escalate_to=other).bind_tools([Known])
     account = agents._runner.invoke(model, ASKED).response_metadata["reasc"]
     assert (account["answered_by"], account["answer"], account["reason"]) == ("large", None, "unanswered")
-
-
-def test_decisions_are_escalated(agents: Any) -> None:
-    decisions = pytest.importorskip("agents.decisions", reason="langchain-core has decisions from 1.8 on")
-    one, other = decisions.naming("billing", "sales"), decisions.naming("not sales")
-    response = decisions.ask(agents._runner, one, decisions.TEAM, escalate_to=other)
-    assert response.choices["q"].choice == "not sales"
-    assert response.reasc["q"]["answered_by"] == "large" and response.reasc["q"]["launched"] == 3
-    assert response.usage["total_tokens"] == billed(one) + billed(other)
-    assert (
-        decisions.ask(agents._runner, decisions.naming("billing"), decisions.TEAM, escalate_to=other)
-        .choices["q"]
-        .choice
-        == "billing"
-    )

@@ -1,27 +1,11 @@
-"""Names that are imported when they are first asked for, and what is said where their package is too old."""
+"""Names that are imported when they are first asked for."""
 
-import importlib
 import subprocess
 import sys
-from importlib.metadata import version
 
 import pytest
 
 import langchain_reasc
-from langchain_reasc import ReASCError
-
-
-def test_an_older_langchain_core_is_named_when_a_decision_model_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("langchain_reasc.agents.decision_model")
-    monkeypatch.setitem(sys.modules, "langchain_core.decisions", None)
-    monkeypatch.delitem(sys.modules, module.__name__)
-    monkeypatch.setattr(module.__name__, module)  # to have it back afterwards
-    module = importlib.import_module(module.__name__)
-    with pytest.raises(ImportError, match=r"ReASCDecisionModel needs langchain_core\.decisions") as raised:
-        module.ReASCDecisionModel(llm=None)
-    assert isinstance(raised.value, ReASCError) and raised.value.name == "langchain_core.decisions"
-    assert version("langchain-core") in str(raised.value)
-    assert "pip install 'langchain-core>=1.8'" in str(raised.value)
 
 
 def test_agents_are_not_imported_with_the_rest() -> None:
@@ -30,8 +14,8 @@ def test_agents_are_not_imported_with_the_rest() -> None:
 
 
 def test_lazy_names_are_listed_and_others_are_not_there() -> None:
-    assert "ReASCDecisionModel" in dir(langchain_reasc) and "ReASCDecisionModel" in langchain_reasc.__all__
-    assert langchain_reasc.ReASCDecisionModel is langchain_reasc.ReASCDecisionModel
-    with pytest.raises(AttributeError, match="no attribute 'ReASCDecision'"):
-        getattr(langchain_reasc, "ReASCDecision")  # noqa: B009
+    assert "ChatReASC" in dir(langchain_reasc) and "ChatReASC" in langchain_reasc.__all__
+    assert langchain_reasc.ChatReASC is langchain_reasc.ChatReASC
+    with pytest.raises(AttributeError, match="no attribute 'ReASCChat'"):
+        getattr(langchain_reasc, "ReASCChat")  # noqa: B009
     assert not hasattr(langchain_reasc, "__wrapped__")

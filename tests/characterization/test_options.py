@@ -70,7 +70,7 @@ def test_a_wrong_option_is_refused_and_changes_nothing(face: type[Any]) -> None:
     assert before == {name: getattr(made, name) for name in type(made).model_fields}
 
 
-@pytest.mark.parametrize("face", [ReASCRunnable, ChatReASC, lr.ReASCDecisionModel])
+@pytest.mark.parametrize("face", [ReASCRunnable, ChatReASC])
 def test_options_and_defaults(face: type[Any], golden: Golden) -> None:
     """Those of LangChain's own classes are left out: they differ between its versions."""
     ours = {
