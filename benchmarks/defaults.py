@@ -30,7 +30,6 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "FiniteHorizon's confidence, or lead": (0.97, 0.9, 0.95, 0.98, 0.99, 2, 3),
     "online: threshold": (0.975, 0.95, 0.96, 0.985, 0.99),
     "online: questions before it learns": (16, 8, 32),
-    "online: worth, samples a point": (None, 5.0, 20.0, 0.0),
 }
 """Parameter -> its default, and other values."""
 QUESTIONS = 300
@@ -105,12 +104,11 @@ def _on(arrangement: Arrangement, asked: Sequence[int], budget: int) -> dict[str
     def learned(**changed: Any) -> npt.NDArray[np.float64]:
         return beside(arrangement.outcome_of(replace(arrangement.stream(()), **changed)))
 
-    horizon, threshold, warm_up, worth = VALUES.values()
+    horizon, threshold, warm_up = VALUES.values()
     rows = (
         [beside(arrangement.outcome(Method("", uncalibrated(one, budget), in_use=True))) for one in horizon],
         [learned(rule=partial(at_threshold, one, budget)) for one in threshold],
         [learned(minimum=one) for one in warm_up],
-        [learned(worth=one) for one in worth],
     )
     return {name: np.array(one) for name, one in zip(VALUES, rows, strict=True)}
 

@@ -36,8 +36,6 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core import exceptions as core
 
-from langchain_reasc.notebooks import ShortTraceback
-
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
@@ -78,7 +76,7 @@ _REFUSALS = (401, 403, 404, 409, 422, 429, 503)
 """HTTP statuses after which the server would also refuse the next request."""
 
 
-class ReASCError(ShortTraceback, core.ModelError):
+class ReASCError(core.ModelError):
     """Base of every error raised by langchain-reasc.
 
     Attributes:

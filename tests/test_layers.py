@@ -18,7 +18,7 @@ ORDERS = {
 }
 FIRST = {
     *("exceptions", "_lazy", "_version", "complaints", "database", "files"),
-    *("langchain_internals", "notebooks", "threads"),
+    *("langchain_internals", "threads"),
 }
 """Modules beside the packages that any of them may import; the others stand above all packages."""
 

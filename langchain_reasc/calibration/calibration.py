@@ -202,7 +202,6 @@ class Calibration(Record):
         on_missing_confidence: Literal["error", "count"] = "error",
         safeguard: Safeguard = "default",
         budget: int = DEFAULT_BUDGET,
-        worth: float | None = None,
     ) -> StoppingRule:
         """Return the stopping rule of this calibration.
 
@@ -213,9 +212,6 @@ class Calibration(Record):
                 the safe gate, counts votes if ``unweighed`` is set, and is ASC if ``fallback`` is set or nothing else
                 is left. ``"paper"`` always gives the paper's rule.
             budget: responses to a question at most. The agreement rule looks ahead to them.
-            worth: with the agreement rule, samples that a question may cost for one more point of agreement
-                (:class:`~langchain_reasc.method.value.ValueStop`); 0 for any number, None for the calibration's own.
-                It has no effect if the budget is above 24.
 
         Raises:
             ConfigurationError: ``safeguard`` or ``confidence`` is invalid.
@@ -225,7 +221,7 @@ class Calibration(Record):
         if self.counts(safeguard):
             return ASC(confidence)
         if self.rule_ is not None and self.by_agreement(safeguard):
-            rule = self.rule_.rule(budget=budget, on_missing_confidence=on_missing_confidence, worth=worth)
+            rule = self.rule_.rule(budget=budget, on_missing_confidence=on_missing_confidence)
             gate, _ = self.gate.under(safeguard)
             return rule if gate is None or self.fallback is not None else rule | FirstAccepted(gate)
         assert self.mean is not None and self.std is not None  # only a calibration by consensus lacks them

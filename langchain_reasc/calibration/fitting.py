@@ -36,7 +36,6 @@ __all__ = ["DEFAULT_AGREEMENT", "fit", "fit_prior", "with_expectation"]
 
 DEFAULT_AGREEMENT: Final = 0.975
 """θ of a calibration without labels: the lowest that costs at most 0.3 points on any kind of simulated pools."""
-_WORTH: Final = 10.0  # samples for a point of agreement; at 7, some simulated pools lose over a point
 _VOTE_THRESHOLD: Final = 0.993  # of weighted votes; at .99, scores that follow agreement cost over 0.3 points
 _PSEUDO_QUESTIONS: Final = 8.0  # weight of the uniform mixture, so that a few questions rule nothing out
 _PSEUDO_QUESTIONS_OF_ALL: Final = 16.0  # weight of the mixture of all kinds of request in that of one kind
@@ -196,7 +195,7 @@ def _gated(
 
 
 def _rule_block(prior: Prior, trusted: Trusted, voted: Sequence[Observation], threshold: float) -> RuleBlock:
-    parameters = {"threshold": threshold, "worth": _WORTH}
+    parameters = {"threshold": threshold}
     if trusted.odds is not None:
         parameters |= {"vote_threshold": _VOTE_THRESHOLD, "alternatives": alternatives(voted)}
     return RuleBlock.agreement(prior, trusted.odds, **parameters)

@@ -4,22 +4,21 @@ import math
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import pairwise
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import Field, FiniteFloat, model_validator
+from pydantic import Field, FiniteFloat, field_validator, model_validator
 
 from langchain_reasc.calibration.parts import Probability, Record
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.agreement import LARGEST_HORIZON, Agreement, Component, Prior
+from langchain_reasc.method.agreement import Agreement, Component, Prior
 from langchain_reasc.method.bayesian_vote import BayesianVote, PointOdds
 from langchain_reasc.method.decision import Decision, support
 from langchain_reasc.method.stopping import StoppingRule
-from langchain_reasc.method.value import ValueStop, check_worth
 
 __all__ = ["RuleBlock", "SupportCurve", "prior_parts"]
 
-Parameter = Literal["threshold", "worth", "vote_threshold", "alternatives", "average"]
+Parameter = Literal["threshold", "vote_threshold", "alternatives", "average"]
 
 
 class PriorPart(Record):
@@ -42,8 +41,8 @@ class RuleBlock(Record):
 
     Attributes:
         name: the rule's name.
-        parameters: ``threshold``; ``worth``, 0 if missing; with odds also ``vote_threshold`` and ``alternatives`` of
-            the Bayesian vote, and ``average``, the probability of a response without a score.
+        parameters: ``threshold``; with odds also ``vote_threshold`` and ``alternatives`` of the Bayesian vote, and
+            ``average``, the probability of a response without a score.
         prior: how answers agree.
         odds: P(right) at some scores, ascending. Between them the log-odds are interpolated linearly.
     """
@@ -79,6 +78,14 @@ class RuleBlock(Record):
         """How answers agree."""
         return _prior_from(self.prior)
 
+    @field_validator("parameters", mode="before")
+    @classmethod
+    def _without_worth(cls, parameters: Any) -> Any:
+        """Drop what earlier versions stored of a second stop."""
+        if isinstance(parameters, dict):
+            return {name: value for name, value in parameters.items() if name != "worth"}
+        return parameters
+
     @model_validator(mode="after")
     def _makes_a_rule(self) -> Self:
         try:
@@ -87,13 +94,7 @@ class RuleBlock(Record):
             raise ValueError(f"these are not parameters of the agreement rule: {error}") from None
         return self
 
-    def rule(
-        self,
-        *,
-        budget: int,
-        on_missing_confidence: Literal["error", "count"] = "error",
-        worth: float | None = None,
-    ) -> StoppingRule:
+    def rule(self, *, budget: int, on_missing_confidence: Literal["error", "count"] = "error") -> StoppingRule:
         """Return the stopping rule; see :meth:`Calibration.rule`.
 
         Raises:
@@ -108,13 +109,7 @@ class RuleBlock(Record):
                 alternatives=self.parameters["alternatives"],
                 on_missing_confidence=on_missing_confidence,
             )
-        prior = self.agreement_prior
-        agreement = Agreement(prior, self.parameters["threshold"], budget, vote)
-        worth = self.parameters.get("worth", 0) if worth is None else worth
-        check_worth(worth)
-        if not worth or budget > LARGEST_HORIZON:
-            return agreement
-        return agreement | ValueStop(prior, worth, budget, agreement.vote)
+        return Agreement(self.agreement_prior, self.parameters["threshold"], budget, vote)
 
 
 def prior_parts(prior: Prior) -> tuple[PriorPart, ...]:

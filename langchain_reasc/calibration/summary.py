@@ -245,9 +245,6 @@ def _agreement_entries(calibration: Calibration) -> Iterator[Entry]:
         text = "how likely further responses agree with it, which is not how likely it is right"
         yield Entry("P(agree)", f"{_support_range(curve)}: {text}")
     stops = "sampling stops as soon as the answer is unlikely to change, were all responses drawn"
-    parameters = calibration.rule_.parameters if calibration.rule_ else {}
-    if worth := parameters.get("worth"):
-        stops += f"; or where {worth:g} more samples would raise its share of the responses by less than a point"
     yield Entry("In use", stops)
     if (block := calibration.rule_) and block.prior:
         alike = ", ".join(f"{block.agreement_prior.share([votes]):.0%} after {votes}" for votes in (1, 2, 4, 8))

@@ -7,7 +7,7 @@ import typer
 
 from langchain_reasc.cli.console import in_options, print_json, remark, stderr, stdout
 from langchain_reasc.cli.models import LargerModelOptions, ModelOptions, embedded
-from langchain_reasc.cli.options import AsJson, PromptOptions, Worth, one_of
+from langchain_reasc.cli.options import AsJson, PromptOptions, one_of
 from langchain_reasc.exceptions import SamplingError
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ def ask(
         ),
     ] = None,
     max_samples: Annotated[int, typer.Option(min=1, help="The most samples.")] = 16,
-    worth: Worth = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Samples drawn at once.")] = 4,
     asking: PromptOptions,
     seed: Annotated[int | None, typer.Option(min=0, help="For the same samples each time.")] = None,
@@ -105,7 +104,6 @@ def ask(
                 rule=stopping,
                 safeguard=cast(Literal["default", "paper"], safeguard),
                 max_samples=max_samples,
-                worth=worth,
                 concurrency=concurrency,
                 answer=how.answer,
                 fixed_prompt=how.prompt.fixed,

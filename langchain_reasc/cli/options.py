@@ -120,14 +120,6 @@ AnswerField = Annotated[
 ]
 MaxTokens = Annotated[int | None, typer.Option(min=1, help=r"The most tokens of a response. \[default: the model's]")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random; the same seed gives the same result.")]
-Worth = Annotated[
-    float | None,
-    typer.Option(
-        min=0,
-        help="The most samples that one more point of agreement may cost, with a calibration learned without "
-        r"labels; 0 for any number. \[default: the calibration's]",
-    ),
-]
 Score = Annotated[
     str,
     typer.Option(

@@ -18,4 +18,3 @@ from langchain_reasc.method.race import *  # noqa: F403
 from langchain_reasc.method.registry import *  # noqa: F403
 from langchain_reasc.method.stopping import *  # noqa: F403
 from langchain_reasc.method.token_signals import *  # noqa: F403
-from langchain_reasc.method.value import *  # noqa: F403

@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 _Sufficient = Literal["gate", "evidence", "agreement", "window", "unanimous", "escalated", "alone"]
-_Insufficient = Literal["budget", "timeout", "hopeless", "plurality", "worth", "unanswered", "contested"]
+_Insufficient = Literal["budget", "timeout", "hopeless", "plurality", "unanswered", "contested"]
 Reason = _Sufficient | _Insufficient
 """Why sampling stopped; each is explained on the page of results."""
 
@@ -91,11 +91,11 @@ class Decision:
         answer: the leading answer so far; None if no response has an answer.
         reason: why sampling stopped: ``gate`` (Stage 1), ``evidence`` (the posterior of the answer), ``agreement`` (the
             whole budget would most likely give the same answer), ``window`` (ESC), ``unanimous`` (all votes of a race
-            are equal), ``contested`` (they are not), ``escalated`` (a larger model answered), ``worth`` (more samples
-            would hardly raise the share of the answer), ``budget``, ``timeout``, ``alone`` (the first response is not
-            voted on), ``hopeless`` (some arguments will never agree), ``plurality`` (too few responses give the
-            answer), ``unanswered`` (no response has an answer, and more would hardly have one). None if
-            sampling continues. If parts of a decision have different reasons, the first one in :data:`UNDECIDED`.
+            are equal), ``contested`` (they are not), ``escalated`` (a larger model answered), ``budget``, ``timeout``,
+            ``alone`` (the first response is not voted on), ``hopeless`` (some arguments will never agree),
+            ``plurality`` (too few responses give the answer), ``unanswered`` (no response has an answer, and more would
+            hardly have one). None if sampling continues. If parts of a decision have different reasons, the first one
+            in :data:`UNDECIDED`.
         samples: the number of responses that the decision is based on.
         evidence: answer -> accumulated weight, in the order first seen.
         posterior: P(the leader stays ahead of the runner-up forever), Eq. 5, unless the rule has another posterior. For

@@ -83,12 +83,6 @@ class Options(Checked):
     measure, or ``measure``. ``"online"`` and ``"mixture"`` make their own rule, and accept no other."""
     max_samples: int = Field(default=DEFAULT_BUDGET, ge=1)
     """The most samples per question."""
-    worth: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """How many extra samples one percentage point of agreement is worth, with a calibration learned from agreement.
-    (One point is a hundredth of all responses that the model would ever give.) Sampling stops when the next point would
-    cost more, for example if votes scatter behind one leader; ``reason`` is then ``worth``, and the answer counts as
-    undecided. 0 turns this off, and so does ``max_samples`` above 24. None is the calibration's value, or 0 with
-    ``on_undecided="raise"`` or ``"abstain"``."""
     answer: AnswerSpec = "auto"
     """Where the answer is in a response: see :func:`langchain_reasc.answers.extractor`."""
     tool_votes: ToolVotes = ToolVotes()
@@ -336,7 +330,6 @@ class VoteOptions(TypedDict, total=False):
     calibration: Calibration | Literal["online", "mixture"] | str | Path | None
     rule: StoppingRule | str | None
     max_samples: int
-    worth: float | None
     answer: AnswerSpec
     tool_votes: ToolVotes
     fixed_prompt: FixedPrompt | None

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_reasc.answers import Extractor, ObjectVotes, arguments_of
 from langchain_reasc.calibration import DEFAULT_RACE, Calibration, ConsensusCalibrator, SupportCurve
-from langchain_reasc.method.agreement import LARGEST_HORIZON
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.fields import ByField
 from langchain_reasc.method.horizon import FiniteHorizon
@@ -128,13 +127,9 @@ def _plan_by_calibration(setup: "Setup", calibration: Calibration) -> Plan:
     rule = calibration.rule(
         on_missing_confidence=setup.on_missing_confidence,
         budget=options.max_samples,
-        worth=0 if options.worth is None and options.on_undecided != "answer" else options.worth,
         safeguard="default" if is_online else options.safeguard,
     )
     notices = () if is_online else calibration.notices(options.safeguard)  # online it is told with each question
-    if options.worth and options.max_samples > LARGEST_HORIZON:
-        off = f"worth={options.worth:g} is off: max_samples={options.max_samples} is above {LARGEST_HORIZON}"
-        notices = (*notices, off)
     measure = calibration.measure if rule.reads_scores else None
     is_counted = measure is None
     return Plan(

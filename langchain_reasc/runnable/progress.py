@@ -3,29 +3,18 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from langchain_reasc.notebooks import notebook_bar
-
 Progress = bool | Callable[[int, int], None] | None
-"""Whether a bar is shown, on stderr in a terminal or below the cell of a notebook; or a function that is called with
-(inputs answered, inputs)."""
+"""Whether a bar is shown, on stderr in a terminal or below the cell of a notebook (which needs ipywidgets); or a
+function that is called with (inputs answered, inputs)."""
 
 
 @contextmanager
 def show_progress(progress: Progress, total: int) -> Iterator[Callable[[], None]]:
     """Show how far a batch has come; yield what is called for each input that has been answered."""
     if progress is True:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Bar
-
-        console = Console(stderr=True)
-        if not console.is_jupyter:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-            with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
-                task = bar.add_task("Answering", total=total)
-                yield lambda: bar.advance(task)
-            return
-        progress = notebook_bar(total)
+        with _bar(total) as advance:
+            yield advance
+        return
     done = 0
 
     def advance() -> None:
@@ -35,3 +24,17 @@ def show_progress(progress: Progress, total: int) -> Iterator[Callable[[], None]
             progress(done, total)
 
     yield advance
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Callable[[], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    shown = console.is_terminal or console.is_jupyter
+    with Bar(*columns, console=console, disable=not shown) as bar:
+        task = bar.add_task("Answering", total=total)
+        yield lambda: bar.advance(task)

@@ -30,7 +30,6 @@ _ENDINGS: Final = {
     "unanimous": "{decided}: {gave}, and no response another",
     "contested": "undecided: the responses differ, and {gave}",
     "plurality": "{decided}: {gave}, and too few samples are left to change that",
-    "worth": "undecided: more samples would hardly help, and {gave}",
     "timeout": "undecided: the time is over, and {gave}",
     "budget": "undecided: the budget is spent, and {gave}",
 }

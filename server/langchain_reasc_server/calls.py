@@ -31,7 +31,6 @@ class VotePolicy:
         calibration: ``"online"``, a file, or None to count votes.
         offered: name -> file of the calibrations that a request may choose.
         state: the file in which ``"online"`` keeps what it has learned.
-        worth: the most samples that one more point of agreement may cost, see ``Options.worth``.
         concurrency: samples of a request launched at once.
         in_flight: samples in flight at once, of all requests together; None for any number.
     """
@@ -42,7 +41,6 @@ class VotePolicy:
     calibration: str | None = "online"
     offered: Mapping[str, str] = field(default_factory=dict)
     state: str | None = None
-    worth: float | None = None
     concurrency: int = 4
     in_flight: int | None = None
 

@@ -15,7 +15,6 @@ import typer
 
 from langchain_reasc.cli.console import secret_in
 from langchain_reasc.cli.models import LearnedLargerModelOptions, ModelOptions
-from langchain_reasc.cli.options import Worth
 from langchain_reasc.complaints import findings, nearest
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.files import parse_toml, read_text
@@ -215,7 +214,6 @@ class ServeVoteOptions:
     ] = None
     max_samples: Annotated[int, typer.Option(min=1, help="The most samples of a request, whatever it asks for.")] = 16
     rule: Annotated[str | None, typer.Option(metavar="NAME", help="When to stop, as for reasc ask.")] = None
-    worth: Worth = None
     concurrency: Annotated[int, typer.Option(min=1, help="Samples of a request drawn at once.")] = 4
     in_flight: Annotated[
         int | None, typer.Option(min=1, help=r"Samples of all requests in flight at once. \[default: any number]")
@@ -248,7 +246,7 @@ class ServeVoteOptions:
                 "--state keeps what is learned, but with --calibration or --rule nothing is learned"
             )
         default = "number" if shipped else "message"
-        names = ("max_samples", "rule", "worth", "concurrency", "in_flight")
+        names = ("max_samples", "rule", "concurrency", "in_flight")
         return VotePolicy(
             **{name: getattr(self, name) for name in names},
             answer=default if self.answer is None else self.answer,

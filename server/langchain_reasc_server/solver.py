@@ -108,7 +108,6 @@ class Solver:
             rule=votes.rule,
             calibration=votes.calibration,
             online_state=votes.state,
-            worth=votes.worth,
             concurrency=votes.concurrency,
             **(larger or {}),
         )

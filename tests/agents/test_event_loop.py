@@ -55,7 +55,7 @@ async def main(state):
     await asyncio.sleep(0.01)
     watching = True
     votes = ReASCMiddleware(
-        calibration="online", online_state=state, allow_fingerprint_mismatch=True, max_samples=24, worth=10
+        calibration="online", online_state=state, allow_fingerprint_mismatch=True, max_samples=24
     )
     agent = create_agent(acting(), [get_weather], middleware=[votes])  # which makes a chat model for each call
     await asyncio.sleep(0.01)

@@ -23,7 +23,6 @@ from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method.agreement import Agreement, Component, Prior
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, Cap, ReASC, Response, decide
-from langchain_reasc.method.value import ValueStop
 
 MEASURES = [Measure("top_k", "mean"), Measure("neg_entropy", "mean")]
 
@@ -95,7 +94,7 @@ def test_a_good_signal_is_trusted() -> None:
     assert made.within and made.within.low > 0.7 and made.auroc
     assert [one.signal for one in made.rejected] == ["neg_entropy"]
     rule = made.rule()
-    assert isinstance(made.rule(worth=0), Agreement) and rule.reads_scores and made.notices() == ()
+    assert isinstance(rule, Agreement) and rule.reads_scores and made.notices() == ()
     again = fit(questions(), measures=MEASURES)
     assert made.model_dump(exclude={"created_at"}) == again.model_dump(exclude={"created_at"})
     assert (short.auroc, short.guarantee, short.p_agree, short.rule()) == (None, None, None, rule)
@@ -251,14 +250,17 @@ def test_labels_leave_the_rule_as_it_is(right: bool) -> None:
 
 def test_budget_and_threshold_are_those_given() -> None:
     made = fit([unscored(0, 0, 0, 0)] * 8, threshold=0.9)
-    agreement = made.rule(budget=7, worth=0)
+    agreement = made.rule(budget=7)
     assert isinstance(agreement, Agreement) and (agreement.threshold, agreement.budget) == (0.9, 7)
-    assert made.rule(budget=7) == made.rule(budget=7, worth=10) == agreement | ValueStop(agreement.prior, 10, 7)
-    assert isinstance(made.rule(budget=40, worth=4), Agreement)  # so far ahead the value of a sample is not known
     assert Calibration.model_validate_json(made.model_dump_json()).rule() == made.rule()
-    for wrong in (-1, float("nan")):
-        with pytest.raises(ConfigurationError, match="worth must be a finite number"):
-            made.rule(worth=wrong)
+
+
+def test_a_file_of_before_loads_without_the_stop_that_went() -> None:
+    made = fit([unscored(0, 0, 0, 0)] * 8)
+    stored = made.model_dump(mode="json")
+    stored["rule"]["parameters"]["worth"] = 10.0
+    loaded = Calibration.model_validate(stored)
+    assert loaded.rule() == made.rule() and loaded.model_dump(mode="json") == made.model_dump(mode="json")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,6 @@ from langchain_reasc.method import (
     Standardizer,
     StoppingRule,
     Unanswered,
-    ValueStop,
     decide,
     fewest_further,
     rule_in_use,
@@ -129,12 +128,6 @@ def test_the_evidence_is_that_of_answers_and_the_posterior_counts_all() -> None:
     assert one_answer.posterior == pytest.approx(1 - decide(ASC(), responses("b" * 7 + "a"), undecided=7).posterior)
     ended = decide(rule_in_use(ASC(), 16), responses("...."))
     assert (ended.evidence, ended.answer, ended.whole, ended.parts) == ({}, None, None, {})
-
-
-def test_what_costs_more_than_it_gains_ends_with_the_leading_answer() -> None:
-    rule = Unanswered(ValueStop(Prior.uniform(), worth=0.1, budget=16) | Cap(16))
-    assert decide(rule, responses("a.......")).reason == "worth"
-    assert decide(rule, responses("a.......")).answer == "a"
 
 
 def test_calls_are_voted_on_against_them_by_kind() -> None:

@@ -101,34 +101,13 @@ def test_without_labels_it_tells_how_likely_further_responses_agree(runner: Any)
     made = agreeing()
     result = runner.solve(reasc(*SPLIT, calibration=made, allow_fingerprint_mismatch=True), "q")
     account = result.message.response_metadata["reasc"]
-    assert (account["method"], account["reason"], account["guarantee"]) == ("agreement", "worth", made.guarantee)
+    assert (account["method"], account["reason"], account["guarantee"]) == ("agreement", "budget", made.guarantee)
     assert account["p_agree"] == {"value": result.p_agree, "source": "consensus"}
     assert result.p_correct is None and "p_correct" not in account
     assert account["notices"] == ["votes are counted, not weighed: there are no scores"]
     doubted = reasc(*SPLIT, calibration=made, allow_fingerprint_mismatch=True, abstain_below=0.9999)
     account = runner.account(doubted, "q")
     assert account["abstained_because"].startswith("the answer agrees with further responses with a probability of")
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({}, "worth"),
-        ({"max_samples": 40}, "budget"),  # so far ahead the value of a sample is not known
-        ({"max_samples": 40, "worth": 10}, "budget"),
-        ({"worth": 0}, "budget"),
-        ({"on_undecided": "abstain"}, "budget"),  # to give up early would be to abstain more often
-        ({"on_undecided": "abstain", "worth": 10}, "worth"),
-    ],
-)
-def test_it_stops_where_more_samples_would_hardly_help(runner: Any, options: Any, reason: str) -> None:
-    given = reasc(*SPLIT * 10, calibration=agreeing(), allow_fingerprint_mismatch=True, **options)
-    result = runner.solve(given, "q")
-    assert (result.decision.reason, result.undecided) == (reason, True)
-    assert result.message.response_metadata["reasc"].get("abstained", False) is ("on_undecided" in options)
-    assert ("more samples would hardly help" in result.summary()) is (reason == "worth")
-    off = "worth=10 is off: max_samples=40 is above 24"
-    assert (off in result.notices) is (options == {"max_samples": 40, "worth": 10})
 
 
 @pytest.mark.parametrize("given", [None, known()])

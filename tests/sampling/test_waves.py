@@ -66,7 +66,7 @@ def raised_from(error: Exception, cause: Exception) -> Exception:
     ],
 )
 @pytest.mark.parametrize("call", ["solve", "batch"])
-def test_an_error_that_explains_itself_has_a_short_traceback(
+def test_an_error_that_explains_itself_is_not_chained(
     runner: Any, call: str, error: Exception, says: str, keeps_cause: bool
 ) -> None:
     reasc = ReASCRunnable(model=saying(Reply("", error=error)))
@@ -74,11 +74,6 @@ def test_an_error_that_explains_itself_has_a_short_traceback(
         getattr(runner, call)(reasc, ["q"] if call == "batch" else "q")
     assert (caught.value.__cause__ is error) == keeps_cause and error in caught.value.failures
     assert keeps_cause or "direct cause" not in "".join(traceback.format_exception(caught.value))
-    assert hasattr(caught.value, "_render_traceback_") != keeps_cause, "what IPython asks for"
-    if not keeps_cause:
-        lines = caught.value._render_traceback_()
-        assert lines[-1] == f"SamplingError: {caught.value}"
-        assert __file__ in lines[0] and "langchain_reasc/" not in "\n".join(lines).replace(__file__, "")
 
 
 def test_a_model_that_is_not_a_stream_runs_to_its_end(runner: Any) -> None:

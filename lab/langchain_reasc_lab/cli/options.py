@@ -16,7 +16,6 @@ from langchain_reasc.cli.options import (
     Score,
     Seed,
     Window,
-    Worth,
     measure_spec,
     output_file,
     require_no_details,
@@ -215,7 +214,6 @@ class ComparisonOptions:
     score: Score = "bottom_group"
     window: Window = 128
     p_target: PTarget = 0.9
-    worth: Worth = None
     max_samples: Annotated[
         int | None,
         typer.Option(
@@ -281,6 +279,5 @@ class ComparisonOptions:
             max_samples=budget_of(pools, self.max_samples),
             p_target=self.p_target,
             seed=self.seed,
-            worth=self.worth,
             calibration_responses=calibration_responses,
         )

@@ -93,7 +93,6 @@ def replay(
         plot_risk=risk is not None,
         calibration_size=options.calibration_size is not None,
         calibration_pool=options.calibration_pool is not None,
-        worth=options.worth is not None,
     )
     if escalation.escalate_to is not None:
         escalation.run(pool, options, shuffles=shuffles, as_json=as_json, plot=plot)

@@ -65,7 +65,7 @@ class Arrangement:
         if not self._questions.size:
             return np.full((self._recorded.lengths.size, len(COLUMNS)), np.nan)
         if method.learns is not None:
-            return self.outcome_of(self.stream(method.learns, worth=method.worth))
+            return self.outcome_of(self.stream(method.learns))
         decisions = self.decisions(method)
         waves = [-(-decision.samples // method.at_once) for decision in decisions]
         return self.cells(decisions, np.array(waves) * method.at_once)
@@ -105,13 +105,11 @@ class Arrangement:
         rule = rule_in_use(method.rule, self._budget) if method.in_use else method.rule
         return [decide(rule, responses) for responses in self._responses(method.measure)]
 
-    def stream(self, measures: Sequence[Measure | str], *, worth: float | None = None) -> Stream:
+    def stream(self, measures: Sequence[Measure | str]) -> Stream:
         """Return the questions one after another, to be learned from without labels.
 
         Args:
             measures: the candidates; one that is called ``recorded`` stands for the pool's own scores.
-            worth: samples that a question may cost for one more point of agreement; 0 for any number, None for the
-                default.
         """
         named = {measure if isinstance(measure, Measure) else Measure(): measure for measure in measures}
         held = self._recorded.scores
@@ -120,7 +118,6 @@ class Arrangement:
             scores=[self.arranged(held.array(measure), np.nan) for measure in measures],
             measures=list(named),
             budget=self._budget,
-            worth=worth,
         )
 
     def asc_confidence(self, tokens: float) -> float:

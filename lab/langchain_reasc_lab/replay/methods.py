@@ -107,8 +107,6 @@ class MethodSettings:
         max_samples: the budget of every method.
         p_target: accuracy asked of what ReASC's gate accepts.
         seed: the seed of mixtures and folds within a calibration.
-        worth: samples that a question may cost for one more point of agreement, where a rule is learned without labels;
-            0 for any number, None for the default.
         calibration_responses: how many responses to each calibration question are known. Algorithm 1 reads the first;
             the rule that runs by default is learned from all of them.
     """
@@ -116,7 +114,6 @@ class MethodSettings:
     max_samples: int = DEFAULT_BUDGET
     p_target: float = 0.9
     seed: int = 0
-    worth: float | None = None
     calibration_responses: int = 4
 
     @property
@@ -165,7 +162,6 @@ class Method:
         confidence: ASC's confidence, if it was chosen for equal cost.
         learns: the measures among which the method chooses while it answers, without labels; None if the rule does not
             change. Until something is learned, ``rule`` decides.
-        worth: while learning, the samples that one more point of agreement may cost.
         in_use: whether it decides as a live run does, with "no answer" as a candidate.
     """
 
@@ -178,7 +174,6 @@ class Method:
     at_once: int = 1
     confidence: float | None = None
     learns: Sequence[Measure | str] | None = None
-    worth: float | None = None
     in_use: bool = False
 
 
@@ -191,7 +186,7 @@ def counting(settings: MethodSettings) -> list[Method]:
         Method("ESC (w=4)", ESC(4) | cap),
         Method(ASC_ROW, ASC() | cap),
         Method(HORIZON, FiniteHorizon(0.97, settings.max_samples) | cap, in_use=True),
-        Method(AGREEMENT, ASC() | cap, learns=(), worth=settings.worth),
+        Method(AGREEMENT, ASC() | cap, learns=()),
     ]
 
 
@@ -289,7 +284,7 @@ def weighing(
     by_default = partial(safeguarded_rule, budget=settings.max_samples)
     yield method_by(made.offline, SAFEGUARDED, spec, made.measure, settings, by_default)
     learns = scores.candidates() if spec == "auto" else [spec]
-    yield Method(ONLINE, ASC() | Cap(settings.max_samples), spec, learns=learns, worth=settings.worth)
+    yield Method(ONLINE, ASC() | Cap(settings.max_samples), spec, learns=learns)
     # Without a mixture, the offline error says why no measure could be chosen.
     yield method_by(made.mixture or made.offline, MIXTURE, spec, made.measure, settings)
 

@@ -51,17 +51,15 @@ class Stream:
         scores: for each candidate measure, shape (Q, n); NaN if there is none.
         measures: the candidates.
         budget: responses to each at most.
-        worth: samples that a question may cost for one more point of agreement; 0 for any number, None for the default.
         minimum: questions before the first calibration.
         kinds: the kind of request that each question is; None: all are of one kind.
-        rule: makes the rule of a calibration; None for the rule by default, with ``worth``.
+        rule: makes the rule of a calibration; None for the rule by default.
     """
 
     responses: Callable[[Measure | None], Sequence[Sequence[Response]]]
     scores: Sequence[npt.NDArray[Any]]
     measures: Sequence[Measure]
     budget: int
-    worth: float | None = None
     minimum: int = MINIMUM
     kinds: Sequence[str] | None = None
     rule: Callable[[Calibration], StoppingRule] | None = None
@@ -101,7 +99,7 @@ class Stream:
         if self.rule is not None:
             rule = self.rule(calibration)
         else:
-            rule = calibration.rule(on_missing_confidence="count", budget=self.budget, worth=self.worth)
+            rule = calibration.rule(on_missing_confidence="count", budget=self.budget)
         return rule_in_use(rule, self.budget), self.responses(calibration.measure)
 
     def _observed(self, row: int, given: Sequence[str | None], decision: Decision, *, counted: bool) -> Observation:

@@ -174,7 +174,7 @@ def _decide(study: Study, method: Method, split: Split) -> _Decided:
         alone = np.full(len(split.tested), method.rule.may_accept_first)
         audited = np.zeros_like(alone)
     else:
-        streamed = arrangement.stream(method.learns, worth=method.worth).run()
+        streamed = arrangement.stream(method.learns).run()
         decisions, alone, audited = streamed.decisions, streamed.alone, streamed.audited
     samples = np.array([decision.samples for decision in decisions], dtype=np.int64)
     accuracy = float(np.nanmean(arrangement.cells(decisions, samples)[:, 0]))

@@ -19,7 +19,7 @@ from langchain_reasc.exceptions import ModelClosedError
 needs_proc = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
 NEEDED = (
     *("_lazy", "_version", "complaints", "exceptions", "files", "langchain_internals"),
-    *("method", "models", "notebooks", "threads"),
+    *("method", "models", "threads"),
 )
 
 
